@@ -1,0 +1,37 @@
+"""One timer for many deadlines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.channel.clock import IClock, IDelayed
+
+
+class Alarm:
+    """Keeps at most one call of `clock` armed, so that `ring` is called at the deadline or earlier.
+
+    A deadline that moves away leaves the timer as it is: it rings early, whoever hears it looks
+    what is due, and sets it again. So traffic that moves a deadline with each packet costs nothing.
+    """
+
+    def __init__(self, clock: IClock, ring: Callable[[], None]) -> None:
+        self._clock = clock
+        self._ring = ring
+        self._call: IDelayed | None = None
+        self._at = 0.0
+
+    def set(self, deadline: float | None) -> None:
+        """Ring at `deadline` (absolute) at the latest; with None there is no timer any more."""
+        if self._call is not None:
+            if deadline is not None and deadline >= self._at:
+                return
+            self._call.cancel()
+            self._call = None
+        if deadline is not None:
+            self._at = deadline
+            delay = max(0.0, deadline - self._clock.seconds())
+            self._call = self._clock.callLater(delay, self._fire)
+
+    def _fire(self) -> None:
+        self._call = None
+        self._ring()

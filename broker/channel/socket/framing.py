@@ -1,0 +1,143 @@
+"""Packets in a stream of bytes: each with its length in front, four bytes, big-endian.
+
+The bytes on the wire are `length:u32 packet[length]`, again and again, with 1 <= length <=
+`max_frame`. Anything that is not this protocol (an HTTP request, a TLS record) starts with an
+absurd length, and is refused after its first four bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from broker.errors import BrokerError, FrameTooLarge, ProtocolError
+
+_LENGTH = struct.Struct(">I")
+_unpack_length = _LENGTH.unpack_from
+_pack_length = _LENGTH.pack
+
+#: Pieces shorter than this are gathered before they are kept, so that a frame sent byte by byte
+#: does not cost an object for each byte.
+_SMALL_PIECE = 1024
+_GATHERED = 64 * 1024
+
+
+def encode(packets: Sequence[bytes]) -> bytes:
+    """The bytes that carry `packets`. Raises ValueError for an empty packet."""
+    if not all(packets):
+        raise ValueError("an empty packet can not be sent")
+    if len(packets) == 1:
+        return _pack_length(len(packets[0])) + packets[0]
+    pieces: list[bytes] = []
+    for packet in packets:
+        pieces.append(_pack_length(len(packet)))
+        pieces.append(packet)
+    return b"".join(pieces)
+
+
+class FrameDecoder:
+    """Cuts packets out of a stream that arrives in pieces of any size.
+
+    Holds at most `max_frame` bytes of an unfinished frame and a few per cent for book-keeping.
+    A frame is copied once, whatever the number of reads it came in (twice for the part that came
+    in very small pieces).
+    """
+
+    def __init__(self, max_frame: int) -> None:
+        #: Greatest frame accepted, in bytes. May be set at any time; it counts when the next
+        #: length is read.
+        self.max_frame = max_frame
+        self._length = b""  # the bytes that are there of an unfinished length
+        self._missing = 0  # bytes that the unfinished frame still wants; 0 when there is none
+        self._pieces: list[bytes] = []
+        self._gathering = bytearray()
+        self._error: BrokerError | None = None
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The frames that `data` completes, in order.
+
+        Raises `FrameTooLarge` as soon as a length beyond `max_frame` is seen and `ProtocolError`
+        for a length of 0; frames of the same `data` are then lost with the connection. Once it
+        has raised it raises again.
+        """
+        if self._error is not None:
+            raise self._error
+        frames: list[bytes] = []
+        start = 0
+        size = len(data)
+        if not size:
+            return frames
+        if self._length:
+            start = min(_LENGTH.size - len(self._length), size)
+            self._length += data[:start]
+            if len(self._length) < _LENGTH.size:
+                return frames
+            self._missing = self._checked(_unpack_length(self._length)[0])
+            self._length = b""
+        if self._missing:
+            here = size - start
+            if here < self._missing:
+                self._keep(data[start:] if start else data)
+                self._missing -= here
+                return frames
+            end = start + self._missing
+            frames.append(self._finish(data[start:end]))
+            start = end
+        while size - start >= _LENGTH.size:
+            length = self._checked(_unpack_length(data, start)[0])
+            start += _LENGTH.size
+            end = start + length
+            if end > size:
+                self._missing = end - size
+                if start < size:
+                    self._keep(data[start:])
+                return frames
+            frames.append(data[start:end])
+            start = end
+        self._length = data[start:]
+        return frames
+
+    def close(self) -> bool:
+        """Forget what is unfinished; True if there was a half frame."""
+        half = bool(self._length or self._missing)
+        self._length = b""
+        self._missing = 0
+        self._pieces.clear()
+        self._gathering.clear()
+        return half
+
+    def _checked(self, length: int) -> int:
+        if length == 0:
+            self._error = ProtocolError("a frame of length 0")
+        elif length > self.max_frame:
+            self._error = FrameTooLarge(
+                f"a frame announces {length} bytes, and {self.max_frame} are accepted"
+            )
+        else:
+            return length
+        self.close()
+        raise self._error
+
+    def _keep(self, piece: bytes) -> None:
+        if len(piece) >= _SMALL_PIECE:
+            self._settle()
+            self._pieces.append(piece)
+            return
+        self._gathering += piece
+        if len(self._gathering) >= _GATHERED:
+            self._settle()
+
+    def _settle(self) -> None:
+        if self._gathering:
+            self._pieces.append(bytes(self._gathering))
+            self._gathering.clear()
+
+    def _finish(self, last: bytes) -> bytes:
+        self._missing = 0
+        if not self._pieces and not self._gathering:
+            return last
+        self._settle()
+        self._pieces.append(last)
+        frame = b"".join(self._pieces)
+        self._pieces.clear()
+        return frame

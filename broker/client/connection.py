@@ -1,0 +1,233 @@
+"""A client's connection: dial, greet, hand over, and again with back-off (Q1).
+
+The life of it is a machine; `docs/protocols/session.md` shows the same table.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import attrs
+from automat import TypeMachineBuilder
+from zope.interface import implementer
+
+from broker.channel.socket import ISocketChannel, ISocketReceiver
+from broker.client.loop import Loop
+from broker.errors import (
+    AuthenticationFailed,
+    BadName,
+    BrokerError,
+    IncarnationRefused,
+    NotAllowed,
+    NotConnected,
+    PeerSilent,
+    ProtocolError,
+    SessionSuperseded,
+    VersionMismatch,
+    from_wire,
+)
+from broker.session import messages
+from broker.session.messages import Hello, Refuse, Welcome
+
+#: What trying again can not mend: the user has to change something.
+FATAL = (
+    AuthenticationFailed,
+    BadName,
+    IncarnationRefused,
+    NotAllowed,
+    SessionSuperseded,
+    VersionMismatch,
+)
+GREETING_TIMEOUT = 10.0
+
+
+@attrs.define
+class Backoff:
+    """Waiting times between attempts: doubling up to a bound, with full jitter."""
+
+    first: float = 0.1
+    most: float = 30.0
+    random: random.Random = attrs.field(factory=random.Random)
+    _failures: int = 0
+
+    def next(self) -> float:
+        """Seconds to wait after another failure."""
+        bound = min(self.most, self.first * 2.0 ** min(self._failures, 32))
+        self._failures += 1
+        return self.random.uniform(bound / 2, bound)
+
+    def reset(self) -> None:
+        """An attempt succeeded."""
+        self._failures = 0
+
+
+class Connecting(Protocol):
+    """The inputs of the machine."""
+
+    def start(self) -> None: ...
+    def dialled(self, channel: ISocketChannel) -> None: ...
+    def welcomed(self, welcome: Welcome) -> None: ...
+    def lost(self, error: BrokerError | None) -> None:
+        """The attempt failed, or the connection broke, and another may succeed."""
+
+    def forbidden(self, error: BrokerError) -> None:
+        """No further attempt can succeed."""
+
+    def retry(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+@attrs.define(eq=False)
+class Connection:
+    """What the machine works on."""
+
+    loop: Loop
+    endpoints: Sequence[str]
+    hello: Callable[[], Hello]
+    attach: Callable[[ISocketChannel, Welcome], None]
+    """Told when a connection is accepted; from then on the channel is the stack's."""
+    down: Callable[[BrokerError | None], None]
+    """Told when an attempt failed or a connection broke; the next attempt follows."""
+    stopped: Callable[[BrokerError | None], None]
+    """Told once at the end; the error that forbids to go on, or None."""
+    backoff: Backoff = attrs.field(factory=Backoff)
+    channel: ISocketChannel | None = None
+    attempts: int = 0
+    timer: Any = None
+
+    @property
+    def endpoint(self) -> str:
+        """The endpoint of the present attempt: they take turns."""
+        return self.endpoints[self.attempts % len(self.endpoints)]
+
+
+_builder = TypeMachineBuilder(Connecting, Connection)
+_idle = _builder.state("idle")
+_dialling = _builder.state("dialling")
+_greeting = _builder.state("greeting")
+_attached = _builder.state("attached")
+_waiting = _builder.state("waiting")
+_stopped = _builder.state("stopped")
+
+
+@_idle.upon(Connecting.start).to(_dialling).returns(None)
+@_waiting.upon(Connecting.retry).to(_dialling).returns(None)
+def _dial(machine: Connecting, connection: Connection) -> None:
+    connection.timer = None
+    connection.loop.dial(connection.endpoint, machine.dialled, machine.lost)
+
+
+@_dialling.upon(Connecting.dialled).to(_greeting).returns(None)
+def _greet(machine: Connecting, connection: Connection, channel: ISocketChannel) -> None:
+    connection.channel = channel
+    channel.send([messages.encode(connection.hello())])
+    connection.timer = connection.loop.clock.callLater(
+        GREETING_TIMEOUT, machine.lost, PeerSilent("the node did not answer the greeting")
+    )
+    channel.receiver = _Answer(machine)
+
+
+@_greeting.upon(Connecting.welcomed).to(_attached).returns(None)
+def _hand_over(machine: Connecting, connection: Connection, welcome: Welcome) -> None:
+    _cancel(connection)
+    connection.backoff.reset()
+    channel, connection.channel = connection.channel, None
+    assert channel is not None
+    connection.attach(channel, welcome)
+
+
+@_dialling.upon(Connecting.lost).to(_waiting).returns(None)
+@_greeting.upon(Connecting.lost).to(_waiting).returns(None)
+@_attached.upon(Connecting.lost).to(_waiting).returns(None)
+def _wait(machine: Connecting, connection: Connection, error: BrokerError | None) -> None:
+    _drop(connection, error)
+    connection.attempts += 1
+    connection.timer = connection.loop.clock.callLater(connection.backoff.next(), machine.retry)
+    connection.down(error)
+
+
+@_greeting.upon(Connecting.forbidden).to(_stopped).returns(None)
+@_attached.upon(Connecting.forbidden).to(_stopped).returns(None)
+@_waiting.upon(Connecting.forbidden).to(_stopped).returns(None)
+def _give_up(machine: Connecting, connection: Connection, error: BrokerError) -> None:
+    _drop(connection, error)
+    connection.stopped(error)
+
+
+@_idle.upon(Connecting.stop).to(_stopped).returns(None)
+@_dialling.upon(Connecting.stop).to(_stopped).returns(None)
+@_greeting.upon(Connecting.stop).to(_stopped).returns(None)
+@_attached.upon(Connecting.stop).to(_stopped).returns(None)
+@_waiting.upon(Connecting.stop).to(_stopped).returns(None)
+def _stop(machine: Connecting, connection: Connection) -> None:
+    _drop(connection, None)
+    connection.stopped(None)
+
+
+@_stopped.upon(Connecting.dialled).to(_stopped).returns(None)
+def _too_late(machine: Connecting, connection: Connection, channel: ISocketChannel) -> None:
+    channel.abort(NotConnected("the client was closed"))
+
+
+_waiting.upon(Connecting.lost).to(_waiting).returns(None)(lambda m, c, e: None)
+_stopped.upon(Connecting.lost).to(_stopped).returns(None)(lambda m, c, e: None)
+_stopped.upon(Connecting.forbidden).to(_stopped).returns(None)(lambda m, c, e: None)
+_stopped.upon(Connecting.stop).to(_stopped).returns(None)(lambda m, c: None)
+
+#: Makes the machine of a `Connection`.
+connecting: Callable[[Connection], Connecting] = _builder.build()
+
+
+def _cancel(connection: Connection) -> None:
+    if connection.timer is not None:
+        connection.timer.cancel()
+        connection.timer = None
+
+
+def _drop(connection: Connection, error: BrokerError | None) -> None:
+    if connection.timer is not None and connection.timer.active():
+        connection.timer.cancel()
+    connection.timer = None
+    channel, connection.channel = connection.channel, None
+    if channel is not None:
+        channel.abort(error or NotConnected("the client was closed"))
+
+
+@implementer(ISocketReceiver)
+class _Answer:
+    """Waits for the node's answer to the greeting."""
+
+    def __init__(self, machine: Connecting) -> None:
+        self._machine: Connecting | None = machine
+
+    def packets_received(self, packets: Sequence[bytes]) -> None:
+        if self._machine is None:
+            return
+        try:
+            answer = messages.decode(packets[0])
+            if isinstance(answer, Welcome) and len(packets) == 1:
+                self._take().welcomed(answer)
+                return
+            if not isinstance(answer, Refuse):
+                raise ProtocolError("the other end does not answer as a node does")
+            error = from_wire(answer.error)
+        except BrokerError as problem:
+            error = problem
+        if isinstance(error, FATAL):
+            self._take().forbidden(error)
+        else:
+            self._take().lost(error)
+
+    def channel_lost(self, error: BrokerError | None) -> None:
+        if self._machine is not None:
+            self._take().lost(error)
+
+    def writable_changed(self, writable: bool) -> None:
+        """A greeting fills no buffer."""
+
+    def _take(self) -> Connecting:
+        machine, self._machine = self._machine, None
+        assert machine is not None
+        return machine

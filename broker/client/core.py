@@ -1,0 +1,409 @@
+"""The client's session, sans-I/O: outbox, subscriptions with their positions, questions.
+
+Messages of the node and wishes of the user go in; effects come out. The same core runs under
+Twisted and asyncio, and in virtual time in tests.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+
+from broker.client.outbox import Outbox
+from broker.client.received import Flow, Gap, ReceivedEvent, Receipt, Start
+from broker.errors import BrokerError, ProtocolError, from_wire
+from broker.event.identity import EventId
+from broker.event.place import Place, Position
+from broker.session import messages
+from broker.session.batches import Delivered, decode_delivery
+from broker.session.messages import (
+    DELIVER,
+    Acknowledge,
+    Answer,
+    Ask,
+    Ended,
+    Flowing,
+    Goodbye,
+    Message,
+    NotPublished,
+    Progress,
+    Published,
+    Refuse,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
+
+#: A subscription reports its position after so many processed events, or `ACKNOWLEDGE_AFTER` s.
+ACKNOWLEDGE_EVENTS = 1000
+ACKNOWLEDGE_AFTER = 0.5
+
+
+# ----------------------------------------------------------------------------- effects
+
+
+@attrs.frozen
+class Send:
+    """Give this message to the stack."""
+
+    data: bytes
+
+
+@attrs.frozen
+class Settled:
+    """A publication's result, for the waiter that came with it."""
+
+    waiter: Any
+    result: Receipt | BrokerError
+
+
+@attrs.frozen
+class Portion:
+    """Events that one message brought for one subscription. Tell `ClientCore.taken` when done."""
+
+    events: Sequence[ReceivedEvent]
+    share: Share
+
+
+@attrs.frozen
+class Accepted:
+    """The node took the subscription."""
+
+    warnings: tuple[str, ...]
+    stored: Position | None
+
+
+@attrs.frozen
+class Moved:
+    """The position moved without an event."""
+
+    position: Position
+
+
+@attrs.frozen
+class Over:
+    """The subscription ended; `error` is None if the client asked for it."""
+
+    error: BrokerError | None
+
+
+Item: TypeAlias = Accepted | Flow | Portion | Moved | Gap | Over
+
+
+@attrs.frozen
+class Arrived:
+    """Something for the subscription with this number, in order."""
+
+    number: int
+    item: Item
+
+
+@attrs.frozen
+class Answered:
+    """The answer to a question."""
+
+    request: int
+    content: Any
+    error: BrokerError | None
+
+
+@attrs.frozen
+class Consumed:
+    """So many messages of the node are done with: credit for the stack."""
+
+    count: int
+
+
+@attrs.frozen
+class SessionOver:
+    """The node ended the session, and why."""
+
+    error: BrokerError
+
+
+Effect: TypeAlias = Send | Settled | Arrived | Answered | Consumed | SessionOver
+
+
+@attrs.define(eq=False)
+class Share:
+    """Counts how many subscriptions have yet to take their part of one delivery."""
+
+    remaining: int
+
+
+@attrs.define(eq=False)
+class _Subscription:
+    number: int
+    pattern: str
+    query: str
+    namespaces: Mapping[str, str]
+    durable: str
+    start: Start
+    received: Position = Position()
+    """What has arrived here: where to go on after the node lost the session. Empty as long as
+    only the start says that."""
+    processed: Position = Position()
+    acknowledged: Position = Position()
+    since_acknowledged: int = 0
+
+
+class ClientCore:
+    """One client's conversation with the network, through any number of sessions."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.outbox = outbox
+        self.connected = False
+        self._subscriptions: dict[int, _Subscription] = {}
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, Ask] = {}
+        self._previous: Place | None = None
+        self._retry_at: float | None = None
+        self._acknowledge_at: float | None = None
+
+    # ------------------------------------------------------------------ the user's wishes
+
+    def publish(self, document: bytes, event_id: EventId, waiter: Any) -> None:
+        """Put an event into the outbox; `flush` sends it. Raises `Overloaded`."""
+        self.outbox.add(document, event_id, waiter)
+
+    def flush(self, writable: bool) -> list[Effect]:
+        """Send what waits in the outbox, if the session can take it now."""
+        if not (self.connected and writable and self._retry_at is None):
+            return []
+        return [Send(message) for message in self.outbox.unsent()]
+
+    def subscribe(
+        self,
+        query: str,
+        pattern: str,
+        *,
+        namespaces: Mapping[str, str],
+        durable: str,
+        start: Start,
+    ) -> tuple[int, list[Effect]]:
+        """Ask for a subscription; what becomes of it arrives under the returned number."""
+        number = next(self._numbers)
+        subscription = _Subscription(number, pattern, query, dict(namespaces), durable, start)
+        self._subscriptions[number] = subscription
+        return number, self._when_connected(self._wish(subscription))
+
+    def unsubscribe(self, number: int, *, forget: bool = False) -> list[Effect]:
+        """End a subscription; with `forget` nothing of a durable one stays at the node."""
+        if number not in self._subscriptions:
+            return []
+        effects = [] if forget else self._acknowledge()
+        if not self.connected:
+            del self._subscriptions[number]
+            return [Arrived(number, Over(None))]
+        return [*effects, Send(messages.encode(Unsubscribe(number, forget)))]
+
+    def ask(self, what: str, arguments: Mapping[str, str]) -> tuple[int, list[Effect]]:
+        """Ask the node something; the answer comes under the returned number."""
+        request = next(self._numbers)
+        self._asked[request] = Ask(request, what, arguments)
+        return request, self._when_connected(self._asked[request])
+
+    def taken(self, number: int, item: Item, now: float) -> list[Effect]:
+        """The user has processed something that arrived: the position moves on."""
+        effects: list[Effect] = []
+        subscription = self._subscriptions.get(number)
+        if isinstance(item, Portion):
+            item.share.remaining -= 1
+            if item.share.remaining == 0:
+                effects.append(Consumed(1))
+            if subscription is not None:
+                places = (event.place for event in item.events)
+                self._process(subscription, Position().advanced(places), len(item.events), now)
+        elif isinstance(item, Moved) and subscription is not None:
+            self._process(subscription, item.position, 0, now)
+        if subscription is not None and subscription.since_acknowledged >= ACKNOWLEDGE_EVENTS:
+            effects += self._acknowledge()
+        return effects
+
+    def position(self, number: int) -> Position:
+        """How far the user has processed a subscription."""
+        subscription = self._subscriptions.get(number)
+        return Position() if subscription is None else subscription.processed
+
+    def goodbye(self) -> list[Effect]:
+        """End the session in good order."""
+        if not self.connected:
+            return []
+        return [*self._acknowledge(), Send(messages.encode(Goodbye()))]
+
+    def _process(
+        self, subscription: _Subscription, position: Position, events: int, now: float
+    ) -> None:
+        subscription.processed = subscription.processed.merged(position)
+        subscription.since_acknowledged += events
+        if subscription.durable and self._acknowledge_at is None:
+            self._acknowledge_at = now + ACKNOWLEDGE_AFTER
+
+    def _acknowledge(self) -> list[Effect]:
+        self._acknowledge_at = None
+        rows = []
+        for subscription in self._subscriptions.values():
+            subscription.since_acknowledged = 0
+            if subscription.durable and subscription.processed != subscription.acknowledged:
+                subscription.acknowledged = subscription.processed
+                rows.append((subscription.number, subscription.processed.to_wire()))
+        if not rows or not self.connected:
+            return []
+        return [Send(messages.encode(Acknowledge(rows)))]
+
+    def _when_connected(self, message: Message) -> list[Effect]:
+        return [Send(messages.encode(message))] if self.connected else []
+
+    def _wish(self, subscription: _Subscription) -> Subscribe:
+        start = subscription.start
+        if subscription.received.marks:
+            start = Start("position", position=subscription.received)
+        return Subscribe(
+            number=subscription.number,
+            pattern=subscription.pattern,
+            query=subscription.query,
+            namespaces=subscription.namespaces,
+            durable=subscription.durable,
+            start=start.kind,
+            position=start.position.to_wire(),
+            time=start.time_ms,
+        )
+
+    # ------------------------------------------------------------------ the connection
+
+    def session_up(self, resumed: bool) -> list[Effect]:
+        """Connected. If the node does not remember the session, everything open is said again."""
+        self.connected = True
+        if resumed:
+            return []
+        self._previous = None
+        self._retry_at = None
+        self.outbox.send_all_again()
+        effects: list[Effect] = []
+        for subscription in self._subscriptions.values():
+            subscription.acknowledged = Position()
+            effects.append(Send(messages.encode(self._wish(subscription))))
+        effects += [Send(messages.encode(question)) for question in self._asked.values()]
+        return effects
+
+    def session_down(self) -> None:
+        """No connection at the moment."""
+        self.connected = False
+
+    def next_timeout(self) -> float | None:
+        """When `handle_timeout` is wanted."""
+        times = [t for t in (self._retry_at, self._acknowledge_at) if t is not None]
+        return min(times, default=None)
+
+    def handle_timeout(self, now: float) -> list[Effect]:
+        """Acknowledge what is due; let batches that were sent back go out again (`flush`)."""
+        if self._retry_at is not None and now >= self._retry_at:
+            self._retry_at = None
+        if self._acknowledge_at is not None and now >= self._acknowledge_at:
+            return self._acknowledge()
+        return []
+
+    # ------------------------------------------------------------------ messages of the node
+
+    def message_received(self, data: bytes, now: float) -> list[Effect]:
+        """One message. Raises `ProtocolError` when the node says what it may not say now."""
+        if data[:1] == bytes([DELIVER]):
+            return self._delivered(data)
+        message = messages.decode(data)
+        if isinstance(message, Refuse):
+            return [SessionOver(from_wire(message.error))]
+        return [*self._control(message, now), Consumed(1)]
+
+    def _control(self, message: Message, now: float) -> list[Effect]:
+        if isinstance(message, Published):
+            return [Settled(waiter, result) for waiter, result in self.outbox.settle(message)]
+        if isinstance(message, NotPublished):
+            self.outbox.send_again_from(message.batch)
+            if self._retry_at is None:
+                self._retry_at = now + message.retry_ms / 1000
+            return []
+        if isinstance(message, Answer):
+            self._asked.pop(message.request, None)
+            error = from_wire(message.error) if message.error[0] else None
+            return [Answered(message.request, message.content, error)]
+        if isinstance(message, Progress):
+            return [
+                effect
+                for number, position in message.positions
+                for effect in self._progressed(number, Position.from_wire(position))
+            ]
+        if isinstance(message, Subscribed | Flowing | Ended | messages.Gap):
+            subscription = self._subscriptions.get(message.number)
+            return [] if subscription is None else self._told(subscription, message)
+        raise ProtocolError(f"{type(message).__name__} is not for a client")
+
+    def _progressed(self, number: int, position: Position) -> list[Effect]:
+        subscription = self._subscriptions.get(number)
+        if subscription is None:
+            return []
+        subscription.received = subscription.received.merged(position)
+        return [Arrived(number, Moved(position))]
+
+    def _told(
+        self, subscription: _Subscription, message: Subscribed | Flowing | Ended | messages.Gap
+    ) -> list[Effect]:
+        number = subscription.number
+        start = subscription.start
+        if isinstance(message, Subscribed):
+            stored = None if message.position is None else Position.from_wire(message.position)
+            if stored is not None and start.kind == "stored":
+                self._begin(subscription, stored)
+            return [Arrived(number, Accepted(message.warnings, stored))]
+        if isinstance(message, Flowing):
+            cut = Position.from_wire(message.cut)
+            if start.kind in ("new", "stored"):
+                self._begin(subscription, cut)
+            elif start.kind == "position":
+                self._begin(subscription, start.position)
+            return [Arrived(number, Flow(cut))]
+        if isinstance(message, Ended):
+            del self._subscriptions[number]
+            error = from_wire(message.error) if message.error[0] else None
+            return [Arrived(number, Over(error))]
+        gap = Gap(
+            Place(message.origin, *message.first),
+            Place(message.origin, *message.last),
+            message.count,
+            message.reason,
+        )
+        subscription.received = subscription.received.advanced([gap.last])
+        return [Arrived(number, gap), Arrived(number, Moved(Position().advanced([gap.last])))]
+
+    def _begin(self, subscription: _Subscription, position: Position) -> None:
+        """The subscription begins after `position`, unless it is under way already."""
+        if not subscription.received.marks:
+            subscription.received = subscription.processed = position
+
+    def _delivered(self, data: bytes) -> list[Effect]:
+        delivery = decode_delivery(data)
+        if delivery.previous != self._previous:
+            raise ProtocolError(
+                f"the node says that {delivery.previous} came before, but it was {self._previous}"
+            )
+        shares: dict[int, list[ReceivedEvent]] = {}
+        for event in delivery.events:
+            received = _received(event)
+            for number in event.subscriptions:
+                shares.setdefault(number, []).append(received)
+        if delivery.events:
+            self._previous = delivery.events[-1].place
+        known = {n: events for n, events in shares.items() if n in self._subscriptions}
+        if not known:
+            return [Consumed(1)]
+        share = Share(len(known))
+        for number, events in known.items():
+            subscription = self._subscriptions[number]
+            subscription.received = subscription.received.advanced([events[-1].place])
+        return [Arrived(number, Portion(events, share)) for number, events in known.items()]
+
+
+def _received(event: Delivered) -> ReceivedEvent:
+    return ReceivedEvent(event.place, event.header, event.liveness, event.document)

@@ -1,0 +1,37 @@
+"""A client's incarnation on disk: it rises with every process, whatever the clock does (T18)."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from broker.errors import ConfigurationError
+from broker.event.identity import next_incarnation
+
+
+def raise_incarnation(folder: Path, client_id: str, now_us: int) -> int:
+    """The next incarnation of a client, durable before it is returned.
+
+    Two processes that start at once get two numbers: the file is locked meanwhile. Raises
+    `ConfigurationError` if the folder can not be written or the file does not hold a number.
+    """
+    path = folder / f"{client_id}.incarnation"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(path, "a+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            text = file.read().strip()
+            incarnation = next_incarnation(int(text) if text else 0, now_us)
+            file.truncate(0)
+            file.write(b"%d\n" % incarnation)
+            file.flush()
+            os.fsync(file.fileno())
+            return incarnation
+    except ValueError:
+        raise ConfigurationError(f"{path} does not hold a number; remove it") from None
+    except OSError as error:
+        raise ConfigurationError(
+            f"the incarnation of {client_id} can not be kept: {error}"
+        ) from None

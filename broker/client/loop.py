@@ -1,0 +1,46 @@
+"""What the client needs of an event loop; each face brings its own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from broker.channel.clock import IClock
+from broker.channel.socket import ISocketChannel
+from broker.errors import BrokerError
+
+
+class Promise(Protocol):
+    """A result that is to come: fulfilled or broken once, awaited by the user."""
+
+    @property
+    def awaitable(self) -> Awaitable[Any]:
+        """What the user awaits: a Deferred, or an asyncio Future."""
+
+    def fulfil(self, value: Any) -> None:
+        """Give the result; nothing happens if the user has given up on it."""
+
+    def fail(self, error: Exception) -> None:
+        """Say why there is none; nothing happens if the user has given up on it."""
+
+
+class Loop(Protocol):
+    """Time, later calls, connections and promises of one event loop."""
+
+    @property
+    def clock(self) -> IClock:
+        """Monotonic time and later calls."""
+
+    def promise(self) -> Promise:
+        """A new promise."""
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Call in a later turn."""
+
+    def dial(
+        self,
+        endpoint: str,
+        connected: Callable[[ISocketChannel], None],
+        failed: Callable[[BrokerError], None],
+    ) -> None:
+        """Connect to an endpoint such as `tcp:host:port`; exactly one of both is called, later."""

@@ -1,0 +1,124 @@
+"""What was published and is not yet acknowledged (P8, Q9).
+
+Events leave in batches, in order. A batch stays until the node says what became of it; a node that
+could take nothing of a batch gets it again, with all later ones behind it, so order is kept.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from broker.client.received import Receipt
+from broker.errors import BrokerError, Overloaded, ProtocolError, from_wire
+from broker.event.identity import EventId
+from broker.event.place import Place
+from broker.session.batches import encode_batch
+from broker.session.messages import Published
+
+#: A batch is closed when it holds so much, even if more is published in the same moment.
+BATCH_EVENTS = 1000
+BATCH_BYTES = 256 * 1024
+
+
+@attrs.define(eq=False)
+class _Pending:
+    number: int
+    documents: list[bytes] = attrs.field(factory=list)
+    ids: list[EventId] = attrs.field(factory=list)
+    waiters: list[Any] = attrs.field(factory=list)
+    """One per event, given back with its result."""
+    size: int = 0
+    sent: bool = False
+
+
+class Outbox:
+    """A bounded queue of unacknowledged batches; when full, `add` raises `Overloaded`."""
+
+    def __init__(self, max_events: int, max_bytes: int) -> None:
+        self._max_events = max_events
+        self._max_bytes = max_bytes
+        self._pending: deque[_Pending] = deque()
+        self._next = 1
+        self.events = 0
+        self.bytes = 0
+
+    def add(self, document: bytes, event_id: EventId, waiter: Any) -> None:
+        """Queue one event. `waiter` is anything; it comes back with the event's result."""
+        if self.events >= self._max_events or self.bytes + len(document) > self._max_bytes:
+            raise Overloaded(
+                f"the outbox holds {self.events} events, {self.bytes} bytes: wait for receipts"
+            )
+        last = self._pending[-1] if self._pending else None
+        if (
+            last is None
+            or last.sent
+            or len(last.documents) >= BATCH_EVENTS
+            or last.size + len(document) > BATCH_BYTES
+        ):
+            last = _Pending(self._next)
+            self._next += 1
+            self._pending.append(last)
+        last.documents.append(document)
+        last.ids.append(event_id)
+        last.waiters.append(waiter)
+        last.size += len(document)
+        self.events += 1
+        self.bytes += len(document)
+
+    def unsent(self) -> Iterator[bytes]:
+        """PUBLISH messages that wait to be sent, in order; each counts as sent when taken."""
+        for batch in self._pending:
+            if not batch.sent:
+                batch.sent = True
+                yield encode_batch(batch.number, batch.documents)
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether the newest batch waits to be sent: sent ones always come first."""
+        return bool(self._pending) and not self._pending[-1].sent
+
+    def settle(self, published: Published) -> list[tuple[Any, Receipt | BrokerError]]:
+        """(waiter, result) for every event of an answered batch. Answers come in order."""
+        if not self._pending or self._pending[0].number != published.batch:
+            raise ProtocolError(f"the node answered batch {published.batch}, which is not next")
+        batch = self._pending.popleft()
+        self.events -= len(batch.documents)
+        self.bytes -= batch.size
+        refused = dict(published.refused)
+        duplicates = set(published.duplicates)
+        offset = 0
+        results: list[tuple[Any, Receipt | BrokerError]] = []
+        for index, (event_id, waiter) in enumerate(zip(batch.ids, batch.waiters, strict=True)):
+            if index in refused:
+                results.append((waiter, from_wire(refused[index])))
+            elif index in duplicates:
+                results.append((waiter, Receipt(event_id, None, duplicate=True)))
+            else:
+                if not published.first:
+                    raise ProtocolError("the node accepted events without giving a place")
+                origin, epoch, first = published.first[0]
+                place = Place(origin, epoch, first + offset)
+                results.append((waiter, Receipt(event_id, place)))
+                offset += 1
+        return results
+
+    def send_again_from(self, number: int) -> None:
+        """Count the batches from `number` on as not sent."""
+        for batch in self._pending:
+            if batch.number >= number:
+                batch.sent = False
+
+    def send_all_again(self) -> None:
+        """The session began anew: whatever was not answered goes out again."""
+        self.send_again_from(0)
+
+    def fail_all(self) -> list[Any]:
+        """Empty the outbox; the waiters whose events are not known to be durable."""
+        waiters = [waiter for batch in self._pending for waiter in batch.waiters]
+        self._pending.clear()
+        self.events = self.bytes = 0
+        return waiters

@@ -1,0 +1,75 @@
+"""What a client may be told, with defaults that serve."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+
+from broker.client.connection import Backoff
+from broker.client.incarnation import raise_incarnation
+from broker.event.identity import next_incarnation
+from broker.event.stream import check_client_id
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@attrs.frozen
+class ClientSettings:
+    """One client's identity and bounds. Made by `client_settings`."""
+
+    client_id: str
+    incarnation: int
+    token: bytes = attrs.field(factory=lambda: os.urandom(16), repr=False)
+    account: str = ""
+    secret: str = attrs.field(default="", repr=False)
+    outbox_events: int = 100_000
+    outbox_bytes: int = 64 << 20
+    window_bytes: int = 4 << 20
+    """How much may have arrived and not been taken by the user yet."""
+    wall_clock: Callable[[], int] = _wall_clock_ms
+    """ms since 1970, for the timestamps of EventIds only."""
+    first_wait: float = 0.1
+    longest_wait: float = 30.0
+
+    def backoff(self) -> Backoff:
+        """The waiting times between attempts to connect."""
+        return Backoff(self.first_wait, self.longest_wait)
+
+
+def client_settings(
+    *,
+    client_id: str = "",
+    account: str = "",
+    secret: str = "",
+    state: Path | None = None,
+    window_bytes: int = 4 << 20,
+    outbox_events: int = 100_000,
+    outbox_bytes: int = 64 << 20,
+) -> ClientSettings:
+    """Settings for one process of a client.
+
+    Without a `client_id` the account's name is taken, and without an account a random one. `state`
+    is a folder in which the client's incarnation is remembered, so that it rises even when the
+    clock was set back between two processes; without it the clock alone has to do, and the node
+    refuses a process that comes with an incarnation that was used (`IncarnationRefused`).
+    """
+    name = check_client_id(client_id or account or f"anonymous-{os.urandom(6).hex()}")
+    now_us = time.time_ns() // 1000
+    incarnation = (
+        next_incarnation(0, now_us) if state is None else raise_incarnation(state, name, now_us)
+    )
+    return ClientSettings(
+        client_id=name,
+        incarnation=incarnation,
+        account=account,
+        secret=secret,
+        window_bytes=window_bytes,
+        outbox_events=outbox_events,
+        outbox_bytes=outbox_bytes,
+    )

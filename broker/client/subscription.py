@@ -1,0 +1,176 @@
+"""A subscription as its user sees it: an asynchronous iterator of events."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol
+
+from broker.client.core import Accepted, Item, Moved, Over, Portion
+from broker.client.loop import Loop, Promise
+from broker.client.received import Flow, Gap, ReceivedEvent
+from broker.errors import BrokerError, Closed
+from broker.event.place import Position
+
+_log = logging.getLogger(__name__)
+
+
+class Owner(Protocol):
+    """The client, as its subscriptions call it."""
+
+    def taken(self, number: int, item: Item) -> None: ...
+    def unsubscribe(self, number: int, forget: bool) -> None: ...
+    def position_of(self, number: int) -> Position: ...
+
+
+class Subscription:
+    """Iterate over it to get the events, in order, each once.
+
+    An event counts as processed when the next one is asked for; the position of a durable
+    subscription follows by itself. What arrives and is not yet asked for is bounded by the
+    session's window: a slow user slows the node's deliveries to this client, and nobody else's.
+
+    A gap is told to `on_gap` in its order, kept in `gaps`, and logged as a warning if nobody asked.
+    """
+
+    def __init__(
+        self,
+        owner: Owner,
+        loop: Loop,
+        number: int,
+        query: str,
+        streams: str,
+        on_gap: Callable[[Gap], None] | None,
+    ) -> None:
+        self._owner = owner
+        self._loop = loop
+        self._number = number
+        self.query = query
+        self.streams = streams
+        self._on_gap = on_gap
+        self._items: deque[Portion | Moved | Gap] = deque()
+        self._wanted: Promise | None = None
+        self._flowing: Promise | None = loop.promise()
+        self.flowing: Awaitable[Subscription] = self._flowing.awaitable
+        """Fires with the subscription when it is flowing."""
+        self._portion: Portion | None = None
+        self._index = 0
+        self._error: BrokerError | None = None
+        self.over = False
+        self.cut = Position()
+        """After this nothing that matches is missed; known once the subscription is flowing."""
+        self.warnings: tuple[str, ...] = ()
+        self.gaps: deque[Gap] = deque(maxlen=1000)
+        """The newest gaps."""
+
+    @property
+    def position(self) -> Position:
+        """How far the events were processed: give it to `since` to go on from here."""
+        return self._owner.position_of(self._number)
+
+    def unsubscribe(self, *, forget: bool = False) -> None:
+        """Get no more; with `forget`, a durable subscription is dropped at the node too."""
+        if not self.over:
+            self._owner.unsubscribe(self._number, forget)
+
+    def __aiter__(self) -> AsyncIterator[ReceivedEvent]:
+        return self
+
+    async def __anext__(self) -> ReceivedEvent:
+        while True:
+            event = self._next_event()
+            if event is not None:
+                return event
+            if self.over:
+                if self._error is not None:
+                    raise self._error
+                raise StopAsyncIteration
+            self._wanted = self._loop.promise()
+            await self._wanted.awaitable
+
+    def take_ready(self) -> list[ReceivedEvent]:
+        """All events that have arrived, at once; they count as processed with the next call."""
+        events: list[ReceivedEvent] = []
+        self._finish()
+        while self._items:
+            item = self._items.popleft()
+            if isinstance(item, Portion):
+                if events:
+                    self._items.appendleft(item)
+                    break
+                self._portion, self._index = item, len(item.events)
+                events.extend(item.events)
+            else:
+                self._pass(item)
+        return events
+
+    # ------------------------------------------------------------------ from the client
+
+    def arrived(self, item: Item) -> None:
+        """Something from the node, in order."""
+        if isinstance(item, Accepted):
+            self.warnings = item.warnings
+        elif isinstance(item, Flow):
+            self.cut = item.cut
+            if self._flowing is not None:
+                self._flowing.fulfil(self)
+                self._flowing = None
+        elif isinstance(item, Over):
+            self.closed(item.error)
+        else:
+            self._items.append(item)
+            self._wake()
+
+    def closed(self, error: BrokerError | None) -> None:
+        """The subscription, or the client, is at its end; what has arrived can still be read."""
+        self.over = True
+        self._error = error
+        if self._flowing is not None:
+            self._flowing.fail(error or Closed("the client was closed"))
+            self._flowing = None
+        self._wake()
+
+    # ------------------------------------------------------------------ inside
+
+    def _next_event(self) -> ReceivedEvent | None:
+        while True:
+            portion = self._portion
+            if portion is not None and self._index < len(portion.events):
+                self._index += 1
+                return portion.events[self._index - 1]
+            self._finish()
+            if not self._items:
+                return None
+            item = self._items.popleft()
+            if isinstance(item, Portion):
+                self._portion, self._index = item, 0
+            else:
+                self._pass(item)
+
+    def _finish(self) -> None:
+        portion, self._portion = self._portion, None
+        if portion is not None:
+            self._owner.taken(self._number, portion)
+
+    def _pass(self, item: Moved | Gap) -> None:
+        if isinstance(item, Moved):
+            self._owner.taken(self._number, item)
+            return
+        self.gaps.append(item)
+        if self._on_gap is not None:
+            self._on_gap(item)
+        else:
+            _log.warning(
+                "subscription %r: %d events between %s and %s are gone (%s)",
+                self.query,
+                item.count,
+                item.first,
+                item.last,
+                item.reason,
+            )
+
+    def _wake(self) -> None:
+        wanted, self._wanted = self._wanted, None
+        if wanted is not None:
+            wanted.fulfil(None)

@@ -1,0 +1,43 @@
+"""A node's settings, read from TOML and checked once.
+
+`load(path)`, `load_text(text, name)` and `defaults()` give `Settings`; `explain()` documents every
+key.
+"""
+
+from __future__ import annotations
+
+from broker.config.explain import explain
+from broker.config.settings import (
+    AccountSettings,
+    LimitSettings,
+    ListenSettings,
+    LogSettings,
+    MetricsSettings,
+    NodeSettings,
+    QuerySettings,
+    QueueSettings,
+    Settings,
+    StreamSettings,
+    TypeSettings,
+    ValidationSettings,
+)
+from broker.config.toml import defaults, load, load_text
+
+__all__ = [
+    "AccountSettings",
+    "LimitSettings",
+    "ListenSettings",
+    "LogSettings",
+    "MetricsSettings",
+    "NodeSettings",
+    "QuerySettings",
+    "QueueSettings",
+    "Settings",
+    "StreamSettings",
+    "TypeSettings",
+    "ValidationSettings",
+    "defaults",
+    "explain",
+    "load",
+    "load_text",
+]

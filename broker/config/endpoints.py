@@ -1,0 +1,103 @@
+"""Endpoint strings, as far as they can be judged without opening anything.
+
+Twisted parses them again when the node listens; here a wrong kind, a wrong port and an address
+that others can reach are found while the line in the file is still known.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from functools import cache
+from typing import Final
+
+import attrs
+from twisted.internet.interfaces import IStreamServerEndpointStringParser
+from twisted.plugin import getPlugins
+
+#: Kinds that Twisted knows without a plug-in.
+_BUILT_IN: Final = frozenset({"tcp", "unix", "ssl"})
+#: Where each kind takes its port and its interface when they are not named.
+_PLACES: Final = {"tcp": (0, 1), "tcp6": (0, 2), "ssl": (0, 4), "tls": (1, 3)}
+
+
+def check_endpoint(text: str) -> str:
+    """The text itself when Twisted could listen on it; `ValueError` says what is wrong."""
+    endpoint = _Endpoint.parse(text)
+    if endpoint.kind not in endpoint_kinds():
+        kinds = ", ".join(sorted(endpoint_kinds()))
+        raise ValueError(f"its kind {endpoint.kind[:40]!r} is none of {kinds}")
+    if endpoint.kind in _PLACES:
+        port = endpoint.value("port", _PLACES[endpoint.kind][0])
+        if port is None and endpoint.kind == "tls":
+            return text
+        if not (port and port.isascii() and port.isdigit() and int(port) <= 65535):
+            raise ValueError("it has no port from 0 to 65535")
+    return text
+
+
+def is_loopback(text: str) -> bool:
+    """Whether only this machine can reach the endpoint; a kind that is not known counts as open."""
+    endpoint = _Endpoint.parse(text)
+    if endpoint.kind == "unix":
+        return True
+    if endpoint.kind not in _PLACES:
+        return False
+    interface = endpoint.value("interface", _PLACES[endpoint.kind][1]) or ""
+    if interface == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(interface).is_loopback
+    except ValueError:
+        return False
+
+
+@cache
+def endpoint_kinds() -> frozenset[str]:
+    """The first words of endpoint strings that this installation of Twisted understands."""
+    plugins = getPlugins(IStreamServerEndpointStringParser)
+    return _BUILT_IN | {plugin.prefix for plugin in plugins}
+
+
+@attrs.frozen
+class _Endpoint:
+    kind: str
+    positional: tuple[str, ...]
+    named: dict[str, str]
+
+    @classmethod
+    def parse(cls, text: str) -> _Endpoint:
+        positional, named = [], {}
+        for name, value in _arguments(text):
+            if name is None:
+                positional.append(value)
+            else:
+                named[name] = value
+        return cls(positional[0] if positional else "", tuple(positional[1:]), named)
+
+    def value(self, name: str, place: int) -> str | None:
+        if name in self.named:
+            return self.named[name]
+        return self.positional[place] if place < len(self.positional) else None
+
+
+def _arguments(text: str) -> Iterator[tuple[str | None, str]]:
+    # The rules are those of twisted.internet.endpoints: a backslash takes the next character as it
+    # is, and only the first equals sign of an argument separates.
+    name: str | None = None
+    current = ""
+    characters = iter(text)
+    for character in characters:
+        if character == "\\":
+            escaped = next(characters, None)
+            if escaped is None:
+                raise ValueError("it ends in a backslash")
+            current += escaped
+        elif character == ":":
+            yield name, current
+            name, current = None, ""
+        elif character == "=" and name is None:
+            name, current = current, ""
+        else:
+            current += character
+    yield name, current

@@ -1,0 +1,54 @@
+"""The text of `xmlbroker config --explain`: every key with its meaning, values and default.
+
+It is a configuration file itself, and the one that changes nothing. Lines that begin with `#`
+and no space are settings: remove the `#` to use them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from typing import Any
+
+import attrs
+
+from broker.config.setting import Setting, settings_of
+from broker.config.settings import SECTIONS, AccountSettings, StreamSettings
+
+_EXAMPLES: tuple[tuple[str, type], ...] = (
+    ('streams."asdi.>"', StreamSettings),
+    ("accounts.NAME", AccountSettings),
+)
+
+
+def explain() -> str:
+    """All keys as a commented TOML file that loads to the defaults."""
+    parts = [
+        _comment("Settings of an xmlbroker node: every key, with its default.")
+        + _comment("A duration is a number of seconds or a text such as 7d, 12h, 30m, 10s, 5ms.")
+        + _comment("A size is a number of bytes or a text such as 1GiB, 64MiB, 10kB.")
+    ]
+    parts += [_section(name, section, example=False) for name, section in SECTIONS.items()]
+    parts += [_section(name, section, example=True) for name, section in _EXAMPLES]
+    return "\n".join(parts)
+
+
+def _section(name: str, section: type, *, example: bool) -> str:
+    text = _comment(inspect.getdoc(section) or "")
+    text += ("#" if example else "") + f"[{name}]\n"
+    for key, (field, setting) in settings_of(section).items():
+        text += _comment(setting.doc) + _comment(f"Takes {setting.kind.allowed}.")
+        off = "#" if example or setting.shown is not None else ""
+        text += f"{off}{key} = {_default(field, setting)}\n"
+    return text
+
+
+def _default(field: attrs.Attribute[Any], setting: Setting[Any]) -> str:
+    if setting.shown is not None:
+        return setting.shown
+    return setting.kind.write(field.default)
+
+
+def _comment(text: str) -> str:
+    lines = textwrap.wrap(text, width=96, break_long_words=False, break_on_hyphens=False)
+    return "".join(f"# {line}\n" for line in lines)

@@ -1,0 +1,202 @@
+"""The kinds of value that settings have: how each is read, bounded, described and written."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+from urllib.parse import urlsplit
+
+from broker.config.endpoints import check_endpoint
+from broker.config.setting import BadElement, Kind
+from broker.config.stored_secret import StoredSecret
+from broker.config.units import format_duration, format_size, parse_duration, parse_size
+from broker.errors import BadName
+from broker.event.envelope import SecurityLevel
+from broker.event.stream import StreamPattern
+
+T = TypeVar("T")
+
+
+# --------------------------------------------------------------------------- plain values
+
+
+def count(least: int, most: int) -> Kind[int]:
+    """A whole number within bounds."""
+
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise ValueError
+        return value
+
+    return Kind(f"a whole number from {least} to {most}", read, str)
+
+
+def size(least: int, most: int) -> Kind[int]:
+    """Bytes within bounds."""
+
+    def read(value: object) -> int:
+        found = parse_size(value)
+        if not least <= found <= most:
+            raise ValueError
+        return found
+
+    bounds = f"from {format_size(least)} to {format_size(most)}"
+    return Kind(f'a size {bounds}, in bytes or as "64MiB"', read, lambda v: _quoted(format_size(v)))
+
+
+def duration(least: float, most: float) -> Kind[float]:
+    """Seconds within bounds."""
+
+    def read(value: object) -> float:
+        found = parse_duration(value)
+        if not least <= found <= most:
+            raise ValueError
+        return found
+
+    bounds = f"from {format_duration(least)} to {format_duration(most)}"
+    return Kind(
+        f'a duration {bounds}, in seconds or as "12h"', read, lambda v: _quoted(format_duration(v))
+    )
+
+
+def choice(*choices: str, refused: dict[str, str] | None = None) -> Kind[str]:
+    """One of some words; `refused` gives the reason why a known word is not among them."""
+
+    def read(value: object) -> str:
+        if isinstance(value, str) and value in choices:
+            return value
+        raise ValueError((refused or {}).get(str(value), ""))
+
+    return Kind(" or ".join(_quoted(word) for word in choices), read, _quoted)
+
+
+def _read_boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+BOOLEAN: Final = Kind("true or false", _read_boolean, lambda value: str(value).lower())
+
+
+def _text(check: Callable[[str], T]) -> Callable[[object], T]:
+    def read(value: object) -> T:
+        if not isinstance(value, str):
+            raise ValueError
+        try:
+            return check(value)
+        except BadName as wrong:
+            raise ValueError(wrong.text) from None
+
+    return read
+
+
+def _quoted(text: object) -> str:
+    # JSON's escapes are TOML's, but TOML wants DEL escaped too.
+    return json.dumps(str(text), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+# --------------------------------------------------------------------------- names and places
+
+_NODE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+_CLIENT_IDS = re.compile(r"[A-Za-z0-9_.@*-]{1,64}", re.ASCII)
+
+
+def _check_node_name(text: str) -> str:
+    if not _NODE_NAME.fullmatch(text):
+        raise ValueError
+    return text
+
+
+def _check_folder(text: str) -> Path:
+    if not text or "\0" in text:
+        raise ValueError
+    return Path(text)
+
+
+def _check_client_ids(text: str) -> str:
+    if not _CLIENT_IDS.fullmatch(text):
+        raise ValueError
+    return text
+
+
+def _check_pointer(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError
+    # "https://example.org" would also allow https://example.org.elsewhere.net/.
+    if not parts.path.startswith("/"):
+        raise ValueError("a prefix must name the whole host: end it in '/'")
+    if "@" in parts.netloc or parts.query or parts.fragment or ".." in parts.path:
+        raise ValueError("it must hold no user, query, fragment or '..'")
+    return text
+
+
+def _check_optional_endpoint(text: str) -> str:
+    return check_endpoint(text) if text else text
+
+
+def _check_clearance(text: str) -> SecurityLevel:
+    for level in SecurityLevel:
+        if level.value == text:
+            return level
+    raise ValueError
+
+
+NODE_NAME: Final = Kind("1 to 64 of A-Z a-z 0-9 _ -", _text(_check_node_name), _quoted)
+FOLDER: Final = Kind("the path of a folder", _text(_check_folder), _quoted)
+ENDPOINT: Final = Kind(
+    'an endpoint string of Twisted, such as "tcp:port=8765:interface=127.0.0.1"',
+    _text(check_endpoint),
+    _quoted,
+)
+OPTIONAL_ENDPOINT: Final = Kind(
+    'an endpoint string of Twisted, or "" for none', _text(_check_optional_endpoint), _quoted
+)
+STREAMS: Final = Kind(
+    'a stream pattern such as "asdi.*.kzbw" or "asdi.>"',
+    _text(StreamPattern.parse),
+    lambda pattern: _quoted(pattern.text),
+)
+CLIENT_IDS: Final = Kind(
+    'a client id, in which "*" stands for any characters', _text(_check_client_ids), _quoted
+)
+POINTER: Final = Kind(
+    'the beginning of an http or https address, such as "https://example.org/dtd/"',
+    _text(_check_pointer),
+    _quoted,
+)
+CLEARANCE: Final = Kind(
+    " or ".join(_quoted(level.value) for level in SecurityLevel),
+    _text(_check_clearance),
+    lambda level: _quoted(level.value),
+)
+SECRET: Final = Kind(
+    "the hash of a secret, scrypt$n$r$p$salt$digest",
+    _text(StoredSecret.parse),
+    lambda stored: _quoted(str(stored)),
+    secret=True,
+)
+
+
+def list_of(kind: Kind[T], *, least: int = 0, most: int = 1000) -> Kind[tuple[T, ...]]:
+    """A list of values of one kind."""
+
+    def read(value: object) -> tuple[T, ...]:
+        if not isinstance(value, list) or not least <= len(value) <= most:
+            raise ValueError
+        elements = []
+        for index, element in enumerate(value):
+            try:
+                elements.append(kind.read(element))
+            except ValueError as wrong:
+                raise BadElement(index, str(wrong)) from None
+        return tuple(elements)
+
+    def write(values: tuple[T, ...]) -> str:
+        return "[" + ", ".join(kind.write(value) for value in values) + "]"
+
+    return Kind(f"a list of {least} to {most}, each {kind.allowed}", read, write)

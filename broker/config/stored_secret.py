@@ -1,0 +1,47 @@
+"""How a secret is stored: `scrypt$n$r$p$salt$digest`, salt and digest in base64.
+
+Only the notation is here, so that a configuration is checked without computing anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Final
+
+import attrs
+
+#: More would let one line of a configuration file take all memory at every login (128 * n * r).
+MOST_MEMORY: Final = 256 * 2**20
+
+
+@attrs.frozen
+class StoredSecret:
+    """What is kept of a secret: scrypt's cost (`n`, `r`, `p`), the salt and the digest."""
+
+    n: int
+    r: int
+    p: int
+    salt: bytes = attrs.field(repr=False)
+    digest: bytes = attrs.field(repr=False)
+
+    @classmethod
+    def parse(cls, text: str) -> StoredSecret:
+        """The secret that `text` stores; `ValueError` says what is wrong, never showing it."""
+        parts = text.split("$")
+        if len(parts) != 6 or parts[0] != "scrypt":
+            raise ValueError("it has not the form scrypt$n$r$p$salt$digest")
+        try:
+            n, r, p = (int(part) for part in parts[1:4])
+            salt, digest = (base64.b64decode(part, validate=True) for part in parts[4:])
+        except (ValueError, binascii.Error):
+            raise ValueError("one of its parts is no number or no base64") from None
+        if n < 2 or n & (n - 1) or r < 1 or not 1 <= p <= 16 or 128 * n * r > MOST_MEMORY:
+            raise ValueError("its cost is outside what scrypt, or this program, allows")
+        if not 16 <= len(salt) <= 64 or not 16 <= len(digest) <= 64:
+            raise ValueError("its salt and digest must have 16 to 64 bytes each")
+        return cls(n, r, p, salt, digest)
+
+    def __str__(self) -> str:
+        salt, digest = (base64.b64encode(part).decode() for part in (self.salt, self.digest))
+        return f"scrypt${self.n}${self.r}${self.p}${salt}${digest}"

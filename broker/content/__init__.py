@@ -1,0 +1,1 @@
+"""Content routing: which events are valid, and which subscriptions they match."""

@@ -1,0 +1,22 @@
+"""How large and how dear a query may be (checklist F13)."""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.frozen
+class QueryLimits:
+    """The node's limits for one query; what exceeds them is refused at subscribe time.
+
+    `max_length` counts characters, `max_nesting` brackets of any kind inside each other,
+    `max_steps` location steps, `max_operators` comparisons and arithmetic operators (`and`, `or`
+    and `|` are free: a chain of them is one node of the tree). `max_cost` is in the units of
+    `cost.py`: about one node visited, so 5 million are some 50 ms.
+    """
+
+    max_length: int = 4096
+    max_nesting: int = 64
+    max_steps: int = 256
+    max_operators: int = 128
+    max_cost: int = 5_000_000

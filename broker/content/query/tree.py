@@ -1,0 +1,167 @@
+"""The typed tree of a query.
+
+Every node knows its `position`: the offset of its first character in the text, from 0. Chains of
+`and`, `or` and `|` are one node with many operands, so the height of a tree is bounded by the
+limits on nesting and operators.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TypeAlias
+
+import attrs
+
+
+class ValueType(enum.Enum):
+    """The four types of XPath 1.0; the type of every expression here is known before it runs."""
+
+    BOOLEAN = "boolean"
+    NUMBER = "number"
+    STRING = "string"
+    NODE_SET = "node-set"
+
+
+class Axis(enum.Enum):
+    """The thirteen axes, by their names in XPath."""
+
+    ANCESTOR = "ancestor"
+    ANCESTOR_OR_SELF = "ancestor-or-self"
+    ATTRIBUTE = "attribute"
+    CHILD = "child"
+    DESCENDANT = "descendant"
+    DESCENDANT_OR_SELF = "descendant-or-self"
+    FOLLOWING = "following"
+    FOLLOWING_SIBLING = "following-sibling"
+    NAMESPACE = "namespace"
+    PARENT = "parent"
+    PRECEDING = "preceding"
+    PRECEDING_SIBLING = "preceding-sibling"
+    SELF = "self"
+
+
+class Origin(enum.Enum):
+    """Where a path without a filter expression in front of it starts."""
+
+    CONTEXT = "context"
+    """The context node: at the outermost level the payload's element."""
+
+    DOCUMENT = "document"
+    """The payload's document: a path that begins with `/`."""
+
+    ENVELOPE = "envelope"
+    """The envelope's document: a path whose first step is `/Mspaces:Event`."""
+
+
+@attrs.frozen(slots=True)
+class NameTest:
+    """`a`, `p:a`, `*` or `p:*`; `local` is None for a star."""
+
+    prefix: str | None
+    local: str | None
+
+
+@attrs.frozen(slots=True)
+class KindTest:
+    """`node()`, `text()`, `comment()` or `processing-instruction(target)`."""
+
+    kind: str
+    target: str | None = None
+
+
+NodeTest: TypeAlias = NameTest | KindTest
+
+
+@attrs.frozen(slots=True)
+class Step:
+    """One location step. `end` is the offset just behind its node test."""
+
+    position: int
+    end: int
+    axis: Axis
+    test: NodeTest
+    predicates: tuple[Expression, ...] = ()
+
+
+@attrs.frozen(slots=True)
+class Path:
+    """Location steps from an origin, or from the node-set of a filter expression."""
+
+    position: int
+    start: Origin | Expression
+    steps: tuple[Step, ...]
+
+
+@attrs.frozen(slots=True)
+class Filter:
+    """A primary expression with predicates behind it, such as `(//a)[1]`."""
+
+    position: int
+    primary: Expression
+    predicates: tuple[Expression, ...]
+
+
+@attrs.frozen(slots=True)
+class Number:
+    """A number literal; `value` is libxml2's, see `number.py`."""
+
+    position: int
+    value: float
+
+
+@attrs.frozen(slots=True)
+class Literal:
+    """A string literal without its quotation marks."""
+
+    position: int
+    value: str
+
+
+@attrs.frozen(slots=True)
+class Variable:
+    """A reference to an envelope variable, `name` without the dollar sign."""
+
+    position: int
+    name: str
+
+
+@attrs.frozen(slots=True)
+class FunctionCall:
+    """A call of a core function, its arity and the types of its arguments checked."""
+
+    position: int
+    name: str
+    arguments: tuple[Expression, ...]
+
+
+@attrs.frozen(slots=True)
+class Negation:
+    """One or more minus signs in front of an operand: the result is a number in any case."""
+
+    position: int
+    operand: Expression
+    signs: int
+
+
+@attrs.frozen(slots=True)
+class Binary:
+    """A comparison or an arithmetic operator; `position` is the operator's."""
+
+    position: int
+    operator: str
+    left: Expression
+    right: Expression
+
+
+@attrs.frozen(slots=True)
+class Chain:
+    """Operands joined by one of `and`, `or`, `|`; `position` is the first operator's."""
+
+    position: int
+    operator: str
+    operands: tuple[Expression, ...]
+
+
+Expression: TypeAlias = (
+    Path | Filter | Number | Literal | Variable | FunctionCall | Negation | Binary | Chain
+)

@@ -1,0 +1,260 @@
+"""The DTDs that a node knows: several versions side by side, each fetched once (M13, M17, T25)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+import attrs
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from broker.dtd.catalogue import Catalogue
+from broker.dtd.dtd import Dtd
+from broker.dtd.interfaces import IDtd, IDtdCache, IDtdSource
+from broker.dtd.reference import DtdReference
+from broker.dtd.refusals import Refusals
+from broker.dtd.sources import CatalogueSource, FetchHint
+from broker.errors import BadDtd, BrokerError, ForbiddenPointer, Overloaded, UnknownType
+
+
+@attrs.frozen
+class CacheLimits:
+    """Bounds of the cache. What is pinned (the catalogue, and by `pin`) does not count."""
+
+    max_fetched: int = 128
+    #: DTDs from elsewhere; the one used longest ago goes first.
+
+    max_fetched_bytes: int = 16 * 1024 * 1024
+    #: Of their texts; compiled they take several times that.
+
+    max_refusals: int = 1024
+    #: Failed look-ups remembered; the oldest goes first.
+
+    refusal_seconds: float = 30.0
+    #: How long a failed look-up is not repeated.
+
+    max_waiting: int = 10_000
+    #: Look-ups that wait for one fetch; a further one fails with `Overloaded`.
+
+    max_hashes: int = 8192
+    #: Content hashes remembered of DTDs that had to go, so that none comes back changed (T26).
+
+
+@attrs.frozen
+class _Waiting:
+    hint: FetchHint
+    found: Deferred[IDtd]
+
+
+def _nobody(_reference: DtdReference) -> None:
+    """Who is told of new versions unless somebody asks."""
+
+
+@implementer(IDtdCache)
+class DtdCache:
+    """Implements `IDtdCache` over a catalogue and, behind it, further sources in their order.
+
+    The clock times refusals, and calls `on_new_version` in a turn of its own: with the reference of
+    a DTD that is newer than all others known of its type, one of which there was (M16).
+    """
+
+    _log = Logger()
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        sources: Iterable[IDtdSource],
+        limits: CacheLimits,
+        clock: IReactorTime,
+        on_new_version: Callable[[DtdReference], object] = _nobody,
+    ) -> None:
+        self.on_new_version = on_new_version
+        self.conflicts = 0
+        #: Texts refused since another text of the same type and version is known.
+
+        self._catalogue = catalogue
+        self._sources: tuple[IDtdSource, ...] = (CatalogueSource(catalogue), *sources)
+        self._limits = limits
+        self._clock = clock
+        self._pinned: dict[DtdReference, Dtd] = {}
+        self._fetched: OrderedDict[DtdReference, Dtd] = OrderedDict()
+        self._fetched_bytes = 0
+        self._hashes: OrderedDict[DtdReference, str] = OrderedDict()
+        self._refusals = Refusals(limits.max_refusals, limits.refusal_seconds)
+        self._flights: dict[DtdReference, list[_Waiting]] = {}
+
+    # ---------------------------------------------------------------- reading
+
+    def get(self, reference: DtdReference) -> Dtd | None:
+        """The DTD if it is loaded."""
+        dtd = self._pinned.get(reference)
+        if dtd is None:
+            dtd = self._fetched.get(reference)
+            if dtd is not None:
+                self._fetched.move_to_end(reference)
+        return dtd
+
+    def references(self) -> tuple[DtdReference, ...]:
+        """All that is loaded or in the catalogue, sorted by type and version."""
+        return tuple(sorted({*self._pinned, *self._fetched, *self._catalogue.references()}))
+
+    def versions(self, type_name: str) -> tuple[DtdReference, ...]:
+        """Those of one type, oldest version first."""
+        return tuple(known for known in self.references() if known.type == type_name)
+
+    def lookup(self, reference: DtdReference, hint: FetchHint) -> Deferred[IDtd]:
+        """The DTD, from the first source that has a good one; see `IDtdCache`.
+
+        A failure is remembered for the pointer that it came with: an event with a bad pointer does
+        not keep out one with a good pointer.
+        """
+        known = self.get(reference)
+        if known is not None:
+            return succeed(known)
+        refusal = self._refusals.get(reference, hint.system_id, self._clock.seconds())
+        if refusal is not None:
+            return fail(refusal)
+        waiting = self._flights.get(reference)
+        if waiting is not None and len(waiting) >= self._limits.max_waiting:
+            return fail(Overloaded(f"{len(waiting)} events already wait for the DTD {reference}"))
+        found: Deferred[IDtd] = Deferred()
+        if waiting is not None:
+            waiting.append(_Waiting(hint, found))
+        else:
+            self._flights[reference] = [_Waiting(hint, found)]
+            self._start(reference, hint)
+        return found
+
+    # ---------------------------------------------------------------- changing
+
+    def add(self, reference: DtdReference, text: bytes) -> Dtd:
+        """Load a text as this type and version; the DTD known already if it says the same.
+
+        Raises `BadDtd`, also if another text is known for the reference (T26).
+        """
+        dtd = Dtd.load(reference, text, self._catalogue.read)
+        known_hash = self._known_hash(reference, text)
+        if known_hash not in (None, dtd.content_hash):
+            self.conflicts += 1
+            self._log.warn(
+                "refused a DTD for {reference}: its content {other} is not the known {known}",
+                reference=str(reference),
+                known=known_hash,
+                other=dtd.content_hash,
+            )
+            raise BadDtd(
+                f"another DTD is known for {reference}: a changed DTD needs a new version "
+                f"(content {dtd.content_hash[:12]}, known {str(known_hash)[:12]})"
+            )
+        self._refusals.forget(reference)
+        known = self.get(reference)
+        if known is not None:
+            return known
+        self._keep(dtd)
+        return dtd
+
+    def forget(self, reference: DtdReference) -> bool:
+        """Drop the DTD, its hash and its refusals; a fetch under way is not stopped."""
+        self._refusals.forget(reference)
+        self._hashes.pop(reference, None)
+        fetched = self._fetched.pop(reference, None)
+        if fetched is not None:
+            self._fetched_bytes -= len(fetched.text)
+        return self._pinned.pop(reference, None) is not None or fetched is not None
+
+    def pin(self, reference: DtdReference) -> None:
+        """Exempt a loaded DTD from the bounds, for instance since the archive has events of it."""
+        dtd = self._fetched.pop(reference, None)
+        if dtd is not None:
+            self._fetched_bytes -= len(dtd.text)
+            self._pinned[reference] = dtd
+        elif reference not in self._pinned:
+            raise UnknownType(f"no DTD is loaded for {reference}")
+
+    def unpin(self, reference: DtdReference) -> None:
+        """Undo `pin`. Does nothing for one of the catalogue, or one that is not pinned."""
+        if reference not in self._catalogue and reference in self._pinned:
+            self._hold(self._pinned.pop(reference))
+
+    # ---------------------------------------------------------------- inside
+
+    def _known_hash(self, reference: DtdReference, text: bytes) -> str | None:
+        """What the reference stands for already: loaded, in the catalogue, or let go."""
+        known = self.get(reference)
+        if known is not None:
+            return known.content_hash
+        if reference in self._catalogue:
+            own = self._catalogue.read(reference.public_id, reference.system_id)
+            if own is not None and own != text:
+                return Dtd.load(reference, own, self._catalogue.read).content_hash
+        return self._hashes.get(reference)
+
+    def _keep(self, dtd: Dtd) -> None:
+        reference = dtd.reference
+        others = self.versions(reference.type)
+        if reference in self._catalogue:
+            self._pinned[reference] = dtd
+            return
+        self._hold(dtd)
+        if others and others[-1] < reference:
+            self._clock.callLater(0, self.on_new_version, reference)
+
+    def _hold(self, dtd: Dtd) -> None:
+        self._fetched[dtd.reference] = dtd
+        self._fetched_bytes += len(dtd.text)
+        limits = self._limits
+        while len(self._fetched) > 1 and (
+            len(self._fetched) > limits.max_fetched
+            or self._fetched_bytes > limits.max_fetched_bytes
+        ):
+            reference, gone = self._fetched.popitem(last=False)
+            self._fetched_bytes -= len(gone.text)
+            self._hashes[reference] = gone.content_hash
+            self._hashes.move_to_end(reference)
+            if len(self._hashes) > limits.max_hashes:
+                self._hashes.popitem(last=False)
+
+    def _start(self, reference: DtdReference, hint: FetchHint) -> None:
+        flight = Deferred.fromCoroutine(self._fetch(reference, hint))
+        flight.addCallbacks(
+            self._landed, self._failed, callbackArgs=(reference,), errbackArgs=(reference, hint)
+        )
+
+    async def _fetch(self, reference: DtdReference, hint: FetchHint) -> Dtd:
+        """Ask the sources in turn; the error to raise is the most telling of theirs."""
+        reasons: list[str] = []
+        kind: type[BadDtd] | type[UnknownType] = UnknownType
+        for source in self._sources:
+            try:
+                return self.add(reference, await source.fetch(reference, hint))
+            except (UnknownType, BadDtd) as error:
+                if isinstance(error, (BadDtd, ForbiddenPointer)):
+                    kind = type(error)
+                reasons.append(f"{source.name}: {error}")
+            except BrokerError as error:
+                reasons.append(f"{source.name}: {error}")
+            except Exception:
+                # A source must not be able to hang all events of a type; its bug goes to the log.
+                self._log.failure("source {source} failed", source=source.name)
+                reasons.append(f"{source.name}: failed")
+        raise kind(f"no DTD for {reference}: {'; '.join(reasons) or 'there is no source'}")
+
+    def _landed(self, dtd: Dtd, reference: DtdReference) -> None:
+        for waiting in self._flights.pop(reference):
+            waiting.found.callback(dtd)
+
+    def _failed(self, failure: Failure, reference: DtdReference, hint: FetchHint) -> None:
+        everyone = self._flights.pop(reference)
+        refusal = failure.value
+        if isinstance(refusal, BrokerError):
+            self._refusals.add(reference, hint.system_id, refusal, self._clock.seconds())
+        for waiting in everyone:
+            if waiting.hint.system_id == hint.system_id:
+                waiting.found.errback(failure)
+            else:
+                # It has another pointer, which may do better.
+                self.lookup(reference, waiting.hint).chainDeferred(waiting.found)

@@ -1,0 +1,132 @@
+"""The DTD files of one folder, found by public identifier through its OASIS catalogue."""
+
+from __future__ import annotations
+
+import site
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import attrs
+from lxml import etree
+
+from broker.dtd.reference import DtdReference
+from broker.errors import BadName, ConfigurationError
+
+#: The catalogue's file in its folder.
+CATALOGUE_NAME: Final = "catalog.xml"
+
+_NAMESPACE = "{urn:oasis:names:tc:entity:xmlns:xml:catalog}"
+_IDENTIFIER = {f"{_NAMESPACE}public": "publicId", f"{_NAMESPACE}system": "systemId"}
+_XML_BASE = "{http://www.w3.org/XML/1998/namespace}base"
+
+
+def shipped_folder() -> Path:
+    """The folder of the DTDs that come with this program: of the checkout, else as installed.
+
+    Raises `ConfigurationError` naming the places where it is not.
+    """
+    places = list(_shipped_places())
+    for place in places:
+        if (place / CATALOGUE_NAME).is_file():
+            return place
+    tried = ", ".join(str(place) for place in places)
+    raise ConfigurationError(f"the DTD catalogue {CATALOGUE_NAME} is in none of: {tried}")
+
+
+def _shipped_places() -> Iterator[Path]:
+    yield Path(__file__).resolve().parents[2] / "dtd"
+    yield Path(sysconfig.get_path("data"), "share", "xmlbroker", "dtd")
+    if site.ENABLE_USER_SITE:
+        user_scheme = sysconfig.get_preferred_scheme("user")
+        yield Path(sysconfig.get_path("data", user_scheme), "share", "xmlbroker", "dtd")
+    # A distribution's Python may install below another prefix than its own scheme says.
+    yield Path(sys.prefix, "share", "xmlbroker", "dtd")
+
+
+@attrs.frozen
+class Catalogue:
+    """An OASIS XML Catalogue (1.1) of `public` and `system` entries, none outside its folder.
+
+    Files are read when they are asked for, so an edited DTD counts from the next load on.
+    """
+
+    folder: Path
+    public: Mapping[str, Path]
+    #: Absolute paths by public identifier.
+
+    system: Mapping[str, Path]
+    #: Absolute paths by system identifier.
+
+    @classmethod
+    def load(cls, folder: Path) -> Catalogue:
+        """Read `catalog.xml` in the folder. `ConfigurationError` names what is wrong with it."""
+        folder = folder.resolve()
+        file = folder / CATALOGUE_NAME
+        parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
+        try:
+            root = etree.parse(str(file), parser).getroot()
+        except (OSError, etree.XMLSyntaxError) as error:
+            raise ConfigurationError(f"{file}: {error}") from error
+        if root.tag != f"{_NAMESPACE}catalog":
+            raise ConfigurationError(f"{file}: the root element is not an OASIS catalog")
+        entries: dict[str, dict[str, Path]] = {"publicId": {}, "systemId": {}}
+        for entry in root.iter(etree.Element):
+            if _XML_BASE in entry.attrib:
+                raise ConfigurationError(f"{file}:{entry.sourceline}: xml:base is not supported")
+            if entry.tag in (root.tag, f"{_NAMESPACE}group"):
+                continue
+            key = _IDENTIFIER.get(str(entry.tag))
+            identifier = entry.get(key) if key is not None else None
+            uri = entry.get("uri")
+            if key is None or not identifier or not uri:
+                raise ConfigurationError(
+                    f"{file}:{entry.sourceline}: only public and system entries with "
+                    "an identifier and a uri are supported"
+                )
+            path = _inside(folder, uri)
+            if path is None:
+                raise ConfigurationError(
+                    f"{file}:{entry.sourceline}: {uri!r} is no file in the catalogue's folder"
+                )
+            # The first entry counts, as in the standard.
+            entries[key].setdefault(" ".join(identifier.split()), path)
+        return cls(folder, entries["publicId"], entries["systemId"])
+
+    def read(self, public_id: str | None, system_id: str) -> bytes | None:
+        """The text of an external entity, or None if the catalogue does not have it.
+
+        The public identifier goes first. A relative system identifier is never taken as a path.
+        Raises `ConfigurationError` if the file can not be read.
+        """
+        path = self.public.get(" ".join(public_id.split())) if public_id is not None else None
+        path = path or self.system.get(system_id)
+        if path is None:
+            return None
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise ConfigurationError(f"{path}: {error.strerror}") from error
+
+    def references(self) -> tuple[DtdReference, ...]:
+        """The event types in the catalogue, sorted; modules are not among them."""
+        found = []
+        for public_id in self.public:
+            try:
+                found.append(DtdReference.from_public_id(public_id))
+            except BadName:
+                continue
+        return tuple(sorted(found))
+
+    def __contains__(self, reference: DtdReference) -> bool:
+        return reference.public_id in self.public
+
+
+def _inside(folder: Path, uri: str) -> Path | None:
+    """The file that a relative URI names, if it really lies in the folder (links followed)."""
+    if ":" in uri or "\\" in uri or "%" in uri:
+        return None
+    path = (folder / uri).resolve()
+    return path if path.is_relative_to(folder) and path.is_file() else None

@@ -1,0 +1,90 @@
+"""What a parsed DTD declares, as typed data."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import attrs
+from lxml import etree
+
+
+@attrs.frozen
+class DeclaredAttribute:
+    """One attribute of one element."""
+
+    prefix: str | None
+    name: str
+    #: Without the prefix.
+
+    type: str
+    #: `cdata`, `enumeration`, `nmtoken`, `id` and so on, as lxml calls them.
+
+    default: str | None
+    #: The value of an attribute left out, normalised; None if there is none.
+
+    values: tuple[str, ...]
+    #: Of an enumeration.
+
+    fixed: bool = False
+    #: No other value than the default is valid.
+
+    @property
+    def qualified_name(self) -> str:
+        """The name as the DTD has it."""
+        return f"{self.prefix}:{self.name}" if self.prefix else self.name
+
+    @property
+    def declares_prefix(self) -> str | None:
+        """For a namespace declaration the prefix, "" for the default namespace; else None."""
+        if self.prefix == "xmlns":
+            return self.name
+        return "" if self.prefix is None and self.name == "xmlns" else None
+
+
+@attrs.frozen
+class DeclaredElement:
+    """One element and its attributes. An element that has an ATTLIST only is here too."""
+
+    prefix: str | None
+    name: str
+    #: Without the prefix.
+
+    type: str
+    #: `empty`, `any`, `mixed`, `element`, or `undefined` for one that has an ATTLIST only.
+
+    attributes: tuple[DeclaredAttribute, ...]
+
+    @property
+    def qualified_name(self) -> str:
+        """The name as the DTD has it."""
+        return f"{self.prefix}:{self.name}" if self.prefix else self.name
+
+
+def declared_elements(dtd: etree.DTD) -> tuple[DeclaredElement, ...]:
+    """All elements of a DTD."""
+    # lxml's type stubs do not know the methods of DTD that list its declarations.
+    elements = cast(Any, dtd).iterelements()
+    return tuple(
+        DeclaredElement(
+            element.prefix,
+            element.name,
+            element.type,
+            tuple(_attribute(attribute) for attribute in element.iterattributes()),
+        )
+        for element in elements
+    )
+
+
+def _attribute(attribute: Any) -> DeclaredAttribute:
+    default = attribute.default_value
+    if default is not None:
+        # libxml2 resolves references in defaults but for the ampersand's.
+        default = default.replace("&#38;", "&")
+    return DeclaredAttribute(
+        attribute.prefix,
+        attribute.name,
+        attribute.type,
+        default,
+        tuple(attribute.itervalues()),
+        attribute.default == "fixed",
+    )

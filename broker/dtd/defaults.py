@@ -1,0 +1,73 @@
+"""The attributes that a DTD supplies where a document leaves them out (T21)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lxml import etree
+
+from broker.dtd.declared import DeclaredAttribute, DeclaredElement
+from broker.errors import BadDtd
+
+_XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
+
+
+class DefaultAttributes:
+    """Default and fixed attributes by element; namespace declarations are left to the document.
+
+    `etree.DTD.validate` supplies none of them. A default with a prefix needs the prefix's
+    namespace, a `#FIXED` declaration in the DTD; raises `BadDtd` without.
+    """
+
+    def __init__(self, elements: Iterable[DeclaredElement]) -> None:
+        elements = tuple(elements)
+        namespaces = _fixed_namespaces(elements)
+        self._by_element: dict[tuple[str | None, str], tuple[tuple[str, str], ...]] = {}
+        for element in elements:
+            supplied = tuple(
+                (_clark_name(attribute, element, namespaces), attribute.default)
+                for attribute in element.attributes
+                if attribute.default is not None and attribute.declares_prefix is None
+            )
+            if supplied:
+                self._by_element[element.prefix, element.name] = supplied
+        # A wildcard, since a DTD knows prefixes only and no prefix may go with any namespace.
+        self._tags = tuple({f"{{*}}{name}" for _prefix, name in self._by_element})
+
+    def apply(self, root: etree._Element) -> None:
+        """Set what is missing on `root` and below it."""
+        if not self._tags:
+            return
+        by_element = self._by_element
+        for element in root.iter(*self._tags):
+            tag = str(element.tag)
+            supplied = by_element.get((element.prefix, tag[tag.rfind("}") + 1 :]))
+            if supplied is not None:
+                for name, value in supplied:
+                    if element.get(name) is None:
+                        element.set(name, value)
+
+
+def _fixed_namespaces(elements: Iterable[DeclaredElement]) -> dict[str, str]:
+    """Namespaces by prefix, of prefixes that the DTD fixes to one namespace only."""
+    found: dict[str, set[str]] = {}
+    for element in elements:
+        for attribute in element.attributes:
+            if attribute.declares_prefix and attribute.fixed and attribute.default:
+                found.setdefault(attribute.declares_prefix, set()).add(attribute.default)
+    namespaces = {prefix: uris.pop() for prefix, uris in found.items() if len(uris) == 1}
+    return {**namespaces, "xml": _XML_NAMESPACE}
+
+
+def _clark_name(
+    attribute: DeclaredAttribute, element: DeclaredElement, namespaces: dict[str, str]
+) -> str:
+    if attribute.prefix is None:
+        return attribute.name
+    namespace = namespaces.get(attribute.prefix)
+    if namespace is None:
+        raise BadDtd(
+            f"attribute {attribute.qualified_name!r} of {element.qualified_name!r} has a default, "
+            f"but no #FIXED xmlns:{attribute.prefix} says which namespace it is in"
+        )
+    return f"{{{namespace}}}{attribute.name}"

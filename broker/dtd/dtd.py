@@ -1,0 +1,164 @@
+"""One version of one event type: validates events and supplies default attributes."""
+
+from __future__ import annotations
+
+import hashlib
+from io import BytesIO
+from typing import Any, Final, cast
+
+from lxml import etree
+from zope.interface import implementer
+
+from broker.dtd.assembly import AssemblyLimits, Resolver, assemble
+from broker.dtd.content_model import MAX_PAIRS_OF_DTD, UnusableModel, measure
+from broker.dtd.declared import DeclaredElement, declared_elements
+from broker.dtd.defaults import DefaultAttributes
+from broker.dtd.interfaces import IDtd
+from broker.dtd.reference import DtdReference
+from broker.errors import BadDtd, NotValid
+
+#: The envelope's root element, as DTDs spell it and as lxml does.
+ENVELOPE: Final = "Mspaces:Event"
+ENVELOPE_PREFIX: Final = "Mspaces"
+ENVELOPE_NAMESPACE: Final = "urn:xmlbroker:mspaces"
+ENVELOPE_TAG: Final = f"{{{ENVELOPE_NAMESPACE}}}Event"
+
+#: Attributes of one element. libxml2 looks at each of them for each element that it validates.
+MAX_ATTRIBUTES: Final = 256
+_MAX_MESSAGE: Final = 400
+
+
+@implementer(IDtd)
+class Dtd:
+    """A DTD in use (Mspaces M12, M17). Made by `Dtd.load`; never changes."""
+
+    def __init__(
+        self,
+        reference: DtdReference,
+        text: bytes,
+        parsed: etree.DTD,
+        elements: tuple[DeclaredElement, ...],
+    ) -> None:
+        self.reference = reference
+        self.text = text
+        self.content_hash = hashlib.sha256(text).hexdigest()
+        self.names = frozenset(
+            name
+            for element in elements
+            for name in (
+                element.qualified_name,
+                *(attribute.qualified_name for attribute in element.attributes),
+            )
+        )
+        self._parsed = parsed
+        self._validate = parsed.validate
+        self._defaults = DefaultAttributes(elements)
+
+    @classmethod
+    def load(
+        cls,
+        reference: DtdReference,
+        text: bytes,
+        resolve: Resolver,
+        limits: AssemblyLimits | None = None,
+    ) -> Dtd:
+        """Assemble and compile a DTD. `resolve` gives the modules, as `Catalogue.read` does.
+
+        Raises `BadDtd` for a text that is not a DTD, can not be resolved, would be dear to use, has
+        a content model that is not deterministic, or does not declare the envelope.
+        """
+        assembled = assemble(text, resolve, limits)
+        _check_models(assembled.text, assembled.element_places)
+        try:
+            parsed = etree.DTD(BytesIO(assembled.text))
+        except etree.DTDParseError as error:
+            raise BadDtd(_parse_problem(error, assembled.text)) from error
+        elements = declared_elements(parsed)
+        _check_elements(elements, assembled.element_places)
+        return cls(reference, assembled.text, parsed, elements)
+
+    def check(self, root: etree._Element) -> NotValid | None:
+        """What makes the event invalid, or None; the error is returned, not raised.
+
+        `root` must be the envelope. The tree is not changed.
+        """
+        if root.tag != ENVELOPE_TAG:
+            return NotValid(f"the root element is {root.tag!r}, not {ENVELOPE}", line=_line(root))
+        if self._validate(root):
+            return None
+        # lxml copies the whole log each time that it is asked for it, so it is asked once.
+        first = next(iter(cast(Any, self._parsed).error_log), None)
+        # It would keep the entries until the next event; one bad event can make 100,000 of them.
+        cast(Any, self._parsed)._clear_error_log()
+        if root.prefix != ENVELOPE_PREFIX:
+            return NotValid(
+                f"the envelope has the prefix {root.prefix!r}: a DTD sees prefixes as they are "
+                f"written, and knows {ENVELOPE_PREFIX!r} only",
+                line=_line(root),
+            )
+        message = " ".join(first.message.split()) if first is not None else "it is not valid"
+        line = max(first.line, 0) if first is not None else 0
+        return NotValid(f"{message[:_MAX_MESSAGE]} (DTD {self.reference})", line=line)
+
+    def apply_defaults(self, root: etree._Element) -> None:
+        """Add default and fixed attributes that the document leaves out, within `root` (T21).
+
+        Namespace declarations are left alone. `root` may be the envelope or the payload.
+        """
+        self._defaults.apply(root)
+
+    def __repr__(self) -> str:
+        return f"<Dtd {self.reference} {self.content_hash[:12]}>"
+
+
+def _line(root: etree._Element) -> int:
+    line = root.sourceline
+    return line if isinstance(line, int) else 0
+
+
+def _check_models(text: bytes, places: dict[str, tuple[int, str]]) -> None:
+    pairs = 0
+    for declaration in text.decode().splitlines():
+        keyword, _, rest = declaration.partition(" ")
+        if keyword == "<!ELEMENT":
+            name, _, model = rest[:-1].partition(" ")
+            try:
+                pairs += measure(model)
+                if pairs > MAX_PAIRS_OF_DTD:
+                    raise UnusableModel("the content models together are too large")
+            except UnusableModel as problem:
+                raise _at(name, places, f"content model of {name!r}: {problem}") from problem
+
+
+def _check_elements(
+    elements: tuple[DeclaredElement, ...], places: dict[str, tuple[int, str]]
+) -> None:
+    for element in elements:
+        name = element.qualified_name
+        if len(element.attributes) > MAX_ATTRIBUTES:
+            raise _at(name, places, f"element {name!r} has more than {MAX_ATTRIBUTES} attributes")
+        for attribute in element.attributes:
+            if attribute.values and attribute.default not in (None, *attribute.values):
+                raise _at(
+                    name,
+                    places,
+                    f"the default {attribute.default!r} of attribute "
+                    f"{attribute.qualified_name!r} of {name!r} is not one of its values",
+                )
+    if ENVELOPE not in places:
+        raise BadDtd(f"the DTD does not declare {ENVELOPE}: it does not include the envelope")
+
+
+def _at(name: str, places: dict[str, tuple[int, str]], problem: str) -> BadDtd:
+    line, label = places.get(name, (0, ""))
+    return BadDtd(problem + (f" (in {label})" if label else ""), line=line)
+
+
+def _parse_problem(error: etree.DTDParseError, text: bytes) -> str:
+    """libxml2's first complaint and the declaration it is about: lines are of no use here."""
+    first = next(iter(error.error_log), None)
+    if first is None:
+        return str(error)
+    lines = text.decode().splitlines()
+    declaration = lines[first.line - 1] if 0 < first.line <= len(lines) else ""
+    return f"{first.message}: {declaration[:120]}"

@@ -1,0 +1,86 @@
+"""How an event type is named: by its DTD's name and version, in a public identifier."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Final
+
+import attrs
+
+from broker.errors import BadName
+
+#: Where system identifiers point. A reserved domain: nothing answers there, a catalogue does.
+SYSTEM_BASE: Final = "https://xmlbroker.example/dtd/"
+
+_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+# No leading zeros, so that versions that are equal are spelt alike.
+_VERSION = re.compile(r"(?:0|[1-9][0-9]{0,5})(?:\.(?:0|[1-9][0-9]{0,5})){0,3}")
+_PUBLIC_ID = re.compile(r"-//xmlbroker//DTD (\S+) (\S+)//EN")
+
+
+def _check_type(_reference: object, _attribute: object, value: str) -> None:
+    if _TYPE.fullmatch(value) is None:
+        raise BadName(
+            f"{value[:80]!r} is no event type: that is a letter, "
+            "then up to 63 letters, digits, '_', '.' or '-'"
+        )
+
+
+def _check_version(_reference: object, _attribute: object, value: str) -> None:
+    if _VERSION.fullmatch(value) is None:
+        raise BadName(
+            f"{value[:80]!r} is no version: one to four numbers with dots between, such as 1.0"
+        )
+
+
+@functools.total_ordering
+@attrs.frozen(order=False, cache_hash=True)
+class DtdReference:
+    """An event type in one version (Mspaces M14, M15, K25). References sort by type, then version.
+
+    Raises `BadName` for a type or version outside the grammar.
+    """
+
+    type: str = attrs.field(validator=_check_type)
+    #: The payload's root element as a rule, but any name will do: `flight`, `VOEvent`, `event`.
+
+    version: str = attrs.field(validator=_check_version)
+    #: Numbers with dots between: `1.0`.
+
+    @property
+    def public_id(self) -> str:
+        """What stands after PUBLIC in an event's DOCTYPE."""
+        return f"-//xmlbroker//DTD {self.type} {self.version}//EN"
+
+    @property
+    def system_id(self) -> str:
+        """What stands after the public identifier, unless a publisher has its own pointer."""
+        return f"{SYSTEM_BASE}{self.type}-{self.version}.dtd"
+
+    @property
+    def version_key(self) -> tuple[int, ...]:
+        """The version as numbers, so that 1.10 comes after 1.9."""
+        return tuple(int(part) for part in self.version.split("."))
+
+    @classmethod
+    def from_public_id(cls, public_id: str) -> DtdReference:
+        """The reference that a public identifier names; raises `BadName` if it names none.
+
+        White space is normalised first, as XML 1.0 (4.2.2) asks for public identifiers.
+        """
+        match = _PUBLIC_ID.fullmatch(" ".join(public_id.split()))
+        if match is None:
+            raise BadName(
+                f"{public_id[:120]!r} does not name an event type "
+                "as '-//xmlbroker//DTD TYPE VERSION//EN' does"
+            )
+        return cls(*match.groups())
+
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, DtdReference):
+            return NotImplemented
+        return (self.type, self.version_key) < (other.type, other.version_key)
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.version}"

@@ -1,0 +1,78 @@
+"""A text that a DTD is read from, and what an error says of a place in it."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from typing import NoReturn
+
+from broker.errors import BadDtd
+
+_TEXT_DECLARATION = re.compile(
+    r"<\?xml(?:[ \t\r\n]+version[ \t\r\n]*=[ \t\r\n]*['\"]1\.0['\"])?"
+    r"(?:[ \t\r\n]+encoding[ \t\r\n]*=[ \t\r\n]*['\"]([A-Za-z0-9._-]+)['\"])?[ \t\r\n]*\?>"
+)
+_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class SourceText:
+    """The text of a DTD, of a module, or an entity's replacement text.
+
+    `label` names a module and is empty for the DTD itself. A replacement text has the line of the
+    reference to it (`fixed_line`), since that is where the reader finds it.
+    """
+
+    def __init__(self, text: str, label: str = "", fixed_line: int | None = None) -> None:
+        self.text = text
+        self.label = label
+        self._fixed_line = fixed_line
+        self._newlines: list[int] | None = None
+
+    def line(self, at: int) -> int:
+        """The line of a position, from 1."""
+        if self._fixed_line is not None:
+            return self._fixed_line
+        if self._newlines is None:
+            self._newlines = [found.start() for found in re.finditer("\n", self.text)]
+        return bisect_left(self._newlines, at) + 1
+
+    def after(self, mark: str, start: int, opened: int, problem: str) -> int:
+        """The position behind the next `mark`; `BadDtd` at `opened` if there is none."""
+        found = self.text.find(mark, start)
+        if found < 0:
+            self.fail(opened, problem)
+        return found + len(mark)
+
+    def fail(self, at: int, problem: str) -> NoReturn:
+        """Raise `BadDtd` for a position."""
+        where = f" (in {self.label})" if self.label else ""
+        line = self.line(at)
+        column = 0 if self._fixed_line is not None else at - self.text.rfind("\n", 0, at)
+        raise BadDtd(problem + where, line=line, column=column)
+
+
+def decode(text: bytes, label: str, limit: int) -> str:
+    """The characters of a DTD text, without byte order mark and text declaration.
+
+    Line breaks become newlines, and the declaration's stay, so lines count as in the file. Raises
+    `BadDtd` for a text longer than `limit` bytes, in another encoding than UTF-8, or with
+    characters that XML does not know.
+    """
+    if len(text) > limit:
+        raise BadDtd(f"{label} is longer than {limit} bytes")
+    try:
+        characters = text.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start) + 1
+        raise BadDtd(f"{label} is not in UTF-8", line=line) from error
+    characters = characters.replace("\r\n", "\n").replace("\r", "\n")
+    if illegal := _ILLEGAL.search(characters):
+        line = characters.count("\n", 0, illegal.start()) + 1
+        raise BadDtd(f"{label} has the illegal character {illegal[0]!r}", line=line)
+    if declaration := _TEXT_DECLARATION.match(characters):
+        encoding = declaration[1] or "utf-8"
+        if encoding.lower() not in ("utf-8", "us-ascii", "ascii"):
+            raise BadDtd(f"{label} declares the encoding {encoding}: only UTF-8 is read", line=1)
+        breaks = "\n" * declaration[0].count("\n")
+        return breaks + characters[declaration.end() :]
+    return characters

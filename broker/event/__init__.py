@@ -1,0 +1,1 @@
+"""What flows: events, their identity, their places, and the names of streams."""

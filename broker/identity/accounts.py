@@ -1,0 +1,79 @@
+"""Accounts: a secret, the client ids that go with it, and what they may do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from broker.config.settings import AccountSettings
+from broker.config.stored_secret import StoredSecret
+from broker.errors import NotAllowed
+from broker.event.envelope import SecurityLevel
+from broker.event.stream import check_client_id
+from broker.identity.rights import Rights
+from broker.identity.who import Identity
+
+
+@attrs.frozen
+class Account:
+    """One account. `client_ids` are patterns in which `*` stands for any characters, or none."""
+
+    name: str
+    secret: StoredSecret
+    client_ids: tuple[str, ...]
+    rights: Rights
+    clearance: SecurityLevel
+    administer: bool
+
+    @classmethod
+    def from_settings(cls, settings: AccountSettings) -> Account:
+        """The account that an `[accounts.NAME]` table describes."""
+        return cls(
+            name=settings.name,
+            secret=settings.secret,
+            client_ids=settings.client_ids,
+            rights=Rights(publish=settings.publish, subscribe=settings.subscribe),
+            clearance=settings.clearance,
+            administer=settings.administer,
+        )
+
+
+def accounts_by_name(settings: Iterable[AccountSettings]) -> Mapping[str, Account]:
+    """The accounts of a configuration, by name."""
+    return {each.name: Account.from_settings(each) for each in settings}
+
+
+def identity_for(account: Account, client_id: str) -> Identity:
+    """The identity of a client whose credential for `account` has been checked.
+
+    `BadName` when the client id breaks the grammar, `NotAllowed` when it is none of the account's.
+    """
+    check_client_id(client_id)
+    if not any(matches_client_id(pattern, client_id) for pattern in account.client_ids):
+        raise NotAllowed(f"account {account.name!r} may not use the client id {client_id!r}")
+    return Identity(
+        account=account.name,
+        client_id=client_id,
+        rights=account.rights,
+        clearance=account.clearance,
+        administer=account.administer,
+    )
+
+
+def matches_client_id(pattern: str, client_id: str) -> bool:
+    """Whether the pattern matches the whole id; `*` stands for any characters, or none."""
+    first, *rest = pattern.split("*")
+    if not rest:
+        return client_id == first
+    *middle, last = rest
+    at, end = len(first), len(client_id) - len(last)
+    if at > end or not client_id.startswith(first) or not client_id.endswith(last):
+        return False
+    for piece in middle:
+        # The earliest place leaves most room for the pieces after it: no search back is needed.
+        found = client_id.find(piece, at, end)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return True

@@ -1,0 +1,34 @@
+"""What `twisted.cred` hands out here: the interface of an identity."""
+
+from __future__ import annotations
+
+from zope.interface import Attribute, Interface
+
+from broker.event.envelope import SecurityLevel
+from broker.event.stream import StreamPattern
+from broker.identity.rights import Rights
+
+
+class IIdentity(Interface):
+    """Who is at the other end of a session: the avatar that `twisted.cred` hands out.
+
+    The `check_` methods return nothing and raise what the client is to be told.
+    """
+
+    account: str = Attribute("The account's name, empty on a node without accounts.")
+    client_id: str = Attribute("The ClientId of the session, which every event of it must carry.")
+    rights: Rights = Attribute("The streams that are open to it.")
+    clearance: SecurityLevel = Attribute("The highest security level that it may handle.")
+    administer: bool = Attribute("Whether it may administer the node.")
+
+    def is_cleared(level: SecurityLevel) -> bool:
+        """Whether an event of this level may be sent to it."""
+
+    def check_publish(stream: str, level: SecurityLevel) -> None:
+        """Raise `NotAllowed` or `ClearanceTooLow` unless it may publish such an event."""
+
+    def check_subscribe(pattern: StreamPattern) -> None:
+        """Raise `NotAllowed` unless it may subscribe to all that the pattern matches."""
+
+    def check_administer() -> None:
+        """Raise `NotAllowed` unless it may administer the node."""

@@ -1,0 +1,62 @@
+"""Who is at the other end of a session, and what follows from it."""
+
+from __future__ import annotations
+
+import attrs
+from zope.interface import implementer
+
+from broker.errors import ClearanceTooLow, NotAllowed
+from broker.event.envelope import SecurityLevel
+from broker.event.stream import StreamPattern, check_client_id
+from broker.identity.avatar import IIdentity
+from broker.identity.clearance import is_cleared
+from broker.identity.rights import Rights
+
+
+@implementer(IIdentity)
+@attrs.frozen
+class Identity:
+    """A client id together with the account that it was proved for (Q8)."""
+
+    account: str
+    client_id: str
+    rights: Rights
+    clearance: SecurityLevel
+    administer: bool
+
+    def is_cleared(self, level: SecurityLevel) -> bool:
+        """Whether an event of this level may be sent to it."""
+        return is_cleared(self.clearance, level)
+
+    def check_publish(self, stream: str, level: SecurityLevel) -> None:
+        """Raise `NotAllowed` or `ClearanceTooLow` unless it may publish such an event."""
+        if not self.rights.may_publish(stream):
+            raise NotAllowed(f"account {self.account!r} may not publish to stream {stream!r}")
+        if not self.is_cleared(level):
+            raise ClearanceTooLow(
+                f"the event's security level is {level.value!r}, "
+                f"account {self.account!r} is cleared up to {self.clearance.value!r}"
+            )
+
+    def check_subscribe(self, pattern: StreamPattern) -> None:
+        """Raise `NotAllowed` unless it may subscribe to all that the pattern matches."""
+        if not self.rights.may_subscribe(pattern):
+            raise NotAllowed(
+                f"account {self.account!r} may not subscribe to streams {pattern.text!r}"
+            )
+
+    def check_administer(self) -> None:
+        """Raise `NotAllowed` unless it may administer the node."""
+        if not self.administer:
+            raise NotAllowed(f"account {self.account!r} may not administer this node")
+
+
+def anonymous(client_id: str) -> Identity:
+    """The identity on a node without accounts: everything is allowed; `BadName` for a bad id."""
+    return Identity(
+        account="",
+        client_id=check_client_id(client_id),
+        rights=Rights.to_everything(),
+        clearance=SecurityLevel.HIGH,
+        administer=True,
+    )

@@ -1,0 +1,109 @@
+"""Figures for Prometheus, health and readiness over HTTP.
+
+The values are read from the node when they are asked for, so counting costs the hot path nothing
+beyond its own integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import attrs
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from twisted.web.resource import Resource
+from twisted.web.server import Request, Site
+
+from broker.errors import BrokerError
+from broker.status import deliveries, resident_bytes
+
+if TYPE_CHECKING:
+    from broker.node import Node
+
+
+class NodeCollector(Collector):
+    """Reads a node's counters; one closed set of outcomes each way (T40)."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics, as of now."""
+        node = self._node
+        outcomes = node.input.outcomes
+        published = CounterMetricFamily(
+            "xmlbroker_published_events", "Events that publishers sent.", labels=["outcome"]
+        )
+        published.add_metric(["accepted"], outcomes.accepted)
+        published.add_metric(["duplicate"], outcomes.duplicate)
+        published.add_metric(["not-taken"], outcomes.not_taken)
+        for code, count in outcomes.refused.items():
+            published.add_metric([code], count)
+        yield published
+        delivered = CounterMetricFamily(
+            "xmlbroker_subscription_events",
+            "Events as subscriptions saw them.",
+            labels=["outcome"],
+        )
+        for outcome, count in attrs.asdict(deliveries(node)).items():
+            if outcome != "seen":
+                delivered.add_metric([outcome], count)
+        yield delivered
+        refused = CounterMetricFamily(
+            "xmlbroker_refused_connections", "Connections refused.", labels=["code"]
+        )
+        for code, count in node.reception.refused.items():
+            refused.add_metric([code], count)
+        yield refused
+        bounds = node.event_log.bounds
+        resident, private = resident_bytes()
+        gauges = {
+            "xmlbroker_log_bytes": ("Size of the event log.", bounds.used_bytes),
+            "xmlbroker_log_events": ("Events in the log.", bounds.last - bounds.first + 1),
+            "xmlbroker_log_pending_bytes": ("Waiting for a commit.", node.event_log.pending_bytes),
+            "xmlbroker_sessions": ("Client sessions.", len(list(node.reception.sessions))),
+            "xmlbroker_resident_bytes": ("Memory of the process.", resident),
+            "xmlbroker_private_bytes": ("Memory without mapped files.", private),
+        }
+        for name, (text, value) in gauges.items():
+            yield GaugeMetricFamily(name, text, value=value)
+        yield CounterMetricFamily(
+            "xmlbroker_log_commits", "Commits begun.", value=node.event_log.commits
+        )
+        yield CounterMetricFamily(
+            "xmlbroker_log_failures", "Commits that failed.", value=node.event_log.failures
+        )
+
+
+class _Page(Resource):
+    isLeaf = True
+
+    def __init__(self, node: Node) -> None:
+        super().__init__()
+        self._node = node
+        self._registry = CollectorRegistry()
+        self._registry.register(NodeCollector(node))
+
+    def render_GET(self, request: Request) -> bytes:
+        """`/metrics`, `/health` (the process answers), `/ready` (it can take events)."""
+        request.setHeader(b"content-type", b"text/plain; charset=utf-8")
+        if request.path == b"/metrics":
+            return generate_latest(self._registry)
+        if request.path == b"/health":
+            return b"ok\n"
+        if request.path == b"/ready":
+            try:
+                self._node.event_log.check_available()
+            except BrokerError as error:
+                request.setResponseCode(503)
+                return f"{error}\n".encode()
+            return b"ready\n"
+        request.setResponseCode(404)
+        return b"there are /metrics, /health and /ready\n"
+
+
+def metrics_site(node: Node) -> Site:
+    """An HTTP site with the node's figures, for a trusted network."""
+    return Site(_Page(node))

@@ -1,0 +1,270 @@
+"""The one place that builds and wires a node."""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+from twisted.python.threadpool import ThreadPool
+from twisted.web.client import Agent
+
+from broker.channel.driver import StackDriver
+from broker.channel.socket import ISocketChannel
+from broker.config import Settings
+from broker.content.query.limits import QueryLimits
+from broker.content.query.query import parse_query
+from broker.content.reference import ReferenceMatcher
+from broker.content.screening import DocumentLimits
+from broker.dtd.cache import CacheLimits, DtdCache
+from broker.dtd.catalogue import Catalogue, shipped_folder
+from broker.dtd.interfaces import IDtdSource
+from broker.dtd.pointer import AllowedPlace, PointerLimits, PointerSource
+from broker.dtd.reference import DtdReference
+from broker.dtd.sources import CatalogueSource, FetchHint
+from broker.errors import PeerError
+from broker.event.envelope import Liveness
+from broker.identity import Identity, authenticator_for
+from broker.router.durables import Durables
+from broker.router.input import Input
+from broker.router.link import Link, QueueLimits
+from broker.router.output import Output
+from broker.router.quarantine import Quarantine
+from broker.router.reception import Reception, ReceptionLimits
+from broker.router.session import Session, SessionServices
+from broker.router.subscribing import Subscribing
+from broker.session.stack import session_layers
+from broker.status import status
+from broker.store.event_log import EventLog
+from broker.store.log_file import LogFile, Retention
+
+#: How often (seconds) subscribers are told positions that moved without an event.
+PROGRESS_EVERY = 1.0
+#: How often (seconds) old marks and durable subscriptions are looked for.
+CARE_EVERY = 3600.0
+
+
+def wall_clock_ms() -> int:
+    """ms since 1970: for what people and other programs read, never for waiting."""
+    return time.time_ns() // 1_000_000
+
+
+class Node:
+    """A node with everything in it, not yet listening. `connected` takes socket channels."""
+
+    log = Logger()
+
+    def __init__(self, settings: Settings, reactor: Any) -> None:
+        """Opens the event log under `settings.node.data`: raises `LogUnavailable`, `LogCorrupt`."""
+        self.settings = settings
+        self.started_ms = wall_clock_ms()
+        self._reactor = reactor
+        self._threads = [ThreadPool(1, 1, name=name) for name in ("log-writer", "log-reader")]
+        self._files = ThreadPool(0, 2, name="files")
+        self._writer, self._reader = (
+            functools.partial(deferToThreadPool, reactor, pool) for pool in self._threads
+        )
+        data = settings.node.data
+        self.event_log = self._open_log(data)
+        self.dtds = self._make_dtds()
+        self.matcher = ReferenceMatcher(
+            self.dtds,
+            document_limits=DocumentLimits(
+                max_bytes=settings.limits.max_event_bytes,
+                max_depth=settings.limits.max_depth,
+                max_attributes=settings.limits.max_attributes,
+            ),
+            undescribed=settings.types.undescribed,
+            clock=time.perf_counter,
+            max_run_time=settings.query.max_run_time,
+        )
+        self.output = Output()
+        self.quarantine = Quarantine(
+            data / "quarantine",
+            max_files=settings.limits.refusals_kept,
+            max_bytes=settings.limits.quarantine_bytes,
+            write=self._writer,
+            wall_clock=wall_clock_ms,
+        )
+        self.durables = Durables(
+            self.event_log, wall_clock_ms, int(settings.log.durable_expiry * 1000)
+        )
+        self.input = Input(
+            matcher=self.matcher,
+            dtds=self.dtds,
+            log=self.event_log,
+            quarantine=self.quarantine,
+            committed=self._committed,
+            wall_clock=wall_clock_ms,
+        )
+        self.subscribing = Subscribing(
+            matcher=self.matcher,
+            parse_query=self._parse_query,
+            log=self.event_log,
+            output=self.output,
+            durables=self.durables,
+            max_subscriptions=settings.limits.max_subscriptions_per_client,
+        )
+        self.reception = self._make_reception()
+
+    # ------------------------------------------------------------------ building
+
+    def _open_log(self, data: Path) -> EventLog:
+        settings = self.settings.log
+        retention = Retention(
+            max_bytes=settings.max_bytes,
+            max_age_ms=int(settings.max_age * 1000),
+            marks_age_ms=int(settings.deduplication_age * 1000),
+        )
+        return EventLog(
+            LogFile(data / "log", retention, sync=settings.sync),
+            clock=self._reactor,
+            wall_clock=wall_clock_ms,
+            write=self._writer,
+            read=self._reader,
+            window=settings.deduplication_window,
+        )
+
+    def _make_dtds(self) -> DtdCache:
+        types = self.settings.types
+        sources: list[IDtdSource] = [CatalogueSource(Catalogue.load(f)) for f in types.folders]
+        sources.append(
+            PointerSource(
+                Agent(self._reactor, connectTimeout=PointerLimits().timeout),
+                self._reactor,
+                [AllowedPlace.parse(url) for url in types.pointers],
+            )
+        )
+        return DtdCache(Catalogue.load(shipped_folder()), sources, CacheLimits(), self._reactor)
+
+    def _make_reception(self) -> Reception:
+        limits = self.settings.limits
+        services = SessionServices(
+            input=self.input,
+            subscribing=self.subscribing,
+            answers={
+                "status": self._answer_status,
+                "dtd-list": self._answer_dtd_list,
+                "dtd-show": self._answer_dtd_show,
+            },
+            ended=lambda session: self.reception.ended(session),
+        )
+
+        def make_session(identity: Identity, incarnation: int, token: bytes) -> Session:
+            own = int.from_bytes(os.urandom(7), "big") + 1
+            driver = StackDriver(session_layers(own, limits.window_bytes), self._reactor)
+            session = Session(identity, incarnation, token, driver, services, self._make_link)
+            self.output.add_link(session.link)
+            return session
+
+        return Reception(
+            node=self.settings.node.name,
+            authenticator=authenticator_for(
+                self.settings.accounts, self._defer_to_files
+            ),
+            event_log=self.event_log,
+            clock=self._reactor,
+            limits=ReceptionLimits(
+                max_sessions=limits.max_sessions,
+                max_sessions_per_account=limits.max_sessions_per_client,
+                handshake_timeout=limits.handshake_timeout,
+                session_lease=limits.session_lease,
+                max_event_bytes=limits.max_event_bytes,
+                max_frame_bytes=limits.max_frame_bytes,
+            ),
+            make_session=make_session,
+        )
+
+    def _make_link(self, session: Session) -> Link:
+        queue = self.settings.queue
+
+        def failed(error: BaseException) -> None:
+            self.log.error("reading the event log failed: {error}", error=error)
+            session.end(error if isinstance(error, PeerError) else None)
+
+        return Link(
+            session,
+            clearance=session.identity.clearance.rank,
+            limits=QueueLimits(queue.events, queue.bytes),
+            log=self.event_log,
+            select=self._select,
+            failed=failed,
+        )
+
+    def _defer_to_files(self, call: Any, *args: Any) -> Deferred[Any]:
+        return deferToThreadPool(self._reactor, self._files, call, *args)
+
+    def _parse_query(self, text: str, namespaces: Mapping[str, str]) -> Any:
+        settings = self.settings.query
+        limits = QueryLimits(max_length=settings.max_length, max_cost=settings.max_cost)
+        return parse_query(text, namespaces, limits)
+
+    # ------------------------------------------------------------------ running
+
+    def start(self) -> None:
+        """Start the threads; from now on connections may come."""
+        for pool in (*self._threads, self._files):
+            pool.start()
+
+    def connected(self, channel: ISocketChannel) -> None:
+        """A client has connected."""
+        self.reception.connected(channel)
+
+    def progress(self) -> None:
+        """Tell positions that moved without an event: to be called every `PROGRESS_EVERY`."""
+        self.output.progress()
+
+    def care(self) -> None:
+        """Drop what is too old: to be called every `CARE_EVERY`."""
+        self.durables.expire()
+        self.event_log.forget_old_marks().addErrback(
+            lambda failure: self.log.error("{error}", error=failure.value)
+        )
+
+    async def stop(self) -> None:
+        """Stop in good order: commit and answer what was taken, send clients away, close."""
+        try:
+            await self.event_log.drain()
+            self.output.progress()
+            self.reception.close()
+            await self.event_log.close()
+        finally:
+            for pool in (*self._threads, self._files):
+                pool.stop()
+
+    def _committed(self, events: Any, matches: Any) -> None:
+        self.output.committed(events, matches)
+        self._end_suspended()
+
+    def _select(self, number: int, documents: Any, liveness: Liveness) -> list[bool]:
+        selected: list[bool] = self.matcher.select(number, documents, liveness)
+        return selected
+
+    def _end_suspended(self) -> None:
+        """Queries that broke their budget while running: their clients are told, and only they."""
+        for number, error in self.matcher.suspended():
+            found = self.output.subscriber(number)
+            for session in list(self.reception.sessions):
+                if found is not None and session.link is found[0]:
+                    session.cancel(found[1].number, error)
+
+    # ------------------------------------------------------------------ answers
+
+    def _answer_status(self, identity: Identity, _: Mapping[str, str]) -> Any:
+        identity.check_administer()
+        return status(self)
+
+    def _answer_dtd_list(self, _: Identity, __: Mapping[str, str]) -> Any:
+        return [(reference.type, reference.version) for reference in self.dtds.references()]
+
+    def _answer_dtd_show(self, _: Identity, arguments: Mapping[str, str]) -> Any:
+        reference = DtdReference(arguments.get("type", ""), arguments.get("version", ""))
+        dtd = self.dtds.lookup(reference, FetchHint(""))
+        return dtd.addCallback(lambda found: found.text.decode())
+

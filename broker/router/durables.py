@@ -1,0 +1,103 @@
+"""Durable subscriptions: what is remembered of them between sessions (Q2, M42)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import attrs
+import msgpack
+
+from broker.event.place import Position
+from broker.store.event_log import EventLog
+
+
+@attrs.frozen
+class Durable:
+    """One durable subscription as stored: the client's profile entry and how far it has got."""
+
+    pattern: str
+    query: str
+    namespaces: Mapping[str, str]
+    position: Position
+    used: int
+    """Ms since 1970 when it was last subscribed or acknowledged."""
+
+    def encode(self) -> bytes:
+        """The stored bytes."""
+        packed: bytes = msgpack.packb(
+            (self.pattern, self.query, self.namespaces, self.position.to_wire(), self.used)
+        )
+        return packed
+
+    @classmethod
+    def decode(cls, stored: bytes) -> Durable:
+        """The durable subscription that `encode` wrote."""
+        pattern, query, namespaces, position, used = msgpack.unpackb(stored)
+        return cls(pattern, query, namespaces, Position.from_wire(position), used)
+
+
+class Durables:
+    """All durable subscriptions of a node, in memory, and written behind through the log."""
+
+    def __init__(self, log: EventLog, wall_clock: Callable[[], int], expiry_ms: int) -> None:
+        self._log = log
+        self._wall_clock = wall_clock
+        self._expiry_ms = expiry_ms
+        self._kept = {key: Durable.decode(value) for key, value in log.durables()}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, client_id: str, name: str) -> Durable | None:
+        """What is stored under a client's name for it."""
+        return self._kept.get(_key(client_id, name))
+
+    def count(self, client_id: str) -> int:
+        """How many a client has."""
+        prefix = _key(client_id, "")
+        return sum(key.startswith(prefix) for key in self._kept)
+
+    def put(
+        self,
+        client_id: str,
+        name: str,
+        *,
+        pattern: str,
+        query: str,
+        namespaces: Mapping[str, str],
+        position: Position,
+    ) -> None:
+        """Store a new one, or a changed profile of a known one."""
+        durable = Durable(pattern, query, dict(namespaces), position, self._wall_clock())
+        self._store(_key(client_id, name), durable)
+
+    def acknowledge(self, client_id: str, name: str, position: Position) -> None:
+        """The client has processed everything up to `position`."""
+        key = _key(client_id, name)
+        durable = self._kept.get(key)
+        if durable is not None:
+            moved = durable.position.merged(position)
+            self._store(key, attrs.evolve(durable, position=moved, used=self._wall_clock()))
+
+    def forget(self, client_id: str, name: str) -> None:
+        """Drop a durable subscription for good."""
+        key = _key(client_id, name)
+        if self._kept.pop(key, None) is not None:
+            self._log.put_durable(key, None)
+
+    def expire(self) -> int:
+        """Drop those that nobody used for their time; returns how many."""
+        limit = self._wall_clock() - self._expiry_ms
+        old = [key for key, durable in self._kept.items() if durable.used < limit]
+        for key in old:
+            del self._kept[key]
+            self._log.put_durable(key, None)
+        return len(old)
+
+    def _store(self, key: bytes, durable: Durable) -> None:
+        self._kept[key] = durable
+        self._log.put_durable(key, durable.encode())
+
+
+def _key(client_id: str, name: str) -> bytes:
+    return client_id.encode() + b"\0" + name.encode()

@@ -1,0 +1,75 @@
+"""One subscription as the output component feeds it."""
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+
+from broker.event.place import Mark
+from broker.router.outcomes import DeliveryOutcomes
+
+
+class Pace(enum.Enum):
+    """Where a subscription's events come from."""
+
+    LIVE = "live"
+    """Straight from each commit; a transient one's excess waits in the link's queue."""
+    CATCHING_UP = "catching-up"
+    """From the log, at its own cursor, until it reaches the end."""
+
+
+@attrs.define(eq=False)
+class Feed:
+    """A subscription of one link.
+
+    `number` is the client's own, `matcher_number` the matcher's. While catching up, `cursor` is
+    the offset to read next, and commits are ignored: they will be read.
+    """
+
+    number: int
+    matcher_number: int
+    durable: bool
+    cut: Mark
+    """The newest place when it subscribed: what lies up to it is recovery, what follows live."""
+    cursor: int
+    pace: Pace = Pace.CATCHING_UP
+    reading: bool = False
+    waiting_for_commit: bool = False
+    """At the log's end, but the cut is not committed yet."""
+    live_from: int = 0
+    """While live: the first offset that came live; all of it up to the log's end was seen."""
+    scanned: Mark = (0, 0)
+    """The newest event that was looked at for this subscription, with its own epoch."""
+    told: Mark = (0, 0)
+    """The position that the client knows."""
+    dropped_first: Mark | None = None
+    dropped_last: Mark = (0, 0)
+    dropped_count: int = 0
+    """What the queue lost since the client was last told."""
+    outcomes: DeliveryOutcomes = attrs.field(factory=DeliveryOutcomes)
+
+    def go_live(self, next_offset: int) -> None:
+        """The log's end is reached: everything from `next_offset` on comes with the commits."""
+        self.pace = Pace.LIVE
+        self.waiting_for_commit = False
+        self.live_from = self.cursor = next_offset
+
+    def fall_behind(self, offset: int) -> None:
+        """Read on from `offset`, which could not be sent."""
+        self.settle(offset)
+        self.pace = Pace.CATCHING_UP
+        self.cursor = offset
+
+    def settle(self, end: int) -> None:
+        """Count what came live before `end`: whatever was not counted otherwise was filtered."""
+        if self.pace is not Pace.LIVE:
+            return
+        passed = max(0, end - self.live_from)
+        self.live_from = max(self.live_from, end)
+        self.outcomes.seen += passed
+        self.outcomes.filtered += passed
+
+    def matched_live(self) -> None:
+        """An event came live and matched: it is none of the filtered, which `settle` will count."""
+        self.outcomes.filtered -= 1

@@ -1,0 +1,311 @@
+"""The input component: from a publisher's batches to the log (DCP D19, DESIGN 4, 2-3).
+
+A batch is matched once; each of its events is refused with a reason, recognised as a duplicate, or
+given a place. Nothing is answered or delivered before the commit. Events of one publisher keep
+their order whatever happens: while one batch waits for a DTD, those behind it wait too, and after
+a commit that failed nothing is taken until the failed batch comes again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import attrs
+from twisted.internet.defer import DeferredList
+from twisted.python.failure import Failure
+
+from broker.content.contract import Accepted, IMatcher, Refused, TypeMissing, Verdict
+from broker.dtd.interfaces import IDtdCache
+from broker.dtd.reference import DtdReference
+from broker.dtd.sources import FetchHint
+from broker.errors import (
+    BrokerError,
+    ClearanceTooLow,
+    ForgedIdentity,
+    LogUnavailable,
+    NotAllowed,
+    OurError,
+    OutsideWindow,
+    PeerError,
+    UnknownType,
+)
+from broker.event.envelope import Header
+from broker.identity.accounts import Identity
+from broker.router.outcomes import PublishOutcomes
+from broker.router.quarantine import Quarantine
+from broker.session.batches import Batch
+from broker.session.messages import NotPublished, Published
+from broker.store.deduplication import Freshness
+from broker.store.event_log import RETRY_AFTER, EventLog
+from broker.store.records import LoggedEvent, encode_header
+
+#: Told of events that became durable, with the subscriptions that match each.
+Committed: TypeAlias = Callable[[Sequence[LoggedEvent], Sequence[tuple[int, ...]]], None]
+
+#: Most stream names whose permission is remembered per publisher.
+_REMEMBERED_STREAMS = 1_000
+#: Documents matched at one go, unless a single batch has more.
+_DOCUMENTS_A_TURN = 1_000
+
+
+@attrs.define(eq=False)
+class Publisher:
+    """A session as the input sees it."""
+
+    identity: Identity
+    incarnation: int
+    answer: Callable[[Published | NotPublished], None]
+    """Called once for every batch."""
+    waiting: deque[Batch] = attrs.field(factory=deque)
+    held: bool = False
+    """Whether what waits waits for a DTD."""
+    resend_from: int | None = None
+    """The batch that has to come again before any later one is taken."""
+    taking: bool = False
+    allowed: dict[str, bool] = attrs.field(factory=dict)
+    missing: dict[DtdReference, BrokerError] = attrs.field(factory=dict)
+    """Types that could not be had for what waits, and why."""
+
+
+@attrs.define
+class _Judged:
+    """One batch after matching, on its way through a commit."""
+
+    batch: Batch
+    refused: list[tuple[int, BrokerError]] = attrs.field(factory=list)
+    duplicates: list[int] = attrs.field(factory=list)
+    entries: list[tuple[bytes, int, bytes]] = attrs.field(factory=list)
+    matches: list[tuple[int, ...]] = attrs.field(factory=list)
+
+
+class Input:
+    """Takes batches from all publishers of a node."""
+
+    def __init__(
+        self,
+        *,
+        matcher: IMatcher,
+        dtds: IDtdCache,
+        log: EventLog,
+        quarantine: Quarantine,
+        committed: Committed,
+        wall_clock: Callable[[], int],
+    ) -> None:
+        self._matcher = matcher
+        self._dtds = dtds
+        self._log = log
+        self._quarantine = quarantine
+        self._committed = committed
+        self._wall_clock = wall_clock
+        self.outcomes = PublishOutcomes()
+
+    def publish(self, publisher: Publisher, batches: Sequence[Batch]) -> None:
+        """Take batches in their order; each is answered once, perhaps at once, perhaps later."""
+        publisher.waiting.extend(batches)
+        self._take_waiting(publisher)
+
+    def _take_waiting(self, publisher: Publisher) -> None:
+        if publisher.taking:
+            return
+        publisher.taking = True
+        while publisher.waiting and not publisher.held:
+            self._take(publisher, _portion(publisher.waiting))
+        publisher.taking = False
+        if not publisher.waiting:
+            publisher.missing.clear()
+
+    def _take(self, publisher: Publisher, batches: list[Batch]) -> None:
+        batches = [batch for batch in batches if not self._must_wait_its_turn(publisher, batch)]
+        try:
+            self._log.check_available()
+        except LogUnavailable as error:
+            for batch in batches:
+                self._send_back(publisher, batch, error)
+            return
+        verdicts = self._matcher.match([d for batch in batches for d in batch.documents])
+        unknown = {
+            verdict.reference: verdict.system_id
+            for verdict in verdicts
+            if isinstance(verdict, TypeMissing) and verdict.reference not in publisher.missing
+        }
+        if unknown:
+            publisher.waiting.extendleft(reversed(batches))
+            self._fetch(publisher, unknown)
+            return
+        busy = next((e for e in publisher.missing.values() if isinstance(e, OurError)), None)
+        if busy is not None:
+            # Not the event's fault: it may come again when there is room for its question.
+            publisher.missing.clear()
+            for batch in batches:
+                self._send_back(publisher, batch, busy)
+            return
+        remaining = iter(verdicts)
+        judged = [
+            self._judge(publisher, batch, list(itertools.islice(remaining, len(batch.documents))))
+            for batch in batches
+        ]
+        if judged:
+            self._append(publisher, judged)
+
+    def _must_wait_its_turn(self, publisher: Publisher, batch: Batch) -> bool:
+        if publisher.resend_from is not None:
+            if batch.number > publisher.resend_from:
+                self._send_back(
+                    publisher, batch, LogUnavailable("an earlier batch has to come again first")
+                )
+                return True
+            publisher.resend_from = None
+        return False
+
+    def _send_back(self, publisher: Publisher, batch: Batch, error: BrokerError) -> None:
+        if publisher.resend_from is None or batch.number < publisher.resend_from:
+            publisher.resend_from = batch.number
+        count = len(batch.documents)
+        self.outcomes.received += count
+        self.outcomes.not_taken += count
+        publisher.answer(NotPublished(batch.number, int(RETRY_AFTER * 1000), error.to_wire()))
+
+    # ------------------------------------------------------------------ types that are not cached
+
+    def _fetch(self, publisher: Publisher, unknown: Mapping[DtdReference, str]) -> None:
+        """Look types up; what waits goes on, in its order, when each is there or known missing."""
+        publisher.held = True
+
+        def missing(failure: Failure, reference: DtdReference) -> None:
+            error = failure.value
+            if not isinstance(error, BrokerError):
+                error = UnknownType(f"{reference.type} {reference.version}: {error}")
+            publisher.missing[reference] = error
+
+        def release(_: object) -> None:
+            publisher.held = False
+            self._take_waiting(publisher)
+
+        DeferredList(
+            [
+                self._dtds.lookup(reference, FetchHint(system_id)).addErrback(missing, reference)
+                for reference, system_id in unknown.items()
+            ]
+        ).addCallback(release)
+
+    # ------------------------------------------------------------------ one batch
+
+    def _judge(self, publisher: Publisher, batch: Batch, verdicts: Sequence[Verdict]) -> _Judged:
+        judged = _Judged(batch)
+        identity, incarnation = publisher.identity, publisher.incarnation
+        client_id = identity.client_id
+        record = self._log.deduplication.record
+        key, now = (client_id, incarnation), self._wall_clock()
+        for index, verdict in enumerate(verdicts):
+            document = batch.documents[index]
+            if not isinstance(verdict, Accepted):
+                error = (
+                    verdict.error
+                    if isinstance(verdict, Refused)
+                    else publisher.missing[verdict.reference]
+                )
+                self._refuse(judged, index, error, publisher)
+                continue
+            header = verdict.header
+            event_id = header.event_id
+            refusal: PeerError | None = None
+            if event_id.client_id != client_id or event_id.incarnation != incarnation:
+                refusal = ForgedIdentity(
+                    f"the event says {event_id.client_id}/{event_id.incarnation}, "
+                    f"the session is {client_id}/{incarnation}"
+                )
+            elif not publisher.allowed.get(header.stream) or (
+                header.security_level > identity.clearance
+            ):
+                refusal = self._not_allowed(publisher, header)
+            if refusal is None:
+                freshness = record(key, event_id.sequence_number, now)
+                if freshness is Freshness.DUPLICATE:
+                    judged.duplicates.append(index)
+                    continue
+                if freshness is Freshness.OUTSIDE:
+                    refusal = OutsideWindow(
+                        f"sequence number {event_id.sequence_number} lies below the window in "
+                        "which duplicates are known"
+                    )
+            if refusal is not None:
+                self._refuse(judged, index, refusal, publisher)
+                continue
+            judged.entries.append((encode_header(header), header.security_level.rank, document))
+            judged.matches.append(verdict.subscriptions)
+        return judged
+
+    def _not_allowed(self, publisher: Publisher, header: Header) -> PeerError | None:
+        allowed = publisher.allowed
+        if header.stream not in allowed:
+            if len(allowed) >= _REMEMBERED_STREAMS:
+                allowed.clear()
+            allowed[header.stream] = publisher.identity.rights.may_publish(header.stream)
+        if not allowed[header.stream]:
+            return NotAllowed(f"no right to publish on stream {header.stream}")
+        clearance = publisher.identity.clearance
+        if header.security_level > clearance:
+            return ClearanceTooLow(
+                f"security level {header.security_level.value} is above the clearance "
+                f"{clearance.value} of {publisher.identity.client_id}"
+            )
+        return None
+
+    def _refuse(
+        self, judged: _Judged, index: int, error: BrokerError, publisher: Publisher
+    ) -> None:
+        judged.refused.append((index, error))
+        self._quarantine.keep(judged.batch.documents[index], error, publisher.identity.client_id)
+
+    # ------------------------------------------------------------------ the commit
+
+    def _append(self, publisher: Publisher, judged: list[_Judged]) -> None:
+        entries = [entry for one in judged for entry in one.entries]
+        matches = [match for one in judged for match in one.matches]
+
+        def done(events: list[LoggedEvent] | BrokerError) -> None:
+            if isinstance(events, BrokerError):
+                for one in judged:
+                    self._send_back(publisher, one.batch, events)
+                return
+            place = 0
+            for one in judged:
+                first = events[place] if one.entries else None
+                place += len(one.entries)
+                self._answer(publisher, one, first)
+            if events:
+                self._committed(events, matches)
+
+        self._log.append(entries, done)
+
+    def _answer(self, publisher: Publisher, judged: _Judged, first: LoggedEvent | None) -> None:
+        accepted = len(judged.entries)
+        outcomes = self.outcomes
+        outcomes.received += len(judged.batch.documents)
+        outcomes.accepted += accepted
+        outcomes.duplicate += len(judged.duplicates)
+        outcomes.refused.update(error.code for _, error in judged.refused)
+        where = () if first is None else ((self._log.origin, first.epoch, first.offset),)
+        publisher.answer(
+            Published(
+                batch=judged.batch.number,
+                first=where,
+                accepted=accepted,
+                duplicates=judged.duplicates,
+                refused=[(index, error.to_wire()) for index, error in judged.refused],
+            )
+        )
+
+
+
+def _portion(waiting: deque[Batch]) -> list[Batch]:
+    """Batches from the left of `waiting`: at least one, and few enough to be matched in a turn."""
+    portion: list[Batch] = []
+    room = _DOCUMENTS_A_TURN
+    while waiting and (not portion or len(waiting[0].documents) <= room):
+        room -= len(waiting[0].documents)
+        portion.append(waiting.popleft())
+    return portion

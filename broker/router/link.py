@@ -1,0 +1,356 @@
+"""The output component's end of one client session (DCP D21, DESIGN 4, 5).
+
+A link writes once per batch. Commits go straight out while the session can take them. When it can
+not, each subscription follows its stated rule: a durable one falls behind and is fed from the log
+at its own cursor; a transient one's events wait in one bounded queue, from which the oldest are
+dropped, counted, and told. So a slow subscriber costs bounded memory and delays nobody.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import attrs
+from twisted.internet.defer import Deferred
+
+from broker.event.envelope import Liveness
+from broker.router.feed import Feed, Pace
+from broker.session.batches import EncodedEvents, encode_delivery, encode_events
+from broker.session.messages import Gap, Message, Progress
+from broker.store.event_log import EventLog
+from broker.store.records import LoggedEvent
+
+#: A page of the log that one catching-up subscription reads at a time.
+PAGE_EVENTS = 256
+PAGE_BYTES = 512 * 1024
+#: A delivery holds at most about this much, so that a frame never nears its limit.
+DELIVERY_BYTES = 256 * 1024
+
+
+class Outlet(Protocol):
+    """The session as a link writes to it."""
+
+    @property
+    def writable(self) -> bool: ...
+    def send_message(self, message: Message) -> None: ...
+    def send_bytes(self, data: bytes) -> None: ...
+
+
+@attrs.frozen
+class QueueLimits:
+    """How much may wait for a slow transient subscriber; beyond it the oldest are dropped."""
+
+    events: int = 10_000
+    bytes: int = 64 << 20
+
+
+@attrs.define(slots=True, eq=False)
+class Outgoing:
+    """An event on its way to one link, with the subscriptions that it is for."""
+
+    event: LoggedEvent
+    feeds: list[Feed]
+
+
+class Link:
+    """Feeds the subscriptions of one session."""
+
+    def __init__(
+        self,
+        outlet: Outlet,
+        *,
+        clearance: int,
+        limits: QueueLimits,
+        log: EventLog,
+        select: Callable[[int, Sequence[bytes], Liveness], list[bool]],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """`clearance` is a rank; `select` says which documents match a matcher's number."""
+        self._outlet = outlet
+        self._clearance = clearance
+        self._limits = limits
+        self._log = log
+        self._select = select
+        self._failed = failed
+        self._feeds: dict[int, Feed] = {}
+        self._queue: deque[Outgoing] = deque()
+        self._queue_bytes = 0
+        self._previous: tuple[str, int, int] | None = None
+        self.closed = False
+
+    # ------------------------------------------------------------------ subscriptions
+
+    @property
+    def feeds(self) -> Iterable[Feed]:
+        """The link's subscriptions."""
+        return self._feeds.values()
+
+    @property
+    def queued(self) -> tuple[int, int]:
+        """Events and bytes that wait for a transient subscriber."""
+        return len(self._queue), self._queue_bytes
+
+    def add(self, feed: Feed) -> None:
+        """Take a subscription; nothing is sent for it before `start`."""
+        self._feeds[feed.number] = feed
+
+    def start(self, number: int) -> None:
+        """Begin to feed a subscription from its cursor on: it was told that it is accepted."""
+        feed = self._feeds[number]
+        if feed.cursor > feed.cut[1] and self._log.bounds.last <= feed.cut[1]:
+            # It wants nothing older than what is to come: live at once, without a look at the
+            # log. Events of a commit under way are not for it; the matcher did not know it.
+            feed.go_live(feed.cursor)
+            return
+        self._read_on(feed)
+
+    def remove(self, number: int) -> Feed | None:
+        """Stop feeding a subscription; what waits for it alone is dropped."""
+        feed = self._feeds.pop(number, None)
+        if feed is not None:
+            feed.settle(self._log.bounds.last + 1)
+        return feed
+
+    def get(self, number: int) -> Feed | None:
+        """The subscription with the client's number."""
+        return self._feeds.get(number)
+
+    def close(self) -> None:
+        """The session is over."""
+        self.closed = True
+        for number in list(self._feeds):
+            self.remove(number)
+        self._queue.clear()
+
+    # ------------------------------------------------------------------ live
+
+    def deliver(
+        self, outgoing: list[Outgoing], shared: dict[tuple[int, ...], EncodedEvents]
+    ) -> None:
+        """Events of a commit, in order. `shared` keeps encodings for links that get the same."""
+        if self._queue:
+            self._enqueue(outgoing)
+            return
+        for start, end in _portions([one.event for one in outgoing]):
+            if not self._outlet.writable:
+                self._enqueue(outgoing[start:])
+                return
+            self._send_live(outgoing[start:end], shared)
+
+    def _send_live(
+        self, outgoing: list[Outgoing], shared: dict[tuple[int, ...], EncodedEvents]
+    ) -> None:
+        events = []
+        feeds = []
+        for one in outgoing:
+            concerned = self._concerned(one)
+            if concerned:
+                events.append(one.event)
+                feeds.append(concerned)
+        if not events:
+            return
+        key = tuple([event.offset for event in events])
+        encoded = shared.get(key)
+        if encoded is None:
+            encoded = shared[key] = encode_events(self._log.origin, events)
+        self._send(encoded, events, feeds, Liveness.LIVE)
+
+    def _concerned(self, one: Outgoing) -> list[Feed]:
+        """The subscriptions that get this event live; those not cleared for it are counted."""
+        event = one.event
+        concerned = [feed for feed in one.feeds if feed.pace is Pace.LIVE]
+        for feed in concerned:
+            feed.matched_live()
+        if event.level <= self._clearance:
+            return concerned
+        for feed in concerned:
+            feed.outcomes.denied += 1
+        return []
+
+    def _enqueue(self, outgoing: list[Outgoing]) -> None:
+        """The session can not take more now: each subscription by its rule."""
+        for one in outgoing:
+            for feed in one.feeds:
+                if feed.durable and feed.pace is Pace.LIVE:
+                    feed.fall_behind(one.event.offset)
+            one.feeds = self._concerned(one)
+            if one.feeds:
+                self._queue.append(one)
+                self._queue_bytes += one.event.size
+        while len(self._queue) > self._limits.events or self._queue_bytes > self._limits.bytes:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        one = self._queue.popleft()
+        self._queue_bytes -= one.event.size
+        for feed in one.feeds:
+            feed.outcomes.dropped += 1
+            feed.dropped_count += 1
+            feed.dropped_first = feed.dropped_first or one.event.mark
+            feed.dropped_last = one.event.mark
+
+    # ------------------------------------------------------------------ when there is room again
+
+    def pump(self) -> None:
+        """Send what waits, as far as the session takes it."""
+        if self.closed:
+            return
+        if self._queue and self._outlet.writable:
+            self._tell_dropped()
+        while self._queue and self._outlet.writable:
+            events = [self._queue[i].event for i in range(min(len(self._queue), PAGE_EVENTS))]
+            _, end = next(iter(_portions(events)))
+            portion = [self._queue.popleft() for _ in range(end)]
+            self._queue_bytes -= sum(one.event.size for one in portion)
+            events = events[:end]
+            encoded = encode_events(self._log.origin, events)
+            self._send(encoded, events, [one.feeds for one in portion], Liveness.LIVE)
+        for feed in list(self._feeds.values()):
+            if feed.pace is Pace.CATCHING_UP:
+                self._read_on(feed)
+
+    def _tell_dropped(self) -> None:
+        for feed in self._feeds.values():
+            if feed.dropped_first is not None:
+                self._outlet.send_message(
+                    Gap(
+                        number=feed.number,
+                        origin=self._log.origin,
+                        first=feed.dropped_first,
+                        last=feed.dropped_last,
+                        count=feed.dropped_count,
+                        reason="slow",
+                    )
+                )
+                feed.dropped_first, feed.dropped_count = None, 0
+
+    # ------------------------------------------------------------------ from the log
+
+    def committed(self) -> None:
+        """The log has grown: subscriptions that waited at its end look again."""
+        for feed in list(self._feeds.values()):
+            if feed.waiting_for_commit:
+                feed.waiting_for_commit = False
+                self._read_on(feed)
+
+    def _read_on(self, feed: Feed) -> None:
+        if feed.reading or feed.waiting_for_commit or not self._outlet.writable:
+            return
+        bounds = self._log.bounds
+        if feed.cursor > bounds.last:
+            if (bounds.epoch, bounds.last) >= feed.cut:
+                feed.go_live(feed.cursor)
+            else:
+                feed.waiting_for_commit = True
+            return
+        feed.reading = True
+        page: Deferred[list[LoggedEvent]] = self._log.read(feed.cursor, PAGE_EVENTS, PAGE_BYTES)
+        page.addCallback(self._page, feed).addErrback(lambda failure: self._failed(failure.value))
+
+    def _page(self, events: list[LoggedEvent], feed: Feed) -> None:
+        feed.reading = False
+        if self.closed or self._feeds.get(feed.number) is not feed:
+            return
+        expected = feed.cursor
+        first = events[0].offset if events else self._log.bounds.first
+        if first > expected:
+            self._tell_gone(feed, expected, first)
+        for liveness, part in _split_at(events, feed.cut):
+            selected = self._select(
+                feed.matcher_number, [event.document for event in part], liveness
+            )
+            self._send_selected(feed, part, selected, liveness)
+        feed.cursor = max(first, expected)
+        if events:
+            feed.cursor = events[-1].offset + 1
+            feed.scanned = events[-1].mark
+        self._read_on(feed)
+
+    def _send_selected(
+        self, feed: Feed, part: list[LoggedEvent], selected: list[bool], liveness: Liveness
+    ) -> None:
+        outcomes = feed.outcomes
+        outcomes.seen += len(part)
+        matching = [event for event, yes in zip(part, selected, strict=True) if yes]
+        cleared = [event for event in matching if event.level <= self._clearance]
+        outcomes.filtered += len(part) - len(matching)
+        outcomes.denied += len(matching) - len(cleared)
+        for start, end in _portions(cleared):
+            events = cleared[start:end]
+            encoded = encode_events(self._log.origin, events)
+            self._send(encoded, events, [[feed]] * len(events), liveness)
+
+    def _tell_gone(self, feed: Feed, expected: int, first: int) -> None:
+        feed.outcomes.gone += first - expected
+        epoch = self._log.bounds.epoch
+        self._outlet.send_message(
+            Gap(
+                number=feed.number,
+                origin=self._log.origin,
+                first=(max(feed.told[0], 1), expected),
+                last=(epoch, first - 1),
+                count=first - expected,
+                reason="retention",
+            )
+        )
+
+    # ------------------------------------------------------------------ sending
+
+    def _send(
+        self,
+        encoded: EncodedEvents,
+        events: Sequence[LoggedEvent],
+        feeds: Sequence[list[Feed]],
+        liveness: Liveness,
+    ) -> None:
+        for event, concerned in zip(events, feeds, strict=True):
+            for feed in concerned:
+                feed.outcomes.delivered += 1
+                feed.told = event.mark
+        numbers = [tuple([feed.number for feed in concerned]) for concerned in feeds]
+        self._outlet.send_bytes(encode_delivery(encoded, numbers, liveness, self._previous))
+        last = events[-1]
+        self._previous = (self._log.origin, last.epoch, last.offset)
+
+    def progress(self) -> None:
+        """Tell positions that moved without a delivery, so that a rare query pins nothing."""
+        if self._queue or not self._outlet.writable:
+            return
+        bounds = self._log.bounds
+        origin = self._log.origin
+        rows = []
+        for feed in self._feeds.values():
+            if feed.pace is Pace.LIVE:
+                feed.settle(bounds.last + 1)
+                feed.scanned = max(feed.scanned, (bounds.epoch, bounds.last))
+            if feed.scanned > feed.told:
+                feed.told = feed.scanned
+                rows.append((feed.number, ((origin, *feed.scanned),)))
+        if rows:
+            self._outlet.send_message(Progress(rows))
+
+
+def _portions(events: Sequence[LoggedEvent]) -> Iterable[tuple[int, int]]:
+    """(start, end) of runs of about `DELIVERY_BYTES`; a single event may be larger."""
+    start = size = 0
+    for i, event in enumerate(events):
+        if size and size + event.size > DELIVERY_BYTES:
+            yield start, i
+            start = i
+            size = 0
+        size += event.size
+    if start < len(events):
+        yield start, len(events)
+
+
+def _split_at(
+    events: list[LoggedEvent], cut: Mark
+) -> Iterable[tuple[Liveness, list[LoggedEvent]]]:
+    """What lies up to the cut was missed; what follows is only late."""
+    missed = [event for event in events if event.mark <= cut]
+    if missed:
+        yield Liveness.RECOVERY, missed
+    if len(missed) < len(events):
+        yield Liveness.LIVE, events[len(missed) :]

@@ -1,0 +1,44 @@
+"""What can become of an event: one closed set, so that the numbers add up (T40, A22)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import attrs
+
+
+@attrs.define
+class PublishOutcomes:
+    """Of all events that publishers sent: `received` is the sum of the others."""
+
+    received: int = 0
+    accepted: int = 0
+    duplicate: int = 0
+    not_taken: int = 0
+    """Sent back because the log could not be written; the publisher sends them again."""
+    refused: Counter[str] = attrs.field(factory=Counter)
+    """By error code."""
+
+
+@attrs.define
+class DeliveryOutcomes:
+    """Of all events that a subscription's query was asked about.
+
+    `seen` is the sum of the others and of what waits in the queue.
+    """
+
+    seen: int = 0
+    delivered: int = 0
+    filtered: int = 0
+    """The pattern or the query did not match."""
+    denied: int = 0
+    """It matched, but the client is not cleared for the event's security level (X12)."""
+    dropped: int = 0
+    """It matched, but the subscriber was slow, transient, and its queue full."""
+    gone: int = 0
+    """Places that retention took before they could be looked at: not among `seen`."""
+
+    def add(self, other: DeliveryOutcomes) -> None:
+        """Sum up, where a subscription has ended and only the total is kept."""
+        for field in attrs.fields(DeliveryOutcomes):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))

@@ -1,0 +1,80 @@
+"""The output component: from a commit to the links that want its events (DCP D21)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from broker.router.feed import Feed
+from broker.router.link import Link, Outgoing
+from broker.router.outcomes import DeliveryOutcomes
+from broker.session.batches import EncodedEvents
+from broker.store.records import LoggedEvent
+
+
+class Output:
+    """Knows which link a subscription belongs to, and hands each link its share of a commit."""
+
+    def __init__(self) -> None:
+        self._subscribers: dict[int, tuple[Link, Feed]] = {}
+        self._links: dict[Link, None] = {}
+        self.ended = DeliveryOutcomes()
+        """What became of the events of subscriptions that are over."""
+
+    @property
+    def links(self) -> Iterable[Link]:
+        """All links, in the order in which they came."""
+        return self._links
+
+    def add_link(self, link: Link) -> None:
+        """From now on the link hears of commits."""
+        self._links[link] = None
+
+    def remove_link(self, link: Link) -> None:
+        """Forget a link and all its subscriptions."""
+        for number in [n for n, (owner, _) in self._subscribers.items() if owner is link]:
+            self.unsubscribe(number)
+        link.close()
+        self._links.pop(link, None)
+
+    def subscribe(self, link: Link, feed: Feed) -> None:
+        """Deliver to `link` what the matcher finds for `feed`."""
+        self._subscribers[feed.matcher_number] = (link, feed)
+        link.add(feed)
+
+    def unsubscribe(self, matcher_number: int) -> None:
+        """Deliver no more for this subscription."""
+        link, feed = self._subscribers.pop(matcher_number)
+        link.remove(feed.number)
+        self.ended.add(feed.outcomes)
+
+    def subscriber(self, matcher_number: int) -> tuple[Link, Feed] | None:
+        """The link and feed of a matcher's number."""
+        return self._subscribers.get(matcher_number)
+
+    def committed(
+        self, events: Sequence[LoggedEvent], matches: Sequence[tuple[int, ...]]
+    ) -> None:
+        """Hand durable events to every link that wants some; each link sends once."""
+        subscribers = self._subscribers
+        shares: dict[Link, list[Outgoing]] = {}
+        for event, numbers in zip(events, matches, strict=True):
+            for number in numbers:
+                found = subscribers.get(number)
+                if found is None:
+                    continue
+                link, feed = found
+                share = shares.setdefault(link, [])
+                if share and share[-1].event is event:
+                    share[-1].feeds.append(feed)
+                else:
+                    share.append(Outgoing(event, [feed]))
+        shared: dict[tuple[int, ...], EncodedEvents] = {}
+        for link, share in shares.items():
+            link.deliver(share, shared)
+        for link in self._links:
+            link.committed()
+
+    def progress(self) -> None:
+        """Let every link tell the positions that moved without a delivery."""
+        for link in self._links:
+            link.progress()

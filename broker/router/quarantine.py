@@ -1,0 +1,76 @@
+"""Refused bytes, kept for a person to look at, in a bounded folder (DESIGN 5).
+
+One file `N.xml` with the bytes as they came and one `N.json` that says who sent them, when, and
+what was wrong. When the folder is full the oldest go first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from broker.errors import BrokerError
+
+
+class Quarantine:
+    """A bounded folder of refused documents. `write` runs a call on another thread, in order."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        max_files: int,
+        max_bytes: int,
+        write: Callable[..., Any],
+        wall_clock: Callable[[], int],
+    ) -> None:
+        self._folder = folder
+        self._max_files = max_files
+        self._max_bytes = max_bytes
+        self._write = write
+        self._wall_clock = wall_clock
+        self._kept: deque[tuple[int, int]] = deque()
+        self._bytes = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in sorted(folder.glob("*.xml"), key=lambda p: p.stem.zfill(20)):
+            if path.stem.isdigit():
+                self._kept.append((int(path.stem), path.stat().st_size))
+                self._bytes += path.stat().st_size
+        self._next = self._kept[-1][0] + 1 if self._kept else 1
+
+    def keep(self, document: bytes, error: BrokerError, sender: str) -> None:
+        """Keep one refused document, unless it alone is larger than all that may be kept."""
+        if len(document) > self._max_bytes or self._max_files < 1:
+            return
+        number, self._next = self._next, self._next + 1
+        self._kept.append((number, len(document)))
+        self._bytes += len(document)
+        gone = []
+        while len(self._kept) > self._max_files or self._bytes > self._max_bytes:
+            old, size = self._kept.popleft()
+            self._bytes -= size
+            gone.append(old)
+        note = {
+            "sender": sender,
+            "time_ms": self._wall_clock(),
+            "code": error.code,
+            "error": error.text,
+            "line": error.line,
+            "column": error.column,
+        }
+        self._write(self._store, number, document, json.dumps(note), gone)
+
+    def _store(self, number: int, document: bytes, note: str, gone: list[int]) -> None:
+        try:
+            (self._folder / f"{number}.xml").write_bytes(document)
+            (self._folder / f"{number}.json").write_text(note)
+        except OSError:
+            # A full disk: the publisher and the counters were told already, and the log, which
+            # matters more, has its own answer to it. A half-written pair is of no use.
+            gone = [*gone, number]
+        for old in gone:
+            for ending in ("xml", "json"):
+                (self._folder / f"{old}.{ending}").unlink(missing_ok=True)

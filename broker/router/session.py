@@ -1,0 +1,245 @@
+"""The node's end of one client session: messages in, answers and deliveries out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+from twisted.internet.defer import maybeDeferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from broker.channel.driver import IStackReceiver, StackDriver
+from broker.channel.view import LinkState, View
+from broker.errors import BrokerError, Closed, Overloaded, PeerError, ProtocolError
+from broker.event.place import Position
+from broker.identity import Identity
+from broker.router.input import Input, Publisher
+from broker.router.link import Link
+from broker.router.subscribing import Profile, Subscribing
+from broker.session import messages
+from broker.session.batches import Batch, decode_batch
+from broker.session.messages import (
+    NO_ERROR,
+    Acknowledge,
+    Answer,
+    Ask,
+    Ended,
+    Goodbye,
+    Message,
+    NotPublished,
+    Published,
+    Refuse,
+    Subscribe,
+    Unsubscribe,
+)
+
+#: Answers a question of a client: (identity, arguments) -> plain content, or a Deferred of it.
+Answerer: TypeAlias = Callable[[Identity, Mapping[str, str]], Any]
+
+
+@attrs.frozen
+class SessionServices:
+    """What all sessions of a node share."""
+
+    input: Input
+    subscribing: Subscribing
+    answers: Mapping[str, Answerer]
+    ended: Callable[[Session], None]
+    """Told once when a session is over."""
+
+
+@implementer(IStackReceiver)
+class Session:
+    """One session, through any number of connections, until its lease or the client ends it."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        identity: Identity,
+        incarnation: int,
+        token: bytes,
+        driver: StackDriver,
+        services: SessionServices,
+        make_link: Callable[[Session], Link],
+    ) -> None:
+        self.identity = identity
+        self.incarnation = incarnation
+        self.token = token
+        self.driver = driver
+        self.peer = ""
+        """Where the present or last connection comes from."""
+        self.over = False
+        self.state = LinkState.DISCONNECTED
+        self.connection_changed: Callable[[Session], None] = lambda _: None
+        """Told when the state changed: who keeps the lease listens."""
+        self._services = services
+        self.link = make_link(self)
+        self._profile = Profile(identity, self.link)
+        self._publisher = Publisher(identity, incarnation, self._answer_publisher)
+        driver.receiver = self
+
+    # ------------------------------------------------------------------ what the link writes to
+
+    @property
+    def writable(self) -> bool:
+        """Whether the session takes more deliveries now."""
+        return not self.over and self.driver.writable
+
+    def send_message(self, message: Message) -> None:
+        """Send one control message."""
+        self.send_bytes(messages.encode(message))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send one encoded message. A client that takes nothing at all loses its session."""
+        if self.over:
+            return
+        try:
+            self.driver.send([data])
+        except Overloaded as error:
+            # Deliveries stop at `writable`; what still grows are answers that are never read.
+            self.end(error)
+        except Closed:
+            self.end(None)
+
+    # ------------------------------------------------------------------ from the stack
+
+    def messages_received(self, batch: Sequence[bytes]) -> None:
+        """Messages of the client, in order."""
+        publications: list[Batch] = []
+        try:
+            for data in batch:
+                if data[:1] == b"\x10":
+                    publications.append(decode_batch(data))
+                    continue
+                if publications:
+                    self._services.input.publish(self._publisher, publications)
+                    publications = []
+                self._control(messages.decode(data))
+                if self.over:
+                    return
+                self.driver.consumed(1)
+            if publications:
+                self._services.input.publish(self._publisher, publications)
+        except ProtocolError as error:
+            self.end(error)
+
+    def view_changed(self, view: View) -> None:
+        """The connection came or went."""
+        self.state = view.state
+        if self.driver.failure is not None:
+            self.end(None)
+            return
+        if view.state is LinkState.CONNECTED:
+            if view.undelivered:
+                # The client's end began anew under the same token: it lost what we had sent.
+                self.end(ProtocolError("the session's other end lost its memory"))
+                return
+            self.link.pump()
+        self.connection_changed(self)
+
+    def writable_changed(self, writable: bool) -> None:
+        """The stack can take more, or no more."""
+        if writable and not self.over:
+            self.link.pump()
+
+    # ------------------------------------------------------------------ messages
+
+    def _control(self, message: Message) -> None:
+        if isinstance(message, Subscribe):
+            self._subscribe(message)
+        elif isinstance(message, Unsubscribe):
+            self._unsubscribe(message)
+        elif isinstance(message, Acknowledge):
+            self._acknowledge(message)
+        elif isinstance(message, Ask):
+            self._ask(message)
+        elif isinstance(message, Goodbye):
+            self.end(None)
+        else:
+            raise ProtocolError(f"{type(message).__name__} is not for a node")
+
+    def _subscribe(self, message: Subscribe) -> None:
+        try:
+            answers = self._services.subscribing.subscribe(self._profile, message)
+        except PeerError as error:
+            self.send_message(Ended(message.number, error.to_wire()))
+            return
+        for answer in answers:
+            self.send_message(answer)
+        self.link.start(message.number)
+
+    def _unsubscribe(self, message: Unsubscribe) -> None:
+        error = NO_ERROR
+        try:
+            self._services.subscribing.unsubscribe(
+                self._profile, message.number, forget=message.forget
+            )
+        except PeerError as problem:
+            error = problem.to_wire()
+        self.send_message(Ended(message.number, error))
+
+    def _acknowledge(self, message: Acknowledge) -> None:
+        for number, position in message.positions:
+            try:
+                self._services.subscribing.acknowledge(
+                    self._profile, number, Position.from_wire(position)
+                )
+            except PeerError as error:
+                self.cancel(number, error)
+
+    def _ask(self, message: Ask) -> None:
+        answerer = self._services.answers.get(message.what)
+        if answerer is None:
+            error = ProtocolError(f"this node can not answer {message.what[:40]!r}")
+            self.send_message(Answer(message.request, error.to_wire(), None))
+            return
+        answer = maybeDeferred(answerer, self.identity, message.arguments)
+        answer.addCallbacks(
+            lambda content: self.send_message(Answer(message.request, NO_ERROR, content)),
+            lambda failure: self._not_answered(message, failure),
+        )
+
+    def _not_answered(self, message: Ask, failure: Failure) -> None:
+        error = failure.value
+        if not isinstance(error, BrokerError):
+            self.log.failure("a question could not be answered", failure)
+            error = ProtocolError("the node could not answer")
+        self.send_message(Answer(message.request, error.to_wire(), None))
+
+    def _answer_publisher(self, answer: Published | NotPublished) -> None:
+        if self.over:
+            return
+        self.send_message(answer)
+        if not self.over:
+            self.driver.consumed(1)
+
+    # ------------------------------------------------------------------ the end
+
+    def cancel(self, number: int, error: BrokerError) -> None:
+        """End one subscription on the node's side, and say why."""
+        self._services.subscribing.unsubscribe(self._profile, number, forget=False)
+        self.send_message(Ended(number, error.to_wire()))
+
+    def end(self, error: BrokerError | None) -> None:
+        """End the session; the client is told why, if it still listens."""
+        if self.over:
+            return
+        if error is not None:
+            self.log.info(
+                "session of {client} from {peer} ended: {error}",
+                client=self.identity.client_id,
+                peer=self.peer,
+                error=error,
+            )
+            try:
+                self.driver.send([messages.encode(Refuse(error.to_wire()))])
+            except (Overloaded, Closed):
+                self.log.debug("the reason could not be told")
+        self.over = True
+        self.driver.close()
+        self._services.subscribing.end(self._profile)
+        self._services.ended(self)

@@ -1,0 +1,117 @@
+"""The node as a Twisted service: endpoints, timers, and an end in good order."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.endpoints import serverFromString
+from twisted.internet.interfaces import IListeningPort
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from broker.channel.socket.tcp import TcpChannelFactory
+from broker.config import Settings
+from broker.errors import BrokerError, ConfigurationError
+from broker.metrics import metrics_site
+from broker.node import CARE_EVERY, PROGRESS_EVERY, Node
+
+
+def use_monotonic_time(reactor: Any) -> None:
+    """Let the reactor's timers run on monotonic time (T17).
+
+    Twisted's own `seconds` is the wall clock, and a step back of it delays every timer.
+    """
+    reactor.seconds = time.monotonic
+
+
+class NodeService(Service):
+    """Starts and stops one node."""
+
+    log = Logger()
+
+    def __init__(self, settings: Settings, reactor: Any) -> None:
+        self._settings = settings
+        self._reactor = reactor
+        self._ports: list[IListeningPort] = []
+        self._loops: list[LoopingCall] = []
+        self.node: Node | None = None
+
+    def startService(self) -> None:
+        """Open the log and listen. What can not be done ends the process with one line."""
+        super().startService()
+        use_monotonic_time(self._reactor)
+        started = Deferred.fromCoroutine(self._start())
+        started.addErrback(self._could_not_start)
+
+    async def _start(self) -> None:
+        node = self.node = Node(self._settings, self._reactor)
+        node.start()
+        listening = [
+            serverFromString(self._reactor, text).listen(
+                TcpChannelFactory(node.connected, self._settings.limits.max_frame_bytes)
+            )
+            for text in self._settings.listen.endpoints
+        ]
+        if self._settings.metrics.endpoint:
+            endpoint = serverFromString(self._reactor, self._settings.metrics.endpoint)
+            listening.append(endpoint.listen(metrics_site(node)))
+        self._ports = await gatherResults(listening, consumeErrors=True)
+        for call, every in ((node.progress, PROGRESS_EVERY), (node.care, CARE_EVERY)):
+            loop = LoopingCall(call)
+            loop.clock = self._reactor
+            loop.start(every, now=False).addErrback(self._loop_failed)
+            self._loops.append(loop)
+        for port in self._ports:
+            self.log.info("listening on {address}", address=port.getHost())
+        self.log.info(
+            "node {name} is ready: log {origin}, epoch {epoch}, places {first} to {last}",
+            name=self._settings.node.name,
+            origin=node.event_log.origin,
+            epoch=node.event_log.bounds.epoch,
+            first=node.event_log.bounds.first,
+            last=node.event_log.bounds.last,
+        )
+
+    def _could_not_start(self, failure: Any) -> None:
+        error = getattr(failure.value, "subFailure", failure).value
+        if isinstance(error, BrokerError | OSError):
+            self.log.critical("the node can not start: {error}", error=error)
+        else:
+            self.log.failure("the node can not start", failure)
+        self._reactor.callWhenRunning(self._reactor.stop)
+
+    def _loop_failed(self, failure: Any) -> None:
+        self.log.failure("a regular task of the node failed", failure)
+
+    def stopService(self) -> Deferred[None]:
+        """Stop listening, drain, close."""
+        super().stopService()
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        for loop in self._loops:
+            if loop.running:
+                loop.stop()
+        for port in self._ports:
+            await port.stopListening()
+        if self.node is not None:
+            try:
+                await self.node.stop()
+                self.log.info("the node has stopped in good order")
+            except BrokerError as error:
+                self.log.error("the node has stopped, but: {error}", error=error)
+
+
+def check_endpoints(settings: Settings, reactor: Any) -> None:
+    """Raise `ConfigurationError` for an endpoint string that Twisted can not read."""
+    texts = [*settings.listen.endpoints]
+    if settings.metrics.endpoint:
+        texts.append(settings.metrics.endpoint)
+    for text in texts:
+        try:
+            serverFromString(reactor, text)
+        except (ValueError, TypeError, OSError) as error:
+            raise ConfigurationError(f"endpoint {text!r}: {error}") from None

@@ -1,0 +1,21 @@
+"""The stack of every client session: socket (tcp) - p2p (DESIGN 7)."""
+
+from __future__ import annotations
+
+from broker.channel.layer import ILayer
+from broker.channel.p2p.layer import P2PLayer
+
+
+def session_layers(incarnation: int, window_bytes: int) -> list[ILayer]:
+    """The layers above the socket, bottom up, for one end of one session.
+
+    `incarnation` tells this end's memory of the session from any other's: a client takes its own
+    incarnation's number, a node a random one for each session.
+    """
+    return [
+        P2PLayer(
+            incarnation=incarnation,
+            window_bytes=window_bytes,
+            send_buffer_bytes=2 * window_bytes,
+        )
+    ]

@@ -1,0 +1,90 @@
+"""What a node says of itself: for `xmlbroker status`, and for metrics."""
+
+from __future__ import annotations
+
+import resource
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+import broker
+from broker.channel.view import LinkState
+from broker.router.outcomes import DeliveryOutcomes
+from broker.router.session import Session
+
+if TYPE_CHECKING:
+    from broker.node import Node
+
+
+def status(node: Node) -> dict[str, Any]:
+    """A plain tree of counts and texts, as JSON and msgpack carry it."""
+    log = node.event_log
+    bounds = log.bounds
+    resident, private = resident_bytes()
+    return {
+        "node": node.settings.node.name,
+        "version": broker.__version__,
+        "origin": log.origin,
+        "started_ms": node.started_ms,
+        "memory": {"resident_bytes": resident, "private_bytes": private},
+        "log": {
+            "epoch": bounds.epoch,
+            "first": bounds.first,
+            "last": bounds.last,
+            "used_bytes": bounds.used_bytes,
+            "pending_bytes": log.pending_bytes,
+            "commits": log.commits,
+            "failures": log.failures,
+        },
+        "published": published(node),
+        "delivered": attrs.asdict(deliveries(node)),
+        "matcher": dict(node.matcher.statistics()),
+        "durable_subscriptions": len(node.durables),
+        "refused_connections": dict(node.reception.refused),
+        "sessions": [_session(session) for session in node.reception.sessions],
+    }
+
+
+def published(node: Node) -> dict[str, Any]:
+    """What became of everything that publishers sent: `received` is the sum of the rest."""
+    return attrs.asdict(node.input.outcomes)
+
+
+def deliveries(node: Node) -> DeliveryOutcomes:
+    """What became of events, over all subscriptions, those that are over too."""
+    total = DeliveryOutcomes()
+    total.add(node.output.ended)
+    for link in node.output.links:
+        for feed in link.feeds:
+            total.add(feed.outcomes)
+    return total
+
+
+def _session(session: Session) -> dict[str, Any]:
+    queued, queued_bytes = session.link.queued
+    return {
+        "client": session.identity.client_id,
+        "account": session.identity.account,
+        "incarnation": session.incarnation,
+        "peer": session.peer,
+        "connected": session.state is LinkState.CONNECTED,
+        "queued_events": queued,
+        "queued_bytes": queued_bytes,
+        "subscriptions": [
+            {
+                "number": feed.number,
+                "pace": feed.pace.value,
+                "durable": feed.durable,
+                **attrs.asdict(feed.outcomes),
+            }
+            for feed in session.link.feeds
+        ],
+    }
+
+
+def resident_bytes() -> tuple[int, int]:
+    """(resident, of it private) bytes of this process: mapped pages of the log are not private."""
+    with open("/proc/self/statm") as file:
+        fields = file.read().split()
+    page = resource.getpagesize()
+    return int(fields[1]) * page, (int(fields[1]) - int(fields[2])) * page

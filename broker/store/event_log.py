@@ -1,0 +1,269 @@
+"""The event log as the node uses it: places given at once, commits grouped, off the reactor thread.
+
+At most one commit is under way; whatever arrives meanwhile is gathered and goes with the next
+one, so the price of a durable write is shared by as many events as there are. An event has its
+place as soon as it is appended, but nobody is told of it before its commit.
+
+A commit that fails takes everything gathered after it along (later events of a publisher may not
+overtake earlier ones), and a new epoch begins: the offsets are given again, but no place is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from broker.errors import BrokerError, LogUnavailable
+from broker.event.place import Mark
+from broker.store.deduplication import Deduplication
+from broker.store.log_file import Bounds, Commit, LogFile
+from broker.store.records import LoggedEvent
+
+#: After a failed commit, how long (seconds) appends are refused before the disk is tried again.
+RETRY_AFTER = 1.0
+#: How long (seconds) a change that can wait (a durable position) waits for company.
+LINGER = 0.1
+
+#: Told the events once they are durable, or why they are not.
+Done: TypeAlias = Callable[[list[LoggedEvent] | BrokerError], None]
+
+
+class Clock(Protocol):
+    """The part of `IReactorTime` that the log uses."""
+
+    def seconds(self) -> float: ...
+    def callLater(self, delay: float, call: Callable[..., Any], /, *args: Any) -> Any: ...
+
+
+class Worker(Protocol):
+    """Runs a call on another thread, one at a time and in order; the result comes as a Deferred."""
+
+    def __call__(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]: ...
+
+
+@attrs.define
+class _Gathering:
+    commit: Commit = attrs.field(factory=Commit)
+    told: list[tuple[Done, list[LoggedEvent]]] = attrs.field(factory=list)
+    size: int = 0
+
+
+class EventLog:
+    """Places, group commit, de-duplication and positions of one node."""
+
+    def __init__(
+        self,
+        file: LogFile,
+        *,
+        clock: Clock,
+        wall_clock: Callable[[], int],
+        write: Worker,
+        read: Worker,
+        window: int = 1024,
+    ) -> None:
+        """`wall_clock` gives ms since 1970; `write` and `read` are threads of their own."""
+        self._file = file
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._write = write
+        self._read = read
+        bounds = file.bounds
+        self._epoch = bounds.epoch
+        self._next = bounds.last + 1
+        self._arrival = file.last_arrival
+        self._gathering = _Gathering()
+        self._committing: _Gathering | None = None
+        self._linger: Any = None
+        self._retry_at = 0.0
+        self._idle: list[Deferred[None]] = []
+        self.failures = 0
+        self.commits = 0
+        self.deduplication = Deduplication(file.mark_of, window)
+
+    # ------------------------------------------------------------------ where it stands
+
+    @property
+    def origin(self) -> str:
+        """The name under which this log's places are known."""
+        return self._file.origin
+
+    @property
+    def bounds(self) -> Bounds:
+        """What is durable."""
+        return self._file.bounds
+
+    @property
+    def cut(self) -> Mark:
+        """(epoch, offset) of the newest event that has a place, durable or not yet.
+
+        Whoever subscribes now gets everything after it live.
+        """
+        return (self._epoch, self._next - 1)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of events that wait for a commit or are in one."""
+        return self._gathering.size + (self._committing.size if self._committing else 0)
+
+    def check_available(self) -> None:
+        """Raise `LogUnavailable` while the log rests after a failure."""
+        if self._clock.seconds() < self._retry_at:
+            raise LogUnavailable("the event log can not be written at the moment; retry later")
+
+    # ------------------------------------------------------------------ writing
+
+    def append(self, entries: Sequence[tuple[bytes, int, bytes]], done: Done) -> None:
+        """Give places to events and see to it that they become durable.
+
+        An entry is (record, rank of the security level, document). `done` is called on the reactor
+        thread, in the order of the appends, also where there is no entry: a batch of duplicates
+        is durable when the commits before it are. Raises `LogUnavailable` while the log rests.
+        """
+        self.check_available()
+        self._arrival = max(self._arrival, self._wall_clock())
+        epoch, arrival, offset = self._epoch, self._arrival, self._next
+        gathering = self._gathering
+        events = []
+        for record, level, document in entries:
+            events.append(LoggedEvent(epoch, offset, arrival, level, record, document))
+            gathering.size += len(document)
+            offset += 1
+        self._next = offset
+        gathering.commit.events += events
+        gathering.told.append((done, events))
+        self._begin()
+
+    def put_durable(self, key: bytes, value: bytes | None) -> None:
+        """Store (or with None forget) a durable subscription, within `LINGER`."""
+        self._gathering.commit.durables.append((key, value))
+        self._begin_soon()
+
+    def put_client(self, client_id: str, newest: bytes) -> None:
+        """Store a client's newest incarnation, within `LINGER` and before its next event."""
+        self._gathering.commit.clients.append((client_id, newest))
+        self._begin_soon()
+
+    def _begin_soon(self) -> None:
+        if self._committing is None and self._linger is None:
+            rest = self._retry_at - self._clock.seconds()
+            self._linger = self._clock.callLater(max(LINGER, rest), self._lingered)
+
+    def _lingered(self) -> None:
+        self._linger = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Commit what was gathered, unless a commit is under way: its end begins the next."""
+        if self._committing is not None:
+            return
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        gathering = self._gathering
+        commit = gathering.commit
+        if not (commit.events or commit.durables or commit.clients):
+            self._settle(gathering)
+            return
+        commit.marks = self.deduplication.changed()
+        self._committing, self._gathering = gathering, _Gathering()
+        self.commits += 1
+        result = self._write(self._file.commit, commit, self._epoch, self._wall_clock())
+        result.addCallbacks(self._committed, self._failed)
+
+    def _committed(self, bounds: Bounds) -> None:
+        told = self._take_committing().told
+        # The next commit is under way before anyone is told of this one: disk and CPU overlap.
+        if self._gathering.commit.events:
+            self._begin()
+        for done, events in told:
+            done(events)
+        self._begin()
+
+    def _failed(self, failure: Failure) -> None:
+        error = failure.value
+        if not isinstance(error, BrokerError):
+            error = LogUnavailable(f"the event log failed: {failure.getErrorMessage()}")
+        failed = [self._take_committing(), self._gathering]
+        self.failures += 1
+        self._gathering = _Gathering()
+        # State is not an event: it is kept and goes with the next commit that succeeds.
+        for gathering in failed:
+            self._gathering.commit.durables += gathering.commit.durables
+            self._gathering.commit.clients += gathering.commit.clients
+        self._epoch += 1
+        self._next = self._file.bounds.last + 1
+        self.deduplication.forget()
+        self._retry_at = self._clock.seconds() + RETRY_AFTER
+        self._write(self._file.reopen).addErrback(lambda _: None)
+        for gathering in failed:
+            for done, _ in gathering.told:
+                done(error)
+        # Who drains a log that can not be written is not kept waiting for a disk.
+        self._tell_idle()
+        if self._gathering.commit.durables or self._gathering.commit.clients:
+            self._begin_soon()
+
+    def _settle(self, gathering: _Gathering) -> None:
+        """Nothing is left to write: who appended nothing but duplicates, or drains, is told."""
+        self._gathering = _Gathering()
+        for done, events in gathering.told:
+            done(events)
+        self._tell_idle()
+
+    def _tell_idle(self) -> None:
+        idle, self._idle = self._idle, []
+        for waiting in idle:
+            waiting.callback(None)
+
+    def _take_committing(self) -> _Gathering:
+        committing = self._committing
+        assert committing is not None
+        self._committing = None
+        return committing
+
+    # ------------------------------------------------------------------ reading
+
+    def read(self, start: int, max_events: int, max_bytes: int) -> Deferred[list[LoggedEvent]]:
+        """Durable events from offset `start` on: see `LogFile.read`."""
+        return self._read(self._file.read, start, max_events, max_bytes)
+
+    def first_after(self, mark: Mark) -> int:
+        """The offset of the first durable event after `mark`."""
+        return self._file.first_after(mark)
+
+    def first_at(self, arrival: int) -> int:
+        """The offset of the first durable event logged at or after `arrival` (ms since 1970)."""
+        return self._file.first_at(arrival)
+
+    def mark_before(self, offset: int) -> Mark | None:
+        """The mark of the durable event before `offset`; None if there is none."""
+        return self._file.mark_before(offset)
+
+    def durables(self) -> list[tuple[bytes, bytes]]:
+        """All stored durable subscriptions, as they were when the log was opened."""
+        return self._file.durables()
+
+    def newest_incarnation(self, client_id: str) -> bytes | None:
+        """What was stored for a client with `put_client`."""
+        return self._file.newest_incarnation(client_id)
+
+    # ------------------------------------------------------------------ care and end
+
+    def forget_old_marks(self) -> Deferred[int]:
+        """Drop de-duplication marks that were not used for their age."""
+        return self._write(self._file.forget_old, self._wall_clock())
+
+    def drain(self) -> Deferred[None]:
+        """Fires when everything appended so far is durable or has failed."""
+        idle: Deferred[None] = Deferred()
+        self._idle.append(idle)
+        self._begin()
+        return idle
+
+    def close(self) -> Deferred[None]:
+        """Commit what is left, note a clean end, close."""
+        return self.drain().addCallback(lambda _: self._write(self._file.close))

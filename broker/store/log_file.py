@@ -1,0 +1,336 @@
+"""The event log on disk: one LMDB environment, synchronous, one writer (DESIGN 8).
+
+Five tables: `events` (offset -> event), `marks` (publisher -> de-duplication window),
+`durables` (client and name -> durable subscription), `clients` (newest incarnations), `meta`. Everything that one commit brings is
+one transaction, so an event never lies here without its mark.
+
+Readers copy and end their transaction at once: a reader held open would keep freed pages from
+being used again. So another process may read the same file while it stays bounded.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+import attrs
+import lmdb
+
+from broker.errors import LogCorrupt, LogUnavailable
+from broker.event.place import Mark
+from broker.store import records
+from broker.store.deduplication import Publisher
+from broker.store.records import LoggedEvent
+
+FORMAT = b"xmlbroker-log-1"
+#: Most events that one commit deletes, so that catching up with retention never stalls it.
+TRIM_AT_MOST = 5_000
+_MIB = 1 << 20
+
+#: (offset, epoch, arrival) -> whether what is searched for begins here or before.
+Reached: TypeAlias = Callable[[int, int, int], bool]
+
+
+@attrs.frozen
+class Retention:
+    """How much of the past is kept: whichever bound is reached first."""
+
+    max_bytes: int = 1 << 30
+    max_age_ms: int = 7 * 86_400_000
+    marks_age_ms: int = 30 * 86_400_000
+    durables_age_ms: int = 30 * 86_400_000
+
+
+@attrs.frozen
+class Bounds:
+    """What the log holds: places `first` to `last`; `last` is `first - 1` in an empty log."""
+
+    epoch: int
+    first: int
+    last: int
+    used_bytes: int
+
+
+@attrs.define
+class Commit:
+    """What one transaction brings."""
+
+    events: list[LoggedEvent] = attrs.field(factory=list)
+    marks: list[tuple[Publisher, bytes]] = attrs.field(factory=list)
+    durables: list[tuple[bytes, bytes | None]] = attrs.field(factory=list)
+    """Key and stored value of durable subscriptions; None deletes."""
+    clients: list[tuple[str, bytes]] = attrs.field(factory=list)
+    """ClientId and its newest incarnation, as the session layer encodes it."""
+
+
+class LogFile:
+    """An open log. One thread writes (`commit`, `forget_old`, `reopen`, `close`); any may read."""
+
+    def __init__(
+        self, folder: Path, retention: Retention, *, sync: bool = True, max_events_bytes: int = 0
+    ) -> None:
+        self._folder = folder
+        self._retention = retention
+        self._sync = sync
+        # Room beyond what is kept: pages freed by one transaction are used from the next but
+        # one on, and the other tables have to fit in too.
+        self._map_size = max_events_bytes or retention.max_bytes * 3 // 2 + 256 * _MIB
+        # Held by readers, and by the writer only while it closes and opens again: a reader never
+        # waits for a commit to reach the disk.
+        self._guard = threading.RLock()
+        self._arrival = 0
+        self.origin = ""
+        self._open()
+        with self._writing() as txn:
+            self._recover(txn)
+
+    # ------------------------------------------------------------------ opening
+
+    def _open(self) -> None:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._env = lmdb.open(
+                str(self._folder),
+                map_size=self._map_size,
+                max_dbs=8,
+                max_readers=64,
+                sync=self._sync,
+                metasync=self._sync,
+            )
+            self._events = self._env.open_db(b"events")
+            self._marks = self._env.open_db(b"marks")
+            self._durables = self._env.open_db(b"durables")
+            self._clients = self._env.open_db(b"clients")
+            self._meta = self._env.open_db(b"meta")
+        except (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError) as error:
+            raise LogCorrupt(f"{self._folder} does not hold an event log: {error}") from None
+        except (OSError, lmdb.Error) as error:
+            raise LogUnavailable(f"the event log {self._folder} can not be opened: {error}") from None
+
+    def _recover(self, txn: lmdb.Transaction) -> None:
+        """Read where the log stands; begin a new epoch unless it was closed in good order."""
+        kind = txn.get(b"format", db=self._meta)
+        if kind is None:
+            txn.put(b"format", FORMAT, db=self._meta)
+            txn.put(b"origin", os.urandom(8).hex().encode(), db=self._meta)
+        elif bytes(kind) != FORMAT:
+            raise LogCorrupt(f"{self._folder} holds a log of format {bytes(kind)!r}, not {FORMAT!r}")
+        self.origin = bytes(txn.get(b"origin", db=self._meta)).decode()
+        epoch = int(bytes(txn.get(b"epoch", default=b"0", db=self._meta)))
+        if txn.pop(b"clean", db=self._meta) is None:
+            epoch += 1
+        txn.put(b"epoch", b"%d" % epoch, db=self._meta)
+        first, last = self._ends(txn)
+        if last >= first:
+            value = txn.get(records.encode_key(last), db=self._events)
+            _, self._arrival = records.decode_times(value)
+        self._bounds = Bounds(epoch, first, last, self._used(txn))
+
+    def reopen(self) -> None:
+        """Close and open again: LMDB refuses all further use after some write errors."""
+        with self._guard:
+            self._env.close()
+            self._open()
+
+    def close(self) -> None:
+        """Note a clean end, so that the next start goes on in the same epoch; then close."""
+        with self._guard:
+            try:
+                with self._writing() as txn:
+                    txn.put(b"clean", b"1", db=self._meta)
+            finally:
+                self._env.close()
+
+    @contextmanager
+    def _writing(self) -> Iterator[lmdb.Transaction]:
+        try:
+            with self._env.begin(write=True) as txn:
+                yield txn
+        except lmdb.MapFullError:
+            raise LogUnavailable("the event log has reached its size limit") from None
+        except (OSError, lmdb.Error) as error:
+            raise LogUnavailable(f"the event log can not be written: {error}") from None
+
+    # ------------------------------------------------------------------ writing
+
+    def commit(self, commit: Commit, epoch: int, now_ms: int) -> Bounds:
+        """Write everything of `commit` durably, or nothing; then trim what retention allows.
+
+        The events carry their places already. Raises `LogUnavailable`.
+        """
+        with self._writing() as txn:
+            if epoch != self._bounds.epoch:
+                txn.put(b"epoch", b"%d" % epoch, db=self._meta)
+            for event in commit.events:
+                txn.put(
+                    records.encode_key(event.offset),
+                    records.encode_event(event),
+                    db=self._events,
+                    append=True,
+                )
+            for publisher, window in commit.marks:
+                txn.put(_publisher_key(publisher), window, db=self._marks)
+            for key, value in commit.durables:
+                if value is None:
+                    txn.delete(key, db=self._durables)
+                else:
+                    txn.put(key, value, db=self._durables)
+            for client_id, newest in commit.clients:
+                txn.put(client_id.encode(), newest, db=self._clients)
+            self._trim(txn, now_ms)
+            first, last = self._ends(txn)
+            bounds = Bounds(epoch, first, last, self._used(txn))
+        self._bounds = bounds
+        return bounds
+
+    def _trim(self, txn: lmdb.Transaction, now_ms: int) -> None:
+        oldest_arrival = now_ms - self._retention.max_age_ms
+        over = self._used(txn) - self._retention.max_bytes
+        with txn.cursor(db=self._events) as cursor:
+            if not cursor.first():
+                return
+            for _ in range(TRIM_AT_MOST):
+                value = cursor.value()
+                if over <= 0 and records.decode_times(value)[1] >= oldest_arrival:
+                    return
+                # Pages hold whole values, so the true saving is a little larger: the next
+                # commit measures again.
+                over -= len(value)
+                key = cursor.key()
+                if not cursor.delete() or not cursor.key():
+                    # The last offset must outlive its event, or it would be given twice.
+                    txn.put(b"last", bytes(key), db=self._meta)
+                    return
+
+    def forget_old(self, now_ms: int) -> int:
+        """Drop marks that nobody used for their age. Returns how many were dropped."""
+        dropped = 0
+        limit = now_ms - self._retention.marks_age_ms
+        with self._writing() as txn, txn.cursor(db=self._marks) as cursor:
+            more = cursor.first()
+            while more:
+                if int.from_bytes(cursor.value()[8:16], "big") < limit:
+                    more = cursor.delete()
+                    dropped += 1
+                else:
+                    more = cursor.next()
+        return dropped
+
+    # ------------------------------------------------------------------ reading
+
+    @property
+    def bounds(self) -> Bounds:
+        """What was committed last."""
+        return self._bounds
+
+    @property
+    def last_arrival(self) -> int:
+        """The arrival time of the newest event when the log was opened; 0 if there was none."""
+        return self._arrival
+
+    def read(self, start: int, max_events: int, max_bytes: int) -> list[LoggedEvent]:
+        """Up to `max_events` events from offset `start` on, about `max_bytes` at the most.
+
+        Begins later than `start` where retention has taken events.
+        """
+        events: list[LoggedEvent] = []
+        room = max_bytes
+        with self._guard, self._env.begin(db=self._events) as txn, txn.cursor() as cursor:
+            if not cursor.set_range(records.encode_key(start)):
+                return events
+            for key, value in cursor:
+                event = records.decode_event(records.decode_key(key), value)
+                events.append(event)
+                room -= event.size
+                if len(events) >= max_events or room <= 0:
+                    break
+        return events
+
+    def first_after(self, mark: Mark) -> int:
+        """The offset of the first event whose (epoch, offset) is greater than `mark`."""
+        return self._search(lambda offset, epoch, _: (epoch, offset) > mark)
+
+    def first_at(self, arrival: int) -> int:
+        """The offset of the first event logged at or after `arrival` (ms since 1970)."""
+        return self._search(lambda _, __, arrived: arrived >= arrival)
+
+    def _search(self, reached: Reached) -> int:
+        """The first offset for which `reached` holds; one past the last if for none.
+
+        Both epochs and arrival times rise with offsets, so halving finds it.
+        """
+        with self._guard, self._env.begin(db=self._events) as txn:
+            low, high = self._ends(txn)
+            high += 1
+            while low < high:
+                middle = (low + high) // 2
+                epoch, arrived = records.decode_times(txn.get(records.encode_key(middle)))
+                if reached(middle, epoch, arrived):
+                    high = middle
+                else:
+                    low = middle + 1
+            return low
+
+    def mark_before(self, offset: int) -> Mark | None:
+        """The mark of the event before `offset`; None where the log does not hold it."""
+        with self._guard, self._env.begin(db=self._events) as txn:
+            value = txn.get(records.encode_key(offset - 1)) if offset > 0 else None
+            return None if value is None else (records.decode_times(value)[0], offset - 1)
+
+    def mark_of(self, publisher: Publisher) -> bytes | None:
+        """The stored de-duplication window of a publisher."""
+        with self._guard, self._env.begin(db=self._marks) as txn:
+            value = txn.get(_publisher_key(publisher))
+            return None if value is None else bytes(value)
+
+    def newest_incarnation(self, client_id: str) -> bytes | None:
+        """What was stored with `Commit.clients` for a client."""
+        with self._guard, self._env.begin(db=self._clients) as txn:
+            value = txn.get(client_id.encode())
+            return None if value is None else bytes(value)
+
+    def durables(self) -> list[tuple[bytes, bytes]]:
+        """All stored durable subscriptions."""
+        with self._guard, self._env.begin(db=self._durables) as txn, txn.cursor() as cursor:
+            return [(bytes(key), bytes(value)) for key, value in cursor]
+
+    def _ends(self, txn: lmdb.Transaction) -> tuple[int, int]:
+        with txn.cursor(db=self._events) as cursor:
+            if not cursor.first():
+                stored = txn.get(b"last", db=self._meta)
+                last = 0 if stored is None else records.decode_key(stored)
+                return last + 1, last
+            first = records.decode_key(cursor.key())
+            cursor.last()
+            return first, records.decode_key(cursor.key())
+
+    def _used(self, txn: lmdb.Transaction) -> int:
+        """Bytes of the pages that hold events: what `max_bytes` bounds."""
+        stat = txn.stat(self._events)
+        pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
+        return int(pages * stat["psize"])
+
+
+def _publisher_key(publisher: Publisher) -> bytes:
+    client_id, incarnation = publisher
+    return client_id.encode() + b"\0" + incarnation.to_bytes(8, "big")
+
+
+def read_only(folder: Path, start: int, max_events: int) -> Sequence[LoggedEvent]:
+    """Read a log that a running node writes, from another process: a copy, in one transaction."""
+    with (
+        lmdb.open(str(folder), readonly=True, max_dbs=8, max_readers=64) as env,
+        env.begin(db=env.open_db(b"events", create=False)) as txn,
+        txn.cursor() as cursor,
+    ):
+        events: list[LoggedEvent] = []
+        if cursor.set_range(records.encode_key(start)):
+            for key, value in cursor:
+                events.append(records.decode_event(records.decode_key(key), value))
+                if len(events) >= max_events:
+                    break
+        return events

@@ -1,0 +1,214 @@
+"""A socket channel in memory: everything that TCP does to a channel, in virtual time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.task import Clock
+from zope.interface import implementer
+
+from broker.channel.socket.contract import DEFAULT_MAX_FRAME, ISocketChannel, ISocketReceiver
+from broker.errors import BrokerError, FrameTooLarge, NotConnected
+
+#: Bytes under way to one end at which the other is told to stop writing, and to go on.
+HIGH_WATER = 64 * 1024
+LOW_WATER = 16 * 1024
+
+
+@implementer(ISocketChannel)
+class MemoryChannel:
+    """One end of a connection in memory. `pair` makes both."""
+
+    secure = False
+
+    def __init__(
+        self,
+        clock: Clock,
+        draw_delay: Callable[[], float],
+        peer_description: str,
+        on_lost: Callable[[MemoryChannel], None],
+    ) -> None:
+        self.peer_description = peer_description
+        self.max_frame = DEFAULT_MAX_FRAME
+        self._clock = clock
+        self._draw_delay = draw_delay
+        self._on_lost = on_lost
+        self._other: MemoryChannel = self
+        self._receiver: ISocketReceiver | None = None
+        self._reading = True
+        self._open = True  # not closed or aborted by this end
+        self._lost = False
+        self._told = False
+        self._error: BrokerError | None = None
+        # What is under way to this end, with the time it arrives; None is the end of the stream.
+        self._inbox: deque[tuple[float, bytes | None]] = deque()
+        self._last_due = 0.0
+        self._delivery: IDelayedCall | None = None
+        self._blocked = False  # this end has been told to stop writing
+        #: Bytes under way to this end, or waiting for it to read.
+        self.pending_bytes = 0
+
+    # ----------------------------------------------------------------- ISocketChannel
+
+    @property
+    def receiver(self) -> ISocketReceiver | None:
+        """Who is told what arrives; nothing is read while it is None."""
+        return self._receiver
+
+    @receiver.setter
+    def receiver(self, receiver: ISocketReceiver | None) -> None:
+        self._receiver = receiver
+        if self._lost:
+            self._tell_lost()
+        else:
+            self._schedule()
+
+    def send(self, packets: Sequence[bytes]) -> None:
+        """Let the packets arrive at the other end, all at one time."""
+        if not all(packets):
+            raise ValueError("an empty packet can not be sent")
+        if not self._open or not packets:
+            return
+        other = self._other
+        other._arrive(packets)
+        if other.pending_bytes > HIGH_WATER and not self._blocked:
+            self._blocked = True
+            if self._receiver is not None:
+                self._receiver.writable_changed(False)
+
+    def close(self) -> None:
+        """Let everything arrive, then end the stream."""
+        if self._open:
+            self._open = False
+            if any(packet is None for _, packet in self._inbox):
+                # Both close at once: this end will not read that the other one has.
+                self._clock.callLater(0, self._other._end, None)
+            self._forget()
+            self._other._arrive([None])
+
+    def abort(self, error: BrokerError) -> None:
+        """Drop what is under way both ways; the other end learns of it after the usual delay."""
+        if self._lost or self._error is not None:
+            return
+        self._open = False
+        self._error = error
+        self._forget()
+        self._other._forget()
+        self._clock.callLater(0, self._end, error)
+        reset = NotConnected("connection lost: it was reset by the other end")
+        self._clock.callLater(self._draw_delay(), self._other._end, reset)
+
+    def pause(self) -> None:
+        """Read no more."""
+        self._reading = False
+        self._cancel_delivery()
+
+    def resume(self) -> None:
+        """Read again."""
+        self._reading = True
+        self._schedule()
+
+    # ----------------------------------------------------------------- for the network
+
+    def break_off(self) -> None:
+        """The network loses the connection and what is under way; both ends are told."""
+        for end in (self, self._other):
+            end._open = False
+            end._forget()
+            self._clock.callLater(0, end._end, NotConnected("connection lost: the network broke"))
+
+    # ----------------------------------------------------------------- inside
+
+    def _arrive(self, packets: Sequence[bytes | None]) -> None:
+        if not self._open:
+            # Nobody reads here any more, but the sender's flush is over.
+            if None in packets:
+                self._clock.callLater(0, self._other._end, None)
+            return
+        due = max(self._last_due, self._clock.seconds() + self._draw_delay())
+        self._last_due = due
+        for packet in packets:
+            self._inbox.append((due, packet))
+            self.pending_bytes += len(packet or b"")
+        self._schedule()
+
+    def _schedule(self) -> None:
+        waiting = self._inbox and self._reading and self._receiver is not None
+        if waiting and self._open and self._delivery is None:
+            delay = max(0.0, self._inbox[0][0] - self._clock.seconds())
+            self._delivery = self._clock.callLater(delay, self._deliver)
+
+    def _deliver(self) -> None:
+        self._delivery = None
+        now = self._clock.seconds()
+        batch: list[bytes] = []
+        ended = False
+        while self._inbox and self._inbox[0][0] <= now and not ended:
+            _, packet = self._inbox.popleft()
+            if packet is None:
+                ended = True
+            elif len(packet) > self.max_frame:
+                self.abort(
+                    FrameTooLarge(
+                        f"a frame announces {len(packet)} bytes, and {self.max_frame} are accepted"
+                    )
+                )
+                return
+            else:
+                batch.append(packet)
+        self.pending_bytes -= sum(map(len, batch))
+        if self.pending_bytes <= LOW_WATER:
+            self._other._unblock()
+        if batch and self._receiver is not None:
+            self._receiver.packets_received(batch)
+        if ended:
+            self._clock.callLater(0, self._other._end, None)
+            self._clock.callLater(0, self._end, None)
+        else:
+            self._schedule()
+
+    def _unblock(self) -> None:
+        if self._blocked and self._open:
+            self._blocked = False
+            if self._receiver is not None:
+                self._receiver.writable_changed(True)
+
+    def _cancel_delivery(self) -> None:
+        if self._delivery is not None:
+            self._delivery.cancel()
+            self._delivery = None
+
+    def _forget(self) -> None:
+        self._cancel_delivery()
+        self._inbox.clear()
+        self.pending_bytes = 0
+
+    def _end(self, error: BrokerError | None) -> None:
+        if self._lost:
+            return
+        self._lost = True
+        self._open = False
+        self._forget()
+        self._error = self._error or error
+        self._on_lost(self)
+        self._tell_lost()
+
+    def _tell_lost(self) -> None:
+        if self._receiver is not None and not self._told:
+            self._told = True
+            self._receiver.channel_lost(self._error)
+
+
+def pair(
+    clock: Clock,
+    draw_delay: Callable[[], float],
+    names: tuple[str, str],
+    on_lost: Callable[[MemoryChannel], None],
+) -> tuple[MemoryChannel, MemoryChannel]:
+    """Both ends of a new connection; `names` are what each end is called by the other."""
+    first = MemoryChannel(clock, draw_delay, names[1], on_lost)
+    second = MemoryChannel(clock, draw_delay, names[0], on_lost)
+    first._other, second._other = second, first
+    return first, second

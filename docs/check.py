@@ -1,0 +1,112 @@
+"""Checks the documents: `./dev docs` runs it, and so does a test.
+
+Every relative link must lead to a file of this tree (and to a heading of it, if it names one), and
+every command in a `sh` block that starts with `./dev` or `xmlbroker` must name a real subcommand.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+
+_FENCE = re.compile(r"^(```+|~~~+)\s*(\w*)[^\n]*\n(.*?)^\1\s*$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"!?\[[^\]]*\]\(<?([^)\s>]+)>?[^)]*\)|^\[[^\]]+\]:\s*<?([^\s>]+)", re.MULTILINE)
+_CODE = re.compile(r"`[^`\n]*`")
+_HEADING = re.compile(r"^#+\s+(.*?)\s*#*$", re.MULTILINE)
+_COMMAND = re.compile(r"^\s*(?:\$ )?(\./dev|xmlbroker)(?: +([^\s#]+))?", re.MULTILINE)
+_SHELLS: Final = frozenset({"sh", "bash", "shell", "console"})
+
+
+def documents(root: Path) -> list[Path]:
+    """All Markdown files of the tree, without those of folders that tools make."""
+    found = []
+    for path in sorted(root.rglob("*.md")):
+        folders = path.relative_to(root).parts[:-1]
+        if not any(part.startswith(".") or part == "build" for part in folders):
+            found.append(path)
+    return found
+
+
+def broken_links(root: Path) -> Iterator[str]:
+    """One sentence for each relative link that leads nowhere."""
+    for document in documents(root):
+        text = _FENCE.sub("", document.read_text())
+        for found in _LINK.finditer(_CODE.sub("", text)):
+            target = found[1] or found[2]
+            if re.match(r"[a-z][a-z0-9+.-]*:", target):
+                continue
+            file, _, anchor = target.partition("#")
+            path = (document.parent / file).resolve() if file else document
+            where = f"{document.relative_to(root)}: the link {target!r}"
+            if not path.is_relative_to(root) or not path.exists():
+                yield f"{where} leads to no file of this tree"
+            elif anchor and path.suffix == ".md" and anchor not in _anchors(path):
+                yield f"{where} names no heading there"
+
+
+def unknown_commands(root: Path, known: dict[str, set[str]]) -> Iterator[str]:
+    """One sentence for each command line whose subcommand is not in `known[program]`."""
+    for document in documents(root):
+        for fence in _FENCE.finditer(document.read_text()):
+            if fence[2] not in _SHELLS:
+                continue
+            for program, subcommand in _COMMAND.findall(fence[3]):
+                if (
+                    subcommand
+                    and not subcommand.startswith("-")
+                    and subcommand not in known[program]
+                ):
+                    yield f"{document.relative_to(root)}: {program} has no subcommand {subcommand}"
+
+
+def dev_subcommands(root: Path) -> set[str]:
+    """What `./dev` can do, as its own help lists it."""
+    return set(re.findall(r"^\./dev (\w+)", (root / "dev").read_text(), re.MULTILINE))
+
+
+def xmlbroker_subcommands() -> set[str]:
+    """What the command line tool can do, as the tool itself lists it."""
+    import click
+
+    from broker.cli import main
+
+    return set(main.list_commands(click.Context(main)))
+
+
+def _anchors(document: Path) -> set[str]:
+    headings = _HEADING.findall(_FENCE.sub("", document.read_text()))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def _title(document: Path) -> str:
+    heading = _HEADING.search(document.read_text())
+    return heading[1] if heading else ""
+
+
+def check(root: Path, tool: Callable[[], set[str]] = xmlbroker_subcommands) -> list[str]:
+    """All that is wrong with the documents below `root`."""
+    known = {"./dev": dev_subcommands(root), "xmlbroker": tool()}
+    return [*broken_links(root), *unknown_commands(root, known)]
+
+
+def main() -> int:
+    """Print what is wrong, or where to start reading; the exit status of the check."""
+    wrong = check(ROOT)
+    for sentence in wrong:
+        print(sentence, file=sys.stderr)
+    if wrong:
+        return 1
+    print("All links and commands in the documents hold. Start with README.md, then:")
+    for document in documents(ROOT):
+        if document.name != "README.md":
+            print(f"  {document.relative_to(ROOT)!s:32} {_title(document)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

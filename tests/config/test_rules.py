@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+
+from broker.config import load_text
+from broker.errors import ConfigurationError
+
+ACCOUNT = '[accounts.alice]\nsecret = "scrypt$2$1$1$' + "A" * 24 + "$" + "A" * 24 + '"\n'
+
+
+def test_without_accounts_an_open_endpoint_is_refused_at_its_line() -> None:
+    text = '[listen]\nendpoints = [\n  "unix:node.socket",\n  "tcp:port=8765",\n]\n'
+    with pytest.raises(ConfigurationError, match="without accounts") as refused:
+        load_text(text, "node.toml")
+    assert refused.value.line == 4
+    assert "listen.endpoints" in refused.value.text
+    assert '"tcp:port=8765"' in refused.value.text
+
+
+def test_with_an_account_an_open_endpoint_is_accepted() -> None:
+    settings = load_text('[listen]\nendpoints = ["tcp:port=8765"]\n' + ACCOUNT, "node.toml")
+    assert settings.listen.endpoints == ("tcp:port=8765",)
+
+
+def test_encryption_alone_does_not_open_a_node_without_accounts() -> None:
+    with pytest.raises(ConfigurationError, match="without accounts"):
+        load_text('[listen]\nendpoints = ["ssl:port=8765:privateKey=k.pem"]', "node.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('[limits]\nmax_event_bytes = "20MiB"\nwindow_bytes = "1GiB"', "limits.max_frame_bytes"),
+        ('[limits]\nmax_event_bytes = "8MiB"', "limits.window_bytes"),
+        ('[queue]\nbytes = "64KiB"', "queue.bytes"),
+        ('[log]\nmax_bytes = "1MiB"\n[limits]\nmax_event_bytes = "2MiB"', "log.max_bytes"),
+    ],
+)
+def test_whatever_holds_events_must_hold_the_largest(text: str, key: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{key} is .* must hold the largest event"):
+        load_text(text, "node.toml")

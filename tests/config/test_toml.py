@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.config import defaults, load, load_text
+from broker.config.toml import key_name
+from broker.errors import ConfigurationError
+from broker.event.envelope import SecurityLevel
+from broker.event.stream import StreamPattern
+
+SECRET = "scrypt$16384$8$1$" + "A" * 24 + "$" + "A" * 24
+EVERYTHING = f"""
+[node]
+name = "zbw-1"
+data = "data folder"
+
+[listen]
+endpoints = ["tcp:port=0:interface=127.0.0.1", "unix:node.socket"]
+
+[limits]
+max_sessions = 7
+max_event_bytes = "64KiB"
+handshake_timeout = "500ms"
+session_lease = 0
+
+[log]
+max_age = "12h"
+sync = false
+
+[query]
+max_cost = 10
+
+[types]
+undescribed = "accept"
+folders = ["dtds"]
+pointers = ["https://example.org/dtd/"]
+
+[metrics]
+endpoint = "tcp:port=9100"
+
+[streams."asdi.>"]
+acknowledge = "node"
+
+[accounts.alice]
+secret = "{SECRET}"
+client_ids = ["alice", "alice-*"]
+publish = ["asdi.>"]
+subscribe = ["asdi.*.kzbw"]
+administer = true
+clearance = "high"
+
+[accounts."bob@example.org"]
+secret = "{SECRET}"
+"""
+
+
+def refusal(text: str) -> ConfigurationError:
+    with pytest.raises(ConfigurationError) as refused:
+        load_text(text, "node.toml")
+    return refused.value
+
+
+def test_a_file_is_read_key_by_key() -> None:
+    settings = load_text(EVERYTHING, "node.toml")
+    assert (settings.node.name, settings.node.data) == ("zbw-1", Path("data folder"))
+    assert settings.listen.endpoints[1] == "unix:node.socket"
+    assert settings.limits.max_sessions == 7
+    assert settings.limits.max_event_bytes == 65536
+    assert settings.limits.handshake_timeout == 0.5
+    assert settings.limits.session_lease == 0.0
+    assert settings.limits.window_bytes == defaults().limits.window_bytes
+    assert (settings.log.max_age, settings.log.sync) == (43200.0, False)
+    assert settings.query.max_cost == 10
+    assert settings.types.undescribed == "accept"
+    assert settings.types.folders == (Path("dtds"),)
+    assert settings.types.pointers == ("https://example.org/dtd/",)
+    assert settings.metrics.endpoint == "tcp:port=9100"
+    assert settings.streams[0].pattern == StreamPattern.parse("asdi.>")
+
+
+def test_accounts_are_read_with_their_rights() -> None:
+    alice, bob = load_text(EVERYTHING, "node.toml").accounts
+    assert (alice.name, str(alice.secret)) == ("alice", SECRET)
+    assert alice.client_ids == ("alice", "alice-*")
+    assert alice.publish == (StreamPattern.parse("asdi.>"),)
+    assert alice.subscribe == (StreamPattern.parse("asdi.*.kzbw"),)
+    assert (alice.administer, alice.clearance) == (True, SecurityLevel.HIGH)
+    assert bob.client_ids == ("bob@example.org",)
+    assert (bob.publish, bob.subscribe, bob.administer) == ((), (), False)
+    assert bob.clearance is SecurityLevel.MED
+
+
+def test_an_empty_file_gives_the_defaults() -> None:
+    assert load_text("", "node.toml") == defaults()
+
+
+def test_an_unknown_key_is_answered_with_the_nearest_and_its_line() -> None:
+    error = refusal("# a comment\n[limits]\nmax_depth = 3\nmax_sesions = 3\n")
+    assert error.text.startswith("node.toml: limits.max_sesions is unknown")
+    assert "did you mean limits.max_sessions?" in error.text
+    assert "window_bytes" in error.text
+    assert (error.line, error.column) == (4, 1)
+
+
+def test_an_unknown_table_is_answered_with_those_that_exist() -> None:
+    error = refusal("[node]\n\n[limit]\n")
+    assert "limit is unknown, did you mean limits?" in error.text
+    assert error.line == 3
+
+
+def test_an_unknown_key_that_is_like_no_other_is_not_guessed_at() -> None:
+    assert "did you mean" not in refusal("[limits]\nzzz = 3\n").text
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "parts"),
+    [
+        ('[limits]\n\nmax_sessions = "many"', 3, ["limits.max_sessions", "1 to 1000000", '"many"']),
+        ("[limits]\nmax_sessions = true", 2, ["limits.max_sessions", "whole number", "true"]),
+        ("[limits]\nmax_sessions = 0", 2, ["limits.max_sessions", "found 0"]),
+        ("limits.max_sessions = 0", 1, ["limits.max_sessions", "found 0"]),
+        ("limits = { max_sessions = 0 }", 1, ["limits.max_sessions", "found 0"]),
+        ("limits = 3", 1, ["limits must be a table, found 3"]),
+        ("[[limits]]\nmax_sessions = 3", 1, ["limits must be a table"]),
+        ("streams = 3", 1, ["streams must be tables, each named by a stream pattern"]),
+        ("[streams]\na = 3", 2, ["streams.a must be a table"]),
+        ("accounts = [1]", 1, ["accounts must be tables", "found [1]"]),
+        ('[log]\nmax_age = "7 weeks"', 2, ["log.max_age", "'weeks' is none of"]),
+        ("[log]\nmax_age = 2020-01-01", 2, ["log.max_age", "found 2020-01-01"]),
+        ("[log]\nsync = 1", 2, ["log.sync must be true or false, found 1"]),
+        ('[log]\nmax_bytes = "1kB"', 2, ["log.max_bytes", "from 1MiB"]),
+        ("[query]\nmax_cost = nan", 2, ["query.max_cost", "a whole number from 1"]),
+        ('[query]\nmax_run_time = "2h"', 2, ["query.max_run_time", "to 1m"]),
+        ('[node]\nname = "a/b"', 2, ["node.name", '"a/b"']),
+        ('[node]\ndata = ""', 2, ["node.data", "folder"]),
+        ("[node]\ndata = 7", 2, ["node.data", "found 7"]),
+        ('[types]\nundescribed = "maybe"', 2, ['"refuse" or "accept"', '"maybe"']),
+        ('[types]\npointers = [\n\n"ftp://example.org/"]', 4, ["types.pointers", "element 1"]),
+        ('[types]\npointers = ["https://example.org"]', 2, ["end it in '/'"]),
+        ('[types]\npointers = ["https://a@example.org/"]', 2, ["no user"]),
+        ('[types]\npointers = "https://example.org/"', 2, ["a list"]),
+        ('[validation]\nengine = "fast"', 2, ["validation.engine", '"reference"']),
+        ("[listen]\nendpoints = []", 2, ["listen.endpoints", "a list of 1 to 64"]),
+        ('[listen]\nendpoints = ["unix:a",\n"udp:port=1"]', 3, ["element 2", "'udp' is none of"]),
+        ("[listen]\nendpoints = [\n3]", 3, ["listen.endpoints", "element 1"]),
+        ('[metrics]\nendpoint = "9100"', 2, ["metrics.endpoint", '"9100"']),
+        (
+            '[streams."a.>"]\nacknowledge = "neighbour"',
+            2,
+            ['streams."a.>".acknowledge must be "node"', "needs a network of nodes"],
+        ),
+        ('[streams."a.>.b"]', 1, ['streams."a.>.b"', "only at the end"]),
+        ("[accounts.alice]", 1, ["accounts.alice.secret is missing"]),
+        ("[accounts.'a b']", 1, ['accounts."a b"', "client id"]),
+        (
+            f'[accounts.alice]\nsecret = "{SECRET}"\nclearance = "top"',
+            3,
+            ["accounts.alice.clearance", '"low" or "med" or "high"'],
+        ),
+        (
+            f'[accounts.alice]\nsecret = "{SECRET}"\npublish = ["a..b"]',
+            3,
+            ["accounts.alice.publish", "element 1"],
+        ),
+        (
+            f'[accounts.alice]\nsecret = "{SECRET}"\nclient_ids = []',
+            3,
+            ["accounts.alice.client_ids", "a list of 1"],
+        ),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_key_what_is_allowed_and_the_line(
+    text: str, line: int, parts: list[str]
+) -> None:
+    error = refusal(text)
+    for part in parts:
+        assert part in error.text
+    assert error.line == line
+
+
+def test_a_secret_is_never_repeated_in_an_error() -> None:
+    error = refusal('[accounts.alice]\nsecret = "hunter2"\n')
+    assert "accounts.alice.secret must be the hash of a secret" in error.text
+    assert "hunter2" not in error.text
+    assert error.line == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("[node]\nname = \n", 2), ("[node\n", 1), ('a = """\n\n', 3), ("a=1\na=2", 2)],
+)
+def test_what_is_not_toml_is_refused_with_its_line(text: str, line: int) -> None:
+    error = refusal(text)
+    assert error.text.startswith("node.toml is not TOML: ")
+    assert error.line == line
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 20_000, "x = " + "9" * 5_000])
+def test_a_text_that_breaks_the_parser_is_refused_like_any_other(text: str) -> None:
+    assert refusal(text).text.startswith("node.toml ")
+
+
+def test_a_long_value_is_shown_in_part() -> None:
+    assert len(refusal(f'[node]\nname = "{"n" * 5000}"').text) < 300
+
+
+def test_a_file_is_loaded_and_named_in_its_errors(tmp_path: Path) -> None:
+    path = tmp_path / "my node.toml"
+    path.write_text("[node]\nname = 'zbw'\n")
+    assert load(path).node.name == "zbw"
+    path.write_text("[node]\nnam = 'zbw'\n")
+    with pytest.raises(ConfigurationError, match=r"my node\.toml: node\.nam is unknown"):
+        load(path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="absent.toml can not be read: No such file"):
+        load(tmp_path / "absent.toml")
+
+
+def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_bytes("# Größe\n".encode("latin-1"))
+    with pytest.raises(ConfigurationError, match="not a text in UTF-8"):
+        load(path)
+
+
+def test_a_key_is_named_as_toml_writes_it() -> None:
+    assert key_name(("streams", "asdi.>", "acknowledge")) == 'streams."asdi.>".acknowledge'
+    assert key_name(("listen", "endpoints", 2)) == "listen.endpoints"
+
+
+@given(st.text(max_size=200))
+def test_any_text_gives_settings_or_a_configuration_error(text: str) -> None:
+    try:
+        load_text(text, "node.toml")
+    except ConfigurationError as refused:
+        assert "node.toml" in refused.text

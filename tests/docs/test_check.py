@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+KNOWN = {"./dev": {"demo", "test"}, "xmlbroker": {"pub", "sub"}}
+
+
+def load_check() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_check", ROOT / "docs" / "check.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+docs = load_check()
+
+
+def test_the_documents_of_this_tree_hold_together() -> None:
+    assert docs.check(ROOT) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[there](other.md)",
+        "[there](other.md#a-heading)",
+        "[there](<other.md>)",
+        "[here](#title)",
+        "[folder](docs/)",
+        '[there](other.md "a title")',
+        "[away](https://example.org/none.md)",
+        "[mail](mailto:someone@example.org)",
+        "`[code](none.md)`",
+        "```\n[code](none.md)\n```",
+        "![picture](docs/picture.png)",
+        "[there][x]\n\n[x]: other.md",
+    ],
+)
+def test_a_link_that_leads_somewhere_passes(text: str, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "picture.png").touch()
+    (tmp_path / "other.md").write_text("# Other\n\n## A `heading`!\n")
+    (tmp_path / "README.md").write_text(f"# Title\n\n{text}\n")
+    assert list(docs.broken_links(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[gone](none.md)", "no file of this tree"),
+        ("[gone](other.md#none)", "names no heading"),
+        ("[gone](#none)", "names no heading"),
+        ("[out](../README.md)", "no file of this tree"),
+        ("![gone](none.png)", "no file of this tree"),
+        ("[there][x]\n\n[x]: none.md", "no file of this tree"),
+        ("```\n# heading\n```\n[code](#heading)", "names no heading"),
+    ],
+)
+def test_a_link_that_leads_nowhere_is_reported(text: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "other.md").write_text("# Other\n")
+    (tmp_path / "README.md").write_text(f"# Title\n\n{text}\n")
+    (sentence,) = docs.broken_links(tmp_path)
+    assert sentence.startswith("README.md: ")
+    assert reason in sentence
+
+
+def test_only_commands_in_shell_blocks_are_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text(
+        "xmlbroker nothing\n```sh\n./dev test -k x  # all\n$ xmlbroker pub a.xml\n"
+        "xmlbroker --help\necho xmlbroker nothing\n```\n```python\nxmlbroker nothing\n```\n"
+    )
+    assert list(docs.unknown_commands(tmp_path, KNOWN)) == []
+
+
+def test_a_command_that_does_not_exist_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("```sh\n./dev nothing\nxmlbroker push a.xml\n```\n")
+    assert list(docs.unknown_commands(tmp_path, KNOWN)) == [
+        "README.md: ./dev has no subcommand nothing",
+        "README.md: xmlbroker has no subcommand push",
+    ]
+
+
+def test_documents_that_tools_made_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "README.md").write_text("[gone](none.md)")
+    assert docs.documents(tmp_path) == []
+
+
+def test_the_subcommands_of_dev_are_those_in_its_help() -> None:
+    subcommands = {"demo", "test", "lint", "bench", "docs", "clean", "help"}
+    assert docs.dev_subcommands(ROOT) == subcommands

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.event.stream import StreamPattern
+from broker.identity import Rights
+
+
+def rights(publish: str = "", subscribe: str = "") -> Rights:
+    return Rights(
+        publish=tuple(StreamPattern.parse(text) for text in publish.split()),
+        subscribe=tuple(StreamPattern.parse(text) for text in subscribe.split()),
+    )
+
+
+@pytest.mark.parametrize(
+    ("allowed", "stream", "may"),
+    [
+        ("", "asdi", False),
+        ("asdi.>", "asdi.zbw.tz", True),
+        ("asdi.>", "asdi", False),
+        ("asdi.*.tz", "asdi.zbw.tz", True),
+        ("asdi.*.tz", "asdi.zbw.to", False),
+        ("chat asdi.zbw", "asdi.zbw", True),
+    ],
+)
+def test_publishing_needs_one_pattern_that_matches_the_stream(
+    allowed: str, stream: str, may: bool
+) -> None:
+    assert rights(publish=allowed).may_publish(stream) is may
+
+
+@pytest.mark.parametrize(
+    ("allowed", "wanted", "may"),
+    [
+        ("", "asdi", False),
+        ("asdi.>", "asdi.zbw", True),
+        ("asdi.>", "asdi.*", True),
+        ("asdi.>", "asdi.*.>", True),
+        ("asdi.>", ">", False),
+        ("asdi.>", "*.zbw", False),
+        ("asdi.*", "asdi.>", False),
+        ("asdi.zbw", "asdi.*", False),
+        ("*.zbw", "asdi.zbw", True),
+        (">", ">", True),
+    ],
+)
+def test_a_subscription_must_lie_within_what_is_open(allowed: str, wanted: str, may: bool) -> None:
+    assert rights(subscribe=allowed).may_subscribe(StreamPattern.parse(wanted)) is may
+
+
+def test_two_patterns_do_not_add_up_to_a_wider_one() -> None:
+    assert not rights(subscribe="asdi asdi.>").may_subscribe(StreamPattern.parse(">"))
+    assert not rights(subscribe="a.x b.x").may_subscribe(StreamPattern.parse("*.x"))
+
+
+def test_one_right_does_not_give_the_other() -> None:
+    assert not rights(publish=">").may_subscribe(StreamPattern.parse("asdi"))
+    assert not rights(subscribe=">").may_publish("asdi")
+
+
+NAME = st.lists(st.sampled_from("ab"), min_size=1, max_size=4).map(".".join)
+PATTERN = st.tuples(
+    st.lists(st.sampled_from(["a", "b", "*"]), min_size=1, max_size=3), st.sampled_from(["", ".>"])
+).map(lambda parts: ".".join(parts[0]) + parts[1])
+
+
+@given(allowed=PATTERN, wanted=PATTERN, stream=NAME)
+def test_no_allowed_subscription_reaches_a_stream_that_is_not_open(
+    allowed: str, wanted: str, stream: str
+) -> None:
+    pattern = StreamPattern.parse(wanted)
+    if rights(subscribe=allowed).may_subscribe(pattern) and pattern.matches(stream):
+        assert StreamPattern.parse(allowed).matches(stream)

@@ -1,0 +1,170 @@
+"""The event log as the node uses it: order, grouping, failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+from twisted.trial.unittest import SynchronousTestCase
+
+from broker.errors import BrokerError, LogUnavailable
+from broker.event.envelope import Header, Liveness, SecurityLevel
+from broker.event.identity import EventId
+from broker.store.deduplication import Freshness
+from broker.store.event_log import LINGER, RETRY_AFTER, EventLog
+from broker.store.log_file import LogFile, Retention
+from broker.store.records import LoggedEvent, encode_header
+
+HEADER_RECORD = encode_header(
+    Header(EventId("a", 1, 1, 1), "s", "event", "1.0", SecurityLevel.MED, Liveness.LIVE)
+)
+
+
+class Thread:
+    """A worker thread that does its next call when it is told to."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Deferred[Any], Callable[..., Any], tuple[Any, ...]]] = []
+        self.broken: Exception | None = None
+
+    def __call__(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
+        done: Deferred[Any] = Deferred()
+        self.calls.append((done, call, args))
+        return done
+
+    def step(self) -> None:
+        done, call, args = self.calls.pop(0)
+        try:
+            if self.broken is not None:
+                raise self.broken
+            result = call(*args)
+        except Exception:
+            done.errback(Failure())
+        else:
+            done.callback(result)
+
+
+class EventLogTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.writer = Thread()
+        self.now = 1000
+        self.file = LogFile(Path(self.mktemp()), Retention())
+        self.log = EventLog(
+            self.file,
+            clock=self.clock,
+            wall_clock=lambda: self.now,
+            write=self.writer,
+            read=self.writer,
+        )
+        self.told: list[list[int] | str] = []
+
+    def append(self, count: int) -> None:
+        def done(result: list[LoggedEvent] | BrokerError) -> None:
+            failed = isinstance(result, BrokerError)
+            self.told.append(result.code if failed else [e.offset for e in result])  # type: ignore
+
+        self.log.append([(HEADER_RECORD, 1, b"<x/>")] * count, done)
+
+    def test_nobody_is_told_before_the_commit(self) -> None:
+        self.append(2)
+        self.assertEqual(self.told, [])
+        self.writer.step()
+        self.assertEqual(self.told, [[1, 2]])
+
+    def test_whatever_arrives_during_a_commit_shares_the_next(self) -> None:
+        for _ in range(10):
+            self.append(1)
+        self.writer.step()
+        self.writer.step()
+        self.assertEqual(self.told, [[n] for n in range(1, 11)])
+        self.assertEqual(self.writer.calls, [])
+
+    def test_places_are_given_at_once_and_the_cut_knows_them(self) -> None:
+        self.append(3)
+        self.assertEqual(self.log.cut, (1, 3))
+        self.assertEqual(self.log.bounds.last, 0)
+
+    def test_a_failed_commit_takes_what_follows_along_and_begins_an_epoch(self) -> None:
+        self.append(2)
+        self.append(1)
+        self.log.deduplication.record(("a", 1), 1, 0)
+        self.writer.broken = LogUnavailable("full")
+        self.writer.step()
+        self.assertEqual(self.told, ["log-unavailable", "log-unavailable"])
+        self.assertEqual(self.log.cut, (2, 0))
+        self.assertIs(self.log.deduplication.record(("a", 1), 1, 0), Freshness.NEW)
+
+    def test_it_rests_after_a_failure_and_then_takes_events_again(self) -> None:
+        self.append(1)
+        self.writer.broken = LogUnavailable("full")
+        self.writer.step()
+        self.writer.broken = None
+        self.assertRaises(LogUnavailable, self.append, 1)
+        self.writer.step()
+        self.clock.advance(RETRY_AFTER)
+        self.append(1)
+        self.writer.step()
+        self.assertEqual(self.told, ["log-unavailable", [1]])
+        self.assertEqual((self.log.bounds.epoch, self.log.bounds.last), (2, 1))
+
+    def test_an_unexpected_exception_of_the_disk_is_a_failure_too(self) -> None:
+        self.append(1)
+        self.writer.broken = OSError(28, "No space left on device")
+        self.writer.step()
+        self.assertEqual(self.told, ["log-unavailable"])
+
+    def test_a_batch_of_duplicates_is_answered_after_the_commits_before_it(self) -> None:
+        self.append(1)
+        self.append(0)
+        self.assertEqual(self.told, [])
+        self.writer.step()
+        self.assertEqual(self.told, [[1], []])
+
+    def test_durable_positions_wait_for_company_and_then_go(self) -> None:
+        self.log.put_durable(b"a\0n", b"1")
+        self.log.put_durable(b"a\0n", b"2")
+        self.assertEqual(self.writer.calls, [])
+        self.clock.advance(LINGER)
+        self.writer.step()
+        self.assertEqual(self.log.durables(), [(b"a\0n", b"2")])
+
+    def test_durable_positions_outlive_a_failed_commit(self) -> None:
+        self.log.put_durable(b"a\0n", b"1")
+        self.append(1)
+        self.writer.broken = LogUnavailable("full")
+        self.writer.step()
+        self.writer.broken = None
+        self.writer.step()
+        self.clock.advance(RETRY_AFTER)
+        self.writer.step()
+        self.assertEqual(self.log.durables(), [(b"a\0n", b"1")])
+
+    def test_arrival_times_never_fall(self) -> None:
+        self.append(1)
+        self.now = 10
+        self.append(1)
+        self.writer.step()
+        self.writer.step()
+        self.assertEqual([event.arrival for event in self.file.read(1, 9, 9999)], [1000, 1000])
+
+    def test_closing_commits_what_is_left(self) -> None:
+        self.append(1)
+        self.append(1)
+        closed = self.log.close()
+        while self.writer.calls:
+            self.writer.step()
+        self.successResultOf(closed)
+        self.assertEqual(self.told, [[1], [2]])
+
+    def test_closing_does_not_wait_for_a_disk_that_is_gone(self) -> None:
+        self.append(1)
+        closed = self.log.close()
+        self.writer.broken = LogUnavailable("full")
+        while self.writer.calls:
+            self.writer.step()
+        self.failureResultOf(closed, LogUnavailable)

@@ -1,0 +1,162 @@
+"""A wheel is built, installed into a clean environment and used there, away from the checkout."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import attrs
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+#: What a wheel is made of. Copied, so that building leaves nothing in the checkout.
+SOURCES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "broker", "plugins", "dtd")
+OLDEST_SETUPTOOLS = 75
+
+pytestmark = [pytest.mark.system, pytest.mark.slow]
+
+
+@attrs.frozen
+class Installation:
+    """The wheel, and the environment into which it alone was installed."""
+
+    wheel: Path
+    prefix: Path
+    elsewhere: Path
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a program of the environment from a folder that has nothing to do with us."""
+        return subprocess.run(
+            [str(self.prefix / "bin" / command[0]), *command[1:]],
+            cwd=self.elsewhere,
+            env={"PATH": f"{self.prefix / 'bin'}:/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    setuptools = importlib.metadata.version("setuptools")
+    if int(setuptools.split(".")[0]) < OLDEST_SETUPTOOLS:
+        pytest.skip(f"setuptools {setuptools} is too old to build with; ./dev installs a newer one")
+    folder = tmp_path_factory.mktemp("wheel")
+    wheel = build_wheel(copy_sources(folder / "sources"), folder / "dist")
+    prefix = folder / "environment"
+    make_environment(prefix)
+    python(
+        *("-m", "pip", "--python", str(prefix / "bin" / "python"), "install", "--quiet"),
+        *("--no-index", "--no-deps", "--disable-pip-version-check", str(wheel)),
+    )
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    return Installation(wheel, prefix, elsewhere)
+
+
+def python(*arguments: str) -> None:
+    done = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def copy_sources(target: Path) -> Path:
+    target.mkdir()
+    leave = shutil.ignore_patterns("__pycache__", "dropin.cache")
+    for name in SOURCES:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, target / name, ignore=leave)
+        else:
+            shutil.copy(ROOT / name, target / name)
+    shutil.copytree(ROOT / "twisted", target / "twisted", ignore=leave)
+    return target
+
+
+def build_wheel(sources: Path, target: Path) -> Path:
+    python("-m", "build", "--wheel", "--no-isolation", "--outdir", str(target), str(sources))
+    (wheel,) = target.glob("*.whl")
+    return wheel
+
+
+def make_environment(prefix: Path) -> None:
+    """A virtual environment that has our dependencies, but not us.
+
+    It sees the packages of the environment that runs this test through a `.pth` file: Python reads
+    no `.pth` file of a folder that it found in one, so the editable installation stays unseen, and
+    nothing is downloaded.
+    """
+    venv.create(prefix, with_pip=False, symlinks=True)
+    packages = sysconfig.get_path("purelib", vars={"base": str(prefix)})
+    borrowed = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    (Path(packages) / "borrowed.pth").write_text("\n".join(sorted(borrowed)) + "\n")
+    twistd = prefix / "bin" / "twistd"
+    twistd.write_text(
+        f"#!/bin/sh\n'''exec' '{prefix / 'bin' / 'python'}' \"$0\" \"$@\"\n' '''\n"
+        "from twisted.scripts.twistd import run\nrun()\n"
+    )
+    twistd.chmod(0o755)
+
+
+def test_the_clean_environment_takes_our_code_from_the_wheel(installation: Installation) -> None:
+    done = installation.run("python", "-c", "import broker, plugins; print(broker.__file__)")
+    assert done.stdout.startswith(str(installation.prefix)), done.stderr
+
+
+def test_twistd_offers_the_node_among_its_subcommands(installation: Installation) -> None:
+    done = installation.run("twistd", "--help")
+    assert done.returncode == 0, done.stderr
+    assert "A node of the xmlbroker publish/subscribe network" in done.stdout
+
+
+def test_twistd_xmlbroker_help_shows_our_options(installation: Installation) -> None:
+    done = installation.run("twistd", "xmlbroker", "--help")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "--config" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_the_command_line_tool_is_installed(installation: Installation) -> None:
+    done = installation.run("xmlbroker", "--help")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "config" in done.stdout
+
+
+def test_the_dtds_are_installed_and_found(installation: Installation) -> None:
+    done = installation.run(
+        "python",
+        "-c",
+        "from broker.dtd.catalogue import shipped_folder as f;"
+        "print(f());print(*sorted(p.name for p in f().iterdir()), sep='\\n')",
+    )
+    folder, *names = done.stdout.split("\n")[:-1]
+    assert Path(folder) == installation.prefix / "share" / "xmlbroker" / "dtd", done.stderr
+    assert names == sorted(path.name for path in (ROOT / "dtd").iterdir())
+
+
+def test_the_wheel_holds_our_packages_and_nothing_else(installation: Installation) -> None:
+    names = zipfile.ZipFile(installation.wheel).namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.startswith("xmlbroker-")} == {
+        "broker",
+        "plugins",
+        "twisted",
+    }
+    assert [name for name in names if name.startswith("twisted/")] == [
+        "twisted/plugins/xmlbroker_plugin.py"
+    ]
+    assert not [name for name in names if "test_" in name or "dropin.cache" in name]
+
+
+def test_every_module_of_ours_is_in_the_wheel(installation: Installation) -> None:
+    names = set(zipfile.ZipFile(installation.wheel).namelist())
+    sources = [path for top in ("broker", "plugins") for path in (ROOT / top).rglob("*.py")]
+    assert {path.relative_to(ROOT).as_posix() for path in sources} <= names

@@ -1,0 +1,306 @@
+"""The house rules, enforced on the whole tree, and the enforcement shown on small made-up trees.
+
+What the rules say is in the tables at the top; the functions below look at the sources and import
+nothing of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import re
+from collections.abc import Callable, Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from tests.source_tree import Tree
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# --------------------------------------------------------------------------- the rules as tables
+
+#: Bottom up: a module imports only what is on its own floor or below.
+FLOORS = (
+    ("broker", "broker.errors"),
+    ("broker.event", "broker.channel"),
+    ("broker.dtd", "broker.config"),
+    ("broker.content", "broker.store", "broker.identity", "broker.testing"),
+    ("broker.session",),
+    ("broker.router", "broker.client", "plugins"),
+    (
+        *("broker.interfaces", "broker.metrics", "broker.status", "broker.node"),
+        *("broker.service", "broker.tap", "broker.cli"),
+    ),
+)
+#: (who, must not import, except from these modules); names stand for all below them.
+FORBIDDEN_IMPORTS = (
+    ("broker.event", "broker.channel", ()),
+    ("broker.channel", "broker.event", ()),
+    ("broker", "plugins", ()),
+    ("broker", "broker.testing", ("broker.testing",)),
+    ("plugins", "broker.testing", ()),
+    ("broker", "broker.content.reference", ("broker.content", "broker.node")),
+    ("plugins", "broker.content.reference", ()),
+)
+#: lxml's XPath engine is known here alone.
+XPATH_HOME = "broker.content"
+XPATH_NAMES = frozenset({"XPath", "ETXPath", "XPathEvaluator", "xpath"})
+#: Sans-I/O: files of these names take messages and `now`, and return effects.
+CORES = (
+    *("broker/event/*.py", "plugins/*/core.py", "plugins/*/*_core.py"),
+    *(
+        f"broker/{folder}/{name}"
+        for folder in ("channel", "session", "router", "client")
+        for name in ("core.py", "*/core.py", "*_core.py", "*sender.py", "*receiver.py")
+    ),
+)
+NOT_IN_CORES = (
+    *("twisted.internet.reactor", "twisted.internet.task", "twisted.internet.threads"),
+    *("asyncio", "concurrent", "multiprocessing", "select", "selectors", "signal", "socket"),
+    *("ssl", "subprocess", "threading", "time"),
+)
+#: Names that say what code is, never what it is about.
+EMPTY_NAMES = re.compile(r"(utils?|helpers?|managers?|misc|common|handlers?|processors?)", re.I)
+MOST_LINES = 400
+MUST_NOT_EXIST = ("twisted/__init__.py", "twisted/plugins/__init__.py")
+#: Folders of one machine. (An XPath may begin with `/root`, so that one is left out.)
+MACHINE_PATH = re.compile(r"(?<![\w.:/<>\])*-])/(?:work|tmp|home|Users|opt)(?![\w-])")
+
+
+def _within(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")
+
+
+def _floor(module: str) -> int | None:
+    exact = {name: level for level, names in enumerate(FLOORS) for name in names}
+    if module in exact:
+        return exact[module]
+    for name, level in exact.items():
+        # `broker` itself is no floor for what is below it: a new package must be given one.
+        if name != "broker" and _within(module, name):
+            return level
+    return None
+
+
+# --------------------------------------------------------------------------- the rules
+
+
+def imports_go_down(tree: Tree) -> Iterator[str]:
+    for module, imports in tree.imports().items():
+        floor = _floor(module)
+        if floor is None:
+            yield f"{module} is on no floor"
+            continue
+        for each in imports:
+            target = _floor(each.target)
+            if target is not None and target > floor:
+                yield f"{module}:{each.line} imports {each.target} of a higher floor"
+
+
+def strangers_stay_apart(tree: Tree) -> Iterator[str]:
+    for module, imports in tree.imports().items():
+        for who, what, but in FORBIDDEN_IMPORTS:
+            if _within(module, who) and not any(_within(module, name) for name in but):
+                for each in imports:
+                    if _within(each.target, what):
+                        yield f"{module}:{each.line} must not import {each.target}"
+
+
+def _circle(tree: Tree, whens: tuple[str, ...]) -> Iterator[str]:
+    modules = tree.modules().keys()
+    graph = {
+        module: {each.target for each in imports if each.when in whens} & modules - {module}
+        for module, imports in tree.imports().items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as circle:
+        yield " is imported by ".join(circle.args[1])
+
+
+def no_circle_when_imported(tree: Tree) -> Iterator[str]:
+    yield from _circle(tree, ("now",))
+
+
+def no_circle_for_the_type_checker(tree: Tree) -> Iterator[str]:
+    yield from _circle(tree, ("now", "typing"))
+
+
+def cores_do_nothing_but_compute(tree: Tree) -> Iterator[str]:
+    modules = tree.modules()
+    for module, imports in tree.imports().items():
+        if any(fnmatch.fnmatch(tree.name(modules[module]), core) for core in CORES):
+            for each in imports:
+                if any(_within(each.target, name) for name in NOT_IN_CORES):
+                    yield f"{module}:{each.line} is a core and imports {each.target}"
+
+
+def xpath_stays_at_home(tree: Tree) -> Iterator[str]:
+    for module, path in tree.modules().items():
+        if not _within(module, XPATH_HOME):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Attribute) and node.attr in XPATH_NAMES:
+                    yield f"{module}:{node.lineno} uses lxml's {node.attr}"
+
+
+def nobody_sleeps_in_a_test(tree: Tree) -> Iterator[str]:
+    for path in tree.files("tests"):
+        if path.suffix != ".py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            from_time = isinstance(node, ast.ImportFrom) and node.module == "time"
+            if (from_time and any(alias.name == "sleep" for alias in node.names)) or (
+                isinstance(node, ast.Attribute)
+                and node.attr == "sleep"
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "time"
+            ):
+                yield f"{tree.name(path)}:{node.lineno} sleeps"
+
+
+def names_say_something(tree: Tree) -> Iterator[str]:
+    for path in tree.files():
+        for part in path.relative_to(tree.root).parts:
+            if EMPTY_NAMES.fullmatch(part.split(".")[0].strip("_")):
+                yield f"{tree.name(path)}: {part} says nothing"
+
+
+def files_are_short(tree: Tree) -> Iterator[str]:
+    for path in tree.files():
+        if path.suffix in (".py", ".sh") or path.name in ("dev", "run"):
+            lines = len(path.read_text().splitlines())
+            if lines > MOST_LINES:
+                yield f"{tree.name(path)} has {lines} lines, over {MOST_LINES}"
+
+
+def no_machine_is_named(tree: Tree) -> Iterator[str]:
+    for path in tree.files():
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            if found := MACHINE_PATH.search(line):
+                yield f"{tree.name(path)}:{number} names {found[0]}, a path of one machine"
+
+
+def twisted_takes_our_plugins_in(tree: Tree) -> Iterator[str]:
+    for name in MUST_NOT_EXIST:
+        if (tree.root / name).exists():
+            yield f"{name} would hide Twisted's own package"
+
+
+RULES: tuple[Callable[[Tree], Iterator[str]], ...] = (
+    imports_go_down,
+    strangers_stay_apart,
+    no_circle_when_imported,
+    no_circle_for_the_type_checker,
+    cores_do_nothing_but_compute,
+    xpath_stays_at_home,
+    nobody_sleeps_in_a_test,
+    names_say_something,
+    files_are_short,
+    no_machine_is_named,
+    twisted_takes_our_plugins_in,
+)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_tree_keeps_the_rule(rule: Callable[[Tree], Iterator[str]]) -> None:
+    assert list(rule(Tree(ROOT))) == []
+
+
+# --------------------------------------------------------------------------- made-up trees
+
+
+def made_up(root: Path, files: dict[str, str]) -> Tree:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Tree(root)
+
+
+CIRCLE = {
+    "broker/event/one.py": "from broker.event import two",
+    "broker/event/two.py": "from broker.event.one import x",
+}
+TYPING_CIRCLE = {
+    "broker/event/one.py": "from broker.event import two",
+    "broker/event/two.py": "if TYPE_CHECKING:\n    from broker.event.one import x",
+}
+SLASH = "/"
+
+
+@pytest.mark.parametrize(
+    ("rule", "files", "told"),
+    [
+        (imports_go_down, {"broker/event/a.py": "import broker.dtd.b"}, "a:1 imports broker.dtd.b"),
+        (imports_go_down, {"broker/dtd/a.py": "from broker.node import x"}, "broker.node"),
+        (
+            imports_go_down,
+            {"broker/store/a.py": "\ndef f():\n    from ..session import x"},
+            "a:3 imports broker.session",
+        ),
+        (imports_go_down, {"broker/newcomer/a.py": ""}, "newcomer.a is on no floor"),
+        (strangers_stay_apart, {"broker/event/a.py": "import broker.channel"}, "broker.channel"),
+        (strangers_stay_apart, {"broker/channel/a.py": "import broker.event.x"}, "broker.event.x"),
+        (strangers_stay_apart, {"broker/node.py": "import plugins.rcm"}, "plugins.rcm"),
+        (strangers_stay_apart, {"broker/node.py": "from broker.testing import x"}, "testing"),
+        (
+            strangers_stay_apart,
+            {
+                "broker/content/reference.py": "",
+                "broker/router/a.py": "from broker.content import reference",
+            },
+            "broker.router.a:1 must not import broker.content.reference",
+        ),
+        (no_circle_when_imported, CIRCLE, "is imported by"),
+        (no_circle_for_the_type_checker, TYPING_CIRCLE, "is imported by"),
+        (cores_do_nothing_but_compute, {"broker/channel/p2p/core.py": "import time"}, "time"),
+        (
+            cores_do_nothing_but_compute,
+            {"broker/session/login_core.py": "from twisted.internet import reactor"},
+            "twisted.internet.reactor",
+        ),
+        (cores_do_nothing_but_compute, {"broker/event/a.py": "from socket import x"}, "socket"),
+        (xpath_stays_at_home, {"broker/dtd/a.py": "tree.xpath('//a')"}, "lxml's xpath"),
+        (nobody_sleeps_in_a_test, {"tests/a.py": "import time\ntime.sleep(1)"}, "a.py:2 sleeps"),
+        (nobody_sleeps_in_a_test, {"tests/a.py": "from time import sleep"}, "a.py:1 sleeps"),
+        (names_say_something, {"broker/event/utils.py": ""}, "utils.py says nothing"),
+        (names_say_something, {"broker/common/a.py": ""}, "common says nothing"),
+        (files_are_short, {"broker/a.py": "\n" * 401}, "has 401 lines"),
+        (no_machine_is_named, {"README.md": f"\nin {SLASH}work/main"}, "README.md:2 names"),
+        (no_machine_is_named, {"a.py": f"x = '{SLASH}home/me/x'"}, "a.py:1 names"),
+        (twisted_takes_our_plugins_in, {"twisted/plugins/__init__.py": ""}, "would hide"),
+    ],
+)
+def test_a_broken_rule_is_told(
+    rule: Callable[[Tree], Iterator[str]], files: dict[str, str], told: str, tmp_path: Path
+) -> None:
+    sentences = list(rule(made_up(tmp_path, files)))
+    assert len(sentences) == 1
+    assert told in sentences[0]
+
+
+def test_what_is_allowed_is_not_told(tmp_path: Path) -> None:
+    tree = made_up(
+        tmp_path,
+        {
+            "broker/__init__.py": "",
+            "broker/errors.py": "import time",
+            "broker/event/__init__.py": "from broker.event.one import x",
+            "broker/event/one.py": "from broker.errors import x\nfrom broker.event import two",
+            "broker/event/two.py": "def f():\n    from broker.event.one import x",
+            "broker/dtd/fetch.py": "import time, socket",
+            "broker/content/reference.py": "from lxml import etree\netree.XPath('//a')",
+            "broker/node.py": "from broker.content.reference import x",
+            "plugins/rcm/stack.py": "from broker.channel.stack import x",
+            "tests/a.py": "clock.sleep(1)",
+            "README.md": f"https://example.org{SLASH}home/page and ..{SLASH}tmp",
+            ".venv/lib/utils.py": "\n" * 500,
+        },
+    )
+    assert [sentence for rule in RULES for sentence in rule(tree)] == []

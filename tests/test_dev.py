@@ -1,0 +1,121 @@
+"""`./dev` on machines that lack something: made-up machines, each a folder of programs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+#: Programs of any Debian machine that the script may use before it has a Python.
+PLAIN = ("sh", "dirname", "basename", "cat", "cksum", "env")
+
+
+class Machine:
+    """A checkout in a folder with a space in its name, and a PATH of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.programs = folder / "bin"
+        self.checkout = folder / "a checkout"
+        self.programs.mkdir()
+        self.checkout.mkdir()
+        shutil.copy(ROOT / "dev", self.checkout / "dev")
+        for name in PLAIN:
+            found = shutil.which(name)
+            assert found is not None
+            (self.programs / name).symlink_to(found)
+        self.program("id", "echo 1000")
+
+    def program(self, name: str, text: str) -> None:
+        path = self.programs / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+    def dev(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(self.checkout / "dev"), *arguments],
+            env={"PATH": str(self.programs)},
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+#: A Python that is new enough but has no venv module, as Debian's without python3-venv.
+WITHOUT_VENV = "case $2 in *ensurepip*) exit 1 ;; *print*) echo python3.11-venv ;; esac"
+
+
+def test_help_needs_nothing(machine: Machine) -> None:
+    done = machine.dev("help")
+    assert done.returncode == 0
+    assert "./dev demo" in done.stdout
+    assert machine.dev().stdout == done.stdout
+
+
+def test_an_unknown_command_is_refused_with_those_that_exist(machine: Machine) -> None:
+    done = machine.dev("tests")
+    assert done.returncode == 1
+    assert "unknown command: tests" in done.stderr
+    assert "./dev test " in done.stderr
+
+
+def test_a_missing_python_is_named_with_the_package_to_install(machine: Machine) -> None:
+    done = machine.dev("test")
+    assert done.returncode == 1
+    assert "Python 3.11 or newer is missing" in done.stderr
+    assert "apt-get install python3 python3-venv" in done.stderr
+
+
+def test_a_python_that_is_too_old_does_not_count(machine: Machine) -> None:
+    machine.program("python3", "exit 1")
+    assert "Python 3.11 or newer is missing" in machine.dev("test").stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "package"), [("python3", "python3-venv"), ("python3.11", "python3.11-venv")]
+)
+def test_a_missing_venv_module_is_named_with_the_package_to_install(
+    name: str, package: str, machine: Machine
+) -> None:
+    machine.program(name, WITHOUT_VENV)
+    done = machine.dev("test")
+    assert done.returncode == 1
+    assert f"venv module is missing. Install it first: sudo apt-get install {package}" in (
+        done.stderr
+    )
+
+
+@pytest.mark.parametrize("privilege", ["root", "sudo"])
+def test_the_missing_package_is_installed_where_that_is_allowed(
+    privilege: str, machine: Machine, tmp_path: Path
+) -> None:
+    installed = tmp_path / "installed"
+    machine.program("python3", WITHOUT_VENV)
+    machine.program("apt-get", f'[ "$1" = update ] || echo "$@" >>"{installed}"')
+    if privilege == "root":
+        machine.program("id", "echo 0")
+    else:
+        machine.program("sudo", 'shift; exec "$@"')
+        machine.program("true", "exit 0")
+    done = machine.dev("test")
+    assert installed.read_text().split()[-1] == "python3-venv"
+    assert "installing Debian packages: python3-venv" in done.stderr
+
+
+def test_a_package_that_can_not_be_installed_ends_it(machine: Machine) -> None:
+    machine.program("python3", WITHOUT_VENV)
+    machine.program("apt-get", "exit 100")
+    machine.program("id", "echo 0")
+    done = machine.dev("test")
+    assert done.returncode == 1
+    assert "installing python3-venv failed" in done.stderr
