@@ -85,13 +85,13 @@ class ConfigurationError(OurError):
 
 
 class StackError(OurError):
-    """A stack of layers does not fit together: names the layer that needs and the one that lacks."""
+    """A stack of layers does not fit together: names who needs and who lacks."""
 
     code = "stack"
 
 
 class LogUnavailable(OurError):
-    """The event log can not be written now (a full or failing disk). Retry later: nothing is lost."""
+    """The event log can not be written now (a full or failing disk). Nothing is lost; retry."""
 
     code = "log-unavailable"
 

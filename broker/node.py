@@ -12,31 +12,33 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 from twisted.web.client import Agent
 
 from broker.channel.driver import StackDriver
 from broker.channel.socket import ISocketChannel
 from broker.config import Settings
+from broker.content.limits import DocumentLimits
 from broker.content.query.limits import QueryLimits
 from broker.content.query.query import parse_query
 from broker.content.reference import ReferenceMatcher
-from broker.content.screening import DocumentLimits
 from broker.dtd.cache import CacheLimits, DtdCache
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.interfaces import IDtdSource
 from broker.dtd.pointer import AllowedPlace, PointerLimits, PointerSource
 from broker.dtd.reference import DtdReference
 from broker.dtd.sources import CatalogueSource, FetchHint
-from broker.errors import PeerError
-from broker.event.envelope import Liveness
+from broker.errors import BrokerError, LogUnavailable
 from broker.identity import Identity, authenticator_for
 from broker.router.durables import Durables
+from broker.router.feed import Feed
 from broker.router.input import Input
 from broker.router.link import Link, QueueLimits
 from broker.router.output import Output
 from broker.router.quarantine import Quarantine
 from broker.router.reception import Reception, ReceptionLimits
+from broker.router.selection import Selection
 from broker.router.session import Session, SessionServices
 from broker.router.subscribing import Subscribing
 from broker.session.stack import session_layers
@@ -80,7 +82,6 @@ class Node:
                 max_depth=settings.limits.max_depth,
                 max_attributes=settings.limits.max_attributes,
             ),
-            undescribed=settings.types.undescribed,
             clock=time.perf_counter,
             max_run_time=settings.query.max_run_time,
         )
@@ -102,7 +103,9 @@ class Node:
             quarantine=self.quarantine,
             committed=self._committed,
             wall_clock=wall_clock_ms,
+            accept_undescribed=settings.types.undescribed == "accept",
         )
+        self._selection = Selection(self.matcher, self.dtds)
         self.subscribing = Subscribing(
             matcher=self.matcher,
             parse_query=self._parse_query,
@@ -165,9 +168,7 @@ class Node:
 
         return Reception(
             node=self.settings.node.name,
-            authenticator=authenticator_for(
-                self.settings.accounts, self._defer_to_files
-            ),
+            authenticator=authenticator_for(self.settings.accounts, self._defer_to_files),
             event_log=self.event_log,
             clock=self._reactor,
             limits=ReceptionLimits(
@@ -184,16 +185,19 @@ class Node:
     def _make_link(self, session: Session) -> Link:
         queue = self.settings.queue
 
-        def failed(error: BaseException) -> None:
-            self.log.error("reading the event log failed: {error}", error=error)
-            session.end(error if isinstance(error, PeerError) else None)
+        def failed(feed: Feed, failure: Failure) -> None:
+            error = failure.value
+            if not isinstance(error, BrokerError):
+                self.log.failure("reading the event log failed", failure)
+                error = LogUnavailable("the event log can not be read at the moment")
+            session.cancel(feed.number, error)
 
         return Link(
             session,
             clearance=session.identity.clearance.rank,
             limits=QueueLimits(queue.events, queue.bytes),
             log=self.event_log,
-            select=self._select,
+            select=self._selection.select,
             failed=failed,
         )
 
@@ -242,10 +246,6 @@ class Node:
         self.output.committed(events, matches)
         self._end_suspended()
 
-    def _select(self, number: int, documents: Any, liveness: Liveness) -> list[bool]:
-        selected: list[bool] = self.matcher.select(number, documents, liveness)
-        return selected
-
     def _end_suspended(self) -> None:
         """Queries that broke their budget while running: their clients are told, and only they."""
         for number, error in self.matcher.suspended():
@@ -267,4 +267,3 @@ class Node:
         reference = DtdReference(arguments.get("type", ""), arguments.get("version", ""))
         dtd = self.dtds.lookup(reference, FetchHint(""))
         return dtd.addCallback(lambda found: found.text.decode())
-

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.interfaces import IListeningPort
 from twisted.internet.task import LoopingCall
@@ -96,7 +96,7 @@ class NodeService(Service):
             if loop.running:
                 loop.stop()
         for port in self._ports:
-            await port.stopListening()
+            await maybeDeferred(port.stopListening)
         if self.node is not None:
             try:
                 await self.node.stop()

@@ -55,6 +55,7 @@ def deliveries(node: Node) -> DeliveryOutcomes:
     total = DeliveryOutcomes()
     total.add(node.output.ended)
     for link in node.output.links:
+        link.settle()
         for feed in link.feeds:
             total.add(feed.outcomes)
     return total

@@ -63,6 +63,7 @@ class StackDriver:
         self.cores: tuple[ILayerCore, ...] = tuple(layer.create_core() for layer in layers)
         #: Whether the user may send without piling up.
         self.writable = True
+        self._told_writable = True
         # Where a layer bounds what is under way, how full the socket is says nothing to the user.
         self._heeds_socket = not any(Property.BACKPRESSURE in layer.provides for layer in layers)
         self._inputs: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
@@ -106,7 +107,11 @@ class StackDriver:
             return
         if self.cores:
             top = len(self.cores) - 1
-            self._queue(top, self.cores[top].submit(messages, self._clock.seconds()))
+            effects = self.cores[top].submit(messages, self._clock.seconds())
+            if WritableChanged(False) in effects:
+                # The effect waits for its place in the queue; who sends in a loop must see it now.
+                self.writable = False
+            self._queue(top, effects)
         else:
             self._queue(0, [SendDown(messages)])
         self._turn()
@@ -250,8 +255,9 @@ class StackDriver:
             self._blocked.discard(height)
         else:
             self._blocked.add(height)
-        if self.writable is bool(self._blocked):
-            self.writable = not self._blocked
+        self.writable = not self._blocked
+        if self.writable is not self._told_writable:
+            self._told_writable = self.writable
             if self.receiver is not None:
                 self._tell(self.receiver.writable_changed, self.writable)
 

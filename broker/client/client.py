@@ -261,7 +261,10 @@ class Client:
                 self.on_state(True, None)
         elif view.state is LinkState.DISCONNECTED:
             self._core.session_down()
-            self._connection.lost(view.error or self.last_error)
+            if self._driver.failure is not None:
+                self._connection.forbidden(self._driver.failure)
+            else:
+                self._connection.lost(view.error or self.last_error)
 
     def writable_changed(self, writable: bool) -> None:
         """The session takes more, or no more for now."""
@@ -303,8 +306,11 @@ class Client:
 
     def _flush(self) -> None:
         self._flushing = False
-        if not self._over:
-            self._apply(self._core.flush(self._driver.writable))
+        while not self._over and self._driver.writable:
+            effects = self._core.flush()
+            if not effects:
+                break
+            self._apply(effects)
 
     def _apply(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -363,8 +369,8 @@ class Client:
 
     def _timeout(self) -> None:
         self._timer = None
-        effects = self._core.handle_timeout(self._loop.clock.seconds())
-        self._apply([*effects, *self._core.flush(self._driver.writable)])
+        self._apply(self._core.handle_timeout(self._loop.clock.seconds()))
+        self._flush()
 
     def _give_up(self, promise: Promise, timeout: float) -> None:
         if promise in self._up:

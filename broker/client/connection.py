@@ -112,24 +112,24 @@ _waiting = _builder.state("waiting")
 _stopped = _builder.state("stopped")
 
 
-@_idle.upon(Connecting.start).to(_dialling).returns(None)
-@_waiting.upon(Connecting.retry).to(_dialling).returns(None)
+@_idle.upon(Connecting.start).to(_dialling)
+@_waiting.upon(Connecting.retry).to(_dialling)
 def _dial(machine: Connecting, connection: Connection) -> None:
     connection.timer = None
     connection.loop.dial(connection.endpoint, machine.dialled, machine.lost)
 
 
-@_dialling.upon(Connecting.dialled).to(_greeting).returns(None)
+@_dialling.upon(Connecting.dialled).to(_greeting)
 def _greet(machine: Connecting, connection: Connection, channel: ISocketChannel) -> None:
     connection.channel = channel
     channel.send([messages.encode(connection.hello())])
     connection.timer = connection.loop.clock.callLater(
         GREETING_TIMEOUT, machine.lost, PeerSilent("the node did not answer the greeting")
     )
-    channel.receiver = _Answer(machine)
+    channel.receiver = _Answer(machine, channel)
 
 
-@_greeting.upon(Connecting.welcomed).to(_attached).returns(None)
+@_greeting.upon(Connecting.welcomed).to(_attached)
 def _hand_over(machine: Connecting, connection: Connection, welcome: Welcome) -> None:
     _cancel(connection)
     connection.backoff.reset()
@@ -138,9 +138,9 @@ def _hand_over(machine: Connecting, connection: Connection, welcome: Welcome) ->
     connection.attach(channel, welcome)
 
 
-@_dialling.upon(Connecting.lost).to(_waiting).returns(None)
-@_greeting.upon(Connecting.lost).to(_waiting).returns(None)
-@_attached.upon(Connecting.lost).to(_waiting).returns(None)
+@_dialling.upon(Connecting.lost).to(_waiting)
+@_greeting.upon(Connecting.lost).to(_waiting)
+@_attached.upon(Connecting.lost).to(_waiting)
 def _wait(machine: Connecting, connection: Connection, error: BrokerError | None) -> None:
     _drop(connection, error)
     connection.attempts += 1
@@ -148,33 +148,33 @@ def _wait(machine: Connecting, connection: Connection, error: BrokerError | None
     connection.down(error)
 
 
-@_greeting.upon(Connecting.forbidden).to(_stopped).returns(None)
-@_attached.upon(Connecting.forbidden).to(_stopped).returns(None)
-@_waiting.upon(Connecting.forbidden).to(_stopped).returns(None)
+@_greeting.upon(Connecting.forbidden).to(_stopped)
+@_attached.upon(Connecting.forbidden).to(_stopped)
+@_waiting.upon(Connecting.forbidden).to(_stopped)
 def _give_up(machine: Connecting, connection: Connection, error: BrokerError) -> None:
     _drop(connection, error)
     connection.stopped(error)
 
 
-@_idle.upon(Connecting.stop).to(_stopped).returns(None)
-@_dialling.upon(Connecting.stop).to(_stopped).returns(None)
-@_greeting.upon(Connecting.stop).to(_stopped).returns(None)
-@_attached.upon(Connecting.stop).to(_stopped).returns(None)
-@_waiting.upon(Connecting.stop).to(_stopped).returns(None)
+@_idle.upon(Connecting.stop).to(_stopped)
+@_dialling.upon(Connecting.stop).to(_stopped)
+@_greeting.upon(Connecting.stop).to(_stopped)
+@_attached.upon(Connecting.stop).to(_stopped)
+@_waiting.upon(Connecting.stop).to(_stopped)
 def _stop(machine: Connecting, connection: Connection) -> None:
     _drop(connection, None)
     connection.stopped(None)
 
 
-@_stopped.upon(Connecting.dialled).to(_stopped).returns(None)
+@_stopped.upon(Connecting.dialled).to(_stopped)
 def _too_late(machine: Connecting, connection: Connection, channel: ISocketChannel) -> None:
     channel.abort(NotConnected("the client was closed"))
 
 
-_waiting.upon(Connecting.lost).to(_waiting).returns(None)(lambda m, c, e: None)
-_stopped.upon(Connecting.lost).to(_stopped).returns(None)(lambda m, c, e: None)
-_stopped.upon(Connecting.forbidden).to(_stopped).returns(None)(lambda m, c, e: None)
-_stopped.upon(Connecting.stop).to(_stopped).returns(None)(lambda m, c: None)
+_waiting.upon(Connecting.lost).to(_waiting).returns(None)
+_stopped.upon(Connecting.lost).to(_stopped).returns(None)
+_stopped.upon(Connecting.forbidden).to(_stopped).returns(None)
+_stopped.upon(Connecting.stop).to(_stopped).returns(None)
 
 #: Makes the machine of a `Connection`.
 connecting: Callable[[Connection], Connecting] = _builder.build()
@@ -199,26 +199,29 @@ def _drop(connection: Connection, error: BrokerError | None) -> None:
 class _Answer:
     """Waits for the node's answer to the greeting."""
 
-    def __init__(self, machine: Connecting) -> None:
+    def __init__(self, machine: Connecting, channel: ISocketChannel) -> None:
         self._machine: Connecting | None = machine
+        self._channel = channel
 
     def packets_received(self, packets: Sequence[bytes]) -> None:
         if self._machine is None:
             return
         try:
             answer = messages.decode(packets[0])
-            if isinstance(answer, Welcome) and len(packets) == 1:
-                self._take().welcomed(answer)
-                return
-            if not isinstance(answer, Refuse):
+            if not isinstance(answer, Welcome | Refuse):
                 raise ProtocolError("the other end does not answer as a node does")
-            error = from_wire(answer.error)
-        except BrokerError as problem:
-            error = problem
-        if isinstance(error, FATAL):
-            self._take().forbidden(error)
-        else:
+        except BrokerError as error:
             self._take().lost(error)
+            return
+        if isinstance(answer, Welcome):
+            self._take().welcomed(answer)
+            self._pass_on(packets[1:])
+            return
+        refusal = from_wire(answer.error)
+        if isinstance(refusal, FATAL):
+            self._take().forbidden(refusal)
+        else:
+            self._take().lost(refusal)
 
     def channel_lost(self, error: BrokerError | None) -> None:
         if self._machine is not None:
@@ -226,6 +229,12 @@ class _Answer:
 
     def writable_changed(self, writable: bool) -> None:
         """A greeting fills no buffer."""
+
+    def _pass_on(self, packets: Sequence[bytes]) -> None:
+        """The node's stack speaks right behind its welcome: that is for ours."""
+        receiver = self._channel.receiver
+        if packets and receiver is not None and receiver is not self:
+            receiver.packets_received(packets)
 
     def _take(self) -> Connecting:
         machine, self._machine = self._machine, None

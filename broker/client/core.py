@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from broker.client.outbox import Outbox
-from broker.client.received import Flow, Gap, ReceivedEvent, Receipt, Start
+from broker.client.received import Flow, Gap, Receipt, ReceivedEvent, Start
 from broker.errors import BrokerError, ProtocolError, from_wire
 from broker.event.identity import EventId
 from broker.event.place import Place, Position
@@ -169,11 +169,12 @@ class ClientCore:
         """Put an event into the outbox; `flush` sends it. Raises `Overloaded`."""
         self.outbox.add(document, event_id, waiter)
 
-    def flush(self, writable: bool) -> list[Effect]:
-        """Send what waits in the outbox, if the session can take it now."""
-        if not (self.connected and writable and self._retry_at is None):
+    def flush(self) -> list[Effect]:
+        """Send the oldest batch that waits, if there is a session: again as long as it sends."""
+        if not self.connected or self._retry_at is not None:
             return []
-        return [Send(message) for message in self.outbox.unsent()]
+        message = self.outbox.next_unsent()
+        return [] if message is None else [Send(message)]
 
     def subscribe(
         self,

@@ -6,8 +6,8 @@ could take nothing of a batch gets it again, with all later ones behind it, so o
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
-from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -43,6 +43,8 @@ class Outbox:
         self._max_bytes = max_bytes
         self._pending: deque[_Pending] = deque()
         self._next = 1
+        self._sent = 0
+        """How many of the pending batches are sent: always the oldest."""
         self.events = 0
         self.bytes = 0
 
@@ -69,23 +71,20 @@ class Outbox:
         self.events += 1
         self.bytes += len(document)
 
-    def unsent(self) -> Iterator[bytes]:
-        """PUBLISH messages that wait to be sent, in order; each counts as sent when taken."""
-        for batch in self._pending:
-            if not batch.sent:
-                batch.sent = True
-                yield encode_batch(batch.number, batch.documents)
-
-    @property
-    def has_unsent(self) -> bool:
-        """Whether the newest batch waits to be sent: sent ones always come first."""
-        return bool(self._pending) and not self._pending[-1].sent
+    def next_unsent(self) -> bytes | None:
+        """The PUBLISH message of the oldest batch that waits to be sent; it counts as sent now."""
+        for batch in itertools.islice(self._pending, self._sent, None):
+            batch.sent = True
+            self._sent += 1
+            return encode_batch(batch.number, batch.documents)
+        return None
 
     def settle(self, published: Published) -> list[tuple[Any, Receipt | BrokerError]]:
         """(waiter, result) for every event of an answered batch. Answers come in order."""
-        if not self._pending or self._pending[0].number != published.batch:
+        if not self._sent or self._pending[0].number != published.batch:
             raise ProtocolError(f"the node answered batch {published.batch}, which is not next")
         batch = self._pending.popleft()
+        self._sent -= 1
         self.events -= len(batch.documents)
         self.bytes -= batch.size
         refused = dict(published.refused)
@@ -109,8 +108,9 @@ class Outbox:
     def send_again_from(self, number: int) -> None:
         """Count the batches from `number` on as not sent."""
         for batch in self._pending:
-            if batch.number >= number:
+            if batch.number >= number and batch.sent:
                 batch.sent = False
+                self._sent -= 1
 
     def send_all_again(self) -> None:
         """The session began anew: whatever was not answered goes out again."""
@@ -120,5 +120,6 @@ class Outbox:
         """Empty the outbox; the waiters whose events are not known to be durable."""
         waiters = [waiter for batch in self._pending for waiter in batch.waiters]
         self._pending.clear()
+        self._sent = 0
         self.events = self.bytes = 0
         return waiters

@@ -25,6 +25,7 @@ _MARKUP = re.compile(
 _QUOTED = re.compile(rb"=\s*(\"[^\"]*+\"|'[^']*+')")
 _WORD = re.compile(rb"[^\s=/]+")
 _NAMESPACE_VALUE = re.compile(rb"xmlns[^\s=]*\s*=\s*(\"[^\"]*+\"|'[^']*+')")
+_BLANKS_KEPT = re.compile(rb">([ \t\r\n]{2,59})<\?")
 _REFERENCE = re.compile(rb"&([^\s;&<>\"'#]+)")
 #: Bits of the sketch that counts distinct names: a name sets one.
 _SKETCH_BITS = 1 << 20
@@ -98,6 +99,7 @@ def _names(text: bytes) -> Iterator[bytes]:
             yield from _WORD.findall(_QUOTED.sub(b" ", rest))
             yield from _NAMESPACE_VALUE.findall(rest)
     yield from _REFERENCE.findall(text)
+    yield from _BLANKS_KEPT.findall(text)
 
 
 def _shown(name: bytes) -> str:

@@ -88,7 +88,10 @@ def _read(document: bytes) -> Prolog:
             start, at = at, _behind(document, b"-->", at, 4, "a comment is not closed")
             extras.append(document[start:at])
         elif document.startswith(b"<?", at):
-            start, at = at, _behind(document, b"?>", at, 2, "a processing instruction is not closed")
+            start, at = (
+                at,
+                _behind(document, b"?>", at, 2, "a processing instruction is not closed"),
+            )
             extras.append(document[start:at])
         elif document.startswith(b"<!DOCTYPE", at) and not seen:
             reference, system_id, at = _doctype(document, at)

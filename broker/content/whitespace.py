@@ -3,7 +3,9 @@
 libxml2 keeps each distinct run of fewer than 60 blanks between two tags for ever, like a name.
 Indented documents have few such runs; somebody who mixes blanks at will can make a *valid* document
 that costs memory for good, 80 bytes for each run. An empty CDATA section behind a run makes libxml2
-treat it as ordinary text, and the tree is the same: the parser merges both.
+treat it as ordinary text, and the tree is the same: the parser merges both. A run before a
+processing instruction is left alone, since it may lie behind the root element, where no CDATA
+section may stand; `names.py` counts those.
 """
 
 from __future__ import annotations
@@ -11,15 +13,11 @@ from __future__ import annotations
 import re
 
 _RUN_OR_OPAQUE = re.compile(
-    rb"(<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>)|(?<=>)[ \t\r\n]{2,}(?=<)", re.DOTALL
+    rb"(<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>)|(?<=>)[ \t\r\n]{2,}(?=<[^!?])", re.DOTALL
 )
 
-#: A run is mixed if one of these pairs is in it. The single signs are looked for first: it is fast.
-_MIXED = (
-    (b"\n", (b" \n",)),
-    (b"\t", (b"\t\n", b" \t", b"\t ")),
-    (b"\r", (b" \r", b"\t\r", b"\r\r", b"\r ", b"\r\t", b"\n\r\n\n")),
-)
+#: A run is mixed if one of these pairs is in it.
+_MIXED = (b" \n", b"\t\n", b" \t", b"\t ", b" \r", b"\t\r")
 
 
 def with_runs_unkept(document: bytes, start: int) -> bytes:
@@ -27,10 +25,11 @@ def with_runs_unkept(document: bytes, start: int) -> bytes:
 
     `start` lies behind the DOCTYPE. Line numbers stay as they are.
     """
-    if not any(
-        document.find(sign, start) >= 0 and any(document.find(pair, start) >= 0 for pair in pairs)
-        for sign, pairs in _MIXED
-    ):
+    find = document.find
+    # A single sign is looked for much faster than a pair, and most documents have none of them.
+    if find(b"\n", start) < 0 and find(b"\t", start) < 0 and find(b"\r", start) < 0:
+        return document
+    if all(find(pair, start) < 0 for pair in _MIXED):
         return document
     return document[:start] + _RUN_OR_OPAQUE.sub(_mark, document[start:])
 
@@ -43,8 +42,6 @@ def _mark(match: re.Match[bytes]) -> bytes:
 
 
 def _is_plain(run: bytes) -> bool:
-    """Line breaks, then blanks of one kind: there are few such runs, and most documents have them."""
-    indentation = run.replace(b"\r\n", b"\n").lstrip(b"\n")
-    return b"\r" not in run.replace(b"\r\n", b"\n") and (
-        not indentation.strip(b" ") or not indentation.strip(b"\t")
-    )
+    """Line breaks, then blanks of one kind: documents have such runs, but few different ones."""
+    indentation = run.lstrip(b"\r\n")
+    return not indentation.strip(b" ") or not indentation.strip(b"\t")

@@ -43,14 +43,14 @@ class DeclaredAttribute:
 
 @attrs.frozen
 class DeclaredElement:
-    """One element and its attributes. An element that has an ATTLIST only is here too."""
+    """One element that has an ELEMENT declaration, with its attributes."""
 
     prefix: str | None
     name: str
     #: Without the prefix.
 
     type: str
-    #: `empty`, `any`, `mixed`, `element`, or `undefined` for one that has an ATTLIST only.
+    #: `empty`, `any`, `mixed` or `element`.
 
     attributes: tuple[DeclaredAttribute, ...]
 

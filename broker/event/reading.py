@@ -20,12 +20,11 @@ from broker.event.envelope import (
 from broker.event.identity import EventId
 
 _PUBLIC_ID = re.compile(r"-//xmlbroker//DTD ([A-Za-z][A-Za-z0-9_.-]{0,63}) ([0-9.]{1,64})//EN")
-_PARSER_OPTIONS = {"resolve_entities": False, "no_network": True, "huge_tree": False}
 _Q = f"{{{NAMESPACE}}}"
 
 
 def parse_public_identifier(public_id: str | None) -> tuple[str, str]:
-    """(type name, version) of a DOCTYPE's public identifier; `BadEnvelope` if it is none of ours."""
+    """(type name, version) of a public identifier; `BadEnvelope` if it is none of ours."""
     match = _PUBLIC_ID.fullmatch(public_id or "")
     if match is None:
         raise BadEnvelope(
@@ -41,7 +40,8 @@ def read_event(document: bytes) -> Event:
     It is not validated: a node has done that. Raises `NotWellFormed` or `BadEnvelope`.
     """
     try:
-        root = etree.fromstring(document, etree.XMLParser(**_PARSER_OPTIONS))
+        parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False)
+        root = etree.fromstring(document, parser)
     except etree.XMLSyntaxError as error:
         line, column = error.position
         raise NotWellFormed(str(error.msg), line=line, column=column) from None

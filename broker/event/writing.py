@@ -62,7 +62,9 @@ def write_event(
     node's to say. Raises `BadName` or `BadEnvelope` for what can be seen without parsing.
     """
     return b"%s<Mspaces:TimeStamp>%d</Mspaces:TimeStamp><Mspaces:SequenceNumber>%d%s%s%s" % (
-        _before_timestamp(event_type.name, event_type.version, stream, event_id.client_id, system_id),
+        _before_timestamp(
+            event_type.name, event_type.version, stream, event_id.client_id, system_id
+        ),
         event_id.timestamp,
         event_id.sequence_number,
         _after_sequence_number(
@@ -134,4 +136,3 @@ def _after_sequence_number(
 
 def _text(name: str, value: str | None) -> str:
     return "" if value is None else f"<Mspaces:{name}>{escape(value)}</Mspaces:{name}>"
-

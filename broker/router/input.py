@@ -33,7 +33,7 @@ from broker.errors import (
     UnknownType,
 )
 from broker.event.envelope import Header
-from broker.identity.accounts import Identity
+from broker.identity import Identity
 from broker.router.outcomes import PublishOutcomes
 from broker.router.quarantine import Quarantine
 from broker.session.batches import Batch
@@ -93,7 +93,10 @@ class Input:
         quarantine: Quarantine,
         committed: Committed,
         wall_clock: Callable[[], int],
+        accept_undescribed: bool = False,
     ) -> None:
+        """With `accept_undescribed`, events whose DTD can not be had are taken if well-formed."""
+        self._accept_undescribed = accept_undescribed
         self._matcher = matcher
         self._dtds = dtds
         self._log = log
@@ -125,7 +128,9 @@ class Input:
             for batch in batches:
                 self._send_back(publisher, batch, error)
             return
-        verdicts = self._matcher.match([d for batch in batches for d in batch.documents])
+        documents = [document for batch in batches for document in batch.documents]
+        undescribed = publisher.missing.keys() if self._accept_undescribed else ()
+        verdicts = self._matcher.match(documents, frozenset(undescribed))
         unknown = {
             verdict.reference: verdict.system_id
             for verdict in verdicts
@@ -298,7 +303,6 @@ class Input:
                 refused=[(index, error.to_wire()) for index, error in judged.refused],
             )
         )
-
 
 
 def _portion(waiting: deque[Batch]) -> list[Batch]:

@@ -9,13 +9,15 @@ dropped, counted, and told. So a slow subscriber costs bounded memory and delays
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Protocol
 
 import attrs
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 from broker.event.envelope import Liveness
+from broker.event.place import Mark
 from broker.router.feed import Feed, Pace
 from broker.session.batches import EncodedEvents, encode_delivery, encode_events
 from broker.session.messages import Gap, Message, Progress
@@ -64,10 +66,11 @@ class Link:
         clearance: int,
         limits: QueueLimits,
         log: EventLog,
-        select: Callable[[int, Sequence[bytes], Liveness], list[bool]],
-        failed: Callable[[BaseException], None],
+        select: Callable[[int, Sequence[bytes], Liveness], Coroutine[Any, Any, list[bool]]],
+        failed: Callable[[Feed, Failure], None],
     ) -> None:
-        """`clearance` is a rank; `select` says which documents match a matcher's number."""
+        """`clearance` is a rank; `select` says which documents match a matcher's number; `failed`
+        is told when a subscription can not be fed from the log."""
         self._outlet = outlet
         self._clearance = clearance
         self._limits = limits
@@ -236,37 +239,56 @@ class Link:
                 self._read_on(feed)
 
     def _read_on(self, feed: Feed) -> None:
-        if feed.reading or feed.waiting_for_commit or not self._outlet.writable:
-            return
-        bounds = self._log.bounds
-        if feed.cursor > bounds.last:
-            if (bounds.epoch, bounds.last) >= feed.cut:
-                feed.go_live(feed.cursor)
-            else:
-                feed.waiting_for_commit = True
-            return
-        feed.reading = True
-        page: Deferred[list[LoggedEvent]] = self._log.read(feed.cursor, PAGE_EVENTS, PAGE_BYTES)
-        page.addCallback(self._page, feed).addErrback(lambda failure: self._failed(failure.value))
+        if not feed.reading:
+            feed.reading = True
+            Deferred.fromCoroutine(self._catch_up(feed)).addErrback(self._catch_up_failed, feed)
 
-    def _page(self, events: list[LoggedEvent], feed: Feed) -> None:
-        feed.reading = False
-        if self.closed or self._feeds.get(feed.number) is not feed:
+    async def _catch_up(self, feed: Feed) -> None:
+        """Read pages for one subscription until the log's end, or until the session is full."""
+        try:
+            while self._is_behind(feed):
+                first = feed.cursor
+                events = await self._log.read(first, PAGE_EVENTS, PAGE_BYTES)
+                await self._feed_page(feed, events)
+        finally:
+            feed.reading = False
+
+    def _is_behind(self, feed: Feed) -> bool:
+        """Whether there is something to read for it now; at the log's end it goes live."""
+        if not (self._is_fed(feed) and self._outlet.writable):
+            return False
+        bounds = self._log.bounds
+        if feed.cursor <= bounds.last:
+            return True
+        if (bounds.epoch, bounds.last) >= feed.cut:
+            feed.go_live(feed.cursor)
+        else:
+            # Events that were under way when it subscribed: the next commit brings them.
+            feed.waiting_for_commit = True
+        return False
+
+    def _is_fed(self, feed: Feed) -> bool:
+        return self._feeds.get(feed.number) is feed and feed.pace is Pace.CATCHING_UP
+
+    async def _feed_page(self, feed: Feed, events: list[LoggedEvent]) -> None:
+        if not self._is_fed(feed):
             return
-        expected = feed.cursor
         first = events[0].offset if events else self._log.bounds.first
-        if first > expected:
-            self._tell_gone(feed, expected, first)
+        if first > feed.cursor:
+            self._tell_gone(feed, feed.cursor, first)
+            feed.cursor = first
         for liveness, part in _split_at(events, feed.cut):
-            selected = self._select(
-                feed.matcher_number, [event.document for event in part], liveness
-            )
+            documents = [event.document for event in part]
+            selected = await self._select(feed.matcher_number, documents, liveness)
+            if not self._is_fed(feed):
+                return
             self._send_selected(feed, part, selected, liveness)
-        feed.cursor = max(first, expected)
-        if events:
-            feed.cursor = events[-1].offset + 1
-            feed.scanned = events[-1].mark
-        self._read_on(feed)
+            feed.cursor = part[-1].offset + 1
+            feed.scanned = part[-1].mark
+
+    def _catch_up_failed(self, failure: Failure, feed: Feed) -> None:
+        if self._feeds.get(feed.number) is feed:
+            self._failed(feed, failure)
 
     def _send_selected(
         self, feed: Feed, part: list[LoggedEvent], selected: list[bool], liveness: Liveness
@@ -314,6 +336,11 @@ class Link:
         last = events[-1]
         self._previous = (self._log.origin, last.epoch, last.offset)
 
+    def settle(self) -> None:
+        """Bring the counts of live subscriptions up to the log's end."""
+        for feed in self._feeds.values():
+            feed.settle(self._log.bounds.last + 1)
+
     def progress(self) -> None:
         """Tell positions that moved without a delivery, so that a rare query pins nothing."""
         if self._queue or not self._outlet.writable:
@@ -345,9 +372,7 @@ def _portions(events: Sequence[LoggedEvent]) -> Iterable[tuple[int, int]]:
         yield start, len(events)
 
 
-def _split_at(
-    events: list[LoggedEvent], cut: Mark
-) -> Iterable[tuple[Liveness, list[LoggedEvent]]]:
+def _split_at(events: list[LoggedEvent], cut: Mark) -> Iterable[tuple[Liveness, list[LoggedEvent]]]:
     """What lies up to the cut was missed; what follows is only late."""
     missed = [event for event in events if event.mark <= cut]
     if missed:

@@ -51,9 +51,7 @@ class Output:
         """The link and feed of a matcher's number."""
         return self._subscribers.get(matcher_number)
 
-    def committed(
-        self, events: Sequence[LoggedEvent], matches: Sequence[tuple[int, ...]]
-    ) -> None:
+    def committed(self, events: Sequence[LoggedEvent], matches: Sequence[tuple[int, ...]]) -> None:
         """Hand durable events to every link that wants some; each link sends once."""
         subscribers = self._subscribers
         shares: dict[Link, list[Outgoing]] = {}

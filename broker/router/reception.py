@@ -130,9 +130,7 @@ class Reception:
         )
         return identity.addCallback(self._enter, greeting, hello, version)
 
-    def _enter(
-        self, identity: Identity, greeting: _Greeting, hello: Hello, version: int
-    ) -> None:
+    def _enter(self, identity: Identity, greeting: _Greeting, hello: Hello, version: int) -> None:
         if greeting.lost:
             return
         session = self._session(identity, hello)
@@ -171,9 +169,7 @@ class Reception:
             )
         former = self._by_client.get(client_id)
         if former is not None:
-            former.end(
-                SessionSuperseded(f"incarnation {incarnation} of {client_id} has connected")
-            )
+            former.end(SessionSuperseded(f"incarnation {incarnation} of {client_id} has connected"))
         self._check_room(identity)
         if incarnation > newest:
             self._newest[client_id] = (incarnation, token)
@@ -199,9 +195,7 @@ class Reception:
         if identity.account:
             mine = sum(s.identity.account == identity.account for s in self._sessions.values())
             if mine >= self.limits.max_sessions_per_account:
-                raise TooManySessions(
-                    f"account {identity.account} has {mine} sessions, its limit"
-                )
+                raise TooManySessions(f"account {identity.account} has {mine} sessions, its limit")
 
     def forget(self, greeting: _Greeting) -> None:
         """The greeting is over, one way or the other."""

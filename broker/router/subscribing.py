@@ -190,4 +190,3 @@ class Subscribing:
             return Position({self._log.origin: cut})
         mark = self._log.mark_before(cursor)
         return Position({} if mark is None else {self._log.origin: mark})
-

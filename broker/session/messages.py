@@ -88,6 +88,10 @@ def _texts(value: Any) -> Mapping[str, str]:
     return {_text(key): _text(item) for key, item in value.items()}
 
 
+def _text_list(value: Any) -> tuple[str, ...]:
+    return tuple(_text(item) for item in value)
+
+
 def _counts(value: Any) -> tuple[int, ...]:
     return tuple(_count(item) for item in value)
 
@@ -211,7 +215,7 @@ class Subscribed(Message):
     number: int = attrs.field(converter=_count)
     position: WirePosition | None = attrs.field(converter=_optional_position)
     """Where a durable one was left; None where nothing was stored."""
-    warnings: tuple[str, ...] = attrs.field(converter=lambda v: tuple(_text(x) for x in v))
+    warnings: tuple[str, ...] = attrs.field(converter=_text_list)
 
 
 @_message(0x22)

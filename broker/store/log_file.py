@@ -1,8 +1,8 @@
 """The event log on disk: one LMDB environment, synchronous, one writer (DESIGN 8).
 
-Five tables: `events` (offset -> event), `marks` (publisher -> de-duplication window),
-`durables` (client and name -> durable subscription), `clients` (newest incarnations), `meta`. Everything that one commit brings is
-one transaction, so an event never lies here without its mark.
+Five tables: `events` (offset -> event), `marks` (publisher -> de-duplication window), `durables`
+(client and name -> durable subscription), `clients` (newest incarnations), `meta`. Everything that
+one commit brings is one transaction, so an event never lies here without its mark.
 
 Readers copy and end their transaction at once: a reader held open would keep freed pages from
 being used again. So another process may read the same file while it stays bounded.
@@ -109,7 +109,9 @@ class LogFile:
         except (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError) as error:
             raise LogCorrupt(f"{self._folder} does not hold an event log: {error}") from None
         except (OSError, lmdb.Error) as error:
-            raise LogUnavailable(f"the event log {self._folder} can not be opened: {error}") from None
+            raise LogUnavailable(
+                f"the event log {self._folder} can not be opened: {error}"
+            ) from None
 
     def _recover(self, txn: lmdb.Transaction) -> None:
         """Read where the log stands; begin a new epoch unless it was closed in good order."""
@@ -118,15 +120,17 @@ class LogFile:
             txn.put(b"format", FORMAT, db=self._meta)
             txn.put(b"origin", os.urandom(8).hex().encode(), db=self._meta)
         elif bytes(kind) != FORMAT:
-            raise LogCorrupt(f"{self._folder} holds a log of format {bytes(kind)!r}, not {FORMAT!r}")
-        self.origin = bytes(txn.get(b"origin", db=self._meta)).decode()
+            raise LogCorrupt(
+                f"{self._folder} holds a log of format {bytes(kind)!r}, not {FORMAT!r}"
+            )
+        self.origin = bytes(txn.get(b"origin", b"", db=self._meta)).decode()
         epoch = int(bytes(txn.get(b"epoch", default=b"0", db=self._meta)))
         if txn.pop(b"clean", db=self._meta) is None:
             epoch += 1
         txn.put(b"epoch", b"%d" % epoch, db=self._meta)
         first, last = self._ends(txn)
         if last >= first:
-            value = txn.get(records.encode_key(last), db=self._events)
+            value = txn.get(records.encode_key(last), b"", db=self._events)
             _, self._arrival = records.decode_times(value)
         self._bounds = Bounds(epoch, first, last, self._used(txn))
 
@@ -268,7 +272,7 @@ class LogFile:
             high += 1
             while low < high:
                 middle = (low + high) // 2
-                epoch, arrived = records.decode_times(txn.get(records.encode_key(middle)))
+                epoch, arrived = records.decode_times(txn.get(records.encode_key(middle), b""))
                 if reached(middle, epoch, arrived):
                     high = middle
                 else:

@@ -8,7 +8,7 @@ once at ingress: frames carry these same bytes, so nothing is encoded again per 
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 import msgpack
@@ -16,6 +16,9 @@ import msgpack
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.identity import EventId
 from broker.event.place import Mark
+
+#: What LMDB hands out: bytes, or a view of the map for as long as the transaction lasts.
+Buffer: TypeAlias = bytes | memoryview
 
 _VALUE = struct.Struct(">IQH")
 _KEY = struct.Struct(">Q")
@@ -90,7 +93,7 @@ def encode_key(offset: int) -> bytes:
     return _KEY.pack(offset)
 
 
-def decode_key(key: bytes) -> int:
+def decode_key(key: Buffer) -> int:
     """The offset of a key."""
     (offset,) = _KEY.unpack(key)
     return int(offset)
@@ -111,7 +114,7 @@ def decode_event(offset: int, value: bytes) -> LoggedEvent:
     return LoggedEvent(epoch, offset, arrival, level, record, value[start + length :])
 
 
-def decode_times(value: bytes) -> tuple[int, int]:
+def decode_times(value: Buffer) -> tuple[int, int]:
     """(epoch, arrival) of a stored value, without reading the rest."""
     epoch, arrival, _ = _VALUE.unpack_from(value)
     return epoch, arrival

@@ -53,9 +53,7 @@ def test_what_is_written_is_read_back_whole(
         application_types=applications,
         summary=summary,
     )
-    expected = Event(
-        "asdi.zbw", event_id, kind, linkage, applications, summary, payload, document
-    )
+    expected = Event("asdi.zbw", event_id, kind, linkage, applications, summary, payload, document)
     assert read_event(document) == expected
 
 

@@ -207,4 +207,3 @@ def test_a_folder_that_can_not_be_made_is_an_error_that_names_it(tmp_path: Path)
     (tmp_path / "file").write_text("")
     with pytest.raises(LogUnavailable, match="file"):
         LogFile(tmp_path / "file" / "log", Retention())
-

@@ -130,7 +130,7 @@ class P2PCore:
             self.connection = Connection.DOWN
             return [Failed(PeerSilent(f"the peer was silent for {self._liveness:g} seconds"))]
         effects = self._flush(now)
-        if False:
+        if self.connection is Connection.OPEN and now >= self._ping_at:
             self._ping_at = now + self._keepalive
             effects.append(SendDown([wire.ping(self.sender.sent)]))
         return effects

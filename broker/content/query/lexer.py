@@ -54,7 +54,7 @@ class Token:
     def __str__(self) -> str:
         if self.kind in (Kind.NUMBER, Kind.LITERAL, Kind.NAME_TEST, Kind.FUNCTION, Kind.OPERATOR):
             return f"{self.kind.value} {self.text[:40]!r}"
-        return self.kind.value
+        return str(self.kind.value)
 
 
 #: Which characters beyond ASCII may stand in a name is left to libxml2, which has the last word.

@@ -48,7 +48,9 @@ def _assert_agreement(text: str) -> None:
     assert _lxml_compiles(query.compilable), f"{text!r} was rewritten to {query.compilable!r}"
 
 
-_NAMES = st.sampled_from(["a", "b", "div", "or", "x-y", "_1.2", "p:a", "text", "child", "é", "self"])
+_NAMES = st.sampled_from(
+    ["a", "b", "div", "or", "x-y", "_1.2", "p:a", "text", "child", "é", "self"]
+)
 _AXES = st.sampled_from(
     "ancestor ancestor-or-self attribute child descendant descendant-or-self following "
     "following-sibling namespace parent preceding preceding-sibling self".split()
@@ -67,9 +69,7 @@ def _step(expression: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         st.sampled_from(["*", "p:*", "node()", "text( )", "comment ()"]),
         st.just("processing-instruction('x')"),
     )
-    axis = st.one_of(
-        st.just(""), st.just("@"), _joined(_AXES, _BLANK, "::"), _joined("@", _BLANK)
-    )
+    axis = st.one_of(st.just(""), st.just("@"), _joined(_AXES, _BLANK, "::"), _joined("@", _BLANK))
     predicates = st.lists(_joined("[", _BLANK, expression, "]", _BLANK), max_size=2).map("".join)
     return st.one_of(st.sampled_from([".", ".."]), _joined(axis, test, _BLANK, predicates))
 
@@ -86,9 +86,7 @@ def _path(expression: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-_OPERATORS = st.sampled_from(
-    " or | and |=|!=|<|<=|>|>=|+| - | div | mod | * |".split("|") + ["|"]
-)
+_OPERATORS = st.sampled_from(" or | and |=|!=|<|<=|>|>=|+| - | div | mod | * |".split("|") + ["|"])
 _CALLS = st.sampled_from(
     ["true()", "position()", "last( )", "string()", "name(", "count(", "not(", "contains('a',"]
 )
@@ -123,8 +121,8 @@ def test_what_the_grammar_makes_is_accepted_by_both(text: str) -> None:
 
 _PIECES = (
     "a b div mod and or text node comment processing-instruction child attribute :: : $ $StreamId "
-    "1 .5 1. 1e2 e . .. / // @ * + - = ! != < <= > | ( ) [ ] , ' \" 'x' true( not( p:a p:* Mspaces:Event "
-    "/Mspaces:Event é × \u00a0 \ufffe \x00 # & ; { }"
+    "1 .5 1. 1e2 e . .. / // @ * + - = ! != < <= > | ( ) [ ] , ' \" 'x' true( not( p:a p:* "
+    "Mspaces:Event /Mspaces:Event é × \u00a0 \ufffe \x00 # & ; { }"
 ).split(" ")
 
 

@@ -1,0 +1,55 @@
+"""The command line `xmlbroker`: a file a command, each loaded when it is used.
+
+So `xmlbroker --help` and the completion of a shell pay for no command's imports.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Final
+
+import click
+
+import broker
+from broker.cli.failing import failure_of
+from broker.errors import BrokerError
+
+#: The commands with what `--help` says of them. Each is `command` of the module of its name.
+COMMANDS: Final = {
+    "pub": "Publish XML documents from files, folders, archives or a pipe.",
+    "sub": "Subscribe: print the events that match an XPath query.",
+    "status": "Show what a node is doing.",
+    "dtd": "List and show DTDs; check one of your own.",
+    "config": "Explain or check a node's configuration; hash a secret for it.",
+}
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"broker.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokerError as error:
+            raise failure_of(error) from error
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(broker.__version__, prog_name="xmlbroker")
+def main() -> None:
+    """Publish and subscribe to XML events by their content.
+
+    A node is started with `twistd -n xmlbroker`.
+    """

@@ -1,0 +1,173 @@
+"""Which node, and as whom: the options that every command which talks to a node has."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+import attrs
+import click
+
+from broker.cli.failing import Failure
+from broker.errors import GaveUp
+
+if TYPE_CHECKING:
+    from broker.client.client import Client
+
+DEFAULT_NODE: Final = "tcp:127.0.0.1:8765"
+#: How long a client that says goodbye is listened to, in seconds.
+GOODBYE: Final = 2.0
+_MOST_SECRET: Final = 1024
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Connect(Protocol):
+    """Makes a client that begins to connect: `broker.client.asyncio_face.connect`, or a fake."""
+
+    def __call__(
+        self, *endpoints: str, client_id: str, account: str, secret: str, state: Path | None
+    ) -> Client: ...
+
+
+@attrs.frozen
+class NodeAccess:
+    """What the common options say."""
+
+    endpoints: tuple[str, ...]
+    account: str
+    secret: str = attrs.field(repr=False)
+    client_id: str
+    state: Path | None
+    timeout: float
+    """Seconds without a connection after which a command gives up."""
+    connect: Connect
+
+    @contextlib.asynccontextmanager
+    async def session(self) -> AsyncIterator[Client]:
+        """A connected client, closed at the end. Raises `GaveUp` or why no attempt can succeed."""
+        client = self.connect(
+            *self.endpoints,
+            client_id=self.client_id,
+            account=self.account,
+            secret=self.secret,
+            state=self.state,
+        )
+        try:
+            await client.when_connected(self.timeout)
+            yield client
+        finally:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(client.close(), GOODBYE)
+
+    def ask(self, what: str, **arguments: str) -> Any:
+        """The node's answer to one question; `GaveUp` when it does not come in time."""
+        return asyncio.run(self._ask(what, arguments))
+
+    async def _ask(self, what: str, arguments: dict[str, str]) -> Any:
+        async with self.session() as client:
+            try:
+                return await asyncio.wait_for(client.ask(what, **arguments), self.timeout)
+            except TimeoutError:
+                raise GaveUp(f"the node did not answer in {self.timeout:g} s") from None
+
+
+def node_options(command: _F) -> _F:
+    """Give a command the common options; it is called with `access`, a `NodeAccess`."""
+
+    @functools.wraps(command)
+    def with_access(
+        *args: Any,
+        node: tuple[str, ...],
+        account: str,
+        secret_file: Path | None,
+        client_id: str,
+        state: Path | None,
+        timeout: float,
+        **kwargs: Any,
+    ) -> Any:
+        access = NodeAccess(
+            endpoints=node,
+            account=account,
+            secret=_secret(secret_file),
+            client_id=client_id,
+            state=state,
+            timeout=timeout,
+            connect=click.get_current_context().find_root().obj or _connect,
+        )
+        return command(*args, access=access, **kwargs)
+
+    for option in reversed(_OPTIONS):
+        with_access = option(with_access)
+    return with_access  # type: ignore[return-value]
+
+
+_OPTIONS: Final = (
+    click.option(
+        "--node",
+        multiple=True,
+        default=(DEFAULT_NODE,),
+        envvar="XMLBROKER_NODE",
+        metavar="ENDPOINT",
+        help="The node: tcp:HOST:PORT, tls:HOST:PORT or unix:PATH; may be repeated, "
+        f"they are tried in turn.  [default: {DEFAULT_NODE}; env: XMLBROKER_NODE]",
+    ),
+    click.option(
+        "--account",
+        default="",
+        envvar="XMLBROKER_ACCOUNT",
+        help="The account's name.  [env: XMLBROKER_ACCOUNT]",
+    ),
+    click.option(
+        "--secret-file",
+        type=click.Path(path_type=Path),
+        envvar="XMLBROKER_SECRET_FILE",
+        metavar="FILE",
+        help="A file whose first line is the account's secret; else XMLBROKER_SECRET holds it.",
+    ),
+    click.option(
+        "--client-id",
+        default="",
+        help="The ClientId of this process.  [default: the account's name, else a random one]",
+    ),
+    click.option(
+        "--state",
+        type=click.Path(path_type=Path, file_okay=False),
+        metavar="DIR",
+        help="Where the client's incarnation is remembered, for a fixed --client-id.",
+    ),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        default=10.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long to go on without a connection to the node.",
+    ),
+)
+
+
+def _secret(file: Path | None) -> str:
+    if file is None:
+        return os.environ.get("XMLBROKER_SECRET", "")
+    try:
+        with open(file, "rb") as opened:
+            line = opened.readline(_MOST_SECRET + 2)
+        return line.rstrip(b"\r\n").decode()
+    except OSError as error:
+        raise Failure(f"the secret can not be read from {file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise Failure(f"the secret in {file} is not a text in UTF-8") from None
+
+
+def _connect(
+    *endpoints: str, client_id: str, account: str, secret: str, state: Path | None
+) -> Client:
+    from broker.client.asyncio_face import connect
+
+    return connect(*endpoints, client_id=client_id, account=account, secret=secret, state=state)

@@ -1,0 +1,93 @@
+"""The run-time budget of a query (checklist F13): subscribers are not trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lxml import etree
+
+from broker.content.evaluation import Subject
+from broker.content.query.cost import MODEL_NODES, estimate
+from broker.content.query.limits import QueryLimits
+from broker.content.subscriptions import Group, Interest
+from broker.errors import QueryTooExpensive
+
+#: Documents up to this size can not have more elements than the cost model's document.
+_SMALL_DOCUMENT = 4 * MODEL_NODES
+#: What a query may cost on a large document, against what it may on the model's.
+_LARGE_FACTOR = 10
+
+
+class Budget:
+    """Evaluates queries and gives up on those that are too dear.
+
+    A query that takes longer than `max_run_time` seconds on one event is evaluated again, so that a
+    pause of the machine is not held against it. libxml2 can not be interrupted: so a query whose
+    *estimated* cost on a large document is out of all proportion is not evaluated on it at all.
+    """
+
+    def __init__(
+        self, limits: QueryLimits, clock: Callable[[], float], max_run_time: float
+    ) -> None:
+        self._max_cost = limits.max_cost * _LARGE_FACTOR
+        self._clock = clock
+        self._max_run_time = max_run_time
+        self.evaluations = 0
+
+    def evaluate(
+        self, interests: tuple[Interest, ...], subject: Subject, document: bytes
+    ) -> tuple[list[Interest], list[tuple[Group, QueryTooExpensive]]]:
+        """Those that match, and those to be suspended with the reason."""
+        matching: list[Interest] = []
+        broken: list[tuple[Group, QueryTooExpensive]] = []
+        nodes = document.count(b"<") if len(document) > _SMALL_DOCUMENT else 0
+        clock, max_run_time = self._clock, self._max_run_time
+        before = clock()
+        for interest in interests:
+            group = interest.group
+            if group.compiled.always:
+                matching.append(interest)
+                continue
+            try:
+                if nodes > MODEL_NODES:
+                    self._check_estimate(group, nodes)
+                    before = clock()
+                self.evaluations += 1
+                matches = group.compiled.matches(subject)
+                after = clock()
+                if after - before > max_run_time:
+                    after = self._again(group, subject, after)
+                before = after
+            except QueryTooExpensive as error:
+                broken.append((group, error))
+                before = clock()
+            except etree.LxmlError as error:
+                broken.append((group, QueryTooExpensive(f"libxml2 gave up on the query: {error}")))
+                before = clock()
+            else:
+                if matches:
+                    matching.append(interest)
+        return matching, broken
+
+    def _again(self, group: Group, subject: Subject, before: float) -> float:
+        group.compiled.matches(subject)
+        after = self._clock()
+        if after - before > self._max_run_time:
+            raise QueryTooExpensive(
+                f"the query took {(after - before) * 1000:.0f} ms on one event, "
+                f"at most {self._max_run_time * 1000:.0f} ms are allowed"
+            )
+        return after
+
+    def _check_estimate(self, group: Group, nodes: int) -> None:
+        # Rounded up to a power of two, so that few estimates serve all documents.
+        size = 1 << (nodes - 1).bit_length()
+        cost = group.estimates.get(size)
+        if cost is None:
+            cost = estimate(group.compiled.query.expression, size).cost
+            group.estimates[size] = cost
+        if cost > self._max_cost:
+            raise QueryTooExpensive(
+                f"the query would visit about {cost:.3g} nodes of an event with {nodes} elements, "
+                f"at most {self._max_cost} are allowed"
+            )

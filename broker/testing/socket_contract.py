@@ -1,0 +1,234 @@
+"""What every socket channel must do: the suite to run on each implementation of ISocketChannel.
+
+Mix it into a test case whose test methods may be coroutines (trial's `TestCase`, or the standard
+library's `IsolatedAsyncioTestCase`), and write `make_pair` and `until`.
+"""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from zope.interface import implementer
+from zope.interface.verify import verifyObject
+
+from broker.channel.socket.contract import ISocketChannel, ISocketReceiver
+from broker.errors import BrokerError, Closed, FrameTooLarge, NotConnected
+
+#: More than any operating system keeps in its buffers for two loopback sockets.
+A_LOT = 40 * 1024 * 1024
+
+
+@implementer(ISocketReceiver)
+class NotingReceiver:
+    """A receiver that writes down what it is told."""
+
+    def __init__(self, channel: ISocketChannel) -> None:
+        self.channel = channel
+        self.packets: list[bytes] = []
+        self.batches: list[int] = []
+        self.losses: list[BrokerError | None] = []
+        self.writable: list[bool] = []
+        channel.receiver = self
+
+    def packets_received(self, packets: Sequence[bytes]) -> None:
+        """Packets have come."""
+        self.packets += packets
+        self.batches.append(len(packets))
+
+    def channel_lost(self, error: BrokerError | None) -> None:
+        """The channel is no more."""
+        self.losses.append(error)
+
+    def writable_changed(self, writable: bool) -> None:
+        """The channel is full, or not any more."""
+        self.writable.append(writable)
+
+    @property
+    def received_bytes(self) -> int:
+        """All that has come."""
+        return sum(map(len, self.packets))
+
+
+if TYPE_CHECKING:
+    _Base = unittest.TestCase
+else:
+    _Base = object
+
+
+class SocketChannelContract(_Base):
+    """The suite. Each test has a connection of its own."""
+
+    #: Greatest packet that the channels of `make_pair` accept.
+    max_frame = 1024 * 1024
+
+    def make_pair(self) -> Awaitable[tuple[ISocketChannel, ISocketChannel]]:
+        """Two connected channels without receivers, closed when the test is over."""
+        raise NotImplementedError
+
+    def until(self, condition: Callable[[], bool]) -> Awaitable[None]:
+        """Wait for what the network does, until `condition` holds; fail if it never will."""
+        raise NotImplementedError
+
+    async def ends(self) -> tuple[NotingReceiver, NotingReceiver]:
+        """Two connected channels with receivers."""
+        here, there = await self.make_pair()
+        return NotingReceiver(here), NotingReceiver(there)
+
+    async def test_it_has_all_that_a_channel_has(self) -> None:
+        """The interface is complete."""
+        for channel in await self.make_pair():
+            assert verifyObject(ISocketChannel, channel)
+            assert channel.peer_description
+            assert channel.max_frame == self.max_frame
+
+    async def test_packets_arrive_whole_and_in_order_both_ways(self) -> None:
+        """Small ones and large ones, in batches and alone."""
+        here, there = await self.ends()
+        sent = [b"%d" % number for number in range(500)] + [bytes(300_000), b"last"]
+        here.channel.send(sent)
+        for packet in sent:
+            there.channel.send([packet])
+        await self.until(lambda: len(there.packets) == len(here.packets) == len(sent))
+        assert there.packets == sent
+        assert here.packets == sent
+        assert 0 not in here.batches + there.batches
+
+    async def test_packets_that_arrive_together_are_one_batch(self) -> None:
+        """A write of a few packets is read as one list."""
+        here, there = await self.ends()
+        here.channel.send([b"a", b"b", b"c"])
+        await self.until(lambda: len(there.packets) == 3)
+        assert there.batches == [3]
+
+    async def test_sending_nothing_sends_nothing(self) -> None:
+        """An empty list is no packet."""
+        here, there = await self.ends()
+        here.channel.send([])
+        here.channel.send([b"a"])
+        await self.until(lambda: bool(there.packets))
+        assert there.packets == [b"a"]
+
+    async def test_an_empty_packet_is_our_mistake(self) -> None:
+        """It could not be told from nothing."""
+        here, _ = await self.ends()
+        with self.assertRaises(ValueError):
+            here.channel.send([b"a", b""])
+
+    async def test_closing_delivers_what_was_sent_and_tells_both_once(self) -> None:
+        """An orderly end is no error."""
+        here, there = await self.ends()
+        here.channel.send([bytes(500_000)] * 4)
+        here.channel.close()
+        here.channel.close()
+        assert here.losses == []
+        await self.until(lambda: bool(here.losses and there.losses))
+        assert there.received_bytes == 2_000_000
+        assert here.losses == there.losses == [None]
+
+    async def test_both_may_close_at_once(self) -> None:
+        """Neither waits for the other."""
+        here, there = await self.ends()
+        here.channel.close()
+        there.channel.close()
+        await self.until(lambda: bool(here.losses and there.losses))
+        assert len(here.losses) == len(there.losses) == 1
+
+    async def test_nothing_is_delivered_after_closing(self) -> None:
+        """Whoever closes has heard enough."""
+        here, there = await self.ends()
+        there.channel.send([b"late"])
+        here.channel.close()
+        await self.until(lambda: bool(here.losses and there.losses))
+        assert here.packets == []
+
+    async def test_aborting_tells_the_error_here_and_a_loss_there(self) -> None:
+        """And not before the call has returned."""
+        here, there = await self.ends()
+        error = Closed("enough")
+        here.channel.abort(error)
+        here.channel.abort(Closed("again"))
+        assert here.losses == []
+        await self.until(lambda: bool(here.losses and there.losses))
+        assert here.losses == [error]
+        assert len(there.losses) == 1
+
+    async def test_aborting_cuts_short_a_close_that_can_not_flush(self) -> None:
+        """The other end reads nothing."""
+        here, there = await self.ends()
+        there.channel.pause()
+        here.channel.send([bytes(500_000)] * (A_LOT // 500_000))
+        here.channel.close()
+        error = Closed("enough")
+        here.channel.abort(error)
+        await self.until(lambda: bool(here.losses))
+        assert here.losses == [error]
+
+    async def test_a_lost_channel_takes_everything_and_does_nothing(self) -> None:
+        """Whoever did not know yet need not care."""
+        here, there = await self.ends()
+        there.channel.abort(Closed("enough"))
+        await self.until(lambda: bool(here.losses and there.losses))
+        here.channel.send([b"a"])
+        here.channel.pause()
+        here.channel.resume()
+        here.channel.close()
+        here.channel.abort(Closed("again"))
+        assert isinstance(here.losses[0], NotConnected) or here.losses == [None]
+        assert len(here.losses) == 1
+
+    async def test_a_receiver_that_comes_too_late_learns_of_the_loss(self) -> None:
+        """At once, and once."""
+        here, there = await self.make_pair()
+        noting = NotingReceiver(there)
+        here.abort(Closed("enough"))
+        await self.until(lambda: bool(noting.losses))
+        late = NotingReceiver(here)
+        assert len(late.losses) == 1
+        assert NotingReceiver(here).losses == []
+
+    async def test_nothing_is_lost_while_there_is_no_receiver(self) -> None:
+        """Reading begins with the receiver."""
+        here, there = await self.make_pair()
+        NotingReceiver(here)
+        here.send([b"a", b"b"])
+        noting = NotingReceiver(there)
+        await self.until(lambda: len(noting.packets) == 2)
+
+    async def test_a_receiver_can_be_replaced(self) -> None:
+        """The new one hears what comes from then on."""
+        here, there = await self.ends()
+        here.channel.send([b"a"])
+        await self.until(lambda: bool(there.packets))
+        heir = NotingReceiver(there.channel)
+        here.channel.send([b"b"])
+        await self.until(lambda: bool(heir.packets))
+        assert (there.packets, heir.packets) == ([b"a"], [b"b"])
+
+    async def test_a_reader_that_pauses_blocks_the_writer_until_it_resumes(self) -> None:
+        """With bounded memory in between, and without loss."""
+        here, there = await self.ends()
+        there.channel.pause()
+        for _ in range(A_LOT // 500_000):
+            here.channel.send([bytes(500_000)])
+            if here.writable:
+                break
+        assert here.writable == [False]
+        before = there.received_bytes
+        there.channel.resume()
+        await self.until(lambda: here.writable == [False, True])
+        here.channel.send([b"end"])
+        await self.until(lambda: there.packets[-1:] == [b"end"])
+        assert there.received_bytes > before
+
+    async def test_a_packet_that_is_too_large_is_refused_by_its_reader(self) -> None:
+        """The limit can be set on the way."""
+        here, there = await self.ends()
+        there.channel.max_frame = 10
+        here.channel.send([b"0123456789"])
+        await self.until(lambda: bool(there.packets))
+        here.channel.send([b"0123456789A"])
+        await self.until(lambda: bool(here.losses and there.losses))
+        assert isinstance(there.losses[0], FrameTooLarge)
+        assert there.packets == [b"0123456789"]
