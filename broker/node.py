@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from twisted.internet.defer import Deferred
-from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from twisted.python.threadpool import ThreadPool
 from twisted.web.client import Agent
 
 from broker.channel.driver import StackDriver
@@ -45,6 +41,7 @@ from broker.session.stack import session_layers
 from broker.status import status
 from broker.store.event_log import EventLog
 from broker.store.log_file import LogFile, Retention
+from broker.threads import Threads
 
 #: How often (seconds) subscribers are told positions that moved without an event.
 PROGRESS_EVERY = 1.0
@@ -62,16 +59,15 @@ class Node:
 
     log = Logger()
 
-    def __init__(self, settings: Settings, reactor: Any) -> None:
-        """Opens the event log under `settings.node.data`: raises `LogUnavailable`, `LogCorrupt`."""
+    def __init__(self, settings: Settings, reactor: Any, threads: Threads) -> None:
+        """Opens the event log under `settings.node.data`: raises `LogUnavailable`, `LogCorrupt`.
+
+        A simulation gives a `Clock` as `reactor` and `NoThreads`.
+        """
         self.settings = settings
         self.started_ms = wall_clock_ms()
         self._reactor = reactor
-        self._threads = [ThreadPool(1, 1, name=name) for name in ("log-writer", "log-reader")]
-        self._files = ThreadPool(0, 2, name="files")
-        self._writer, self._reader = (
-            functools.partial(deferToThreadPool, reactor, pool) for pool in self._threads
-        )
+        self._threads = threads
         data = settings.node.data
         self.event_log = self._open_log(data)
         self.dtds = self._make_dtds()
@@ -90,7 +86,7 @@ class Node:
             data / "quarantine",
             max_files=settings.limits.refusals_kept,
             max_bytes=settings.limits.quarantine_bytes,
-            write=self._writer,
+            write=threads.elsewhere,
             wall_clock=wall_clock_ms,
         )
         self.durables = Durables(
@@ -129,8 +125,8 @@ class Node:
             LogFile(data / "log", retention, sync=settings.sync),
             clock=self._reactor,
             wall_clock=wall_clock_ms,
-            write=self._writer,
-            read=self._reader,
+            write=self._threads.write,
+            read=self._threads.read,
             window=settings.deduplication_window,
         )
 
@@ -168,7 +164,7 @@ class Node:
 
         return Reception(
             node=self.settings.node.name,
-            authenticator=authenticator_for(self.settings.accounts, self._defer_to_files),
+            authenticator=authenticator_for(self.settings.accounts, self._threads.elsewhere),
             event_log=self.event_log,
             clock=self._reactor,
             limits=ReceptionLimits(
@@ -201,9 +197,6 @@ class Node:
             failed=failed,
         )
 
-    def _defer_to_files(self, call: Any, *args: Any) -> Deferred[Any]:
-        return deferToThreadPool(self._reactor, self._files, call, *args)
-
     def _parse_query(self, text: str, namespaces: Mapping[str, str]) -> Any:
         settings = self.settings.query
         limits = QueryLimits(max_length=settings.max_length, max_cost=settings.max_cost)
@@ -213,8 +206,7 @@ class Node:
 
     def start(self) -> None:
         """Start the threads; from now on connections may come."""
-        for pool in (*self._threads, self._files):
-            pool.start()
+        self._threads.start()
 
     def connected(self, channel: ISocketChannel) -> None:
         """A client has connected."""
@@ -239,8 +231,7 @@ class Node:
             self.reception.close()
             await self.event_log.close()
         finally:
-            for pool in (*self._threads, self._files):
-                pool.stop()
+            self._threads.stop()
 
     def _committed(self, events: Any, matches: Any) -> None:
         self.output.committed(events, matches)

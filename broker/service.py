@@ -17,6 +17,7 @@ from broker.config import Settings
 from broker.errors import BrokerError, ConfigurationError
 from broker.metrics import metrics_site
 from broker.node import CARE_EVERY, PROGRESS_EVERY, Node
+from broker.threads import ReactorThreads
 
 
 def use_monotonic_time(reactor: Any) -> None:
@@ -47,7 +48,7 @@ class NodeService(Service):
         started.addErrback(self._could_not_start)
 
     async def _start(self) -> None:
-        node = self.node = Node(self._settings, self._reactor)
+        node = self.node = Node(self._settings, self._reactor, ReactorThreads(self._reactor))
         node.start()
         listening = [
             serverFromString(self._reactor, text).listen(

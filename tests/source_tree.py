@@ -10,7 +10,9 @@ from pathlib import Path
 import attrs
 
 #: What tools and nodes leave in the tree.
-NOT_OURS = re.compile(r"(\.(?!ci$).*|__pycache__|build|dist|.*\.egg-info|results|xmlbroker-data.*)")
+NOT_OURS = re.compile(
+    r"(\.(?!ci$).*|__pycache__|build|dist|.*\.egg-info|results|tests\..*|xmlbroker-data.*)"
+)
 
 
 @attrs.frozen

@@ -30,6 +30,7 @@ class Attachment:
         on_writable: Callable[[Attachment, bool], None],
     ) -> None:
         self.channel = channel
+        self.closing = False
         self._enqueue = enqueue
         self._on_packets = on_packets
         self._on_lost = on_lost
@@ -52,6 +53,7 @@ class Attachment:
 
     def close(self, clock: IClock) -> None:
         """Close the channel in good order, and in limited time."""
+        self.closing = True
         late = PeerSilent(f"the peer did not take the last bytes in {CLOSE_TIMEOUT:g} seconds")
         self._limit = clock.callLater(CLOSE_TIMEOUT, self.channel.abort, late)
         self.channel.close()

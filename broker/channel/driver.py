@@ -77,8 +77,8 @@ class StackDriver:
 
     @property
     def attached(self) -> bool:
-        """Whether there is a socket channel below now."""
-        return self._attachment is not None
+        """Whether there is a socket channel below now that is not closing."""
+        return self._attachment is not None and not self._attachment.closing
 
     def attach(self, channel: ISocketChannel) -> None:
         """Use `channel` from now on; one that is attached is aborted. The stack sees CONNECTED.
@@ -129,7 +129,8 @@ class StackDriver:
     def close(self) -> None:
         """Let the present channel flush what it was given and close. Layers keep their buffers.
 
-        A channel that has not done so in `attachment.CLOSE_TIMEOUT` seconds is aborted.
+        Nothing more is delivered. The stack sees DISCONNECTED when the channel is closed, which
+        is `attachment.CLOSE_TIMEOUT` seconds from now at the latest: then it is aborted.
         """
         self._enqueue(self._close)
 
@@ -151,7 +152,10 @@ class StackDriver:
         if self.failure is not None:
             attachment.channel.abort(self.failure)
         elif self._attachment is not None:
-            self._lose(Closed("a newer connection took the place of this one"))
+            if self._attachment.closing:
+                self._detached(None)  # it may go on flushing
+            else:
+                self._lose(Closed("a newer connection took the place of this one"))
             # Everything that comes of that belongs to the old connection, and goes first.
             self._inputs.appendleft((self._begin, (attachment,)))
         else:
@@ -159,7 +163,7 @@ class StackDriver:
             self._view(View(LinkState.CONNECTED))
 
     def _packets(self, attachment: Attachment, packets: Sequence[bytes]) -> None:
-        if attachment is self._attachment:
+        if attachment is self._attachment and not attachment.closing:
             self._up(0, packets, None)
 
     def _lost(self, attachment: Attachment, error: BrokerError | None) -> None:
@@ -171,9 +175,8 @@ class StackDriver:
             self._set_writable(-1, writable)
 
     def _close(self) -> None:
-        if self._attachment is not None:
+        if self._attachment is not None and not self._attachment.closing:
             self._attachment.close(self._clock)
-            self._detached(None)
 
     def _lose(self, error: BrokerError) -> None:
         if self._attachment is not None:
@@ -230,7 +233,7 @@ class StackDriver:
     def _down(self, height: int, packets: Sequence[bytes]) -> None:
         if height > 0:
             self._step(height - 1, self.cores[height - 1].submit, packets)
-        elif self._attachment is not None:
+        elif self._attachment is not None and not self._attachment.closing:
             try:
                 self._attachment.channel.send(packets)
             except Exception as error:

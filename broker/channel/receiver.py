@@ -32,5 +32,5 @@ class IStackReceiver(Interface):
 
 def log_failure(error: Exception) -> None:
     """What a driver does with an unexpected exception unless told otherwise."""
-    failure = Failure(error)  # type: ignore[no-untyped-call]
+    failure = Failure(error)
     _log.failure("a stack came to its end by an unexpected error", failure=failure)

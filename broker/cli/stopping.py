@@ -28,7 +28,9 @@ class Stop:
         self.signal = number if self.signal is None else self.signal
         self._wanted.set()
 
-    async def unless(self, work: Coroutine[Any, Any, _T], seconds: float | None = None) -> _T | None:
+    async def unless(
+        self, work: Coroutine[Any, Any, _T], seconds: float | None = None
+    ) -> _T | None:
         """The result of `work`, or None if an end is wanted, or the time is over, before it is done.
 
         The work is cancelled then.
@@ -36,9 +38,7 @@ class Stop:
         task = asyncio.ensure_future(work)
         wanted = asyncio.ensure_future(self._wanted.wait())
         try:
-            await asyncio.wait(
-                {task, wanted}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait({task, wanted}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             return await task if task.done() else None
         finally:
             task.cancel()

@@ -12,6 +12,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from broker.dtd.assembly import AssemblyLimits
 from broker.dtd.catalogue import Catalogue
 from broker.dtd.dtd import Dtd
 from broker.dtd.interfaces import IDtd, IDtdCache, IDtdSource
@@ -39,6 +40,9 @@ class CacheLimits:
 
     max_waiting: int = 10_000
     #: Look-ups that wait for one fetch; a further one fails with `Overloaded`.
+
+    dtd: AssemblyLimits = AssemblyLimits()
+    #: Of each DTD.
 
     max_hashes: int = 8192
     #: Content hashes remembered of DTDs that had to go, so that none comes back changed (T26).
@@ -136,7 +140,7 @@ class DtdCache:
 
         Raises `BadDtd`, also if another text is known for the reference (T26).
         """
-        dtd = Dtd.load(reference, text, self._catalogue.read)
+        dtd = self._load(reference, text)
         known_hash = self._known_hash(reference, text)
         if known_hash not in (None, dtd.content_hash):
             self.conflicts += 1
@@ -182,6 +186,9 @@ class DtdCache:
 
     # ---------------------------------------------------------------- inside
 
+    def _load(self, reference: DtdReference, text: bytes) -> Dtd:
+        return Dtd.load(reference, text, self._catalogue.read, self._limits.dtd)
+
     def _known_hash(self, reference: DtdReference, text: bytes) -> str | None:
         """What the reference stands for already: loaded, in the catalogue, or let go."""
         known = self.get(reference)
@@ -190,7 +197,7 @@ class DtdCache:
         if reference in self._catalogue:
             own = self._catalogue.read(reference.public_id, reference.system_id)
             if own is not None and own != text:
-                return Dtd.load(reference, own, self._catalogue.read).content_hash
+                return self._load(reference, own).content_hash
         return self._hashes.get(reference)
 
     def _keep(self, dtd: Dtd) -> None:

@@ -118,7 +118,7 @@ def _line(root: etree._Element) -> int:
 
 def _check_models(text: bytes, places: dict[str, tuple[int, str]]) -> None:
     pairs = 0
-    for declaration in text.decode().splitlines():
+    for declaration in text.decode().split("\n"):
         keyword, _, rest = declaration.partition(" ")
         if keyword == "<!ELEMENT":
             name, _, model = rest[:-1].partition(" ")
@@ -159,6 +159,6 @@ def _parse_problem(error: etree.DTDParseError, text: bytes) -> str:
     first = next(iter(error.error_log), None)
     if first is None:
         return str(error)
-    lines = text.decode().splitlines()
+    lines = text.decode().split("\n")
     declaration = lines[first.line - 1] if 0 < first.line <= len(lines) else ""
     return f"{first.message}: {declaration[:120]}"

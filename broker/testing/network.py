@@ -53,7 +53,7 @@ class MemoryNetwork:
         """
         if address in self._listening:
             taken = OSError("address already in use")
-            raise CannotListenError("memory", address, taken)  # type: ignore[no-untyped-call]
+            raise CannotListenError("memory", address, taken)
         self._listening[address] = on_connect
 
         def stop() -> None:
@@ -107,7 +107,7 @@ class MemoryNetwork:
         on_connect = self._listening.get(address)
         if on_connect is None or address in self._refused:
             text = f"nobody listens at {address}"
-            result.errback(ConnectionRefusedError(text))  # type: ignore[no-untyped-call]
+            result.errback(ConnectionRefusedError(text))
             return
         self._count += 1
         ours = self._connections.setdefault(address, {})

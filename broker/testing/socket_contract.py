@@ -1,7 +1,8 @@
 """What every socket channel must do: the suite to run on each implementation of ISocketChannel.
 
 Mix it into a test case whose test methods may be coroutines (trial's `TestCase`, or the standard
-library's `IsolatedAsyncioTestCase`), and write `make_pair` and `until`.
+library's `IsolatedAsyncioTestCase`), and write `make_pair` and `until`; where time is real, also
+`changed`.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ A_LOT = 40 * 1024 * 1024
 
 @implementer(ISocketReceiver)
 class NotingReceiver:
-    """A receiver that writes down what it is told."""
+    """A receiver that writes down what it is told, and calls `changed` each time."""
 
-    def __init__(self, channel: ISocketChannel) -> None:
+    def __init__(self, channel: ISocketChannel, changed: Callable[[], None] = lambda: None) -> None:
         self.channel = channel
+        self.changed = changed
         self.packets: list[bytes] = []
         self.batches: list[int] = []
         self.losses: list[BrokerError | None] = []
@@ -36,14 +38,17 @@ class NotingReceiver:
         """Packets have come."""
         self.packets += packets
         self.batches.append(len(packets))
+        self.changed()
 
     def channel_lost(self, error: BrokerError | None) -> None:
         """The channel is no more."""
         self.losses.append(error)
+        self.changed()
 
     def writable_changed(self, writable: bool) -> None:
         """The channel is full, or not any more."""
         self.writable.append(writable)
+        self.changed()
 
     @property
     def received_bytes(self) -> int:
@@ -71,10 +76,17 @@ class SocketChannelContract(_Base):
         """Wait for what the network does, until `condition` holds; fail if it never will."""
         raise NotImplementedError
 
+    def changed(self) -> None:
+        """A receiver has been told something: time for `until` to look again."""
+
+    def noting(self, channel: ISocketChannel) -> NotingReceiver:
+        """A receiver of `channel`."""
+        return NotingReceiver(channel, self.changed)
+
     async def ends(self) -> tuple[NotingReceiver, NotingReceiver]:
         """Two connected channels with receivers."""
         here, there = await self.make_pair()
-        return NotingReceiver(here), NotingReceiver(there)
+        return self.noting(here), self.noting(there)
 
     async def test_it_has_all_that_a_channel_has(self) -> None:
         """The interface is complete."""
@@ -181,19 +193,19 @@ class SocketChannelContract(_Base):
     async def test_a_receiver_that_comes_too_late_learns_of_the_loss(self) -> None:
         """At once, and once."""
         here, there = await self.make_pair()
-        noting = NotingReceiver(there)
+        noting = self.noting(there)
         here.abort(Closed("enough"))
         await self.until(lambda: bool(noting.losses))
-        late = NotingReceiver(here)
+        late = self.noting(here)
         assert len(late.losses) == 1
-        assert NotingReceiver(here).losses == []
+        assert self.noting(here).losses == []
 
     async def test_nothing_is_lost_while_there_is_no_receiver(self) -> None:
         """Reading begins with the receiver."""
         here, there = await self.make_pair()
-        NotingReceiver(here)
+        self.noting(here)
         here.send([b"a", b"b"])
-        noting = NotingReceiver(there)
+        noting = self.noting(there)
         await self.until(lambda: len(noting.packets) == 2)
 
     async def test_a_receiver_can_be_replaced(self) -> None:
@@ -201,7 +213,7 @@ class SocketChannelContract(_Base):
         here, there = await self.ends()
         here.channel.send([b"a"])
         await self.until(lambda: bool(there.packets))
-        heir = NotingReceiver(there.channel)
+        heir = self.noting(there.channel)
         here.channel.send([b"b"])
         await self.until(lambda: bool(heir.packets))
         assert (there.packets, heir.packets) == ([b"a"], [b"b"])

@@ -153,6 +153,13 @@ class Noting:
         return self.core
 
 
+@attrs.frozen
+class Needy(Noting):
+    """One that wants order below it."""
+
+    requires: ClassVar[frozenset[Property]] = frozenset({Property.FIFO})
+
+
 class DriverTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
@@ -231,6 +238,9 @@ class DriverTests(SynchronousTestCase):
         self.receiver.reaction = self.driver.close
         self.channel.bring(b"a")
         self.channel.bring(b"late")
+        self.assertFalse(self.driver.attached)
+        self.driver.send([b"late"])
+        self.channel.lose()
         # Both batches of the turn that had begun are told before the close.
         self.assertEqual(
             self.receiver.log,
@@ -317,10 +327,9 @@ class DriverTests(SynchronousTestCase):
             self.driver.attach(self.channel)
 
     def test_layers_that_do_not_fit_are_refused(self) -> None:
-        needy = attrs.make_class("Needy", [], bases=(Noting,))
-        needy.requires = frozenset({Property.FIFO})
+        layers = [ShuffleLayer(seed=1, rate=1.0), Needy(self.low)]
         with pytest.raises(StackError):
-            StackDriver([ShuffleLayer(seed=1, rate=1.0), needy(self.low)], self.clock)
+            StackDriver(layers, self.clock)
 
     def test_a_failure_of_a_core_aborts_the_connection_with_its_error(self) -> None:
         self.attach()
@@ -341,6 +350,27 @@ class DriverTests(SynchronousTestCase):
         self.driver.abort(PeerSilent("x"))
         self.assertEqual(self.channel.log, [("abort", PeerSilent)])
         self.assertEqual(self.receiver.log, [("view", LinkState.DISCONNECTED, PeerSilent)])
+
+    def test_a_new_channel_does_not_keep_an_old_one_from_flushing(self) -> None:
+        self.attach()
+        self.driver.close()
+        new = NotingChannel()
+        self.driver.attach(new)
+        self.assertEqual(self.channel.log, [("close",)])
+        self.assertEqual(self.low.log, ["disconnected", "connected"])
+        self.channel.lose()
+        self.assertTrue(self.driver.attached)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_a_close_that_flushes_can_still_be_aborted(self) -> None:
+        self.attach()
+        self.driver.close()
+        self.driver.close()
+        self.driver.abort(PeerSilent("x"))
+        self.assertEqual(self.channel.log, [("close",), ("abort", PeerSilent)])
+        self.assertEqual(self.receiver.log, [("view", LinkState.DISCONNECTED, PeerSilent)])
+        self.channel.lose(PeerSilent("x"))
+        self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_a_channel_that_does_not_flush_is_aborted_in_the_end(self) -> None:
         self.attach()

@@ -10,6 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
+from broker.dtd.assembly import AssemblyLimits
 from broker.dtd.cache import CacheLimits, DtdCache
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.interfaces import IDtd, IDtdCache, IDtdSource
@@ -300,6 +301,11 @@ class CacheTests(SynchronousTestCase):
         cache.get(reference(1))
         cache.add(reference(3), text())
         self.assertEqual([bool(cache.get(reference(n))) for n in (1, 2, 3)], [True, False, True])
+
+    def test_the_limits_of_one_dtd_are_those_of_the_cache(self) -> None:
+        cache = self.cache(limits=CacheLimits(dtd=AssemblyLimits(max_declarations=5)))
+        with self.assertRaises(BadDtd):
+            cache.add(reference(1), text())
 
     def test_the_texts_of_fetched_dtds_are_bounded_in_size(self) -> None:
         cache = self.cache(limits=CacheLimits(max_fetched_bytes=12_000))

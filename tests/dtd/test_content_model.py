@@ -35,7 +35,7 @@ def libxml2_calls_it_deterministic(model: str) -> bool:
     return all(entry.type_name != "DTD_CONTENT_NOT_DETERMINIST" for entry in dtd.error_log)
 
 
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 @given(models(st.sampled_from("abcd")))
 def test_what_we_call_deterministic_libxml2_does_too(model: str) -> None:
     try:

@@ -1,27 +1,368 @@
-"""The socket channel over real TCP and TLS, in Twisted and in asyncio."""
+"""The socket channel over real TCP, TLS and UNIX sockets with Twisted, and over asyncio."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 import tempfile
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 from unittest import IsolatedAsyncioTestCase
 
-from twisted.internet import reactor
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from twisted.internet import reactor as the_reactor
 from twisted.internet.defer import Deferred
-from twisted.internet.endpoints import clientFromString, serverFromString
-from twisted.internet.interfaces import IReactorTCP, IReactorTime
-from twisted.internet.task import deferLater
+from twisted.internet.endpoints import (
+    SSL4ClientEndpoint,
+    SSL4ServerEndpoint,
+    TCP4ClientEndpoint,
+    clientFromString,
+    serverFromString,
+)
+from twisted.internet.interfaces import IListeningPort
+from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.ssl import CertificateOptions, PrivateCertificate
 from twisted.trial.unittest import TestCase
+from zope.interface import implementer
 
 from broker.channel.driver import IStackReceiver, StackDriver
 from broker.channel.p2p import P2PLayer
 from broker.channel.socket import ISocketChannel
 from broker.channel.socket.asyncio_tcp import AsyncioClock, AsyncioSocketChannel
-from broker.channel.socket.tcp import TcpChannelFactory
+from broker.channel.socket.framing import encode
+from broker.channel.socket.tcp import TcpChannelFactory, TcpSocketChannel
 from broker.channel.view import LinkState, View
-from broker.errors import Closed, FrameTooLarge, ProtocolError
+from broker.errors import BrokerError, Closed, FrameTooLarge, ProtocolError
 from broker.testing.socket_contract import NotingReceiver, SocketChannelContract
+
+reactor = cast(Any, the_reactor)
+
+
+def port_number(port: IListeningPort) -> int:
+    """The TCP port that was given."""
+    return int(cast(Any, port.getHost()).port)
+
+
+class Events(TestCase):
+    """A test case that waits for what its receivers are told."""
+
+    timeout = 30
+
+    def setUp(self) -> None:
+        self.waiting: Deferred[None] | None = None
+
+    def changed(self) -> None:
+        """Something was told."""
+        waiting, self.waiting = self.waiting, None
+        if waiting is not None:
+            # Not from inside the channel's call: the test goes on in a turn of its own.
+            reactor.callLater(0, waiting.callback, None)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self.waiting = Deferred()
+            await self.waiting
+
+
+class TcpChannelTests(Events, SocketChannelContract):
+    """The contract over TCP."""
+
+    server = "tcp:0:interface=127.0.0.1"
+
+    def client(self, port: IListeningPort) -> str:
+        return f"tcp:127.0.0.1:{port_number(port)}"
+
+    def server_endpoint(self) -> Any:
+        return serverFromString(reactor, self.server)
+
+    def client_endpoint(self, port: IListeningPort) -> Any:
+        return clientFromString(reactor, self.client(port))
+
+    async def make_pair(self) -> tuple[ISocketChannel, ISocketChannel]:
+        accepted: Deferred[ISocketChannel] = Deferred()
+        port = await self.server_endpoint().listen(
+            TcpChannelFactory(accepted.callback, self.max_frame)
+        )
+        self.addCleanup(port.stopListening)
+        made: list[ISocketChannel] = []
+        client = await self.client_endpoint(port).connect(
+            TcpChannelFactory(made.append, self.max_frame)
+        )
+        assert made == [client]
+        server = await accepted
+        for channel in (client, server):
+            self.addCleanup(self.finish, channel)
+        return client, server
+
+    async def finish(self, channel: ISocketChannel) -> None:
+        """No connection outlives its test."""
+        noting = NotingReceiver(channel, self.changed)
+        if not cast(TcpSocketChannel, channel)._lost:
+            channel.abort(Closed("the test is over"))
+            await self.until(lambda: bool(noting.losses))
+
+
+class UnixChannelTests(TcpChannelTests):
+    """The contract over UNIX sockets."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.server = f"unix:{folder.name}/socket"
+
+    def client(self, port: IListeningPort) -> str:
+        return self.server
+
+
+def self_signed() -> PrivateCertificate:
+    """A new key and a certificate of its own making."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = x509.CertificateBuilder(
+        issuer_name=name,
+        subject_name=name,
+        public_key=key.public_key(),
+        serial_number=1,
+        not_valid_before=now - timedelta(days=1),
+        not_valid_after=now + timedelta(days=1),
+    ).sign(key, hashes.SHA256())
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    public = certificate.public_bytes(serialization.Encoding.PEM)
+    return cast(PrivateCertificate, PrivateCertificate.loadPEM(public + private))
+
+
+# Twisted 26.10 gives pyOpenSSL 26 what that would rather not have.
+@pytest.mark.filterwarnings("ignore:Passing pyOpenSSL:DeprecationWarning")
+class TlsChannelTests(TcpChannelTests):
+    """The contract over TLS."""
+
+    certificate: PrivateCertificate
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.certificate = self_signed()
+
+    def server_endpoint(self) -> Any:
+        return SSL4ServerEndpoint(reactor, 0, self.certificate.options(), interface="127.0.0.1")
+
+    def client_endpoint(self, port: IListeningPort) -> Any:
+        # Who the server is does not matter here.
+        options = CertificateOptions(verify=False)
+        return SSL4ClientEndpoint(reactor, "127.0.0.1", port_number(port), options)
+
+    async def test_it_says_that_it_is_secure(self) -> None:
+        here, there = await self.make_pair()
+        assert here.secure
+        assert there.secure
+
+
+class RawClient(Protocol):
+    """Writes bytes that are no frames, and learns when it is thrown out."""
+
+    transport: Any
+
+    def __init__(self) -> None:
+        self.lost: Deferred[None] = Deferred()
+
+    def connectionLost(self, reason: object = None) -> None:
+        self.lost.callback(None)
+
+
+class RawPeerTests(Events):
+    """What a peer that speaks something else sees, and does."""
+
+    async def connect(self) -> tuple[RawClient, NotingReceiver]:
+        accepted: Deferred[ISocketChannel] = Deferred()
+        endpoint = serverFromString(reactor, "tcp:0:interface=127.0.0.1")
+        port = await endpoint.listen(TcpChannelFactory(accepted.callback))
+        self.addCleanup(port.stopListening)
+        endpoint = TCP4ClientEndpoint(reactor, "127.0.0.1", port_number(port))
+        raw = cast(RawClient, await endpoint.connect(Factory.forProtocol(RawClient)))
+        return raw, NotingReceiver(await accepted, self.changed)
+
+    async def test_garbage_before_a_handshake_ends_the_connection(self) -> None:
+        raw, server = await self.connect()
+        raw.transport.write(b"GET / HTTP/1.1\r\n\r\n")
+        await raw.lost
+        await self.until(lambda: bool(server.losses))
+        assert isinstance(server.losses[0], FrameTooLarge)
+        assert server.packets == []
+
+    async def test_a_connection_that_ends_within_a_frame_was_no_orderly_end(self) -> None:
+        raw, server = await self.connect()
+        raw.transport.write(encode([b"whole"]) + encode([b"half of it"])[:-3])
+        raw.transport.loseConnection()
+        await self.until(lambda: bool(server.losses))
+        assert isinstance(server.losses[0], ProtocolError)
+        assert server.packets == [b"whole"]
+        await raw.lost
+
+    async def test_the_socket_is_set_up_for_small_messages_and_dead_peers(self) -> None:
+        raw, server = await self.connect()
+        handle = cast(Any, server.channel).transport.getHandle()
+        assert handle.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert handle.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        host = raw.transport.getHost()
+        assert server.channel.peer_description == f"127.0.0.1:{host.port}"
+        assert not server.channel.secure
+        server.channel.close()
+        await raw.lost
+        await self.until(lambda: bool(server.losses))
+
+
+class AsyncioChannelTests(SocketChannelContract, IsolatedAsyncioTestCase):
+    """The contract over asyncio's TCP, with an asyncio server too."""
+
+    def changed(self) -> None:
+        self.event.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not condition():
+                self.event.clear()
+                await self.event.wait()
+
+    async def make_pair(self) -> tuple[ISocketChannel, ISocketChannel]:
+        self.event = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        accepted: asyncio.Future[ISocketChannel] = loop.create_future()
+        server = await loop.create_server(
+            lambda: AsyncioSocketChannel(accepted.set_result, self.max_frame), "127.0.0.1", 0
+        )
+        self.addCleanup(server.close)
+        port = server.sockets[0].getsockname()[1]
+        _, client = await loop.create_connection(
+            lambda: AsyncioSocketChannel(lambda channel: None, self.max_frame), "127.0.0.1", port
+        )
+        pair = (client, await accepted)
+        for channel in pair:
+            self.addCleanup(channel.abort, Closed("the test is over"))
+        return pair
+
+    async def test_the_socket_is_set_up_for_small_messages_and_dead_peers(self) -> None:
+        here, _ = await self.make_pair()
+        handle = cast(Any, here)._transport.get_extra_info("socket")
+        assert handle.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert handle.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert here.peer_description.startswith("127.0.0.1:")
+
+
+@implementer(IStackReceiver)
+class Echo:
+    """A user that sends back what it gets, or only collects it."""
+
+    def __init__(self, changed: Callable[[], None], echoes: bool) -> None:
+        self.driver: StackDriver | None = None
+        self.changed = changed
+        self.echoes = echoes
+        self.messages: list[bytes] = []
+        self.views: list[View] = []
+
+    def is_disconnected(self) -> bool:
+        return self.views[-1].state is LinkState.DISCONNECTED
+
+    def messages_received(self, messages: Sequence[bytes]) -> None:
+        assert self.driver is not None
+        self.messages += messages
+        if self.echoes:
+            self.driver.send(messages)
+        self.driver.consumed(len(messages))
+        self.changed()
+
+    def view_changed(self, view: View) -> None:
+        self.views.append(view)
+        self.changed()
+
+    def writable_changed(self, writable: bool) -> None:
+        self.changed()
+
+
+class StackOverTcpTests(Events):
+    """p2p over real sockets, with connections that break."""
+
+    def new_end(self, incarnation: int, echoes: bool) -> Echo:
+        end = Echo(self.changed, echoes)
+        end.driver = StackDriver([P2PLayer(incarnation=incarnation)], reactor, end)
+        return end
+
+    async def test_an_echo_survives_broken_connections_without_loss_or_duplicate(self) -> None:
+        client, server = self.new_end(1, False), self.new_end(2, True)
+        there, here = server.driver, client.driver
+        assert there is not None
+        assert here is not None
+        endpoint = serverFromString(reactor, "tcp:0:interface=127.0.0.1")
+        port = await endpoint.listen(TcpChannelFactory(there.attach))
+        self.addCleanup(port.stopListening)
+        sent: list[bytes] = []
+        for turn in range(5):
+            address = f"tcp:127.0.0.1:{port_number(port)}"
+            await clientFromString(reactor, address).connect(TcpChannelFactory(here.attach))
+            for number in range(100):
+                batch = [b"%d %d %d" % (turn, number, place) for place in range(20)]
+                batch.append(bytes(1000 * turn) + b"%d" % number)
+                here.send(batch)
+                sent += batch
+            half = len(sent) // 2
+            await self.until(lambda half=half: len(client.messages) > half)  # type: ignore[misc]
+            if turn < 4:
+                here.abort(Closed("broken on purpose"))
+        await self.until(lambda: len(client.messages) == len(sent))
+        assert server.messages == sent
+        assert client.messages == sent
+        here.close()
+        for end in (client, server):
+            await self.until(end.is_disconnected)
+
+
+class AsyncioStackTests(IsolatedAsyncioTestCase):
+    """The same driver on asyncio's clock."""
+
+    async def test_a_stack_runs_on_asyncio(self) -> None:
+        loop = asyncio.get_running_loop()
+        event = asyncio.Event()
+        ends = [Echo(event.set, False), Echo(event.set, True)]
+        for incarnation, end in enumerate(ends, 1):
+            layer = P2PLayer(incarnation=incarnation, ack_delay=0.001)
+            end.driver = StackDriver([layer], AsyncioClock(loop), end)
+        client, server = (cast(StackDriver, end.driver) for end in ends)
+        listening = await loop.create_server(
+            lambda: AsyncioSocketChannel(server.attach), "127.0.0.1", 0
+        )
+        port = listening.sockets[0].getsockname()[1]
+        await loop.create_connection(lambda: AsyncioSocketChannel(client.attach), "127.0.0.1", port)
+        client.send([b"a", b"b"])
+        async with asyncio.timeout(30):
+            while ends[0].messages != [b"a", b"b"]:
+                event.clear()
+                await event.wait()
+        client.close()
+        async with asyncio.timeout(30):
+            while not all(end.is_disconnected() for end in ends):
+                event.clear()
+                await event.wait()
+        listening.close()
+
+    async def test_its_calls_can_be_cancelled(self) -> None:
+        clock = AsyncioClock(asyncio.get_running_loop())
+        made: list[BrokerError | str] = []
+        done = asyncio.Event()
+        cancelled = clock.callLater(0.0, made.append, "cancelled")
+        call = clock.callLater(0.0, made.append, "made")
+        clock.callLater(0.001, done.set)
+        cancelled.cancel()
+        assert (cancelled.active(), call.active()) == (False, True)
+        await done.wait()
+        assert made == ["made"]
+        assert not call.active()
+        call.cancel()
+        assert clock.seconds() <= clock.seconds()

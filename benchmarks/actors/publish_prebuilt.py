@@ -1,0 +1,111 @@
+"""Publishes events that were written, and put into PUBLISH messages, before the clock starts."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections import deque
+from typing import Any
+
+from benchmarks.harness.cue import Cue, act
+from benchmarks.harness.failure import BenchmarkFailed
+from benchmarks.harness.flights import flight_documents
+from benchmarks.harness.lean_session import LeanSession
+from broker.client.settings import client_settings
+from broker.errors import from_wire
+from broker.event.identity import Mint
+from broker.session import messages
+from broker.session.batches import encode_batch
+from broker.session.messages import Published
+
+
+class Publisher:
+    """Pushes messages as fast as the session's window allows, and counts the answers."""
+
+    def __init__(self, endpoint: str, batch: int) -> None:
+        self._settings = client_settings(client_id="publisher")
+        self._mint = Mint(self._settings.client_id, self._settings.incarnation)
+        self._batch = batch
+        self._numbers = itertools.count(1)
+        self._built: deque[bytes] = deque()
+        self._session = LeanSession(endpoint, self._settings, self._answered, self._push)
+        self._pushing = False
+        self._accepted = 0
+        self._wanted = 0
+        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def connect(self) -> None:
+        """Wait for the session."""
+        await self._session.up
+
+    def build(self, first: int, count: int) -> int:
+        """Build messages with `count` events; their length together."""
+        documents = flight_documents(self._mint, count, first)
+        total = 0
+        while batch := list(itertools.islice(documents, self._batch)):
+            self._built.append(encode_batch(next(self._numbers), batch))
+            total += len(self._built[-1])
+        self._wanted += count
+        return total
+
+    async def push(self) -> None:
+        """Send everything that is built, and wait until the node has acknowledged all of it."""
+        self._done = asyncio.get_running_loop().create_future()
+        self._pushing = True
+        self._push()
+        await asyncio.wait([self._done, self._session.broken], return_when="FIRST_COMPLETED")
+        if self._session.broken.done():
+            self._session.broken.result()
+
+    def close(self) -> None:
+        """End the session."""
+        self._session.close()
+
+    @property
+    def accepted(self) -> int:
+        """Events that the node has acknowledged."""
+        return self._accepted
+
+    def _push(self) -> None:
+        while self._pushing and self._built and self._session.can_send:
+            self._session.send(self._built.popleft())
+
+    def _answered(self, data: bytes) -> None:
+        answer = messages.decode(data)
+        if not isinstance(answer, Published) or answer.refused or answer.duplicates:
+            refused = getattr(answer, "refused", ())
+            why = from_wire(refused[0][1]) if refused else answer
+            raise BenchmarkFailed(f"the node did not take a batch: {why}")
+        self._accepted += answer.accepted
+        if self._accepted == self._wanted and not self._done.done():
+            self._done.set_result(None)
+
+
+async def play(cue: Cue, task: Any) -> None:
+    """`task`: endpoint, batch (events a message), portions (events built at a time).
+
+    Each portion is built while nothing is measured, and sent at the cue.
+    """
+    publisher = Publisher(task["endpoint"], task["batch"])
+    await publisher.connect()
+    first = 0
+    for count in task["portions"]:
+        size = publisher.build(first, count)
+        first += count
+        cue.say("ready", bytes=size)
+        await cue.heard("go")
+        cpu, began = time.process_time(), time.monotonic()
+        await publisher.push()
+        cue.say(
+            "done",
+            began=began,
+            acknowledged_at=time.monotonic(),
+            accepted=publisher.accepted,
+            cpu=time.process_time() - cpu,
+        )
+    publisher.close()
+
+
+if __name__ == "__main__":
+    act(play)

@@ -1,0 +1,95 @@
+"""Subscribers that count: real sessions, all in this process, which look at headers alone."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from benchmarks.harness.cue import Cue, act
+from benchmarks.harness.delivery_count import DeliveryCount
+from benchmarks.harness.lean_session import LeanSession
+from broker.client.settings import client_settings
+from broker.session.messages import Subscribe
+
+
+class Subscriber:
+    """One session with one subscription of every event."""
+
+    def __init__(self, endpoint: str, index: int) -> None:
+        self.count = DeliveryCount()
+        self._wanted = 0
+        self._reached: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        self._flowing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.session = LeanSession(
+            endpoint, client_settings(client_id=f"subscriber-{index}"), self._take
+        )
+
+    async def subscribe(self) -> None:
+        """Connect, subscribe, and wait until it flows."""
+        await self.session.up
+        self.session.say(
+            Subscribe(
+                number=1,
+                pattern=">",
+                query="true()",
+                namespaces={},
+                durable="",
+                start="new",
+                position=(),
+                time=0,
+            )
+        )
+        await self._or_broken(self._flowing)
+
+    def want(self, total: int) -> None:
+        """From now on `reached` waits for so many events altogether."""
+        self._wanted = total
+        self._reached = asyncio.get_running_loop().create_future()
+
+    async def reached(self) -> float:
+        """When (monotonic seconds) the last of the wanted events had come."""
+        await self._or_broken(self._reached)
+        return self._reached.result()
+
+    async def _or_broken(self, future: asyncio.Future[Any]) -> None:
+        await asyncio.wait([future, self.session.broken], return_when="FIRST_COMPLETED")
+        if self.session.broken.done():
+            self.session.broken.result()
+
+    def _take(self, data: bytes) -> None:
+        self.count.take(data)
+        if self.count.flowing and not self._flowing.done():
+            self._flowing.set_result(None)
+        if self._wanted and self.count.total >= self._wanted and not self._reached.done():
+            self._reached.set_result(time.monotonic())
+
+
+async def play(cue: Cue, task: Any) -> None:
+    """`task`: endpoint, subscribers, portions (events that will come after each cue)."""
+    subscribers = [Subscriber(task["endpoint"], index) for index in range(task["subscribers"])]
+    for subscriber in subscribers:
+        await subscriber.subscribe()
+    total = 0
+    for count in task["portions"]:
+        total += count
+        for subscriber in subscribers:
+            subscriber.want(total)
+        cue.say("ready")
+        await cue.heard("go")
+        cpu = time.process_time()
+        times = await asyncio.gather(*(subscriber.reached() for subscriber in subscribers))
+        cue.say(
+            "done",
+            ended=max(times),
+            events=[subscriber.count.events for subscriber in subscribers],
+            dropped=[subscriber.count.dropped for subscriber in subscribers],
+            messages=sum(subscriber.count.deliveries for subscriber in subscribers),
+            cpu=time.process_time() - cpu,
+        )
+    for subscriber in subscribers:
+        subscriber.session.close()
+
+
+if __name__ == "__main__":
+    act(play)

@@ -1,0 +1,1 @@
+"""What benchmarks share: processes, measurements of them, sessions, events, and reports."""

@@ -1,0 +1,91 @@
+"""A node in a process of its own, as `twistd xmlbroker` runs it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from benchmarks.harness.actor import ROOT
+from benchmarks.harness.children import Children
+from benchmarks.harness.failure import BenchmarkFailed
+
+_START: Final = "from twisted.scripts.twistd import run; run()"
+_STARTUP: Final = 30.0
+_GLANCE: Final = 0.002
+
+
+class NodeProcess:
+    """A node that listens on a free port of the loopback interface when the constructor returns.
+
+    `configuration` is TOML besides `[node]` and `[listen]`. Data and log lie in `folder`, which
+    must be empty.
+    """
+
+    def __init__(self, children: Children, folder: Path, configuration: str = "") -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.endpoint = f"tcp:127.0.0.1:{self.port}"
+        settings = folder / "node.toml"
+        settings.write_text(
+            f'[node]\nname = "bench"\ndata = "data"\n'
+            f'[listen]\nendpoints = ["tcp:port={self.port}:interface=127.0.0.1"]\n'
+            f"{configuration}"
+        )
+        self._children = children
+        self._log = folder / "node.log"
+        with open(self._log, "wb") as log:
+            began = time.monotonic()
+            self._process = children.start(
+                [
+                    *(sys.executable, "-c", _START),
+                    *("-n", "--pidfile=", "xmlbroker", "--config", str(settings)),
+                ],
+                folder=folder,
+                environment={"PYTHONPATH": str(ROOT)},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        self._await_listening(began + _STARTUP)
+        #: Seconds from exec until a connection was accepted.
+        self.startup = time.monotonic() - began
+
+    @property
+    def pid(self) -> int:
+        """Of the node's process."""
+        return self._process.pid
+
+    def stop(self) -> None:
+        """Stop it in good order. Raises `BenchmarkFailed` if it was not well."""
+        status = self._children.stop(self._process)
+        if status != 0:
+            raise BenchmarkFailed(f"the node ended with status {status}: {self._last_words()}")
+
+    def _await_listening(self, deadline: float) -> None:
+        while not is_listening(self.port):
+            if self._process.poll() is not None:
+                raise BenchmarkFailed(f"the node did not start: {self._last_words()}")
+            if time.monotonic() > deadline:
+                raise BenchmarkFailed(f"the node did not listen in {_STARTUP:g} s")
+            time.sleep(_GLANCE)
+
+    def _last_words(self) -> str:
+        return self._log.read_text(errors="replace")[-500:].strip()
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nobody uses at this moment."""
+    with contextlib.closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def is_listening(port: int) -> bool:
+    """Whether somebody accepts connections there."""
+    with contextlib.closing(socket.socket()) as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,73 @@
+"""From a thread that reads to the loop that publishes, bounded.
+
+Reading may block (a pipe, a slow disk) and takes time (unpacking, parsing); the loop must go on
+answering the node meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from typing import Final, Generic, TypeVar
+
+_T = TypeVar("_T")
+
+#: So many items may wait for the loop; then the thread waits.
+MOST_WAITING: Final = 1000
+
+
+class HandOver(Generic[_T]):
+    """Iterate over it in the loop; the iterator given is run in a thread of its own."""
+
+    def __init__(self, items: Iterator[_T], most: int = MOST_WAITING) -> None:
+        self._items = items
+        self._loop = asyncio.get_running_loop()
+        self._room = threading.Semaphore(most)
+        self._ready: deque[_T] = deque()
+        self._wake = asyncio.Event()
+        self._over = False
+        self._cancelled = False
+        self._error: BaseException | None = None
+        # A thread that waits for a pipe can not be ended: it must not keep the process alive.
+        self._thread = threading.Thread(target=self._run, name="reading", daemon=True)
+        self._thread.start()
+
+    async def __aiter__(self) -> AsyncIterator[_T]:
+        while True:
+            # Cleared before looking: what is added later wakes again.
+            self._wake.clear()
+            while self._ready:
+                item = self._ready.popleft()
+                self._room.release()
+                yield item
+            if self._over and not self._ready:
+                break
+            await self._wake.wait()
+        if self._error is not None:
+            raise self._error
+
+    def cancel(self) -> None:
+        """Let the thread end when it next has something."""
+        self._cancelled = True
+        self._room.release()
+
+    def _run(self) -> None:
+        try:
+            for item in self._items:
+                self._room.acquire()
+                if self._cancelled:
+                    return
+                self._ready.append(item)
+                if len(self._ready) == 1:
+                    self._tell()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._over = True
+            self._tell()
+
+    def _tell(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake.set)

@@ -1,0 +1,119 @@
+"""When the next event is due: at a rate, or spaced as the events' own times are (N5, Q3).
+
+Sans-I/O: `now` comes in as monotonic seconds, and delays come out.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+from lxml import etree
+
+#: A time that falls by more, in seconds, begins another recording: it sets the clock anew.
+ANOTHER_RECORDING: Final = 6 * 3600.0
+
+#: So much lateness, in seconds, is made up for when events go out at a rate.
+MADE_UP_FOR: Final = 0.1
+
+_FEED_TIME = re.compile(r"([0-3][0-9])([0-2][0-9])([0-5][0-9])([0-5][0-9])", re.ASCII)
+
+
+def seconds_of(text: str) -> float | None:
+    """Seconds since 1970 of a time as feeds write it, or None if it is none.
+
+    ISO 8601, UTC unless it says otherwise; day and time of the air-traffic feed (DDhhmmss), whose
+    month nobody knows, so it counts from the first of any; or ms since 1970.
+    """
+    text = text.strip()
+    if feed := _FEED_TIME.fullmatch(text):
+        day, hour, minute, second = (int(part) for part in feed.groups())
+        return day * 86400.0 + hour * 3600 + minute * 60 + second
+    if re.fullmatch(r"[0-9]{10,16}", text, re.ASCII):
+        return int(text) / 1000
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+class TimePath:
+    """Where a payload has its time: `Who/Date`, `.//Time`, `/flight/timestamp`, `head/@at`.
+
+    Steps as ElementPath has them, and an attribute at the end; ValueError if it is none.
+    """
+
+    def __init__(self, text: str) -> None:
+        elements, slash, attribute = text.rpartition("@")
+        self._attribute = attribute if slash else ""
+        path = (elements if slash else text).rstrip("/") or "."
+        self._root = ""
+        if path.startswith("/") and not path.startswith("//"):
+            self._root, _, path = path[1:].partition("/")
+        self._path = f".{path}" if path.startswith("/") else path or "."
+        if slash and not re.fullmatch(r"[^\s/@\[\]]+", attribute):
+            raise ValueError("what follows the @ is no attribute's name")
+        try:
+            etree.Element("any").find(self._path)
+        except (SyntaxError, KeyError, ValueError) as error:
+            raise ValueError(str(error)) from None
+
+    def seconds(self, root: etree._Element) -> float | None:
+        """The time that it finds, as `seconds_of` reads it."""
+        if self._root.rpartition(":")[2] not in ("", "*", etree.QName(root).localname):
+            return None
+        found = root if self._path == "." else root.find(self._path)
+        if found is None:
+            return None
+        text = found.get(self._attribute) if self._attribute else found.text
+        return seconds_of(text or "")
+
+
+class AsFastAsPossible:
+    """Every event is due at once."""
+
+    def delay(self, time: float | None, now: float) -> float:
+        """Seconds to wait before an event of that time."""
+        return 0.0
+
+
+class Rate:
+    """So many events a second, evenly. Delays of timers are made up for, real breaks are not."""
+
+    def __init__(self, events_per_second: float) -> None:
+        self._step = 1 / events_per_second
+        self._due: float | None = None
+
+    def delay(self, time: float | None, now: float) -> float:
+        """Seconds to wait before the next event."""
+        due = now if self._due is None else max(self._due, now - MADE_UP_FOR)
+        self._due = due + self._step
+        return max(0.0, due - now)
+
+
+class OriginalPace:
+    """The spacing of the events' own times, `factor` times as fast.
+
+    An event without a time, or with an earlier one than was seen, is due at once.
+    """
+
+    def __init__(self, factor: float) -> None:
+        self._factor = factor
+        self._began: tuple[float, float] | None = None
+        self._latest = 0.0
+
+    def delay(self, time: float | None, now: float) -> float:
+        """Seconds to wait before an event of that time."""
+        if time is None:
+            return 0.0
+        if self._began is None or time < self._latest - ANOTHER_RECORDING:
+            self._began = (time, now)
+            self._latest = time
+        self._latest = max(self._latest, time)
+        first, started = self._began
+        return max(0.0, started + (time - first) / self._factor - now)
+
+
+Pace = AsFastAsPossible | Rate | OriginalPace

@@ -1,0 +1,133 @@
+"""A document as it was found, made a payload: one element in UTF-8 with the prefixes that DTDs know.
+
+A DTD sees prefixes as they are written, and an event is in UTF-8 (K26). Most documents need no
+change, and then their bytes are not touched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+from lxml import etree
+
+from broker.cli.publishing.known_types import PREFIXES
+
+_PARSERS: Final = {
+    encoding: etree.XMLParser(
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        huge_tree=False,
+        encoding=encoding,
+    )
+    for encoding in (None, "utf-8")
+}
+_HEAD = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml\s[^>]*\?>)?\s*")
+_BINDING = re.compile(rb"\sxmlns(?::([^\s=]+))?\s*=\s*[\"']([^\"']*)[\"']")
+#: Without a DOCTYPE the parser refuses it; with one it may leave it out of an attribute, silently.
+_ENTITY = re.compile(rb"&(?!#|amp;|lt;|gt;|quot;|apos;)")
+_XSI_TYPE: Final = "{http://www.w3.org/2001/XMLSchema-instance}type"
+_UTF_8: Final = frozenset({"utf-8", "us-ascii", "ascii"})
+
+
+class Unusable(Exception):
+    """The document can not become a payload. `line` counts from 1 within it."""
+
+    def __init__(self, reason: str, line: int = 1) -> None:
+        super().__init__(reason)
+        self.line = line
+
+
+@attrs.frozen
+class Payload:
+    """A payload and its tree."""
+
+    element: bytes
+    root: etree._Element
+    skipped: int
+    """Lines of the document before the payload's first."""
+    as_found: bool
+
+
+def make_payload(document: bytes, *, transcoded: bool = False) -> Payload:
+    """The payload that a document is; raises `Unusable`.
+
+    `transcoded` says that the bytes are UTF-8 whatever the document's declaration says.
+    """
+    try:
+        root = etree.fromstring(document, _PARSERS["utf-8" if transcoded else None])
+    except etree.XMLSyntaxError as error:
+        line = error.lineno or 1
+        raise Unusable(f"not well-formed: {error.msg or 'there is nothing'}", line) from None
+    except (ValueError, LookupError) as error:
+        raise Unusable(f"not well-formed: {error}") from None
+    if root.getroottree().docinfo.doctype and _ENTITY.search(document):
+        raise Unusable("it uses an entity that is not one of the five predefined ones")
+    head = _HEAD.match(document)
+    start = head.end() if head is not None else 0
+    skipped = document.count(b"\n", 0, start)
+    encoding = (root.getroottree().docinfo.encoding or "UTF-8").lower()
+    plain = (transcoded or encoding in _UTF_8) and document[start + 1 : start + 2] not in b"!?"
+    renamed = _renaming(root, document)
+    if plain and not renamed:
+        return Payload(document[start:].rstrip(), root, skipped, as_found=True)
+    if renamed:
+        root = _with_prefixes(root, renamed)
+    element = etree.tostring(root, encoding="UTF-8", xml_declaration=False, with_tail=False)
+    return Payload(element, root, 0, as_found=False)
+
+
+def _renaming(root: etree._Element, document: bytes) -> dict[str, str]:
+    """Prefixes to rename: what is written -> what the DTD knows."""
+    wanted = PREFIXES.get(etree.QName(root).localname)
+    if wanted is None:
+        return {}
+    bound = {(p.decode("utf-8", "replace"), u) for p, u in _BINDING.findall(document)}
+    renamed = {
+        prefix: wanted[uri.decode("utf-8", "replace")]
+        for prefix, uri in bound
+        if prefix and wanted.get(uri.decode("utf-8", "replace"), prefix) != prefix
+    }
+    taken = {prefix for prefix, uri in bound if wanted.get(uri.decode("utf-8", "replace")) is None}
+    if clash := taken & set(renamed.values()):
+        raise Unusable(f"the prefix {min(clash)!r} is bound to another namespace than the DTD has")
+    return renamed
+
+
+def _with_prefixes(element: etree._Element, renamed: Mapping[str, str]) -> etree._Element:
+    """A copy of the tree in which prefixes are renamed; lxml can not do it in place."""
+
+    def bindings(found: etree._Element) -> dict[str | None, str]:
+        return {renamed.get(p or "", p): str(uri) for p, uri in found.nsmap.items()}
+
+    def fill(copy: etree._Element, original: etree._Element) -> None:
+        copy.text = original.text
+        for child in original:
+            if isinstance(child.tag, str):
+                inner = etree.SubElement(copy, child.tag, None, bindings(child))
+                fill(inner, child)
+                inner.tail = child.tail
+            else:
+                copy.append(_detached(child))
+        for name, value in original.attrib.items():
+            prefix, colon, local = str(value).partition(":")
+            if name == _XSI_TYPE and colon and prefix.strip() in renamed:
+                value = f"{renamed[prefix.strip()]}:{local}"
+            copy.set(name, value)
+
+    root = etree.Element(element.tag, None, bindings(element))
+    fill(root, element)
+    return root
+
+
+def _detached(node: etree._Element) -> etree._Element:
+    made = (
+        etree.Comment(node.text)
+        if node.tag is etree.Comment
+        else etree.ProcessingInstruction(str(getattr(node, "target", "")), node.text)
+    )
+    made.tail = node.tail
+    return made

@@ -1,0 +1,63 @@
+"""What is about to be published, and what can not be."""
+
+from __future__ import annotations
+
+import attrs
+
+from broker.event.envelope import EventLinkage, EventType
+
+
+@attrs.frozen
+class Origin:
+    """Where a document stands: for people."""
+
+    source: str
+    """A file, or `archive: member`, or `stdin`."""
+    line: int
+    """Its first line, from 1."""
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}"
+
+    def further(self, lines: int) -> Origin:
+        """So many lines below."""
+        return Origin(self.source, self.line + lines)
+
+
+@attrs.frozen
+class Piece:
+    """One document as it was found, still to be looked at; or why it is none."""
+
+    origin: Origin
+    data: bytes = attrs.field(repr=False)
+    problem: str = ""
+    """Not empty: it can not be published, for this reason."""
+
+
+@attrs.frozen
+class Refusal:
+    """A document that can not be published."""
+
+    origin: Origin
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.origin}: {self.reason}"
+
+
+@attrs.frozen
+class Publication:
+    """A document that can."""
+
+    origin: Origin
+    """Of the payload's first line."""
+    stream: str
+    event_type: EventType
+    payload: bytes | None = attrs.field(repr=False)
+    linkage: EventLinkage = EventLinkage()
+    application_types: tuple[str, ...] = ()
+    summary: str | None = None
+    time: float | None = None
+    """What the event says of its time, seconds since 1970; None if it says nothing."""
+    as_found: bool = True
+    """Whether the payload's bytes are those of the source, so that lines can be told."""

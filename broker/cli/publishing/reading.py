@@ -1,0 +1,94 @@
+"""From sources to publications, one after the other, holding no more than one of them."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterable, Iterator
+from typing import IO, Final
+
+from broker.cli.publishing.preparation import Preparation
+from broker.cli.publishing.publication import Origin, Piece, Publication, Refusal
+from broker.cli.publishing.source import DAMAGED, Opened, open_sources, reason_of
+from broker.cli.publishing.splitting import MAX_DOCUMENT, DocumentSplitter
+
+Item = Publication | Refusal
+
+
+def read_all(
+    arguments: tuple[str, ...], stdin: IO[bytes], preparation: Preparation
+) -> Iterator[Item]:
+    """Everything that the sources hold, in order; what can not be published as a `Refusal`."""
+    for source in open_sources(arguments, stdin):
+        if isinstance(source, Refusal):
+            yield source
+            continue
+        last = Origin(source.name, 1)
+        try:
+            for item in _items(source, preparation):
+                last = item.origin
+                yield item
+        except DAMAGED as error:
+            yield Refusal(last, f"reading stopped behind this: {reason_of(error)}")
+
+
+def _items(source: Opened, preparation: Preparation) -> Iterator[Item]:
+    if source.form == "json":
+        for line in json_lines(source.portions(), source.name):
+            item = preparation.of_json(line)
+            if item is not None:
+                yield item
+        return
+    transcoded = source.form == "utf-16"
+    portions = _to_utf_8(source) if transcoded else source.portions()
+    for piece in split(portions, source.name):
+        yield preparation.of_xml(piece, transcoded=transcoded)
+
+
+def split(portions: Iterable[bytes], name: str) -> Iterator[Piece]:
+    """The XML documents in a stream of bytes."""
+    splitter = DocumentSplitter(name)
+    for portion in portions:
+        yield from splitter.feed(portion)
+    yield from splitter.close()
+
+
+def json_lines(
+    portions: Iterable[bytes], name: str, max_line: int = MAX_DOCUMENT
+) -> Iterator[Piece]:
+    """The lines that are not blank; a line over `max_line` bytes as a problem."""
+    number = 1
+    rest: list[bytes] = []
+    length = 0
+    for portion in portions:
+        *ended, last = portion.split(b"\n")
+        for end in ended:
+            yield from _line(name, number, [*rest, end], length + len(end), max_line)
+            rest, length, number = [], 0, number + 1
+        length += len(last)
+        # What is too long is counted, not kept.
+        rest = [*rest, last] if length <= max_line else []
+    yield from _line(name, number, rest, length, max_line)
+
+
+def _line(
+    name: str, number: int, parts: list[bytes], length: int, max_line: int
+) -> Iterator[Piece]:
+    origin = Origin(name, number)
+    if length > max_line:
+        yield Piece(origin, b"", f"the line is longer than {max_line} bytes")
+    elif line := b"".join(parts).removeprefix(codecs.BOM_UTF8).strip():
+        yield Piece(origin, line)
+
+
+#: Byte orders of UTF-16 by the first bytes, where they are no byte order mark.
+_ORDERS: Final = {b"\x00<": "utf-16-be", b"<\x00": "utf-16-le"}
+
+
+def _to_utf_8(source: Opened) -> Iterator[bytes]:
+    decoder: codecs.IncrementalDecoder | None = None
+    for portion in source.portions():
+        if decoder is None:
+            decoder = codecs.getincrementaldecoder(_ORDERS.get(portion[:2], "utf-16"))("replace")
+        yield decoder.decode(portion).encode()
+    if decoder is not None:
+        yield decoder.decode(b"", final=True).encode()

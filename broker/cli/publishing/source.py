@@ -1,0 +1,181 @@
+"""Where documents come from: files, folders, archives, stdin; opened one after the other.
+
+What a file is, its first bytes say, not its name: XML, JSON lines, a tar archive, or one of these
+compressed. Nothing is unpacked to disk, and nothing is held but what is being read.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import tarfile
+import zlib
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import IO, Any, Final, Literal
+
+import attrs
+
+from broker.cli.publishing.publication import Origin, Refusal
+
+_CHUNK: Final = 64 * 1024
+_OPENERS: Final = (
+    (b"\x1f\x8b", gzip.GzipFile),
+    (b"BZh", bz2.BZ2File),
+    (b"\xfd7zXZ\x00", lzma.LZMAFile),
+)
+_TAR_MAGIC: Final = (257, b"ustar")
+_BLOCK: Final = tarfile.BLOCKSIZE
+_BLANK: Final = b" \t\r\n"
+_UTF_16: Final = (b"\xfe\xff", b"\xff\xfe", b"\x00<", b"<\x00")
+#: What reading a damaged archive or compressed file raises.
+DAMAGED: Final = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
+
+Form = Literal["xml", "json", "utf-16", "tar", "compressed", "empty", "unknown"]
+
+
+@attrs.frozen
+class Opened:
+    """One source, open: read it to its end before asking for the next."""
+
+    name: str
+    form: Form
+    stream: IO[bytes]
+
+    def portions(self) -> Iterator[bytes]:
+        """Its bytes as they come."""
+        while portion := self.stream.read1(_CHUNK):  # type: ignore[attr-defined]
+            yield portion
+
+
+def open_sources(arguments: tuple[str, ...], stdin: IO[bytes]) -> Iterator[Opened | Refusal]:
+    """All sources that the arguments name, in order; folders by the names in them, sorted."""
+    for argument in arguments:
+        if argument == "-":
+            yield from _open("stdin", stdin)
+            continue
+        path = Path(argument)
+        for file in _files(path) if path.is_dir() else [path]:
+            try:
+                with open(file, "rb") as stream:
+                    yield from _open(str(file), stream)
+            except OSError as error:
+                yield Refusal(Origin(str(file), 1), f"can not be read: {error.strerror}")
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The files below a folder, sorted, links to folders not followed; hidden ones are not asked."""
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(parent, name) for name in sorted(names) if not name.startswith("."))
+
+
+def _open(name: str, stream: IO[bytes], compressions: int = 0) -> Iterator[Opened | Refusal]:
+    try:
+        head = _head(stream)
+    except DAMAGED as error:
+        yield Refusal(Origin(name, 1), f"can not be read: {reason_of(error)}")
+        return
+    whole: Any = io.BufferedReader(_Rejoined(head, stream), _CHUNK)
+    form = _form(head)
+    if form == "compressed" and compressions < 2:
+        opener: Any = next(opener for magic, opener in _OPENERS if head.startswith(magic))
+        yield from _open(name, opener(whole), compressions + 1)
+    elif form == "tar":
+        yield from _members(name, whole)
+    elif form in ("unknown", "compressed"):
+        shown = head[:24].decode("utf-8", "backslashreplace")
+        reason = f"this is neither XML nor JSON lines nor a tar archive: it begins with {shown!r}"
+        yield Refusal(Origin(name, 1), reason)
+    elif form != "empty":
+        try:
+            yield Opened(name, form, whole)
+        finally:
+            whole.detach()
+
+
+def _members(name: str, stream: IO[bytes]) -> Iterator[Opened | Refusal]:
+    """The files of an archive, in its order."""
+    watched = _Watched(stream)
+    try:
+        with tarfile.open(fileobj=watched, mode="r|") as archive:
+            for member in archive:
+                content = archive.extractfile(member) if member.isfile() else None
+                if content is not None:
+                    with closing(content):
+                        yield from _open(f"{name}: {member.name}", content, compressions=1)
+        # tarfile takes an archive that stops between two files for a whole one.
+        if any(watched.tail):
+            yield Refusal(Origin(name, 1), "the archive is cut short: its end mark is missing")
+    except DAMAGED as error:
+        yield Refusal(Origin(name, 1), f"the archive is damaged or cut short: {reason_of(error)}")
+
+
+def _head(stream: IO[bytes]) -> bytes:
+    """As many first bytes as tell the form: from a slow pipe no more is awaited than needed."""
+    head = b""
+    while len(head) < _BLOCK and _form(head) in ("empty", "unknown"):
+        portion = stream.read1(_BLOCK) if hasattr(stream, "read1") else stream.read(_BLOCK)
+        if not portion:
+            break
+        head += portion
+    return head
+
+
+def _form(head: bytes) -> Form:
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip(_BLANK)
+    if not text:
+        return "empty"
+    if head.startswith(_UTF_16):
+        return "utf-16"
+    if any(head.startswith(magic) for magic, _ in _OPENERS):
+        return "compressed"
+    offset, magic = _TAR_MAGIC
+    if head[offset : offset + len(magic)] == magic:
+        return "tar"
+    if text.startswith(b"<"):
+        return "xml"
+    return "json" if text.startswith(b"{") else "unknown"
+
+
+def reason_of(error: BaseException) -> str:
+    """What to tell of an error of reading."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
+
+
+class _Rejoined(io.RawIOBase):
+    """A stream with the bytes that were read of it already."""
+
+    def __init__(self, head: bytes, rest: IO[bytes]) -> None:
+        self._head = head
+        self._rest: Any = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._head:
+            read = getattr(self._rest, "read1", self._rest.read)
+            self._head = read(len(buffer))
+        portion, self._head = self._head[: len(buffer)], self._head[len(buffer) :]
+        buffer[: len(portion)] = portion
+        return len(portion)
+
+
+class _Watched:
+    """Remembers the last block that tarfile read."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.tail = b""
+
+    def read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        self.tail = (self.tail + data)[-_BLOCK:]
+        return data

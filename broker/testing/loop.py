@@ -1,0 +1,56 @@
+"""A loop for clients in a simulation: virtual time, a memory network, Deferreds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+
+from broker.channel.clock import IClock
+from broker.channel.socket import ISocketChannel
+from broker.client.client import Client
+from broker.client.settings import ClientSettings
+from broker.client.twisted_face import DeferredPromise
+from broker.errors import BrokerError, NotConnected
+from broker.testing.network import MemoryNetwork
+
+
+class SimulatedLoop:
+    """Virtual time and a memory network, as the client library uses a loop."""
+
+    def __init__(self, clock: Clock, network: MemoryNetwork) -> None:
+        self.clock: IClock = clock
+        self._network = network
+
+    def promise(self) -> DeferredPromise:
+        """A Deferred."""
+        return DeferredPromise()
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Call in the next turn of the clock."""
+        self.clock.callLater(0.0, call)
+
+    def dial(
+        self,
+        endpoint: str,
+        connected: Callable[[ISocketChannel], None],
+        failed: Callable[[BrokerError], None],
+    ) -> None:
+        """Connect to an address of the memory network."""
+
+        def refused(failure: Failure) -> None:
+            error: Any = failure.value
+            failed(error if isinstance(error, BrokerError) else NotConnected(str(error)))
+
+        self._network.connect(endpoint).addCallbacks(connected, refused)
+
+
+def simulated_client(
+    clock: Clock, network: MemoryNetwork, endpoints: Sequence[str], settings: ClientSettings
+) -> Client:
+    """A client that has begun to connect over the memory network."""
+    client = Client(SimulatedLoop(clock, network), endpoints, settings)
+    client.start()
+    return client

@@ -1,0 +1,241 @@
+"""The main job: publish real events, filter them by content, kill the node halfway, lose nothing.
+
+Run it with `./dev demo`; `--help` shows what can be changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import attrs
+from feed import Feed, choose
+from node_process import NodeProcess
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.table import Table
+
+from broker.client.asyncio_face import AsyncioClient, connect
+from broker.client.received import Receipt
+from broker.client.subscription import Subscription
+from broker.errors import BrokerError
+from broker.event.identity import EventId
+from broker.event.place import Place
+
+#: Publications under way at once.
+WINDOW = 2_000
+#: Seconds without an event after which a subscriber that waits for more is given up.
+PATIENCE = 20.0
+
+
+@attrs.define
+class Subscriber:
+    """One durable subscription, and what it got."""
+
+    query: str
+    client: AsyncioClient
+    subscription: Subscription
+    expected: list[int]
+    got: Counter[EventId] = attrs.field(factory=Counter)
+
+    async def read(self) -> None:
+        """Take events until cancelled."""
+        async for event in self.subscription:
+            self.got[event.event_id] += 1
+
+    def has_passed(self, place: Place) -> bool:
+        """Whether everything up to `place` was looked at for it, matching or not.
+
+        So what would come twice, or should not come at all, is seen too.
+        """
+        return self.subscription.position.after(place)
+
+
+@attrs.define
+class Publications:
+    """What became of everything that was published, by the item's index."""
+
+    receipts: dict[int, Receipt] = attrs.field(factory=dict)
+    refused: dict[int, BrokerError] = attrs.field(factory=dict)
+
+
+async def publish(
+    client: AsyncioClient, feed: Feed, node: NodeProcess, done: Publications, console: Console
+) -> None:
+    """Publish everything; kill the node halfway, and start it again."""
+    room = asyncio.Semaphore(WINDOW)
+
+    async def one(index: int) -> None:
+        item = feed.items[index]
+        try:
+            done.receipts[index] = await client.publish(item.stream, item.payload, item.event_type)
+        except BrokerError as error:
+            done.refused[index] = error
+        finally:
+            room.release()
+
+    async with asyncio.TaskGroup() as tasks:
+        for index in range(len(feed.items)):
+            await room.acquire()
+            tasks.create_task(one(index))
+            if index == len(feed.items) // 2:
+                node.kill()
+                console.print(
+                    f"[bold red]kill -9[/] with {len(done.receipts)} events acknowledged and "
+                    f"{client.unacknowledged} under way; starting the node again"
+                )
+                node.start()
+
+
+async def all_delivered(done: Publications, subscribers: list[Subscriber]) -> None:
+    """Wait until every subscription has passed the last event, or none has moved for long."""
+    places = [receipt.place for receipt in done.receipts.values() if receipt.place]
+    last = max(places, key=lambda place: place.mark)
+    moved, positions = time.monotonic(), [s.subscription.position for s in subscribers]
+    while not all(s.has_passed(last) for s in subscribers):
+        await asyncio.sleep(0.05)
+        now = [s.subscription.position for s in subscribers]
+        if now != positions:
+            moved, positions = time.monotonic(), now
+        elif time.monotonic() - moved > PATIENCE:
+            return
+
+
+async def watch(
+    progress: Progress,
+    task: TaskID,
+    done: Publications,
+    bars: list[TaskID],
+    subscribers: list[Subscriber],
+) -> None:
+    """Keep the progress display up to date."""
+    while True:
+        progress.update(task, completed=len(done.receipts) + len(done.refused))
+        for bar, subscriber in zip(bars, subscribers, strict=True):
+            progress.update(bar, completed=subscriber.got.total())
+        await asyncio.sleep(0.1)
+
+
+async def demonstrate(feed: Feed, node: NodeProcess, console: Console) -> int:
+    """Run the main job; the number of things that went wrong."""
+    expected = feed.expected()
+    node.start()
+    async with contextlib.AsyncExitStack() as stack:
+        publisher = await stack.enter_async_context(connect(node.endpoint, client_id="feed"))
+        await publisher.when_connected(10)
+        subscribers = []
+        for number, query in enumerate(feed.queries, 1):
+            client = await stack.enter_async_context(
+                connect(node.endpoint, client_id=f"subscriber-{number}")
+            )
+            subscription = await client.subscribe(query, durable="demo")
+            subscribers.append(Subscriber(query, client, subscription, expected[number - 1]))
+        progress = stack.enter_context(
+            Progress(
+                TextColumn("{task.description:38.38}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                console=console,
+                transient=True,
+            )
+        )
+        readers = [asyncio.create_task(s.read()) for s in subscribers]
+        bars = [progress.add_task(escape(s.query), total=len(s.expected)) for s in subscribers]
+        task = progress.add_task("published and durable", total=len(feed.items))
+        done = Publications()
+        watching = asyncio.create_task(watch(progress, task, done, bars, subscribers))
+        begin = time.monotonic()
+        await publish(publisher, feed, node, done, progress.console)
+        # What was refused can not be delivered: it is not waited for.
+        for subscriber in subscribers:
+            subscriber.expected = [i for i in subscriber.expected if i in done.receipts]
+        await all_delivered(done, subscribers)
+        seconds = time.monotonic() - begin
+        for background in (*readers, watching):
+            background.cancel()
+    return report(feed, done, subscribers, seconds, console)
+
+
+def report(
+    feed: Feed,
+    done: Publications,
+    subscribers: list[Subscriber],
+    seconds: float,
+    console: Console,
+) -> int:
+    """Print what happened against what lxml says; the number of events lost or duplicated."""
+    table = Table(title=f"{len(feed.items)} events of {feed.name}, node killed halfway")
+    for heading in ("subscriber's query", "lxml says", "delivered", "lost", "duplicated", "wrong"):
+        table.add_column(heading, justify="left" if heading.startswith("sub") else "right")
+    wrong = 0
+    for subscriber in subscribers:
+        wanted = {done.receipts[i].event_id for i in subscriber.expected}
+        lost = len(wanted - set(subscriber.got))
+        extra = len(set(subscriber.got) - wanted)
+        duplicated = subscriber.got.total() - len(subscriber.got)
+        wrong += lost + duplicated + extra
+        table.add_row(
+            escape(subscriber.query),
+            str(len(wanted)),
+            str(subscriber.got.total()),
+            str(lost),
+            str(duplicated),
+            str(extra),
+        )
+    console.print(table)
+    reasons = Counter(error.code for error in done.refused.values())
+    console.print(
+        f"published {len(feed.items)}: {len(done.receipts)} durable, {len(done.refused)} refused"
+        + "".join(f", {count} {code}" for code, count in reasons.items())
+    )
+    for error in list(done.refused.values())[:3]:
+        console.print(f"  for example: {error}", markup=False)
+    deliveries = sum(s.got.total() for s in subscribers)
+    console.print(
+        f"{len(feed.items) / seconds:,.0f} events/s in, {deliveries / seconds:,.0f} deliveries/s "
+        f"out, {seconds:.1f} s with the kill, the restart and the reconnections"
+    )
+    return wrong
+
+
+def main() -> int:
+    """The command line of the demonstration."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--limit", type=int, help="publish only so many events")
+    parser.add_argument("--keep", type=Path, help="keep the node's data and log in this folder")
+    arguments = parser.parse_args()
+    console = Console()
+    with console.status("reading the events"):
+        feed = choose(arguments.limit)
+    with contextlib.ExitStack() as stack:
+        if arguments.keep is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xmlbroker-")))
+        else:
+            folder = arguments.keep.resolve()
+            folder.mkdir(parents=True, exist_ok=True)
+        node = NodeProcess(folder)
+        try:
+            wrong = asyncio.run(demonstrate(feed, node, console))
+        except KeyboardInterrupt:
+            console.print("interrupted; the node is being stopped")
+            wrong = 130
+        except (BrokerError, OSError) as error:
+            console.print(f"[bold red]{error}[/]\nthe node's log ends with:")
+            console.print("\n".join(node.log().splitlines()[-15:]), markup=False)
+            wrong = 1
+        finally:
+            node.stop()
+    if wrong == 0:
+        console.print("[bold green]nothing lost, nothing duplicated[/]")
+    return min(wrong, 255)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""What the demonstration publishes, and what lxml says each subscriber should get of it."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+from lxml import etree
+
+from broker.event.envelope import EventType
+from broker.event.writing import payload_element
+from broker.testing.events import air_traffic
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "voevent"
+#: In the order of the nights.
+ARCHIVES = ("2014-04.001.tar.bz2", "2020-06.002.tar.bz2", "2021-09.002.tar.bz2")
+
+
+@attrs.frozen
+class Item:
+    """One event to publish."""
+
+    stream: str
+    event_type: EventType
+    payload: bytes
+
+
+@attrs.frozen
+class Feed:
+    """Events and the queries of four subscribers; the last takes everything."""
+
+    name: str
+    items: list[Item]
+    queries: tuple[str, ...]
+    default_role: bool
+    """Whether the DTD gives a root without a role one (VOEvent)."""
+
+    def expected(self) -> list[list[int]]:
+        """For each query the indices of the items that lxml, asked one by one, finds to match."""
+        compiled = [etree.XPath(query, regexp=False) for query in self.queries]
+        found: list[list[int]] = [[] for _ in self.queries]
+        for index, item in enumerate(self.items):
+            root = etree.fromstring(item.payload)
+            if self.default_role and root.get("role") is None:
+                root.set("role", "observation")
+            document = etree.ElementTree(root)
+            for matches, xpath in zip(found, compiled, strict=True):
+                if xpath(document):
+                    matches.append(index)
+        return found
+
+
+def voevents() -> Feed:
+    """Every packet of the archive, in the order of arrival, and the filters that come with it."""
+    filters = (SHARED / "xpath-filters-comet-docs.txt").read_text().splitlines()
+    queries = [line for line in filters if line and not line.startswith("#")]
+    return Feed("the VOEvent archive", list(_packets()), (*queries, "true()"), True)
+
+
+def _packets() -> Iterator[Item]:
+    for archive in ARCHIVES:
+        with tarfile.open(SHARED / archive) as tar:
+            for member in tar:
+                file = tar.extractfile(member)
+                if file is None:
+                    continue
+                payload = payload_element(file.read())
+                version = "1.1" if b"VOEvent/v1.1" in payload[:400] else "2.0"
+                stream = "voevent." + member.name.split("/")[0].replace(".", "-")
+                yield Item(stream, EventType("VOEvent", version), payload)
+
+
+def generated(count: int) -> Feed:
+    """An air-traffic feed of our own making, for where there is no archive."""
+    items = [
+        Item(event.stream, EventType("asdi", "1.0"), event.payload)
+        for event in air_traffic(count, seed=2)
+    ]
+    queries = (
+        "/asdi/track[altitude > 300]",
+        '//aircraft[starts-with(., "UAL")]',
+        '/asdi[@facility="KZBW"]',
+        "true()",
+    )
+    return Feed("a generated air-traffic feed", items, queries, False)
+
+
+def choose(limit: int | None) -> Feed:
+    """The archive when it is there, else the generated feed; at most `limit` events of it."""
+    feed = voevents() if SHARED.is_dir() else generated(18_164)
+    return feed if limit is None else attrs.evolve(feed, items=feed.items[:limit])

@@ -1,0 +1,65 @@
+"""A node as a process of its own, that can be killed and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+
+class NodeProcess:
+    """`twistd xmlbroker` on a free loopback port, with its data in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = _free_port()
+        self.endpoint = f"tcp:127.0.0.1:{self.port}"
+        self._config = folder / "node.toml"
+        self._config.write_text(
+            f'[node]\nname = "demo"\ndata = "{folder / "data"}"\n'
+            f'[listen]\nendpoints = ["tcp:port={self.port}:interface=127.0.0.1"]\n'
+        )
+
+    def start(self) -> None:
+        """Start the node. Clients may try to connect at once: they keep trying."""
+        with open(self._folder / "node.log", "ab") as log:
+            self._process = subprocess.Popen(
+                [_TWISTD, "--nodaemon", "--pidfile=", "xmlbroker", "--config", str(self._config)],
+                cwd=self._folder,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+
+    def kill(self) -> None:
+        """`kill -9`: no warning, no clean end."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> float:
+        """Stop in good order; seconds that it took."""
+        if self._process is None or self._process.poll() is not None:
+            return 0.0
+        begin = time.monotonic()
+        self._process.terminate()
+        self._process.wait(timeout=30)
+        return time.monotonic() - begin
+
+    def log(self) -> str:
+        """What the node logged."""
+        return (self._folder / "node.log").read_text(errors="replace")
+
+
+_TWISTD = str(Path(sys.executable).with_name("twistd"))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
