@@ -7,7 +7,6 @@ beyond its own integers.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import attrs
 from prometheus_client import CollectorRegistry, generate_latest
@@ -17,16 +16,13 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
 from broker.errors import BrokerError
-from broker.status import deliveries, resident_bytes
-
-if TYPE_CHECKING:
-    from broker.node import Node
+from broker.status import Inspected, deliveries, resident_bytes
 
 
 class NodeCollector(Collector):
     """Reads a node's counters; one closed set of outcomes each way (T40)."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Inspected) -> None:
         self._node = node
 
     def collect(self) -> Iterator[Metric]:
@@ -80,7 +76,7 @@ class NodeCollector(Collector):
 class _Page(Resource):
     isLeaf = True
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Inspected) -> None:
         super().__init__()
         self._node = node
         self._registry = CollectorRegistry()
@@ -104,6 +100,6 @@ class _Page(Resource):
         return b"there are /metrics, /health and /ready\n"
 
 
-def metrics_site(node: Node) -> Site:
+def metrics_site(node: Inspected) -> Site:
     """An HTTP site with the node's figures, for a trusted network."""
     return Site(_Page(node))

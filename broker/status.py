@@ -3,20 +3,45 @@
 from __future__ import annotations
 
 import resource
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import attrs
 
 import broker
 from broker.channel.view import LinkState
+from broker.config import Settings
+from broker.content.contract import IMatcher
+from broker.router.durables import Durables
+from broker.router.input import Input
 from broker.router.outcomes import DeliveryOutcomes
+from broker.router.output import Output
+from broker.router.reception import Reception
 from broker.router.session import Session
-
-if TYPE_CHECKING:
-    from broker.node import Node
+from broker.store.event_log import EventLog
 
 
-def status(node: Node) -> dict[str, Any]:
+class Inspected(Protocol):
+    """The parts of a node that have something to tell."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def started_ms(self) -> int: ...
+    @property
+    def event_log(self) -> EventLog: ...
+    @property
+    def matcher(self) -> IMatcher: ...
+    @property
+    def input(self) -> Input: ...
+    @property
+    def output(self) -> Output: ...
+    @property
+    def durables(self) -> Durables: ...
+    @property
+    def reception(self) -> Reception: ...
+
+
+def status(node: Inspected) -> dict[str, Any]:
     """A plain tree of counts and texts, as JSON and msgpack carry it."""
     log = node.event_log
     bounds = log.bounds
@@ -45,12 +70,12 @@ def status(node: Node) -> dict[str, Any]:
     }
 
 
-def published(node: Node) -> dict[str, Any]:
+def published(node: Inspected) -> dict[str, Any]:
     """What became of everything that publishers sent: `received` is the sum of the rest."""
     return attrs.asdict(node.input.outcomes)
 
 
-def deliveries(node: Node) -> DeliveryOutcomes:
+def deliveries(node: Inspected) -> DeliveryOutcomes:
     """What became of events, over all subscriptions, those that are over too."""
     total = DeliveryOutcomes()
     total.add(node.output.ended)

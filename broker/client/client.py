@@ -21,10 +21,10 @@ from broker.channel.driver import IStackReceiver, StackDriver
 from broker.channel.socket import ISocketChannel
 from broker.channel.view import LinkState, View
 from broker.client.connection import FATAL, Connection, connecting
-from broker.client.core import (
+from broker.client.core import ClientCore
+from broker.client.effects import (
     Answered,
     Arrived,
-    ClientCore,
     Consumed,
     Effect,
     Send,
@@ -40,7 +40,7 @@ from broker.errors import BrokerError, Closed, GaveUp, TooLarge
 from broker.event.envelope import EventLinkage, EventType
 from broker.event.identity import EventId, Mint
 from broker.event.writing import payload_element, write_event
-from broker.session.messages import MAGIC, PROTOCOL_VERSIONS, Hello, Welcome
+from broker.session.messages import Welcome
 from broker.session.stack import session_layers
 
 
@@ -60,7 +60,7 @@ class Client:
             Connection(
                 loop=loop,
                 endpoints=endpoints,
-                hello=self._hello,
+                hello=settings.hello,
                 attach=self._attach,
                 down=self._down,
                 stopped=self._stopped,
@@ -272,18 +272,6 @@ class Client:
             self._flush()
 
     # ------------------------------------------------------------------ inside
-
-    def _hello(self) -> Hello:
-        settings = self._settings
-        return Hello(
-            magic=MAGIC,
-            versions=PROTOCOL_VERSIONS,
-            client_id=settings.client_id,
-            incarnation=settings.incarnation,
-            token=settings.token,
-            account=settings.account,
-            secret=settings.secret,
-        )
 
     def _attach(self, channel: ISocketChannel, welcome: Welcome) -> None:
         self.welcome = welcome

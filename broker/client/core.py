@@ -7,14 +7,29 @@ Twisted and asyncio, and in virtual time in tests.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
+from broker.client.effects import (
+    Accepted,
+    Answered,
+    Arrived,
+    Consumed,
+    Effect,
+    Item,
+    Moved,
+    Over,
+    Portion,
+    Send,
+    SessionOver,
+    Settled,
+    Share,
+)
 from broker.client.outbox import Outbox
-from broker.client.received import Flow, Gap, Receipt, ReceivedEvent, Start
-from broker.errors import BrokerError, ProtocolError, from_wire
+from broker.client.received import Flow, Gap, ReceivedEvent, Start
+from broker.errors import ProtocolError, from_wire
 from broker.event.identity import EventId
 from broker.event.place import Place, Position
 from broker.session import messages
@@ -40,98 +55,6 @@ from broker.session.messages import (
 #: A subscription reports its position after so many processed events, or `ACKNOWLEDGE_AFTER` s.
 ACKNOWLEDGE_EVENTS = 1000
 ACKNOWLEDGE_AFTER = 0.5
-
-
-# ----------------------------------------------------------------------------- effects
-
-
-@attrs.frozen
-class Send:
-    """Give this message to the stack."""
-
-    data: bytes
-
-
-@attrs.frozen
-class Settled:
-    """A publication's result, for the waiter that came with it."""
-
-    waiter: Any
-    result: Receipt | BrokerError
-
-
-@attrs.frozen
-class Portion:
-    """Events that one message brought for one subscription. Tell `ClientCore.taken` when done."""
-
-    events: Sequence[ReceivedEvent]
-    share: Share
-
-
-@attrs.frozen
-class Accepted:
-    """The node took the subscription."""
-
-    warnings: tuple[str, ...]
-    stored: Position | None
-
-
-@attrs.frozen
-class Moved:
-    """The position moved without an event."""
-
-    position: Position
-
-
-@attrs.frozen
-class Over:
-    """The subscription ended; `error` is None if the client asked for it."""
-
-    error: BrokerError | None
-
-
-Item: TypeAlias = Accepted | Flow | Portion | Moved | Gap | Over
-
-
-@attrs.frozen
-class Arrived:
-    """Something for the subscription with this number, in order."""
-
-    number: int
-    item: Item
-
-
-@attrs.frozen
-class Answered:
-    """The answer to a question."""
-
-    request: int
-    content: Any
-    error: BrokerError | None
-
-
-@attrs.frozen
-class Consumed:
-    """So many messages of the node are done with: credit for the stack."""
-
-    count: int
-
-
-@attrs.frozen
-class SessionOver:
-    """The node ended the session, and why."""
-
-    error: BrokerError
-
-
-Effect: TypeAlias = Send | Settled | Arrived | Answered | Consumed | SessionOver
-
-
-@attrs.define(eq=False)
-class Share:
-    """Counts how many subscriptions have yet to take their part of one delivery."""
-
-    remaining: int
 
 
 @attrs.define(eq=False)

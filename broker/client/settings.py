@@ -13,6 +13,7 @@ from broker.client.connection import Backoff
 from broker.client.incarnation import raise_incarnation
 from broker.event.identity import next_incarnation
 from broker.event.stream import check_client_id
+from broker.session.messages import MAGIC, PROTOCOL_VERSIONS, Hello
 
 
 def _wall_clock_ms() -> int:
@@ -36,6 +37,18 @@ class ClientSettings:
     """ms since 1970, for the timestamps of EventIds only."""
     first_wait: float = 0.1
     longest_wait: float = 30.0
+
+    def hello(self) -> Hello:
+        """The greeting that every connection of this process begins with."""
+        return Hello(
+            magic=MAGIC,
+            versions=PROTOCOL_VERSIONS,
+            client_id=self.client_id,
+            incarnation=self.incarnation,
+            token=self.token,
+            account=self.account,
+            secret=self.secret,
+        )
 
     def backoff(self) -> Backoff:
         """The waiting times between attempts to connect."""

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
-from broker.client.core import Accepted, Item, Moved, Over, Portion
+from broker.client.effects import Accepted, Item, Moved, Over, Portion
 from broker.client.loop import Loop, Promise
 from broker.client.received import Flow, Gap, ReceivedEvent
 from broker.errors import BrokerError, Closed

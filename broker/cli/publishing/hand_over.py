@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator
+from contextlib import suppress
 from typing import Final, Generic, TypeVar
 
 _T = TypeVar("_T")
@@ -21,7 +22,7 @@ MOST_WAITING: Final = 1000
 class HandOver(Generic[_T]):
     """Iterate over it in the loop; the iterator given is run in a thread of its own."""
 
-    def __init__(self, items: Iterator[_T], most: int = MOST_WAITING) -> None:
+    def __init__(self, items: Generator[_T, None, None], most: int = MOST_WAITING) -> None:
         self._items = items
         self._loop = asyncio.get_running_loop()
         self._room = threading.Semaphore(most)
@@ -65,9 +66,11 @@ class HandOver(Generic[_T]):
         except BaseException as error:
             self._error = error
         finally:
+            self._items.close()
             self._over = True
             self._tell()
 
     def _tell(self) -> None:
-        if not self._loop.is_closed():
+        # The loop may be closed by now: then nobody is to be told.
+        with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._wake.set)

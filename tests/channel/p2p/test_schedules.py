@@ -23,6 +23,7 @@ from broker.channel.faults import (
     DelayLayer,
     DiscardLayer,
     DuplicateLayer,
+    PartitionLayer,
     ShuffleLayer,
     ThrottleLayer,
 )
@@ -56,7 +57,6 @@ class End:
         self.sent: dict[int, int] = {}  # messages that each incarnation sent
         self.undelivered: dict[int, int] = {}  # that each incarnation was told of
         self.refused = 0
-        self.delayed_calls = 0
         self.connecting = False
         self.driver = self._new_driver()
 
@@ -157,7 +157,7 @@ class Run:
         self.deliveries: list[tuple[int, int, int, int]] = []
         self.errors: list[Exception] = []
         self.stopped = False
-        self.kind = self.random.randrange(8)
+        self.kind = self.random.randrange(9)
         self.restarts = 0
         self.ends = (End(0, self), End(1, self))
         self.network.listen("server", lambda channel: self.ends[1].driver.attach(channel))
@@ -174,6 +174,7 @@ class Run:
             [CorruptLayer(seed=seed, rate=rate)],
             [DelayLayer(seed=seed, minimum=0.0, maximum=0.1, capacity=20)],
             [ThrottleLayer(bytes_per_second=20_000, queue_bytes=10_000)],
+            [PartitionLayer(schedule=[(0.5, 1.5), (2.0, 6.0)])],
             [DiscardLayer(seed=seed, rate=0.01), ShuffleLayer(seed=seed + 1, rate=0.01)],
         ]
         return table[self.kind]

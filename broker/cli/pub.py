@@ -1,0 +1,180 @@
+"""`xmlbroker pub`: publish XML documents from files, folders, archives or a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import sys
+import time
+from collections.abc import Iterable
+from typing import IO, Any, cast
+
+import click
+
+from broker.cli.failing import failure_of
+from broker.cli.node_access import NodeAccess, node_options
+from broker.cli.publishing.hand_over import HandOver
+from broker.cli.publishing.pace import AsFastAsPossible, OriginalPace, Pace, Rate, TimePath
+from broker.cli.publishing.preparation import Preparation, Wishes
+from broker.cli.publishing.progress import shown
+from broker.cli.publishing.publication import Refusal
+from broker.cli.publishing.reading import Item, read_all
+from broker.cli.publishing.run import Publishing
+from broker.cli.publishing.tally import Tally
+from broker.cli.stopping import stop_on_signals
+from broker.cli.terminal import note
+from broker.event.envelope import SecurityLevel
+from broker.event.stream import check_stream_name
+
+
+class _TimeFrom(click.ParamType):
+    name = "path"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> TimePath:
+        if isinstance(value, TimePath):
+            return value
+        try:
+            return TimePath(value)
+        except ValueError as error:
+            self.fail(f"{value!r}: {error}; a path is such as Who/Date, .//Time or head/@at")
+
+
+@click.command(no_args_is_help=True)
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.option("--stream", help="The stream.  [default: as the document says, or its type]")
+@click.option(
+    "--type",
+    "type_",
+    nargs=2,
+    metavar="NAME VERSION",
+    help="The event type.  [default: as the document's root shows]",
+)
+@click.option(
+    "--security-level",
+    type=click.Choice([level.value for level in SecurityLevel]),
+    help="The events' security level.  [default: med]",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="N",
+    help="So many events a second.  [default: as fast as possible]",
+)
+@click.option(
+    "--pace",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="FACTOR",
+    help="Spaced as the events' own times are; 1 is the original pace, 10 ten times as fast.",
+)
+@click.option(
+    "--time-from",
+    type=_TimeFrom(),
+    metavar="PATH",
+    help="Where a payload has its time, for --pace.  [default: known for the shipped types]",
+)
+@click.option("--dry-run", is_flag=True, help="Read and check everything, send nothing.")
+@click.option("--fail-fast", is_flag=True, help="Stop at the first refusal.")
+@node_options
+def command(
+    access: NodeAccess,
+    sources: tuple[str, ...],
+    stream: str | None,
+    type_: tuple[str, str] | None,
+    security_level: str | None,
+    rate: float | None,
+    pace: float | None,
+    time_from: TimePath | None,
+    dry_run: bool,
+    fail_fast: bool,
+) -> None:
+    """Publish every document of every SOURCE, and wait until all are durable.
+
+    A SOURCE is a file, a folder, a tar archive, or - for a pipe. A file holds one XML document,
+    many one behind the other, or JSON lines; it may be compressed.
+
+    Documents that can not be published are told on stderr and counted; the rest goes on. The exit
+    status is 1 if there were any.
+    """
+    if rate is not None and pace is not None:
+        raise click.UsageError("--rate and --pace exclude each other")
+    if stream is not None:
+        check_stream_name(stream)
+    wishes = Wishes(
+        stream=stream,
+        type=type_ or None,
+        security_level=SecurityLevel(security_level) if security_level else None,
+        time_from=time_from,
+    )
+    tally = Tally(note)
+    items = read_all(sources, _stdin(), Preparation(wishes))
+    began = time.monotonic()
+    if dry_run:
+        _only_read(items, tally, fail_fast)
+        click.echo(tally.summary(time.monotonic() - began), err=sys.stderr.isatty())
+        raise SystemExit(1 if tally.refused else 0)
+    speed: Pace = AsFastAsPossible()
+    if rate is not None:
+        speed = Rate(rate)
+    elif pace is not None:
+        speed = OriginalPace(pace)
+    raise SystemExit(asyncio.run(_publish(access, items, tally, speed, fail_fast)))
+
+
+async def _publish(
+    access: NodeAccess, items: Any, tally: Tally, pace: Pace, fail_fast: bool
+) -> int:
+    with stop_on_signals() as stop:
+        session = access.session()
+        client = await stop.unless(session.__aenter__())
+        if client is None:
+            return stop.exit_status
+        began = time.monotonic()
+        try:
+            with shown(tally, sys.stderr.isatty()):
+                reading = HandOver(items)
+                publishing = Publishing(
+                    client, tally, pace, stop, timeout=access.timeout, fail_fast=fail_fast
+                )
+                await publishing.run(reading)
+                reading.cancel()
+        finally:
+            await session.__aexit__(None, None, None)
+        _report(tally, time.monotonic() - began)
+        error = publishing.error or tally.last_error
+        if error is not None:
+            note(f"xmlbroker: {failure_of(error).message}")
+            return 1
+        return stop.exit_status or (1 if tally.refused or tally.unconfirmed else 0)
+
+
+def _only_read(items: Iterable[Item], tally: Tally, fail_fast: bool) -> None:
+    for item in items:
+        tally.found += 1
+        if isinstance(item, Refusal):
+            tally.refuse(item)
+            if fail_fast:
+                return
+
+
+def _report(tally: Tally, seconds: float) -> None:
+    if not sys.stdout.isatty():
+        click.echo(tally.summary(seconds))
+    if sys.stderr.isatty() or sys.stdout.isatty():
+        unconfirmed = tally.unconfirmed
+        rate = tally.durable / seconds if seconds > 0 else 0.0
+        note(
+            f"{tally.durable} of {tally.found} events are durable, {tally.refused} refused"
+            + (f", {tally.duplicates} duplicates" if tally.duplicates else "")
+            + (f", {unconfirmed} without a receipt" if unconfirmed else "")
+            + f"; {seconds:.1f} s, {rate:,.0f} events/s"
+        )
+
+
+def _stdin() -> IO[bytes]:
+    """stdin, not shared with the interpreter: a thread may still wait for it at the end."""
+    stream = click.get_binary_stream("stdin")
+    try:
+        return cast(IO[bytes], open(os.dup(stream.fileno()), "rb"))
+    except (OSError, io.UnsupportedOperation):
+        return cast(IO[bytes], stream)

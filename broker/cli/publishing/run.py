@@ -1,0 +1,160 @@
+"""Publishing: reads ahead, paces, keeps a bounded number of events on the way, counts receipts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterable
+from typing import Any, Final
+
+from broker.cli.publishing.pace import Pace
+from broker.cli.publishing.publication import Publication, Refusal
+from broker.cli.publishing.tally import REFUSALS, Tally
+from broker.cli.stopping import Stop
+from broker.client.client import Client
+from broker.errors import BrokerError, GaveUp, Overloaded
+
+#: So many events may be on the way; then reading waits for receipts.
+MOST_OUTSTANDING: Final = 5_000
+#: How long receipts are awaited after Ctrl-C, in seconds.
+LAST_RECEIPTS: Final = 5.0
+_EVERY: Final = 256
+
+
+class Publishing:
+    """One run of `pub` over one client."""
+
+    def __init__(
+        self,
+        client: Client,
+        tally: Tally,
+        pace: Pace,
+        stop: Stop,
+        *,
+        timeout: float,
+        fail_fast: bool = False,
+        most_outstanding: int = MOST_OUTSTANDING,
+    ) -> None:
+        self._client = client
+        self._tally = tally
+        self._pace = pace
+        self._stop = stop
+        self._timeout = timeout
+        self._fail_fast = fail_fast
+        self._most = most_outstanding
+        self._loop = asyncio.get_running_loop()
+        self._receipts: deque[asyncio.Future[Any]] = deque()
+        self._away: asyncio.TimerHandle | None = None
+        self.error: BrokerError | None = None
+        """Why it ended early: no node, or none that wants us."""
+        client.on_state = self._state_changed
+
+    async def run(self, items: AsyncIterable[Publication | Refusal]) -> None:
+        """Publish them all, and wait for their receipts; ends early when `stop` wants it."""
+        try:
+            await self._stop.unless(self._send_all(items))
+            while self._receipts and not self._stop:
+                await self._oldest()
+            if self._receipts and self.error is None:
+                await asyncio.wait(self._receipts, timeout=LAST_RECEIPTS)
+        finally:
+            self._client.on_state = None
+            if self._away is not None:
+                self._away.cancel()
+
+    async def _send_all(self, items: AsyncIterable[Publication | Refusal]) -> None:
+        async for item in items:
+            self._tally.found += 1
+            if isinstance(item, Refusal):
+                self._refuse(item)
+                continue
+            delay = self._pace.delay(item.time, self._loop.time())
+            if delay > 0:
+                await self._stop.pause(delay)
+            if self._stop:
+                self._tally.found -= 1
+                return
+            await self._send(item)
+            if self._tally.sent % _EVERY == 0:
+                # Nothing else here gives the loop a turn when all goes well.
+                await asyncio.sleep(0)
+
+    async def _send(self, item: Publication) -> None:
+        while not self._stop:
+            self._forget_settled()
+            if len(self._receipts) >= self._most:
+                await self._oldest()
+                continue
+            try:
+                receipt = self._publish(item)
+            except Overloaded as error:
+                if self._receipts:
+                    await self._oldest()
+                    continue
+                self._refuse(Refusal(item.origin, error.text))
+            except REFUSALS as error:
+                self._refuse(Refusal(item.origin, error.text))
+            except BrokerError as error:
+                self._end(error)
+            else:
+                self._tally.sent += 1
+                self._receipts.append(receipt)
+                receipt.add_done_callback(lambda future: self._settled(item, future))
+            return
+        self._tally.found -= 1
+
+    def _publish(self, item: Publication) -> asyncio.Future[Any]:
+        return asyncio.ensure_future(
+            self._client.publish(
+                item.stream,
+                item.payload,
+                item.event_type,
+                linkage=item.linkage,
+                application_types=item.application_types,
+                summary=item.summary,
+            )
+        )
+
+    def _settled(self, item: Publication, future: asyncio.Future[Any]) -> None:
+        error = future.exception()
+        self._tally.settle(item, future.result() if error is None else error)
+        if isinstance(error, REFUSALS) and self._fail_fast:
+            self._stop.now()
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self._tally.refuse(refusal)
+        if self._fail_fast:
+            self._stop.now()
+
+    async def _oldest(self) -> None:
+        await self._stop.unless(_done(self._receipts[0]))
+        self._forget_settled()
+
+    def _forget_settled(self) -> None:
+        while self._receipts and self._receipts[0].done():
+            self._receipts.popleft()
+
+    # ------------------------------------------------------------------ the connection
+
+    def _state_changed(self, connected: bool, error: BrokerError | None) -> None:
+        if connected:
+            if self._away is not None:
+                self._away.cancel()
+                self._away = None
+        elif self._away is None:
+            self._away = self._loop.call_later(self._timeout, self._give_up, error)
+
+    def _give_up(self, error: BrokerError | None) -> None:
+        reason = error or self._client.last_error
+        text = f"no connection to the node for {self._timeout:g} s"
+        self._end(GaveUp(f"{text}: {reason}" if reason else text))
+
+    def _end(self, error: BrokerError) -> None:
+        self.error = self.error or error
+        self._stop.now()
+
+
+async def _done(receipt: asyncio.Future[Any]) -> None:
+    await asyncio.wait({receipt})
+
+

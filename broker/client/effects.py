@@ -1,0 +1,101 @@
+"""What the client's core asks for, and what arrives for a subscription."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import attrs
+
+from broker.client.received import Flow, Gap, Receipt, ReceivedEvent
+from broker.errors import BrokerError
+from broker.event.place import Position
+
+
+@attrs.define(eq=False)
+class Share:
+    """Counts how many subscriptions have yet to take their part of one delivery."""
+
+    remaining: int
+
+
+@attrs.frozen
+class Send:
+    """Give this message to the stack."""
+
+    data: bytes
+
+
+@attrs.frozen
+class Settled:
+    """A publication's result, for the waiter that came with it."""
+
+    waiter: Any
+    result: Receipt | BrokerError
+
+
+@attrs.frozen
+class Portion:
+    """Events that one message brought for one subscription. Tell `ClientCore.taken` when done."""
+
+    events: Sequence[ReceivedEvent]
+    share: Share
+
+
+@attrs.frozen
+class Accepted:
+    """The node took the subscription."""
+
+    warnings: tuple[str, ...]
+    stored: Position | None
+
+
+@attrs.frozen
+class Moved:
+    """The position moved without an event."""
+
+    position: Position
+
+
+@attrs.frozen
+class Over:
+    """The subscription ended; `error` is None if the client asked for it."""
+
+    error: BrokerError | None
+
+
+Item: TypeAlias = Accepted | Flow | Portion | Moved | Gap | Over
+
+
+@attrs.frozen
+class Arrived:
+    """Something for the subscription with this number, in order."""
+
+    number: int
+    item: Item
+
+
+@attrs.frozen
+class Answered:
+    """The answer to a question."""
+
+    request: int
+    content: Any
+    error: BrokerError | None
+
+
+@attrs.frozen
+class Consumed:
+    """So many messages of the node are done with: credit for the stack."""
+
+    count: int
+
+
+@attrs.frozen
+class SessionOver:
+    """The node ended the session, and why."""
+
+    error: BrokerError
+
+
+Effect: TypeAlias = Send | Settled | Arrived | Answered | Consumed | SessionOver

@@ -1,0 +1,24 @@
+"""Every public interface, to be read in one place; each is defined on its own floor."""
+
+from __future__ import annotations
+
+from broker.channel.layer import ILayer, ILayerCore
+from broker.channel.receiver import IStackReceiver
+from broker.channel.socket import ISocketChannel, ISocketReceiver
+from broker.content.contract import IMatcher
+from broker.dtd.interfaces import IDtd, IDtdCache, IDtdSource
+from broker.identity.interfaces import IAuthenticator, IIdentity
+
+__all__ = [
+    "IAuthenticator",
+    "IDtd",
+    "IDtdCache",
+    "IDtdSource",
+    "IIdentity",
+    "ILayer",
+    "ILayerCore",
+    "IMatcher",
+    "ISocketChannel",
+    "ISocketReceiver",
+    "IStackReceiver",
+]
