@@ -21,10 +21,11 @@ from broker.content.query.query import parse_query
 from broker.content.reference import ReferenceMatcher
 from broker.dtd.cache import CacheLimits, DtdCache
 from broker.dtd.catalogue import Catalogue, shipped_folder
+from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdSource
 from broker.dtd.pointer import AllowedPlace, PointerLimits, PointerSource
 from broker.dtd.reference import DtdReference
-from broker.dtd.sources import CatalogueSource, FetchHint
+from broker.dtd.sources import CatalogueSource
 from broker.errors import BrokerError, LogUnavailable
 from broker.identity import Identity, authenticator_for
 from broker.router.durables import Durables

@@ -14,6 +14,7 @@ import attrs
 import click
 
 from broker.cli.failing import Failure
+from broker.cli.stopping import Stop
 from broker.errors import GaveUp
 
 if TYPE_CHECKING:
@@ -49,8 +50,11 @@ class NodeAccess:
     connect: Connect
 
     @contextlib.asynccontextmanager
-    async def session(self) -> AsyncIterator[Client]:
-        """A connected client, closed at the end. Raises `GaveUp` or why no attempt can succeed."""
+    async def session(self, stop: Stop) -> AsyncIterator[Client]:
+        """A client that is connected, unless `stop` came first; it is closed at the end.
+
+        Raises `GaveUp`, or the error because of which no attempt can succeed.
+        """
         client = self.connect(
             *self.endpoints,
             client_id=self.client_id,
@@ -59,7 +63,7 @@ class NodeAccess:
             state=self.state,
         )
         try:
-            await client.when_connected(self.timeout)
+            await stop.unless(client.when_connected(self.timeout))
             yield client
         finally:
             with contextlib.suppress(TimeoutError):
@@ -70,7 +74,7 @@ class NodeAccess:
         return asyncio.run(self._ask(what, arguments))
 
     async def _ask(self, what: str, arguments: dict[str, str]) -> Any:
-        async with self.session() as client:
+        async with self.session(Stop()) as client:
             try:
                 return await asyncio.wait_for(client.ask(what, **arguments), self.timeout)
             except TimeoutError:

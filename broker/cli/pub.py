@@ -107,11 +107,11 @@ def command(
         time_from=time_from,
     )
     tally = Tally(note)
-    items = read_all(sources, _stdin(), Preparation(wishes))
+    items = read_all(sources, _stdin, Preparation(wishes))
     began = time.monotonic()
     if dry_run:
         _only_read(items, tally, fail_fast)
-        click.echo(tally.summary(time.monotonic() - began), err=sys.stderr.isatty())
+        _report(tally, time.monotonic() - began, stopped=False)
         raise SystemExit(1 if tally.refused else 0)
     speed: Pace = AsFastAsPossible()
     if rate is not None:
@@ -125,42 +125,36 @@ async def _publish(
     access: NodeAccess, items: Any, tally: Tally, pace: Pace, fail_fast: bool
 ) -> int:
     with stop_on_signals() as stop:
-        session = access.session()
-        client = await stop.unless(session.__aenter__())
-        if client is None:
-            return stop.exit_status
-        began = time.monotonic()
-        try:
-            with shown(tally, sys.stderr.isatty()):
-                reading = HandOver(items)
-                publishing = Publishing(
-                    client, tally, pace, stop, timeout=access.timeout, fail_fast=fail_fast
-                )
+        async with access.session(stop) as client:
+            began = time.monotonic()
+            publishing = Publishing(
+                client, tally, pace, stop, timeout=access.timeout, fail_fast=fail_fast
+            )
+            reading = HandOver(items)
+            with shown(tally, client, wanted=sys.stderr.isatty()):
                 await publishing.run(reading)
-                reading.cancel()
-        finally:
-            await session.__aexit__(None, None, None)
-        _report(tally, time.monotonic() - began)
-        error = publishing.error or tally.last_error
-        if error is not None:
-            note(f"xmlbroker: {failure_of(error).message}")
-            return 1
+            reading.cancel()
+        # Behind the session's end: only now nothing is outstanding any more.
+        _report(tally, time.monotonic() - began, stopped=stop.signal is not None)
+        if publishing.error is not None:
+            raise failure_of(publishing.error)
         return stop.exit_status or (1 if tally.refused or tally.unconfirmed else 0)
 
 
 def _only_read(items: Iterable[Item], tally: Tally, fail_fast: bool) -> None:
     for item in items:
-        tally.found += 1
-        if isinstance(item, Refusal):
-            tally.refuse(item)
-            if fail_fast:
-                return
+        if not isinstance(item, Refusal):
+            tally.found += 1
+            continue
+        tally.refuse(item)
+        if fail_fast:
+            return
 
 
-def _report(tally: Tally, seconds: float) -> None:
+def _report(tally: Tally, seconds: float, *, stopped: bool) -> None:
     if not sys.stdout.isatty():
         click.echo(tally.summary(seconds))
-    if sys.stderr.isatty() or sys.stdout.isatty():
+    if stopped or sys.stderr.isatty() or sys.stdout.isatty():
         unconfirmed = tally.unconfirmed
         rate = tally.durable / seconds if seconds > 0 else 0.0
         note(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 _T = TypeVar("_T")
 

@@ -15,10 +15,11 @@ from zope.interface import implementer
 from broker.dtd.assembly import AssemblyLimits
 from broker.dtd.catalogue import Catalogue
 from broker.dtd.dtd import Dtd
+from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtd, IDtdCache, IDtdSource
 from broker.dtd.reference import DtdReference
 from broker.dtd.refusals import Refusals
-from broker.dtd.sources import CatalogueSource, FetchHint
+from broker.dtd.sources import CatalogueSource
 from broker.errors import BadDtd, BrokerError, ForbiddenPointer, Overloaded, UnknownType
 
 

@@ -9,8 +9,8 @@ from twisted.internet.defer import Deferred
 from zope.interface import Attribute, Interface
 
 if TYPE_CHECKING:
+    from broker.dtd.hint import FetchHint
     from broker.dtd.reference import DtdReference
-    from broker.dtd.sources import FetchHint
     from broker.errors import NotValid
 
 

@@ -21,9 +21,9 @@ from twisted.web.http_headers import Headers
 from twisted.web.iweb import UNKNOWN_LENGTH, IAgent, IResponse
 from zope.interface import implementer
 
+from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdSource
 from broker.dtd.reference import DtdReference
-from broker.dtd.sources import FetchHint
 from broker.errors import ConfigurationError, ForbiddenPointer, UnknownType
 
 _PORTS: Final = {"http": 80, "https": 443}

@@ -10,20 +10,10 @@ from twisted.internet.defer import Deferred, fail, succeed
 from zope.interface import implementer
 
 from broker.dtd.catalogue import Catalogue
+from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdSource
 from broker.dtd.reference import DtdReference
 from broker.errors import ConfigurationError, UnknownType
-
-
-@attrs.frozen
-class FetchHint:
-    """What an event tells of where its DTD is (Mspaces M14)."""
-
-    system_id: str = ""
-    #: The system identifier in its DOCTYPE: the pointer. Empty: none.
-
-    link: object | None = attrs.field(default=None, eq=False)
-    #: The link by which it came, for a source that asks the neighbour there; None: no link.
 
 
 @implementer(IDtdSource)

@@ -18,9 +18,9 @@ from twisted.internet.defer import DeferredList
 from twisted.python.failure import Failure
 
 from broker.content.contract import Accepted, IMatcher, Refused, TypeMissing, Verdict
+from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
-from broker.dtd.sources import FetchHint
 from broker.errors import (
     BrokerError,
     ClearanceTooLow,

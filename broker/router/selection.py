@@ -6,9 +6,9 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from broker.content.contract import DtdNeeded, IMatcher
+from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
-from broker.dtd.sources import FetchHint
 from broker.errors import BrokerError
 from broker.event.envelope import Liveness
 

@@ -13,9 +13,9 @@ from zope.interface.verify import verifyObject
 from broker.dtd.assembly import AssemblyLimits
 from broker.dtd.cache import CacheLimits, DtdCache
 from broker.dtd.catalogue import Catalogue, shipped_folder
+from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtd, IDtdCache, IDtdSource
 from broker.dtd.reference import DtdReference
-from broker.dtd.sources import FetchHint
 from broker.errors import BadDtd, ForbiddenPointer, Overloaded, UnknownType
 
 CATALOGUE = Catalogue.load(shipped_folder())

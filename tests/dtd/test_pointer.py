@@ -14,10 +14,10 @@ from twisted.web.iweb import IAgentEndpointFactory
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
+from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdSource
 from broker.dtd.pointer import AllowedPlace, PointerLimits, PointerSource
 from broker.dtd.reference import DtdReference
-from broker.dtd.sources import FetchHint
 from broker.errors import ConfigurationError, ForbiddenPointer, UnknownType
 
 FLIGHT = DtdReference("flight", "9.9")

@@ -9,9 +9,10 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from broker.dtd.catalogue import Catalogue, shipped_folder
+from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdSource
 from broker.dtd.reference import DtdReference
-from broker.dtd.sources import CatalogueSource, FetchHint
+from broker.dtd.sources import CatalogueSource
 from broker.errors import UnknownType
 
 FLIGHT = DtdReference("flight", "1.0")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Generator
+from collections.abc import Generator
 from contextlib import suppress
 from typing import Final, Generic, TypeVar
 
@@ -17,10 +17,11 @@ _T = TypeVar("_T")
 
 #: So many items may wait for the loop; then the thread waits.
 MOST_WAITING: Final = 1000
+_PORTION: Final = 100
 
 
 class HandOver(Generic[_T]):
-    """Iterate over it in the loop; the iterator given is run in a thread of its own."""
+    """Runs an iterator in a thread of its own; the loop takes what it gives with `some`."""
 
     def __init__(self, items: Generator[_T, None, None], most: int = MOST_WAITING) -> None:
         self._items = items
@@ -35,19 +36,24 @@ class HandOver(Generic[_T]):
         self._thread = threading.Thread(target=self._run, name="reading", daemon=True)
         self._thread.start()
 
-    async def __aiter__(self) -> AsyncIterator[_T]:
+    async def some(self) -> list[_T]:
+        """The next items, at least one; none means that there are no more.
+
+        Raises what the iterator raised, behind its last item.
+        """
         while True:
             # Cleared before looking: what is added later wakes again.
             self._wake.clear()
-            while self._ready:
-                item = self._ready.popleft()
-                self._room.release()
-                yield item
-            if self._over and not self._ready:
+            over = self._over
+            portion = [self._ready.popleft() for _ in range(min(len(self._ready), _PORTION))]
+            if portion or over:
                 break
             await self._wake.wait()
-        if self._error is not None:
+        for _ in portion:
+            self._room.release()
+        if not portion and self._error is not None:
             raise self._error
+        return portion
 
     def cancel(self) -> None:
         """Let the thread end when it next has something."""
@@ -59,7 +65,7 @@ class HandOver(Generic[_T]):
             for item in self._items:
                 self._room.acquire()
                 if self._cancelled:
-                    return
+                    break
                 self._ready.append(item)
                 if len(self._ready) == 1:
                     self._tell()

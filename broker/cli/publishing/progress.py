@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from typing import Final
 
 from broker.cli.publishing.tally import Tally
-from broker.cli.terminal import console
+from broker.cli.terminal import console, one_line
+from broker.client.client import Client
 
 _PERIOD: Final = 0.2
 
 
 @contextmanager
-def shown(tally: Tally, wanted: bool) -> Iterator[None]:
+def shown(tally: Tally, client: Client, *, wanted: bool) -> Iterator[None]:
     """Shows the tally while the block runs, if `wanted`; to be entered where an asyncio loop runs."""
     if not wanted:
         yield
@@ -33,7 +34,7 @@ def shown(tally: Tally, wanted: bool) -> Iterator[None]:
     )
     task = line.add_task("")
     # Refusals are printed above the line, not through it.
-    tell, tally.tell = tally.tell, lambda text: line.console.print(text, style="red")
+    tell, tally.tell = tally.tell, lambda text: line.console.print(one_line(text), style="red")
     timer: asyncio.TimerHandle | None = None
 
     def refresh() -> None:
@@ -43,7 +44,8 @@ def shown(tally: Tally, wanted: bool) -> Iterator[None]:
         line.update(
             task,
             description=f"sent {tally.sent:,}   durable {tally.durable:,}   "
-            f"refused {tally.refused:,}   {tally.durable / seconds:,.0f} events/s",
+            f"refused {tally.refused:,}   {tally.durable / seconds:,.0f} events/s"
+            + ("" if client.connected else "   no connection, trying again"),
         )
         line.refresh()
 

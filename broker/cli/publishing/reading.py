@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import IO, Final
 
 from broker.cli.publishing.preparation import Preparation
@@ -15,7 +15,7 @@ Item = Publication | Refusal
 
 
 def read_all(
-    arguments: tuple[str, ...], stdin: IO[bytes], preparation: Preparation
+    arguments: tuple[str, ...], stdin: Callable[[], IO[bytes]], preparation: Preparation
 ) -> Generator[Item, None, None]:
     """Everything that the sources hold, in order; what can not be published as a `Refusal`."""
     for source in open_sources(arguments, stdin):

@@ -13,7 +13,7 @@ import lzma
 import os
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import IO, Any, Final, Literal
@@ -52,11 +52,11 @@ class Opened:
             yield portion
 
 
-def open_sources(arguments: tuple[str, ...], stdin: IO[bytes]) -> Iterator[Opened | Refusal]:
+def open_sources(arguments: tuple[str, ...], stdin: Callable[[], IO[bytes]]) -> Iterator[Opened | Refusal]:
     """All sources that the arguments name, in order; folders by the names in them, sorted."""
     for argument in arguments:
         if argument == "-":
-            yield from _open("stdin", stdin)
+            yield from _open("stdin", stdin())
             continue
         path = Path(argument)
         for file in _files(path) if path.is_dir() else [path]:

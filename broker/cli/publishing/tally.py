@@ -41,7 +41,6 @@ class Tally:
     refused_by_node: int = 0
     unconfirmed: int = 0
     """Sent, but the end came before the receipt: they may be durable or not."""
-    last_error: BrokerError | None = None
     _told: int = 0
 
     @property
@@ -57,8 +56,14 @@ class Tally:
 
     def refuse(self, refusal: Refusal) -> None:
         """A document can not be published."""
+        self.found += 1
         self.refused_here += 1
         self._tell(str(refusal))
+
+    def send(self) -> None:
+        """An event is on its way."""
+        self.found += 1
+        self.sent += 1
 
     def settle(self, publication: Publication, result: Receipt | BaseException) -> None:
         """The node has answered, or the session is over."""
@@ -70,8 +75,6 @@ class Tally:
             self._tell(f"{_place(publication, result)}: refused by the node: {result.text}")
         else:
             self.unconfirmed += 1
-            if isinstance(result, BrokerError):
-                self.last_error = result
 
     def summary(self, seconds: float) -> str:
         """One line of JSON."""
