@@ -162,7 +162,8 @@ def test_instructions_in_valid_events_are_counted_as_names(
     engine = ReferenceMatcher(dtds, clock=ticking)
     document = make_event()
     engine.match([document.replace(b"<id>", b"<?target%d x?><id>" % n) for n in range(30)])
-    assert engine.statistics()["undeclared_names"] == 30
+    # With the namespace of the envelope, which libxml2 keeps too.
+    assert engine.statistics()["undeclared_names"] == 31
     assert engine.statistics()["accepted"] == 30
 
 

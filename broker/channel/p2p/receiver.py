@@ -24,10 +24,8 @@ class Receiver:
         self._ack_every = ack_every
         self._unacked = 0  # messages received since the last acknowledgement
         self._unconsumed: deque[int] = deque()  # costs of delivered messages
-        self._stale = 0  # how many of them, from the left, are of a former incarnation
-        self._stale_cost = 0
         self._received_cost = 0
-        self._consumed_cost = 0
+        self._consumed_cost = 0  # below 0 while messages of a former incarnation are unconsumed
         self._announced = window_bytes
 
     @property
@@ -38,7 +36,7 @@ class Receiver:
     @property
     def limit(self) -> int:
         """The credit limit as it is now, which the peer may not know yet."""
-        return max(0, self._consumed_cost + self.window_bytes - self._stale_cost)
+        return max(0, self._consumed_cost + self.window_bytes)
 
     def accept(self, sequence: int, length: int, now: float) -> bool:
         """Whether the message is the next one; False for a duplicate.
@@ -77,12 +75,7 @@ class Receiver:
                 f"{count} messages consumed, and {len(self._unconsumed)} were delivered"
             )
         for _ in range(count):
-            cost = self._unconsumed.popleft()
-            if self._stale:
-                self._stale -= 1
-                self._stale_cost -= cost
-            else:
-                self._consumed_cost += cost
+            self._consumed_cost += self._unconsumed.popleft()
         freed = self.limit - self._announced
         if freed >= self.window_bytes // 4:
             self.ack_at = now
@@ -99,8 +92,7 @@ class Receiver:
 
     def reset(self, now: float) -> None:
         """A new incarnation of the peer: its messages start at 1. It must learn its limit."""
-        self._stale = len(self._unconsumed)
-        self._stale_cost = sum(self._unconsumed)
         self.received = 0
-        self._received_cost = self._consumed_cost = 0
+        self._received_cost = 0
+        self._consumed_cost = -sum(self._unconsumed)
         self.ack_at = now
