@@ -170,7 +170,7 @@ class Node:
             clock=self._reactor,
             limits=ReceptionLimits(
                 max_sessions=limits.max_sessions,
-                max_sessions_per_account=limits.max_sessions_per_client,
+                max_sessions_per_account=limits.max_sessions_per_account,
                 handshake_timeout=limits.handshake_timeout,
                 session_lease=limits.session_lease,
                 max_event_bytes=limits.max_event_bytes,

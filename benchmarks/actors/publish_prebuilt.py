@@ -94,7 +94,7 @@ async def play(cue: Cue, task: Any) -> None:
         size = publisher.build(first, count)
         first += count
         cue.say("ready", bytes=size)
-        await cue.heard("go")
+        await cue.go()
         cpu, began = time.process_time(), time.monotonic()
         await publisher.push()
         cue.say(

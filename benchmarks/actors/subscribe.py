@@ -76,7 +76,7 @@ async def play(cue: Cue, task: Any) -> None:
         for subscriber in subscribers:
             subscriber.want(total)
         cue.say("ready")
-        await cue.heard("go")
+        await cue.go()
         cpu = time.process_time()
         times = await asyncio.gather(*(subscriber.reached() for subscriber in subscribers))
         cue.say(

@@ -32,13 +32,16 @@ class Actor:
             stdout=subprocess.PIPE,
         )
         self._buffer = b""
-        self.tell(json.dumps(task))
+        self._tell(task)
 
-    def tell(self, what: str) -> None:
-        """Say one line to it."""
+    def go(self, **figures: Any) -> None:
+        """Tell it to begin, and what it needs to know for that."""
+        self._tell(figures)
+
+    def _tell(self, what: Any) -> None:
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(what.encode() + b"\n")
+            self._process.stdin.write(json.dumps(what).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             raise BenchmarkFailed(f"{self.name} has ended before its time") from None

@@ -22,11 +22,13 @@ class Cue:
         """Report to the benchmark."""
         print(json.dumps({"says": what, **figures}), flush=True)
 
-    async def heard(self, what: str) -> None:
-        """Wait to be told `what`; the end of stdin means that nobody wants anything any more."""
+    async def go(self) -> dict[str, Any]:
+        """Wait to be told to begin, and with what; the end of stdin says that nobody wants it."""
         line = await self._reader.readline()
-        if line.strip().decode() != what:
-            raise BenchmarkFailed(f"{line!r} came instead of {what!r}")
+        if not line:
+            raise BenchmarkFailed("the benchmark is over")
+        told: dict[str, Any] = json.loads(line)
+        return told
 
 
 def act(play: Callable[[Cue, Any], Coroutine[Any, Any, None]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import socket
 import subprocess
 import sys
@@ -62,7 +63,8 @@ class NodeProcess:
     def stop(self) -> None:
         """Stop it in good order. Raises `BenchmarkFailed` if it was not well."""
         status = self._children.stop(self._process)
-        if status != 0:
+        # twistd ends by the signal that asked it to, once all is closed.
+        if status not in (0, -signal.SIGTERM):
             raise BenchmarkFailed(f"the node ended with status {status}: {self._last_words()}")
 
     def _await_listening(self, deadline: float) -> None:

@@ -71,8 +71,10 @@ class LimitSettings:
     max_sessions: int = setting(
         kinds.count(1, 1_000_000), 1000, "Sessions of all clients together."
     )
-    max_sessions_per_client: int = setting(
-        kinds.count(1, 1_000_000), 16, "Sessions of one client id."
+    max_sessions_per_account: int = setting(
+        kinds.count(1, 1_000_000),
+        16,
+        "Sessions of one account; without accounts there is no such bound.",
     )
     max_subscriptions_per_client: int = setting(
         kinds.count(1, 1_000_000), 1000, "Subscriptions of one client id."
@@ -92,7 +94,7 @@ class LimitSettings:
     window_bytes: int = setting(
         kinds.size(64 * KIB, GIB), 4 * MIB, "What may be under way to a client, not yet confirmed."
     )
-    max_depth: int = setting(kinds.count(1, 10_000), 256, "Elements within elements of an event.")
+    max_depth: int = setting(kinds.count(1, 256), 256, "Elements within elements of an event.")
     max_attributes: int = setting(kinds.count(1, 10_000), 256, "Attributes of one element.")
     refusals_kept: int = setting(
         kinds.count(0, 1_000_000), 1000, "Refused documents kept for a person to look at."

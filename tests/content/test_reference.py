@@ -212,4 +212,4 @@ def test_memory_stays_bounded_whatever_names_and_blanks_are_fed(
     )
     assert finished.returncode == 0, finished.stderr
     grown_kib = int(finished.stdout)
-    assert grown_kib < 12 * 1024
+    assert grown_kib < 6 * 1024

@@ -17,6 +17,7 @@ from broker.dtd.catalogue import shipped_folder
 from broker.dtd.reference import DtdReference
 from broker.event.stream import StreamPattern
 from broker.event.writing import payload_element
+from tests.content.conftest import KnownDtds, load_dtd
 
 PACKETS = 294
 
@@ -40,7 +41,7 @@ def test_real_filters_select_from_real_packets_what_lxml_selects(
     """Any DTD that accepts the packets will do here: without one they are undescribed."""
     queries = filters(shared_data)
     assert len(queries) == 3
-    engine = ReferenceMatcher(_NoDtds(), clock=ticking)
+    engine = ReferenceMatcher(KnownDtds(), clock=ticking)
     numbers = [engine.subscribe(StreamPattern.parse("voevent"), parse_query(q)) for q in queries]
     undescribed = frozenset({DtdReference("VOEvent", "2.0")})
     selected = [0, 0, 0]
@@ -63,16 +64,9 @@ def test_real_filters_select_from_real_packets_what_lxml_selects(
     assert engine.suspended() == []
 
 
-class _NoDtds:
-    def get(self, reference: DtdReference) -> None:
-        return None
-
-
 def test_packets_are_valid_by_the_shipped_dtd(
     shared_data: Path, make_event: Callable[..., bytes], ticking: Any
 ) -> None:
-    from tests.content.conftest import KnownDtds, load_dtd
-
     text = (shipped_folder() / "voevent-2.0.dtd").read_bytes()
     engine = ReferenceMatcher(KnownDtds(load_dtd("VOEvent", "2.0", text)), clock=ticking)
     documents = [
@@ -87,7 +81,7 @@ def test_packets_are_valid_by_the_shipped_dtd(
 def test_a_real_filter_finds_what_it_is_for(
     make_event: Callable[..., bytes], ticking: Any, query: str
 ) -> None:
-    engine = ReferenceMatcher(_NoDtds(), clock=ticking)
+    engine = ReferenceMatcher(KnownDtds(), clock=ticking)
     number = engine.subscribe(StreamPattern.parse(">"), parse_query(query))
     undescribed = frozenset({DtdReference("VOEvent", "2.0")})
 

@@ -52,7 +52,9 @@ class Opened:
             yield portion
 
 
-def open_sources(arguments: tuple[str, ...], stdin: Callable[[], IO[bytes]]) -> Iterator[Opened | Refusal]:
+def open_sources(
+    arguments: tuple[str, ...], stdin: Callable[[], IO[bytes]]
+) -> Iterator[Opened | Refusal]:
     """All sources that the arguments name, in order; folders by the names in them, sorted."""
     for argument in arguments:
         if argument == "-":

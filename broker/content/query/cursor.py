@@ -99,11 +99,12 @@ class Cursor:
             raise too_expensive(f"more than {self._limits.max_steps} location steps", position)
 
     def count_operator(self, position: int) -> None:
-        """One comparison or calculation more; `QueryTooExpensive` when there are too many."""
+        """One operator on the result of another one; `QueryTooExpensive` when there are too many."""
         self._operators += 1
         if self._operators > self._limits.max_operators:
             raise too_expensive(
-                f"more than {self._limits.max_operators} comparisons and calculations", position
+                f"more than {self._limits.max_operators} operators on the results of others",
+                position,
             )
 
 

@@ -10,9 +10,10 @@ class QueryLimits:
     """The node's limits for one query; what exceeds them is refused at subscribe time.
 
     `max_length` counts characters, `max_nesting` brackets of any kind inside each other,
-    `max_steps` location steps, `max_operators` comparisons and arithmetic operators (`and`, `or`
-    and `|` are free: a chain of them is one node of the tree). `max_cost` is in the units of
-    `cost.py`: about one node visited, so 5 million are some 50 ms.
+    `max_steps` location steps, `max_operators` comparisons and arithmetic operators that take the
+    result of another one (`1 + 2 + 3` has one; `and`, `or` and `|` are free): these two bound the
+    height of the tree. `max_cost` is in the units of `cost.py`: about one node visited, so 5
+    million are some 50 ms.
     """
 
     max_length: int = 4096

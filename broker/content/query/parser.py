@@ -83,7 +83,8 @@ class _Parser:
         if operator.text in ("and", "or"):
             operands.append(_chain(operator, left, right))
         else:
-            self.cursor.count_operator(operator.position)
+            if isinstance(left, Binary) or isinstance(right, Binary):
+                self.cursor.count_operator(operator.position)
             operands.append(Binary(operator.position, operator.text, left, right))
 
     def _unary(self) -> Expression:

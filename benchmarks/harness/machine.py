@@ -1,0 +1,54 @@
+"""On what a benchmark ran: figures mean nothing without it."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import lxml.etree
+import twisted
+
+
+def machine(folder: Path) -> dict[str, Any]:
+    """Processor, memory, system, versions, and the file system that `folder` lies on."""
+    return {
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "processor": _field("/proc/cpuinfo", "model name"),
+        "cores": os.cpu_count(),
+        "memory": _field("/proc/meminfo", "MemTotal"),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "twisted": twisted.version.short(),
+        "libxml2": ".".join(map(str, lxml.etree.LIBXML_VERSION)),
+        "file_system": file_system(folder),
+        "load": os.getloadavg()[0],
+    }
+
+
+def file_system(folder: Path) -> str:
+    """The type of the file system that `folder` lies on: on `tmpfs` nothing is durable."""
+    resolved = folder.resolve()
+    found, kind = Path("/"), "unknown"
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, place, type_name, *_ = line.split()
+        mounted = Path(place.replace("\\040", " "))
+        if resolved.is_relative_to(mounted) and len(mounted.parts) >= len(found.parts):
+            found, kind = mounted, type_name
+    return kind
+
+
+def busy_seconds() -> float:
+    """Processor time that all processes of the machine have used together."""
+    user, nice, system = Path("/proc/stat").read_text().split()[1:4]
+    return (int(user) + int(nice) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def _field(file: str, name: str) -> str:
+    for line in Path(file).read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == name:
+            return value.strip()
+    return "unknown"

@@ -1,0 +1,90 @@
+"""The peer: mosquitto, from its Debian package, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Final
+
+from benchmarks.harness.children import Children
+from benchmarks.harness.failure import BenchmarkFailed
+from benchmarks.harness.node_process import free_port, is_listening
+
+_STARTUP: Final = 10.0
+_GLANCE: Final = 0.01
+
+
+class Unavailable(Exception):
+    """The peer can not be measured here, and why."""
+
+
+def executable() -> str:
+    """Where mosquitto is; installs the Debian package if that is possible.
+
+    Raises `Unavailable`.
+    """
+    found = _find()
+    if found is None:
+        if shutil.which("apt-get") is None:
+            raise Unavailable("mosquitto is not installed, and this is no Debian")
+        if os.geteuid() != 0:
+            raise Unavailable("mosquitto is not installed: sudo apt-get install mosquitto")
+        _install()
+        found = _find()
+    if found is None:
+        raise Unavailable("mosquitto could not be installed")
+    return found
+
+
+def version(program: str) -> str:
+    """As it says itself."""
+    said = subprocess.run([program, "-h"], capture_output=True, text=True, check=False).stdout
+    return said.splitlines()[0].removeprefix("mosquitto version ") if said else "unknown"
+
+
+class MosquittoProcess:
+    """Accepts anyone on a free loopback port, keeps nothing on disk, logs nothing."""
+
+    def __init__(self, children: Children, program: str, folder: Path) -> None:
+        self.port = free_port()
+        self._children = children
+        settings = folder / "mosquitto.conf"
+        settings.write_text(
+            f"listener {self.port} 127.0.0.1\nallow_anonymous true\n"
+            "persistence false\nlog_dest none\n"
+        )
+        self._process = children.start([program, "-c", str(settings)])
+        deadline = time.monotonic() + _STARTUP
+        while not is_listening(self.port):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise BenchmarkFailed("mosquitto did not start")
+            time.sleep(_GLANCE)
+
+    @property
+    def pid(self) -> int:
+        """Of the broker's process."""
+        return self._process.pid
+
+    def stop(self) -> None:
+        """End it."""
+        self._children.stop(self._process)
+
+
+def _find() -> str | None:
+    # Debian keeps daemons where a user's PATH does not look.
+    return shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+
+
+def _install() -> None:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["update"], ["install", "-y", "--no-install-recommends", "mosquitto"]):
+        subprocess.run(
+            ["apt-get", "-qq", *command],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )

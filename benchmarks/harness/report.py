@@ -1,0 +1,112 @@
+"""What comes of a benchmark: tables for people, JSON for programs, a plot for both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+#: Where output goes that is not a terminal, lines are as long as the tables want.
+WIDTH: Final = 150
+
+
+@attrs.frozen
+class Sheet:
+    """One table; all cells are text, the first column is a name."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@attrs.frozen
+class Floor:
+    """A figure that must not be missed on a machine like the reference one."""
+
+    what: str
+    value: float
+    bound: float
+    unit: str
+    at_least: bool = True
+    """Otherwise the value must be below the bound."""
+
+    @property
+    def held(self) -> bool:
+        """Whether it was."""
+        return self.value >= self.bound if self.at_least else self.value < self.bound
+
+
+@attrs.define
+class Report:
+    """The outcome of one benchmark."""
+
+    name: str
+    sheets: Sequence[Sheet]
+    floors: Sequence[Floor]
+    notes: Sequence[str]
+    figures: dict[str, Any]
+    """Everything measured, as JSON carries it."""
+    draw: Callable[[Any], None]
+    """Draws on an empty matplotlib figure."""
+
+
+def show(report: Report, console: Console, *, quick: bool) -> None:
+    """Print the tables."""
+    for sheet in report.sheets:
+        table = Table(*sheet.columns, title=sheet.title, title_justify="left", box=box.SIMPLE_HEAD)
+        for column in table.columns[1:]:
+            column.justify = "right"
+        for row in sheet.rows:
+            table.add_row(*row)
+        console.print(table)
+    if report.floors:
+        table = Table("floor", "measured", "bound", "", box=box.SIMPLE_HEAD)
+        for floor in report.floors:
+            sign = ">=" if floor.at_least else "<"
+            verdict = "means nothing" if quick else "held" if floor.held else "MISSED"
+            table.add_row(
+                floor.what,
+                f"{number(floor.value)} {floor.unit}",
+                f"{sign} {number(floor.bound)} {floor.unit}",
+                verdict,
+            )
+        console.print(table)
+    for note in report.notes:
+        console.print(f"- {note}")
+
+
+def save(report: Report, folder: Path, machine: dict[str, Any], *, quick: bool) -> list[Path]:
+    """Write `NAME.json`, and `NAME.png` where matplotlib is installed; the files written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{report.name}.json"
+    content = {
+        "benchmark": report.name,
+        "quick": quick,
+        "machine": machine,
+        "floors": [{**attrs.asdict(floor), "held": floor.held} for floor in report.floors],
+        "notes": report.notes,
+        **report.figures,
+    }
+    path.write_text(json.dumps(content, indent=1) + "\n")
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return [path]
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    report.draw(figure)
+    plot = folder / f"{report.name}.png"
+    figure.savefig(plot, dpi=110)
+    return [path, plot]
+
+
+def number(value: float) -> str:
+    """A figure as people read it: three digits where it is small, thousands apart."""
+    if value and abs(value) < 100:
+        return f"{value:.3g}"
+    return f"{value:,.0f}"

@@ -1,0 +1,59 @@
+"""`xmlbroker config`: what a node may be told, and whether a file says it rightly."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from broker.cli.failing import Failure
+
+
+@click.command(no_args_is_help=True)
+@click.option("--explain", is_flag=True, help="Print every setting with its default, as TOML.")
+@click.option(
+    "--check",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Check a node's configuration file.",
+)
+@click.option(
+    "--hash-secret",
+    "hashing",
+    is_flag=True,
+    help="Read a secret from a prompt or a pipe, print what the configuration stores of it.",
+)
+def command(explain: bool, file: Path | None, hashing: bool) -> None:
+    """Explain or check a node's configuration; hash a secret for it."""
+    if explain + hashing + (file is not None) != 1:
+        raise click.UsageError("give one of --explain, --check FILE and --hash-secret")
+    if explain:
+        from broker.config import explain as explanation
+
+        click.echo(explanation(), nl=False)
+    elif hashing:
+        _hash()
+    else:
+        from broker.config import load
+
+        assert file is not None
+        settings = load(file)
+        click.echo(
+            f"{file}: {len(settings.listen.endpoints)} endpoints, "
+            f"{len(settings.accounts)} accounts, {len(settings.streams)} stream tables: all right"
+        )
+
+
+def _hash() -> None:
+    from broker.identity.secret import hash_secret
+
+    if sys.stdin.isatty():
+        secret = click.prompt("Secret", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        secret = sys.stdin.readline().rstrip("\r\n")
+    try:
+        click.echo(hash_secret(secret))
+    except ValueError as error:
+        raise Failure(str(error)) from None

@@ -1,0 +1,84 @@
+"""`xmlbroker dtd`: the DTDs that a node knows, and a check of one's own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from broker.cli.dtd_check import Checked, check_file, load_own
+from broker.cli.failing import Failure
+from broker.cli.node_access import NodeAccess, node_options
+from broker.cli.terminal import note
+from broker.dtd.catalogue import Catalogue, shipped_folder
+from broker.dtd.dtd import Dtd
+from broker.dtd.reference import DtdReference
+
+_local = click.option(
+    "--local", is_flag=True, help="Of the catalogue that comes with us; no node is asked."
+)
+
+
+@click.group(no_args_is_help=True)
+def command() -> None:
+    """List and show the DTDs of event types; check one of your own."""
+
+
+@command.command("list")
+@_local
+@node_options
+def list_(access: NodeAccess, local: bool) -> None:
+    """List the event types that the node knows, a TYPE and VERSION a line."""
+    if local:
+        catalogue = Catalogue.load(shipped_folder())
+        known = [(each.type, each.version) for each in catalogue.references()]
+    else:
+        known = [(str(name), str(version)) for name, version in access.ask("dtd-list")]
+    for name, version in known:
+        click.echo(f"{name} {version}")
+
+
+@command.command()
+@click.argument("type_", metavar="TYPE")
+@click.argument("version")
+@_local
+@node_options
+def show(access: NodeAccess, type_: str, version: str, local: bool) -> None:
+    """Print the DTD of an event type, with everything that it includes."""
+    reference = DtdReference(type_, version)
+    if not local:
+        click.echo(access.ask("dtd-show", type=type_, version=version), nl=False)
+        return
+    catalogue = Catalogue.load(shipped_folder())
+    text = catalogue.read(reference.public_id, reference.system_id)
+    if text is None:
+        raise Failure(
+            f"no DTD of {reference} comes with us; `xmlbroker dtd list --local` lists them"
+        )
+    click.echo(Dtd.load(reference, text, catalogue.read).text.decode(), nl=False)
+
+
+@command.command()
+@click.argument("file", type=click.Path(path_type=Path), metavar="FILE.dtd")
+@click.argument("events", nargs=-1, metavar="[EVENT.xml]...")
+@click.option(
+    "--type",
+    "type_",
+    nargs=2,
+    metavar="NAME VERSION",
+    help="The event type.  [default: as the file's name says, as in flight-1.1.dtd]",
+)
+def check(file: Path, events: tuple[str, ...], type_: tuple[str, str] | None) -> None:
+    """Load a DTD as a node would, and validate events against it.
+
+    An EVENT.xml holds whole events or bare payloads, any number; - reads a pipe. Modules are found
+    in our catalogue, then in that of the file's own folder.
+    """
+    dtd = load_own(file, DtdReference(*type_) if type_ else None)
+    checked = Checked()
+    for problem in check_file(dtd, events, checked):
+        click.echo(problem, err=True)
+    note(f"{file}: a DTD for {dtd.reference}; {checked.valid} of {checked.events} events are valid")
+    if checked.valid != checked.events:
+        sys.exit(1)

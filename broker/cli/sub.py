@@ -1,0 +1,183 @@
+"""`xmlbroker sub`: print the events that match a query."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from broker.cli.node_access import NodeAccess, node_options
+from broker.cli.output import Output
+from broker.cli.rendering import as_document, as_json, as_payload, as_text
+from broker.cli.starting_point import parse_start
+from broker.cli.stopping import Stop, stop_on_signals
+from broker.cli.terminal import note, on_terminal
+from broker.client.client import Client
+from broker.client.core import Moved
+from broker.client.received import Start
+from broker.client.subscription import Subscription
+from broker.errors import BrokerError
+from broker.event.place import Position
+from broker.event.stream import StreamPattern
+
+_FORMS = {"payload": as_payload, "document": as_document, "json": as_json, "text": as_text}
+
+
+class _StartType(click.ParamType):
+    name = "start"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Start:
+        if isinstance(value, Start):
+            return value
+        try:
+            return parse_start(value)
+        except ValueError as error:
+            self.fail(f"{value!r}: {error}")
+
+
+class _Binding(click.ParamType):
+    name = "p=URI"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        prefix, equals, uri = value.partition("=")
+        if not (prefix and equals and uri):
+            self.fail(f"{value!r} is not PREFIX=URI")
+        return prefix, uri
+
+
+@click.command()
+@click.argument("query", default="true()")
+@click.option(
+    "--streams", default=">", show_default=True, metavar="PATTERN", help="* is one part, > the rest"
+)
+@click.option(
+    "--namespace",
+    "namespaces",
+    type=_Binding(),
+    multiple=True,
+    help="Bind a prefix of the query; may be repeated.",
+)
+@click.option("--durable", default="", metavar="NAME", help="Go on where this name was left.")
+@click.option(
+    "--from",
+    "start",
+    type=_StartType(),
+    metavar="START",
+    help="new, all, stored, a time (ISO 8601 or ms since 1970), or a position.  "
+    "[default: new; stored with --durable]",
+)
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N events.")
+@click.option(
+    "--idle",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="End when nothing came for so long.",
+)
+@click.option("--payload", "form", flag_value="payload", help="Print payloads alone.")
+@click.option("--document", "form", flag_value="document", help="Print whole events.")
+@click.option(
+    "--json", "form", flag_value="json", help="Print a line of JSON for each.  [default in a pipe]"
+)
+@node_options
+def command(
+    access: NodeAccess,
+    query: str,
+    streams: str,
+    namespaces: tuple[tuple[str, str], ...],
+    durable: str,
+    start: Start | None,
+    count: int | None,
+    idle: float | None,
+    form: str | None,
+) -> None:
+    """Print the events for which the XPath expression QUERY is true; all of them without one.
+
+    The query sees the payload as its document: /flight[flightleg/altitude > 300]. A path that
+    begins with /Mspaces:Event sees the envelope, and $StreamId, $ClientId, $Securitylevel are
+    variables.
+    """
+    StreamPattern.parse(streams)
+    form = form or ("text" if on_terminal() else "json")
+
+    async def run() -> None:
+        with stop_on_signals() as stop:
+            output = Output(
+                click.get_binary_stream("stdout"),
+                _FORMS[form],
+                stop,
+                json=form == "json",
+                # What a durable subscription has printed must not be lost once acknowledged.
+                at_once=bool(durable),
+            )
+            async with access.session(stop) as client:
+                if stop:
+                    return
+                client.on_state = _tell_state
+                subscription = await stop.unless(
+                    client.subscribe(
+                        query,
+                        streams,
+                        namespaces=dict(namespaces),
+                        durable=durable,
+                        start=start,
+                        on_gap=output.gap,
+                    )
+                )
+                if subscription is None:
+                    return
+                for warning in subscription.warnings:
+                    note(f"warning: {warning}")
+                try:
+                    await _print(subscription, output, stop, count, idle)
+                finally:
+                    output.flush()
+                    client.on_state = None
+                    if durable:
+                        _acknowledge(client, subscription, output)
+            if not output.broken:
+                note(f"{output.events} events" + (f", {output.gaps} gaps" if output.gaps else ""))
+
+    asyncio.run(run())
+
+
+async def _print(
+    subscription: Subscription, output: Output, stop: Stop, count: int | None, idle: float | None
+) -> None:
+    loop = asyncio.get_running_loop()
+    newest = loop.time()
+
+    def check(seconds: float) -> None:
+        over = loop.time() - newest
+        if over >= seconds:
+            stop.now()
+        else:
+            loop.call_later(seconds - over, check, seconds)
+
+    async def events() -> None:
+        nonlocal newest
+        async for event in subscription:
+            output.event(event)
+            newest = loop.time()
+            if output.events == count or stop:
+                return
+
+    if idle is not None:
+        loop.call_later(idle, check, idle)
+    await stop.unless(events())
+
+
+def _acknowledge(client: Client, subscription: Subscription, output: Output) -> None:
+    """Whatever was printed is processed, though events that came with it may not have been."""
+    if output.last is not None and not output.broken:
+        position = Position().advanced([output.last.place])
+        client.taken(subscription._number, Moved(position))
+
+
+def _tell_state(connected: bool, error: BrokerError | None) -> None:
+    if connected:
+        note("connected again")
+    else:
+        note(f"no connection{f': {error}' if error else ''}; trying again")

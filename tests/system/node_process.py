@@ -1,0 +1,156 @@
+"""A node in a process of its own, as `twistd xmlbroker` runs it, for tests that await its log."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Seconds after which something that should have happened is taken as never to happen.
+PATIENCE = 30.0
+
+_RUN = "from twisted.scripts.twistd import run; run()"
+
+
+class NodeProcess:
+    """A node with its files in `folder`, listening on a free loopback port.
+
+    `configuration` is TOML besides `[node]` and `[listen]`. Started and killed any number of
+    times; as a context manager it is started at the beginning and killed at the end.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        configuration: str = "",
+        *,
+        data: Path | None = None,
+        endpoint: str = "tcp:port={port}:interface=127.0.0.1",
+        prelude: str = "",
+    ) -> None:
+        """`endpoint` is what it listens on; `prelude` is Python that its process runs first."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.data = folder / "data" if data is None else data
+        self.port = free_port()
+        self.endpoint = f"tcp:127.0.0.1:{self.port}"
+        self.settings = folder / "node.toml"
+        self.settings.write_text(
+            f'[node]\nname = "tested"\ndata = "{self.data}"\n'
+            f'[listen]\nendpoints = ["{endpoint.format(port=self.port)}"]\n{configuration}'
+        )
+        self._prelude = prelude
+        self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+        self._lines: list[str] = []
+        self._changed = threading.Condition()
+        self._ended = True
+
+    def __enter__(self) -> NodeProcess:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.kill()
+        if error is not None:
+            print(self.log())
+
+    # ------------------------------------------------------------------ life
+
+    def launch(self, *arguments: str) -> None:
+        """Start the process and do not wait. `arguments` replace `--config FILE`."""
+        options = arguments or ("--config", str(self.settings))
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-c", f"{self._prelude}\n{_RUN}"),
+                *("-n", "--pidfile=", "xmlbroker", *options),
+            ],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        self._ended = False
+        self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
+        self._reader.start()
+
+    def start(self) -> None:
+        """Start it, and wait until it is ready."""
+        seen = len(self._lines)
+        self.launch()
+        self.await_log(r"node \S+ is ready", seen)
+
+    def kill(self) -> None:
+        """`kill -9`: no warning, no clean end. Nothing if it does not run."""
+        if self._process is not None:
+            self._process.kill()
+            self.wait()
+
+    def stop(self, by: signal.Signals = signal.SIGTERM) -> None:
+        """Send a signal, and wait for the end."""
+        self.process.send_signal(by)
+        self.wait()
+
+    def wait(self) -> int:
+        """Wait for the end; the exit status."""
+        status = self.process.wait(PATIENCE)
+        assert self._reader is not None
+        self._reader.join(PATIENCE)
+        return status
+
+    @property
+    def process(self) -> subprocess.Popen[str]:
+        """The process that was started last."""
+        assert self._process is not None
+        return self._process
+
+    # ------------------------------------------------------------------ its log
+
+    def log(self) -> str:
+        """What it has logged, over all its lives."""
+        with self._changed:
+            return "".join(self._lines)
+
+    def await_log(self, pattern: str, after: int = 0) -> str:
+        """The first line that has `pattern`, not before line `after`; waits until it comes."""
+        wanted = re.compile(pattern)
+        with self._changed:
+            while True:
+                for line in self._lines[after:]:
+                    if wanted.search(line):
+                        return line
+                if self._ended or not self._changed.wait(PATIENCE):
+                    raise AssertionError(f"no line with {pattern!r} in\n{''.join(self._lines)}")
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        with process.stdout as stream:
+            for line in stream:
+                with self._changed:
+                    self._lines.append(line)
+                    self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+
+def free_port() -> int:
+    """A TCP port of the loopback interface that nobody uses at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

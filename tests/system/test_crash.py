@@ -1,0 +1,178 @@
+"""A node that is killed or stopped while clients use it: what was acknowledged is there."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from broker.client.asyncio_face import AsyncioClient, connect
+from broker.client.received import ALL, Receipt
+from broker.errors import BrokerError, ShuttingDown
+from broker.event.reading import read_event
+from broker.store.log_file import read_only
+from tests.system.node_process import NodeProcess
+from tests.system.traffic import FLIGHT, Inbox, flight, within
+
+pytestmark = pytest.mark.system
+
+EVENTS = 1500
+UNDER_WAY = 150
+
+
+class Publications:
+    """Publishes `EVENTS` events with `UNDER_WAY` under way; tells when so many are durable."""
+
+    def __init__(self, client: AsyncioClient) -> None:
+        self._client = client
+        self._room = asyncio.Semaphore(UNDER_WAY)
+        self._settled = asyncio.Event()
+        self.receipts: list[Receipt] = []
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(EVENTS):
+                await self._room.acquire()
+                tasks.create_task(self._one(number))
+
+    async def _one(self, number: int) -> None:
+        self.receipts.append(await self._client.publish("crash.a", flight(number), FLIGHT))
+        self._room.release()
+        self._settled.set()
+
+    async def until_durable(self, count: int) -> None:
+        while len(self.receipts) < count:
+            self._settled.clear()
+            await self._settled.wait()
+
+
+def epoch_of(node: NodeProcess) -> int:
+    """The epoch that the node told when it started last."""
+    lines = [line for line in node.log().splitlines() if " is ready: log " in line]
+    return int(lines[-1].split("epoch ")[1].split(",")[0])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_acknowledged_event_survives_kill_9_and_is_delivered_once(
+    seed: int, tmp_path: Path
+) -> None:
+    moments = sorted(random.Random(seed).sample(range(1, EVENTS - UNDER_WAY), 2))
+
+    async def work(node: NodeProcess) -> None:
+        async with (
+            connect(node.endpoint, client_id="publisher") as publisher,
+            connect(node.endpoint, client_id="subscriber") as subscriber,
+        ):
+            inbox = Inbox(await subscriber.subscribe("true()", "crash.>", durable="all"))
+            publications = Publications(publisher)
+            publishing = asyncio.create_task(publications.run())
+            for moment in moments:
+                await publications.until_durable(moment)
+                node.kill()
+                acknowledged = {
+                    receipt.place: receipt.event_id
+                    for receipt in publications.receipts
+                    if receipt.place is not None
+                }
+                logged = {
+                    event.offset: (event.epoch, read_event(event.document).event_id)
+                    for event in read_only(node.data / "log", 1, EVENTS)
+                }
+                for place, event_id in acknowledged.items():
+                    assert logged[place.offset] == (place.epoch, event_id)
+                await asyncio.to_thread(node.start)
+            await publishing
+            await inbox.until_received(publications.receipts)
+            await inbox.close()
+            assert len(publications.receipts) == EVENTS
+            assert set(inbox.counts().values()) == {1}
+            numbers = [event.event_id.sequence_number for event in inbox.events]
+            assert numbers == list(range(1, EVENTS + 1))
+            places = [event.place for event in inbox.events]
+            assert [place.offset for place in places] == list(range(1, EVENTS + 1))
+            assert [place.epoch for place in places] == sorted(place.epoch for place in places)
+
+    with NodeProcess(tmp_path) as node:
+        within(work(node))
+        assert epoch_of(node) == 1 + len(moments)
+        node.stop()
+        logged = read_only(node.data / "log", 1, EVENTS + 1)
+        assert [event.offset for event in logged] == list(range(1, EVENTS + 1))
+
+
+def test_a_node_killed_while_idle_begins_a_new_epoch_and_has_everything(tmp_path: Path) -> None:
+    async def publish(node: NodeProcess) -> None:
+        async with connect(node.endpoint) as client:
+            for number in range(5):
+                await client.publish("idle.a", flight(number), FLIGHT)
+
+    async def read(node: NodeProcess) -> None:
+        async with connect(node.endpoint) as client:
+            inbox = Inbox(await client.subscribe("true()", "idle.a", start=ALL))
+            receipt = await client.publish("idle.a", flight(6), FLIGHT)
+            await inbox.until_received([receipt])
+            await inbox.close()
+            marks = [(event.place.epoch, event.place.offset) for event in inbox.events]
+            assert marks == [(1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (2, 6)]
+
+    with NodeProcess(tmp_path) as node:
+        within(publish(node))
+        node.kill()
+        node.start()
+        assert epoch_of(node) == 2
+        within(read(node))
+
+
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_commits_says_so_and_keeps_the_epoch(by: signal.Signals, tmp_path: Path) -> None:
+    async def work(node: NodeProcess) -> None:
+        reasons: list[BrokerError | None] = []
+        async with connect(node.endpoint, client_id="publisher") as client:
+            client.on_state = lambda up, error: None if up else reasons.append(error)
+            inbox = Inbox(await client.subscribe("true()", "crash.>", durable="all"))
+            publications = Publications(client)
+            publishing = asyncio.create_task(publications.run())
+            await publications.until_durable(300)
+            await asyncio.to_thread(node.stop, by)
+            durable = len(publications.receipts)
+            assert isinstance(reasons[0], ShuttingDown)
+            logged = read_only(node.data / "log", 1, EVENTS)
+            assert durable <= len(logged)
+            await asyncio.to_thread(node.start)
+            await publishing
+            await inbox.until_received(publications.receipts)
+            await inbox.close()
+            assert set(inbox.counts().values()) == {1}
+
+    with NodeProcess(tmp_path) as node:
+        within(work(node))
+        assert node.log().count("has stopped in good order") == 1
+        assert epoch_of(node) == 1
+
+
+def test_a_stop_ends_in_seconds_with_a_client_that_never_reads(tmp_path: Path) -> None:
+    async def work(node: NodeProcess) -> None:
+        async with connect(node.endpoint) as publisher:
+            from tests.system.raw_session import RawSession
+
+            raw = await RawSession.open(node.port, "deaf")
+            await raw.subscribe(1, ">")
+            # It has its credit and takes nothing: megabytes pile up in the node's socket.
+            await asyncio.gather(
+                *(
+                    publisher.publish("crash.a", flight(n, filling="x" * 20_000), FLIGHT)
+                    for n in range(300)
+                )
+            )
+            began = time.monotonic()
+            await asyncio.to_thread(node.stop)
+            assert time.monotonic() - began < 5.0
+            raw.close()
+
+    with NodeProcess(tmp_path) as node:
+        within(work(node))
+        assert "has stopped in good order" in node.log()

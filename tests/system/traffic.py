@@ -1,0 +1,141 @@
+"""Publishers and subscribers that check what the node owes them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+from broker.client.asyncio_face import AsyncioClient, connect
+from broker.client.received import Receipt, ReceivedEvent
+from broker.client.subscription import Subscription
+from broker.event.envelope import EventType
+from broker.event.identity import EventId
+from tests.system.node_process import PATIENCE
+
+FLIGHT = EventType("flight", "1.0")
+
+
+def flight(number: int, altitude: int = 300, filling: str = "") -> bytes:
+    """A flight record; `filling` makes its identifier longer."""
+    return (
+        b'<flight><id>UAL%d%s</id><flightleg status="active"><speed type="ground">512</speed>'
+        b'<altitude type="reported" mode="plain">%d</altitude>'
+        b"<coordinate><lat>4928N</lat><lon>12003W</lon></coordinate></flightleg></flight>"
+    ) % (number, filling.encode(), altitude)
+
+
+def within(work: Coroutine[Any, Any, Any], seconds: float = 2 * PATIENCE) -> None:
+    """Run a test's coroutine, in asyncio's debug mode, for so long at the most.
+
+    What the loop complains of (an exception that nobody took, a task destroyed while pending)
+    fails the test.
+    """
+    complaints: list[str] = []
+
+    async def limited() -> None:
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: complaints.append(f"{context['message']}: {context}")
+        )
+        async with asyncio.timeout(seconds):
+            await work
+
+    asyncio.run(limited(), debug=True)
+    assert not complaints, complaints
+
+
+class Inbox:
+    """Reads a subscription in the background and keeps what came."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self.subscription = subscription
+        self.events: list[ReceivedEvent] = []
+        self._changed = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._read())
+
+    @property
+    def ids(self) -> list[EventId]:
+        """The identities of what came, in order."""
+        return [event.event_id for event in self.events]
+
+    def counts(self) -> Counter[EventId]:
+        """How often each event came."""
+        return Counter(self.ids)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something that came makes the condition true."""
+        async with asyncio.timeout(PATIENCE):
+            while not condition():
+                if self._task.done():
+                    self._task.result()
+                    raise AssertionError("the subscription is over")
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def until_received(self, receipts: list[Receipt]) -> None:
+        """Wait until each of these publications has come."""
+        wanted = {receipt.event_id for receipt in receipts}
+        await self.until(lambda: len(self.events) >= len(wanted) and wanted <= set(self.ids))
+
+    async def close(self) -> None:
+        """Read no more."""
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _read(self) -> None:
+        try:
+            async for event in self.subscription:
+                self.events.append(event)
+                self._changed.set()
+        finally:
+            self._changed.set()
+
+
+class Bystander:
+    """Someone else's traffic through the same node: it must not notice anything."""
+
+    def __init__(self, client: AsyncioClient, inbox: Inbox, stream: str) -> None:
+        self._client = client
+        self._inbox = inbox
+        self._stream = stream
+        self._receipts: list[Receipt] = []
+        self._troubles: list[object] = []
+        client.on_state = lambda up, error: None if up else self._troubles.append(error)
+
+    async def goes_on(self, events: int = 5) -> None:
+        """Publish some events and see each come once, in order, over the same connection."""
+        async with asyncio.timeout(PATIENCE):
+            self._receipts += await asyncio.gather(
+                *(self._client.publish(self._stream, flight(n), FLIGHT) for n in range(events))
+            )
+        await self._inbox.until_received(self._receipts)
+        assert self._inbox.ids == [receipt.event_id for receipt in self._receipts]
+        assert not self._troubles
+        assert not self._inbox.subscription.gaps
+
+
+@contextlib.asynccontextmanager
+async def bystander(endpoint: str, **identity: str) -> AsyncIterator[Bystander]:
+    """A bystander that was served before, and must be served after, whatever happens between."""
+    async with connect(endpoint, **identity) as client:  # type: ignore[arg-type]
+        await client.when_connected(PATIENCE)
+        stream = f"bystander.{client.client_id.removeprefix('anonymous-')}"
+        inbox = Inbox(await client.subscribe("true()", stream))
+        one = Bystander(client, inbox, stream)
+        try:
+            await one.goes_on()
+            yield one
+            await one.goes_on()
+        finally:
+            await inbox.close()
+
+
+async def ask_status(endpoint: str, **identity: str) -> dict[str, Any]:
+    """The node's account of itself."""
+    async with connect(endpoint, **identity) as client:  # type: ignore[arg-type]
+        await client.when_connected(PATIENCE)
+        answer: dict[str, Any] = await client.ask("status")
+        return answer
