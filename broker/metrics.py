@@ -47,12 +47,16 @@ class NodeCollector(Collector):
             if outcome != "seen":
                 delivered.add_metric([outcome], count)
         yield delivered
-        refused = CounterMetricFamily(
-            "xmlbroker_refused_connections", "Connections refused.", labels=["code"]
-        )
-        for code, count in node.reception.refused.items():
-            refused.add_metric([code], count)
-        yield refused
+        reception = node.reception
+        for name, text, counts in (
+            ("xmlbroker_refused_connections", "Connections refused.", reception.refused),
+            ("xmlbroker_broken_connections", "Connections of sessions broken.", reception.broken),
+            ("xmlbroker_ended_sessions", "Sessions that the node ended.", reception.ended_by),
+        ):
+            family = CounterMetricFamily(name, text, labels=["code"])
+            for code, count in counts.items():
+                family.add_metric([code], count)
+            yield family
         bounds = node.event_log.bounds
         resident, private = resident_bytes()
         gauges = {

@@ -26,7 +26,7 @@ from broker.dtd.interfaces import IDtdSource
 from broker.dtd.pointer import AllowedPlace, PointerLimits, PointerSource
 from broker.dtd.reference import DtdReference
 from broker.dtd.sources import CatalogueSource
-from broker.errors import BrokerError, LogUnavailable
+from broker.errors import BrokerError, ConfigurationError, LogUnavailable
 from broker.identity import Identity, authenticator_for
 from broker.router.durables import Durables
 from broker.router.feed import Feed
@@ -70,8 +70,8 @@ class Node:
         self._reactor = reactor
         self._threads = threads
         data = settings.node.data
-        self.event_log = self._open_log(data)
         self.dtds = self._make_dtds()
+        self.event_log = self._open_log(data)
         self.matcher = ReferenceMatcher(
             self.dtds,
             document_limits=DocumentLimits(
@@ -133,7 +133,12 @@ class Node:
 
     def _make_dtds(self) -> DtdCache:
         types = self.settings.types
-        sources: list[IDtdSource] = [CatalogueSource(Catalogue.load(f)) for f in types.folders]
+        sources: list[IDtdSource] = []
+        for folder in types.folders:
+            try:
+                sources.append(CatalogueSource(Catalogue.load(folder)))
+            except BrokerError as error:
+                raise ConfigurationError(f"types.folders: {error}") from None
         sources.append(
             PointerSource(
                 Agent(self._reactor, connectTimeout=PointerLimits().timeout),
@@ -208,6 +213,10 @@ class Node:
     def start(self) -> None:
         """Start the threads; from now on connections may come."""
         self._threads.start()
+
+    def abandon(self) -> None:
+        """Close the log as it was found, where `start` was never called."""
+        self.event_log.abandon()
 
     def connected(self, channel: ISocketChannel) -> None:
         """A client has connected."""

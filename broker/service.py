@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from typing import Any
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
 from twisted.internet.endpoints import serverFromString
+from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
@@ -28,6 +30,18 @@ def use_monotonic_time(reactor: Any) -> None:
     reactor.seconds = time.monotonic
 
 
+class CanNotStart(SystemExit, Exception):
+    """Ends the process with status 1 and no traceback.
+
+    It is both: as an `Exception` twistd tells the process that started a daemon, which would wait
+    for ever otherwise, and removes its file; as a `SystemExit` it needs no other words.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.code = 1
+
+
 class NodeService(Service):
     """Starts and stops one node."""
 
@@ -38,18 +52,19 @@ class NodeService(Service):
         self._reactor = reactor
         self._ports: list[IListeningPort] = []
         self._loops: list[LoopingCall] = []
+        self._failed = False
         self.node: Node | None = None
 
     def startService(self) -> None:
-        """Open the log and listen. What can not be done ends the process with one line."""
+        """Open the log and listen. What can not be done ends the process: one line, status 1."""
         super().startService()
         use_monotonic_time(self._reactor)
-        started = Deferred.fromCoroutine(self._start())
-        started.addErrback(self._could_not_start)
+        Deferred.fromCoroutine(self._start()).addErrback(self._could_not_start)
+        if self._failed:
+            raise CanNotStart("the log says why")
 
     async def _start(self) -> None:
         node = self.node = Node(self._settings, self._reactor, ReactorThreads(self._reactor))
-        node.start()
         listening = [
             serverFromString(self._reactor, text).listen(
                 TcpChannelFactory(node.connected, self._settings.limits.max_frame_bytes)
@@ -60,6 +75,8 @@ class NodeService(Service):
             endpoint = serverFromString(self._reactor, self._settings.metrics.endpoint)
             listening.append(endpoint.listen(metrics_site(node)))
         self._ports = await gatherResults(listening, consumeErrors=True)
+        # Not before it can not fail any more: a process does not end while its threads run.
+        node.start()
         for call, every in ((node.progress, PROGRESS_EVERY), (node.care, CARE_EVERY)):
             loop = LoopingCall(call)
             loop.clock = self._reactor
@@ -78,11 +95,17 @@ class NodeService(Service):
 
     def _could_not_start(self, failure: Any) -> None:
         error = getattr(failure.value, "subFailure", failure).value
-        if isinstance(error, BrokerError | OSError):
+        if isinstance(error, BrokerError | CannotListenError | OSError):
             self.log.critical("the node can not start: {error}", error=error)
         else:
             self.log.failure("the node can not start", failure)
-        self._reactor.callWhenRunning(self._reactor.stop)
+        self._failed = True
+        node, self.node = self.node, None
+        if node is not None:
+            node.abandon()
+        if self._reactor.running:
+            # An endpoint that took its time to fail: the end by a signal is no success either.
+            signal.raise_signal(signal.SIGTERM)
 
     def _loop_failed(self, failure: Any) -> None:
         self.log.failure("a regular task of the node failed", failure)

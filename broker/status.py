@@ -66,6 +66,8 @@ def status(node: Inspected) -> dict[str, Any]:
         "matcher": dict(node.matcher.statistics()),
         "durable_subscriptions": len(node.durables),
         "refused_connections": dict(node.reception.refused),
+        "broken_connections": dict(node.reception.broken),
+        "ended_sessions": dict(node.reception.ended_by),
         "sessions": [_session(session) for session in node.reception.sessions],
     }
 

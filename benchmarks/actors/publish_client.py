@@ -37,7 +37,7 @@ def _is_new(receipt: Receipt) -> bool:
 
 async def play(cue: Cue, task: Any) -> None:
     """`task`: endpoint, window (events unanswered), portions (events sent at each cue)."""
-    accepted = first = 0
+    first = 0
     async with connect(task["endpoint"], client_id="publisher") as client:
         await client.when_connected(10.0)
         for count in task["portions"]:
@@ -46,7 +46,7 @@ async def play(cue: Cue, task: Any) -> None:
             cue.say("ready", bytes=sum(map(len, payloads)))
             await cue.go()
             cpu, began = time.process_time(), time.monotonic()
-            accepted += await push(client, payloads, task["window"])
+            accepted = await push(client, payloads, task["window"])
             cue.say("done", began=began, accepted=accepted, cpu=time.process_time() - cpu)
 
 

@@ -49,23 +49,20 @@ class Publisher:
         self._wanted += count
         return total
 
-    async def push(self) -> None:
-        """Send everything that is built, and wait until the node has acknowledged all of it."""
+    async def push(self) -> int:
+        """Send all that is built, and wait until the node has acknowledged it: so many events."""
+        before = self._accepted
         self._done = asyncio.get_running_loop().create_future()
         self._pushing = True
         self._push()
         await asyncio.wait([self._done, self._session.broken], return_when="FIRST_COMPLETED")
         if self._session.broken.done():
             self._session.broken.result()
+        return self._accepted - before
 
     def close(self) -> None:
         """End the session."""
         self._session.close()
-
-    @property
-    def accepted(self) -> int:
-        """Events that the node has acknowledged."""
-        return self._accepted
 
     def _push(self) -> None:
         while self._pushing and self._built and self._session.can_send:
@@ -96,14 +93,8 @@ async def play(cue: Cue, task: Any) -> None:
         cue.say("ready", bytes=size)
         await cue.go()
         cpu, began = time.process_time(), time.monotonic()
-        await publisher.push()
-        cue.say(
-            "done",
-            began=began,
-            acknowledged_at=time.monotonic(),
-            accepted=publisher.accepted,
-            cpu=time.process_time() - cpu,
-        )
+        accepted = await publisher.push()
+        cue.say("done", began=began, accepted=accepted, cpu=time.process_time() - cpu)
     publisher.close()
 
 

@@ -70,7 +70,7 @@ async def play(cue: Cue, task: Any) -> None:
     subscribers = [Subscriber(task["endpoint"], index) for index in range(task["subscribers"])]
     for subscriber in subscribers:
         await subscriber.subscribe()
-    total = 0
+    total = dropped = 0
     for count in task["portions"]:
         total += count
         for subscriber in subscribers:
@@ -79,14 +79,8 @@ async def play(cue: Cue, task: Any) -> None:
         await cue.go()
         cpu = time.process_time()
         times = await asyncio.gather(*(subscriber.reached() for subscriber in subscribers))
-        cue.say(
-            "done",
-            ended=max(times),
-            events=[subscriber.count.events for subscriber in subscribers],
-            dropped=[subscriber.count.dropped for subscriber in subscribers],
-            messages=sum(subscriber.count.deliveries for subscriber in subscribers),
-            cpu=time.process_time() - cpu,
-        )
+        before, dropped = dropped, sum(subscriber.count.dropped for subscriber in subscribers)
+        cue.say("done", ended=max(times), dropped=dropped - before, cpu=time.process_time() - cpu)
     for subscriber in subscribers:
         subscriber.session.close()
 

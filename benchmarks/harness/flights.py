@@ -36,7 +36,7 @@ def flight_payload(number: int, timestamp: bytes | None = None) -> bytes:
         1000 + number % 1000,
         timestamp,
         400 + number * 7 % 200,
-        100 + number * 13 % 350,
+        _altitude(number),
         30 + number % 20,
         number * 3 % 60,
         70 + number % 53,
@@ -44,8 +44,17 @@ def flight_payload(number: int, timestamp: bytes | None = None) -> bytes:
     )
 
 
+def is_high(number: int) -> bool:
+    """Whether payload `number` matches `HIGH`."""
+    return _altitude(number) > 274
+
+
 def flight_documents(mint: Mint, count: int, first: int = 0) -> Iterator[bytes]:
     """Events with these payloads in their envelopes; the ids are minted in order."""
     now = time.time_ns() // 1_000_000
     for number in range(first, first + count):
         yield write_event(mint.next(now), STREAM, FLIGHT, flight_payload(number))
+
+
+def _altitude(number: int) -> int:
+    return 100 + number * 13 % 350

@@ -81,10 +81,8 @@ class Course:
         self._pid = pid
         self._publisher = publisher
         self._subscriber = subscriber
-        self._subscribers = subscribers
+        self.subscribers = subscribers
         self._most = Memory(0, 0)
-        self._accepted = 0
-        self._dropped = 0
 
     def run(self, events: int) -> Flow:
         """The next run, with as many events as the actors were told for it."""
@@ -102,13 +100,13 @@ class Course:
         actors_cpu = sent["cpu"] + came["cpu"]
         return Flow(
             events=events,
-            subscribers=self._subscribers,
+            subscribers=self.subscribers,
             seconds=seconds,
             cpu=cpu,
             resident=self._most.resident,
             anonymous=self._most.anonymous,
-            acknowledged=self._new("_accepted", sent["accepted"]),
-            dropped=self._new("_dropped", came["dropped"]),
+            acknowledged=sent["accepted"],
+            dropped=came["dropped"],
             actors_cpu=actors_cpu,
             others=max(0.0, busy - cpu - actors_cpu) / seconds,
         )
@@ -117,11 +115,6 @@ class Course:
         """Publisher and subscribers are not needed any more."""
         self._publisher.end()
         self._subscriber.end()
-
-    def _new(self, name: str, total: int) -> int:
-        before: int = getattr(self, name)
-        setattr(self, name, total)
-        return total - before
 
     def _look(self) -> None:
         now = memory(self._pid)

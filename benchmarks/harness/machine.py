@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import lxml.etree
+from lxml import etree
+
 import twisted
 
 
@@ -21,8 +22,8 @@ def machine(folder: Path) -> dict[str, Any]:
         "memory": _field("/proc/meminfo", "MemTotal"),
         "system": platform.platform(),
         "python": platform.python_version(),
-        "twisted": twisted.version.short(),
-        "libxml2": ".".join(map(str, lxml.etree.LIBXML_VERSION)),
+        "twisted": twisted.__version__,
+        "libxml2": ".".join(map(str, etree.LIBXML_VERSION)),
         "file_system": file_system(folder),
         "load": os.getloadavg()[0],
     }

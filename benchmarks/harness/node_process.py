@@ -60,6 +60,11 @@ class NodeProcess:
         """Of the node's process."""
         return self._process.pid
 
+    def check(self) -> None:
+        """Raise `BenchmarkFailed` if it has ended."""
+        if self._process.poll() is not None:
+            raise BenchmarkFailed(f"the node has ended: {self._last_words()}")
+
     def stop(self) -> None:
         """Stop it in good order. Raises `BenchmarkFailed` if it was not well."""
         status = self._children.stop(self._process)

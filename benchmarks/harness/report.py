@@ -49,7 +49,7 @@ class Report:
     name: str
     sheets: Sequence[Sheet]
     floors: Sequence[Floor]
-    notes: Sequence[str]
+    notes: list[str]
     figures: dict[str, Any]
     """Everything measured, as JSON carries it."""
     draw: Callable[[Any], None]

@@ -268,11 +268,9 @@ class StackDriver:
         if self.failure is not None:
             return
         try:
-            effects = operation(*args, self._clock.seconds())
+            self._queue(height, operation(*args, self._clock.seconds()))
         except Exception as error:
             self._fail(error, f"layer {height} of the stack failed")
-        else:
-            self._queue(height, effects)
 
     def _tell(self, callback: Callable[..., None], argument: object) -> None:
         try:
@@ -281,8 +279,7 @@ class StackDriver:
             self._fail(error, "the receiver of the stack failed")
 
     def _queue(self, height: int, effects: list[Effect]) -> None:
-        for effect in effects:
-            self._effects.append((height, effect))
+        self._effects.extend((height, effect) for effect in effects)
 
     def _fail(self, error: Exception, what: str) -> None:
         self._on_error(error)
@@ -298,9 +295,6 @@ class StackDriver:
             self._tell(self.receiver.view_changed, View(LinkState.DISCONNECTED, error=self.failure))
 
     def _arm(self) -> None:
-        deadline: float | None = None
-        for core in self.cores if self.failure is None else ():
-            due = core.next_timeout()
-            if due is not None and (deadline is None or due < deadline):
-                deadline = due
-        self._alarm.set(deadline)
+        cores = self.cores if self.failure is None else ()
+        deadlines = [due for core in cores if (due := core.next_timeout()) is not None]
+        self._alarm.set(min(deadlines, default=None))

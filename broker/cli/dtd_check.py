@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
-import click
 from lxml import etree
 
 from broker.cli.failing import Failure
@@ -73,7 +73,7 @@ def _reference(file: Path) -> DtdReference:
 
 def check_file(dtd: Dtd, sources: tuple[str, ...], checked: Checked) -> Iterator[str]:
     """What is wrong with the events of the sources, a line `FILE:LINE: REASON` each."""
-    for source in open_sources(sources, lambda: click.get_binary_stream("stdin")):
+    for source in open_sources(sources, lambda: sys.stdin.buffer):
         if isinstance(source, Refusal):
             checked.events += 1
             yield str(source)

@@ -28,16 +28,13 @@ from broker.event.envelope import SecurityLevel
 from broker.event.stream import check_stream_name
 
 
-class _TimeFrom(click.ParamType):
-    name = "path"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> TimePath:
-        if isinstance(value, TimePath):
-            return value
-        try:
-            return TimePath(value)
-        except ValueError as error:
-            self.fail(f"{value!r}: {error}; a path is such as Who/Date, .//Time or head/@at")
+def _time_path(_: click.Context, __: click.Parameter, value: str | None) -> TimePath | None:
+    try:
+        return None if value is None else TimePath(value)
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{value!r}: {error}; a path is such as Who/Date, .//Time or head/@at"
+        ) from None
 
 
 @click.command(no_args_is_help=True)
@@ -69,7 +66,7 @@ class _TimeFrom(click.ParamType):
 )
 @click.option(
     "--time-from",
-    type=_TimeFrom(),
+    callback=_time_path,
     metavar="PATH",
     help="Where a payload has its time, for --pace.  [default: known for the shipped types]",
 )
@@ -167,7 +164,7 @@ def _report(tally: Tally, seconds: float, *, stopped: bool) -> None:
 
 def _stdin() -> IO[bytes]:
     """stdin, not shared with the interpreter: a thread may still wait for it at the end."""
-    stream = click.get_binary_stream("stdin")
+    stream = sys.stdin.buffer
     try:
         return cast(IO[bytes], open(os.dup(stream.fileno()), "rb"))
     except (OSError, io.UnsupportedOperation):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
@@ -28,17 +28,12 @@ class Stop:
         self.signal = number if self.signal is None else self.signal
         self._wanted.set()
 
-    async def unless(
-        self, work: Coroutine[Any, Any, _T], seconds: float | None = None
-    ) -> _T | None:
-        """The result of `work`, or None if an end is wanted, or the time is over, before it is done.
-
-        The work is cancelled then.
-        """
+    async def unless(self, work: Awaitable[_T]) -> _T | None:
+        """The result of `work`; None if an end is wanted before it is done, which cancels it."""
         task = asyncio.ensure_future(work)
         wanted = asyncio.ensure_future(self._wanted.wait())
         try:
-            await asyncio.wait({task, wanted}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task, wanted}, return_when=asyncio.FIRST_COMPLETED)
             return await task if task.done() else None
         finally:
             task.cancel()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import sys
 
 import click
 
@@ -14,7 +14,7 @@ from broker.cli.starting_point import parse_start
 from broker.cli.stopping import Stop, stop_on_signals
 from broker.cli.terminal import note, on_terminal
 from broker.client.client import Client
-from broker.client.core import Moved
+from broker.client.effects import Moved
 from broker.client.received import Start
 from broker.client.subscription import Subscription
 from broker.errors import BrokerError
@@ -24,28 +24,21 @@ from broker.event.stream import StreamPattern
 _FORMS = {"payload": as_payload, "document": as_document, "json": as_json, "text": as_text}
 
 
-class _StartType(click.ParamType):
-    name = "start"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Start:
-        if isinstance(value, Start):
-            return value
-        try:
-            return parse_start(value)
-        except ValueError as error:
-            self.fail(f"{value!r}: {error}")
+def _start(_: click.Context, __: click.Parameter, value: str | None) -> Start | None:
+    try:
+        return None if value is None else parse_start(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}: {error}") from None
 
 
-class _Binding(click.ParamType):
-    name = "p=URI"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value
-        prefix, equals, uri = value.partition("=")
-        if not (prefix and equals and uri):
-            self.fail(f"{value!r} is not PREFIX=URI")
-        return prefix, uri
+def _bindings(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    bindings = {}
+    for value in values:
+        prefix, _equals, uri = value.partition("=")
+        if not (prefix and uri):
+            raise click.BadParameter(f"{value!r} is not PREFIX=URI")
+        bindings[prefix] = uri
+    return bindings
 
 
 @click.command()
@@ -56,15 +49,16 @@ class _Binding(click.ParamType):
 @click.option(
     "--namespace",
     "namespaces",
-    type=_Binding(),
+    callback=_bindings,
     multiple=True,
+    metavar="p=URI",
     help="Bind a prefix of the query; may be repeated.",
 )
 @click.option("--durable", default="", metavar="NAME", help="Go on where this name was left.")
 @click.option(
     "--from",
     "start",
-    type=_StartType(),
+    callback=_start,
     metavar="START",
     help="new, all, stored, a time (ISO 8601 or ms since 1970), or a position.  "
     "[default: new; stored with --durable]",
@@ -86,7 +80,7 @@ def command(
     access: NodeAccess,
     query: str,
     streams: str,
-    namespaces: tuple[tuple[str, str], ...],
+    namespaces: dict[str, str],
     durable: str,
     start: Start | None,
     count: int | None,
@@ -105,7 +99,7 @@ def command(
     async def run() -> None:
         with stop_on_signals() as stop:
             output = Output(
-                click.get_binary_stream("stdout"),
+                sys.stdout.buffer,
                 _FORMS[form],
                 stop,
                 json=form == "json",
@@ -120,7 +114,7 @@ def command(
                     client.subscribe(
                         query,
                         streams,
-                        namespaces=dict(namespaces),
+                        namespaces=namespaces,
                         durable=durable,
                         start=start,
                         on_gap=output.gap,

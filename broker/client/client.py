@@ -12,6 +12,7 @@ subscription goes on after a broken connection without gap or duplicate.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ from broker.client.effects import (
     Arrived,
     Consumed,
     Effect,
+    HeldUp,
     Send,
     SessionOver,
     Settled,
@@ -84,6 +86,11 @@ class Client:
         """What the node said of itself at the newest greeting."""
         self.on_state: Callable[[bool, BrokerError | None], None] | None = None
         """Told True when connected, False with the reason when not."""
+        self.trouble: BrokerError | None = None
+        """Why the node takes no publications for now (its disk is full); None while it does.
+        They wait in the outbox and are sent again by themselves."""
+        self.on_trouble: Callable[[BrokerError | None], object] | None = None
+        """Told when `trouble` comes, and None when it is over."""
 
     # ------------------------------------------------------------------ life
 
@@ -140,8 +147,11 @@ class Client:
         if self._closed is None:
             self._closed = self._loop.promise()
             self._apply(self._core.goodbye())
-            self._driver.close()
-            self._connection.stop()
+            if self._driver.attached:
+                # Over when the last bytes have left, which takes the driver limited time.
+                self._driver.close()
+            else:
+                self._connection.stop()
         return self._closed.awaitable
 
     # ------------------------------------------------------------------ what it is for
@@ -261,7 +271,9 @@ class Client:
                 self.on_state(True, None)
         elif view.state is LinkState.DISCONNECTED:
             self._core.session_down()
-            if self._driver.failure is not None:
+            if self._closed is not None:
+                self._connection.stop()
+            elif self._driver.failure is not None:
                 self._connection.forbidden(self._driver.failure)
             else:
                 self._connection.lost(view.error or self.last_error)
@@ -324,6 +336,10 @@ class Client:
                         promise.fulfil(content)
                 case Consumed(count):
                     self._driver.consumed(count)
+                case HeldUp(error):
+                    self.trouble = error
+                    if self.on_trouble is not None:
+                        self._loop.soon(functools.partial(self.on_trouble, error))
                 case SessionOver(error):
                     self._session_over(error)
         if self._drained and self._core.outbox.events == 0:

@@ -18,6 +18,7 @@ from broker.client.effects import (
     Arrived,
     Consumed,
     Effect,
+    HeldUp,
     Item,
     Moved,
     Over,
@@ -84,6 +85,7 @@ class ClientCore:
         self._asked: dict[int, Ask] = {}
         self._previous: Place | None = None
         self._retry_at: float | None = None
+        self._held_up = False
         self._acknowledge_at: float | None = None
 
     # ------------------------------------------------------------------ the user's wishes
@@ -243,12 +245,20 @@ class ClientCore:
 
     def _control(self, message: Message, now: float) -> list[Effect]:
         if isinstance(message, Published):
-            return [Settled(waiter, result) for waiter, result in self.outbox.settle(message)]
+            settled = self.outbox.settle(message)
+            effects: list[Effect] = [Settled(waiter, result) for waiter, result in settled]
+            if self._held_up:
+                self._held_up = False
+                effects.append(HeldUp(None))
+            return effects
         if isinstance(message, NotPublished):
             self.outbox.send_again_from(message.batch)
             if self._retry_at is None:
                 self._retry_at = now + message.retry_ms / 1000
-            return []
+            if self._held_up:
+                return []
+            self._held_up = True
+            return [HeldUp(from_wire(message.error))]
         if isinstance(message, Answer):
             self._asked.pop(message.request, None)
             error = from_wire(message.error) if message.error[0] else None

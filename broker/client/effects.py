@@ -92,10 +92,17 @@ class Consumed:
 
 
 @attrs.frozen
+class HeldUp:
+    """The node takes no publications for now, and why; None when it takes them again."""
+
+    error: BrokerError | None
+
+
+@attrs.frozen
 class SessionOver:
     """The node ended the session, and why."""
 
     error: BrokerError
 
 
-Effect: TypeAlias = Send | Settled | Arrived | Answered | Consumed | SessionOver
+Effect: TypeAlias = Send | Settled | Arrived | Answered | Consumed | HeldUp | SessionOver

@@ -40,7 +40,7 @@ _DEFAULTS = {"Securitylevel": "med", "Liveness": "live"}
 def check_structure(root: etree._Element) -> None:
     """Raise `NotValid`, with the line, for an envelope that breaks its content models."""
     if root.tag != f"{_Q}Event":
-        raise _invalid(root, f"the root element is {_own_name(root)}, not Mspaces:Event")
+        raise _invalid(root, f"the root element is {str(root.tag)!r}, not Mspaces:Event")
     if root.prefix != "Mspaces":
         raise _invalid(root, f"the envelope has the prefix {root.prefix!r}, not 'Mspaces'")
     _check(root)
@@ -57,9 +57,10 @@ def apply_envelope_defaults(root: etree._Element) -> None:
 def _check(element: etree._Element) -> None:
     name = etree.QName(element).localname
     allowed = _ATTRIBUTES.get(name, {})
-    for attribute, value in element.attrib.items():
-        if str(value) not in allowed.get(str(attribute), ()):
-            raise _invalid(element, f"Mspaces:{name} has {attribute}={str(value)[:40]!r}")
+    for attribute in map(str, element.keys()):
+        value = str(element.get(attribute))
+        if value not in allowed.get(attribute, ()):
+            raise _invalid(element, f"Mspaces:{name} has {attribute}={value[:40]!r}")
     children = list(element.iterchildren("*"))
     model = _MODELS.get(name)
     if model is None:

@@ -6,6 +6,7 @@ what was wrong. When the folder is full the oldest go first.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import deque
 from collections.abc import Callable
@@ -73,4 +74,5 @@ class Quarantine:
             gone = [*gone, number]
         for old in gone:
             for ending in ("xml", "json"):
-                (self._folder / f"{old}.{ending}").unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    (self._folder / f"{old}.{ending}").unlink()

@@ -25,6 +25,7 @@ from broker.channel.view import LinkState
 from broker.errors import (
     BrokerError,
     IncarnationRefused,
+    PeerError,
     PeerSilent,
     ProtocolError,
     SessionSuperseded,
@@ -87,6 +88,10 @@ class Reception:
         self._closed = False
         self.refused: Counter[str] = Counter()
         """Connections that were refused, by error code."""
+        self.broken: Counter[str] = Counter()
+        """Connections of sessions that broke a rule of the stack or fell silent, by error code."""
+        self.ended_by: Counter[str] = Counter()
+        """Sessions that the node ended, by error code."""
 
     @property
     def sessions(self) -> Iterable[Session]:
@@ -105,12 +110,16 @@ class Reception:
 
     def refuse(self, channel: ISocketChannel, error: BrokerError) -> None:
         """Say why, and close."""
+        self.note_refused(channel, error)
+        channel.send([messages.encode(Refuse(error.to_wire()))])
+        channel.close()
+
+    def note_refused(self, channel: ISocketChannel, error: BrokerError) -> None:
+        """Count a connection that was refused, or that showed itself to be none of ours."""
         self.refused[error.code] += 1
         self.log.info(
             "connection from {peer} refused: {error}", peer=channel.peer_description, error=error
         )
-        channel.send([messages.encode(Refuse(error.to_wire()))])
-        channel.close()
 
     # ------------------------------------------------------------------ the greeting
 
@@ -207,6 +216,8 @@ class Reception:
         lease = self._leases.pop(session, None)
         if lease is not None:
             lease.cancel()
+        if isinstance(session.broken_by, PeerError):
+            self.broken[session.broken_by.code] += 1
         if session.state is not LinkState.CONNECTED and not session.over:
             self._leases[session] = self._clock.callLater(
                 self.limits.session_lease, self._expired, session
@@ -218,6 +229,8 @@ class Reception:
 
     def ended(self, session: Session) -> None:
         """A session is over: forget it."""
+        if session.ended_by is not None:
+            self.ended_by[session.ended_by.code] += 1
         lease = self._leases.pop(session, None)
         if lease is not None:
             lease.cancel()
@@ -282,7 +295,10 @@ class _Greeting:
             self._reception.refuse(self.channel, error)
 
     def channel_lost(self, error: BrokerError | None) -> None:
-        self._end()
+        if not self.lost:
+            self._end()
+            if isinstance(error, PeerError):
+                self._reception.note_refused(self.channel, error)
 
     def writable_changed(self, writable: bool) -> None:
         """A greeting is too short to fill anything."""

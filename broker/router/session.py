@@ -73,6 +73,10 @@ class Session:
         self.peer = ""
         """Where the present or last connection comes from."""
         self.over = False
+        self.ended_by: BrokerError | None = None
+        """Why the node ended the session."""
+        self.broken_by: BrokerError | None = None
+        """Why the last connection broke; None where one is up, or was closed in good order."""
         self.state = LinkState.DISCONNECTED
         self.connection_changed: Callable[[Session], None] = lambda _: None
         """Told when the state changed: who keeps the lease listens."""
@@ -130,6 +134,14 @@ class Session:
     def view_changed(self, view: View) -> None:
         """The connection came or went."""
         self.state = view.state
+        self.broken_by = view.error
+        if isinstance(view.error, PeerError):
+            self.log.info(
+                "connection of {client} from {peer} broken: {error}",
+                client=self.identity.client_id,
+                peer=self.peer,
+                error=view.error,
+            )
         if self.driver.failure is not None:
             self.end(None)
             return
@@ -228,6 +240,7 @@ class Session:
         """End the session; the client is told why, if it still listens."""
         if self.over:
             return
+        self.ended_by = error
         if error is not None:
             self.log.info(
                 "session of {client} from {peer} ended: {error}",

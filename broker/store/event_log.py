@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 import attrs
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from broker.errors import BrokerError, LogUnavailable
@@ -55,6 +56,8 @@ class _Gathering:
 class EventLog:
     """Places, group commit, de-duplication and positions of one node."""
 
+    log = Logger()
+
     def __init__(
         self,
         file: LogFile,
@@ -79,6 +82,7 @@ class EventLog:
         self._committing: _Gathering | None = None
         self._linger: Any = None
         self._retry_at = 0.0
+        self._failing = False
         self._idle: list[Deferred[None]] = []
         self.failures = 0
         self.commits = 0
@@ -176,6 +180,9 @@ class EventLog:
 
     def _committed(self, bounds: Bounds) -> None:
         told = self._take_committing().told
+        if self._failing:
+            self._failing = False
+            self.log.info("the event log can be written again")
         # The next commit is under way before anyone is told of this one: disk and CPU overlap.
         if self._gathering.commit.events:
             self._begin()
@@ -189,6 +196,10 @@ class EventLog:
             error = LogUnavailable(f"the event log failed: {failure.getErrorMessage()}")
         failed = [self._take_committing(), self._gathering]
         self.failures += 1
+        if not self._failing:
+            # Once, and not with every attempt: a full disk is full for hours.
+            self._failing = True
+            self.log.error("{error}; nothing is acknowledged until it can be", error=error)
         self._gathering = _Gathering()
         # State is not an event: it is kept and goes with the next commit that succeeds.
         for gathering in failed:
@@ -263,6 +274,10 @@ class EventLog:
         self._idle.append(idle)
         self._begin()
         return idle
+
+    def abandon(self) -> None:
+        """Close, in this thread, a log to which nothing was appended."""
+        self._file.close()
 
     def close(self) -> Deferred[None]:
         """Commit what is left, note a clean end, close."""

@@ -10,7 +10,10 @@ being used again. So another process may read the same file while it stays bound
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +23,7 @@ from typing import TypeAlias
 import attrs
 import lmdb
 
-from broker.errors import LogCorrupt, LogUnavailable
+from broker.errors import BrokerError, LogCorrupt, LogUnavailable
 from broker.event.place import Mark
 from broker.store import records
 from broker.store.deduplication import Publisher
@@ -84,15 +87,41 @@ class LogFile:
         self._guard = threading.RLock()
         self._arrival = 0
         self.origin = ""
-        self._open()
-        with self._writing() as txn:
-            self._recover(txn)
+        self._claim = self._claim_folder()
+        try:
+            self._open()
+            with self._writing() as txn:
+                self._recover(txn)
+        except BrokerError:
+            os.close(self._claim)
+            raise
 
     # ------------------------------------------------------------------ opening
 
-    def _open(self) -> None:
+    def _claim_folder(self) -> int:
+        """A lock for the life of this object, or of its process: two writers would give one
+        offset to two events. LMDB would let them, one transaction after another."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
+            claim = os.open(self._folder / "claim", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise self._not_opened(error) from None
+        try:
+            fcntl.lockf(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(claim)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise LogUnavailable(
+                    f"the event log {self._folder} is in use by another process"
+                ) from None
+            raise self._not_opened(error) from None
+        return claim
+
+    def _not_opened(self, error: Exception) -> LogUnavailable:
+        return LogUnavailable(f"the event log {self._folder} can not be opened: {error}")
+
+    def _open(self) -> None:
+        try:
             self._env = lmdb.open(
                 str(self._folder),
                 map_size=self._map_size,
@@ -109,9 +138,7 @@ class LogFile:
         except (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError) as error:
             raise LogCorrupt(f"{self._folder} does not hold an event log: {error}") from None
         except (OSError, lmdb.Error) as error:
-            raise LogUnavailable(
-                f"the event log {self._folder} can not be opened: {error}"
-            ) from None
+            raise self._not_opened(error) from None
 
     def _recover(self, txn: lmdb.Transaction) -> None:
         """Read where the log stands; begin a new epoch unless it was closed in good order."""
@@ -148,6 +175,7 @@ class LogFile:
                     txn.put(b"clean", b"1", db=self._meta)
             finally:
                 self._env.close()
+                os.close(self._claim)
 
     @contextmanager
     def _writing(self) -> Iterator[lmdb.Transaction]:
@@ -157,7 +185,15 @@ class LogFile:
         except lmdb.MapFullError:
             raise LogUnavailable("the event log has reached its size limit") from None
         except (OSError, lmdb.Error) as error:
-            raise LogUnavailable(f"the event log can not be written: {error}") from None
+            # LMDB calls a write that did not fit an input/output error.
+            reason = "its disk is full" if self._disk_is_full() else str(error)
+            raise LogUnavailable(f"the event log can not be written: {reason}") from None
+
+    def _disk_is_full(self) -> bool:
+        try:
+            return shutil.disk_usage(self._folder).free < _MIB
+        except OSError:
+            return False
 
     # ------------------------------------------------------------------ writing
 

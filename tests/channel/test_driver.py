@@ -310,6 +310,14 @@ class DriverTests(SynchronousTestCase):
         self.assertEqual(self.channel.log, [("send", [b"12old"]), ("abort", Closed)])
         self.assertEqual(new.log, [])
 
+    def test_what_the_end_of_a_connection_makes_a_layer_say_is_not_said_on_the_next(self) -> None:
+        self.attach()
+        new = NotingChannel()
+        self.high.extra = [SendDown([b"farewell"])]
+        self.driver.attach(new)
+        self.assertEqual(new.log, [])
+        self.assertEqual(self.driver.dropped, 1)
+
     def test_a_channel_that_is_lost_already_is_noticed(self) -> None:
         class Lost(NotingChannel):
             def __setattr__(self, name: str, value: object) -> None:
@@ -391,7 +399,7 @@ class DriverTests(SynchronousTestCase):
 
     def test_a_receiver_that_raises_ends_the_stack_and_nothing_else(self) -> None:
         self.attach()
-        self.low.extra = [SendDown([b"never"])]
+        self.low.extra = [SendDown([b"never"]), ViewChanged(View(LinkState.SUSPECTED))]
         self.low.deadline = 5.0
 
         def react() -> None:

@@ -118,6 +118,7 @@ def test_the_boolean_value_of_a_query_decides(
         # The envelope is not in the payload's document.
         ("//Mspaces:StreamId", False),
         ("//Mspaces:Event", False),
+        ("/flight/namespace::Mspaces", False),
     ],
 )
 def test_the_payload_is_a_document_of_its_own(
@@ -126,7 +127,7 @@ def test_the_payload_is_a_document_of_its_own(
     assert matches(engine, query, make_event()) is expected
 
 
-def test_white_space_around_the_payload_is_not_in_its_document(
+def test_what_stands_around_the_payload_is_not_in_its_document(
     engine: Any, make_event: MakeEvent
 ) -> None:
     document = (
@@ -135,6 +136,9 @@ def test_white_space_around_the_payload_is_not_in_its_document(
     assert not matches(engine, "/text()", document)
     assert matches(engine, "count(/node()) = 1", document)
     assert matches(engine, "/Mspaces:Event/text()", document)
+    remarked = document.replace(b"\n <flight>", b"<!-- a --><?b c?><flight>")
+    assert matches(engine, "count(/node()) = 1", remarked)
+    assert matches(engine, "/Mspaces:Event/comment()", remarked)
 
 
 def test_defaults_of_the_dtd_are_visible_to_queries(engine: Any, make_event: MakeEvent) -> None:

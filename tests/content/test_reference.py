@@ -80,6 +80,29 @@ def test_a_pause_of_the_machine_is_not_held_against_a_query(
     assert engine.suspended() == []
 
 
+def test_a_large_event_is_given_more_time_in_proportion(
+    dtds: Any, make_event: MakeEvent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    engine = ReferenceMatcher(dtds, clock=lambda: now[0], max_run_time=0.05)
+    number = engine.subscribe(ALL, parse_query("/flight"))
+    compiled = engine._subscriptions.group(number).compiled
+    evaluate = compiled.matches
+
+    def takes_long(subject: Any) -> bool:
+        now[0] += 0.4
+        return evaluate(subject)
+
+    monkeypatch.setattr(compiled, "matches", takes_long)
+    text = b"x" * (10 * 64 * 1024)
+    (verdict,) = engine.match([make_event(b"<flight><id>%s</id></flight>" % text)])
+    assert isinstance(verdict, Accepted)
+    assert verdict.subscriptions == (number,)
+    assert engine.suspended() == []
+    engine.match([make_event()])
+    assert [n for n, _ in engine.suspended()] == [number]
+
+
 def test_a_query_on_which_libxml2_gives_up_is_suspended(
     dtds: Any, ticking: Any, make_event: MakeEvent, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,13 +69,14 @@ class NodeProcess:
 
     # ------------------------------------------------------------------ life
 
-    def launch(self, *arguments: str) -> None:
+    def launch(self, *arguments: str, daemon: bool = False) -> None:
         """Start the process and do not wait. `arguments` replace `--config FILE`."""
         options = arguments or ("--config", str(self.settings))
+        running = ("--pidfile=twistd.pid",) if daemon else ("-n", "--pidfile=")
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-c", f"{self._prelude}\n{_RUN}"),
-                *("-n", "--pidfile=", "xmlbroker", *options),
+                *(*running, "xmlbroker", *options),
             ],
             cwd=self.folder,
             env={**os.environ, "PYTHONPATH": str(ROOT)},

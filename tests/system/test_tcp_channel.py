@@ -165,6 +165,11 @@ class TlsChannelTests(TcpChannelTests):
         assert here.secure
         assert there.secure
 
+    async def test_the_socket_below_is_set_up_too(self) -> None:
+        for channel in await self.make_pair():
+            handle = cast(Any, channel).transport.transport.getHandle()
+            assert handle.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
 
 class RawClient(Protocol):
     """Writes bytes that are no frames, and learns when it is thrown out."""

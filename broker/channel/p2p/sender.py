@@ -52,6 +52,8 @@ class Sender:
 
         Raises `ProtocolError` if that was never sent.
         """
+        if received <= self.acked:
+            return
         if received > self.sent:
             raise ProtocolError(
                 f"the peer acknowledges message {received}, and {self.sent} is the last one sent"
@@ -60,7 +62,7 @@ class Sender:
         for _ in range(received - self.acked):
             freed += len(self._unacked.popleft()) + MESSAGE_COST
         self.buffered -= freed
-        self.acked = max(self.acked, received)
+        self.acked = received
 
     def take(self) -> tuple[int, list[bytes]]:
         """The messages that may be sent now, and the sequence number of the first of them."""

@@ -12,7 +12,7 @@ from typing import cast
 
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.error import ConnectionDone
-from twisted.internet.interfaces import IAddress, IPushProducer, ISSLTransport
+from twisted.internet.interfaces import IAddress, IPushProducer, ISSLTransport, ITCPTransport
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -53,7 +53,9 @@ class TcpSocketChannel(StreamChannel, Protocol):
         peer = self._wire.getPeer()
         self.peer_description = _describe(peer)
         self.secure = ISSLTransport.providedBy(self.transport)
-        if isinstance(peer, (IPv4Address, IPv6Address)) and peer.type == "TCP":
+        # A UNIX socket says that it is a TCP transport, and refuses the options.
+        over_ip = isinstance(peer, (IPv4Address, IPv6Address))
+        if over_ip and ITCPTransport.providedBy(self.transport):
             self._wire.setTcpNoDelay(True)
             self._wire.setTcpKeepAlive(True)
         self._wire.registerProducer(self, True)

@@ -1,4 +1,4 @@
-"""A document as it was found, made a payload: one element in UTF-8 with the prefixes that DTDs know.
+"""A document as it was found, made a payload: one element in UTF-8, with prefixes that DTDs know.
 
 A DTD sees prefixes as they are written, and an event is in UTF-8 (K26). Most documents need no
 change, and then their bytes are not touched.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from copy import copy
+from typing import Any, Final, cast
 
 import attrs
 from lxml import etree
@@ -64,7 +65,7 @@ def make_payload(document: bytes, *, transcoded: bool = False) -> Payload:
         raise Unusable(f"not well-formed: {error.msg or 'there is nothing'}", line) from None
     except (ValueError, LookupError) as error:
         raise Unusable(f"not well-formed: {error}") from None
-    if root.getroottree().docinfo.doctype and _ENTITY.search(document):
+    if cast(Any, root.getroottree().docinfo).doctype and _ENTITY.search(document):
         raise Unusable("it uses an entity that is not one of the five predefined ones")
     head = _HEAD.match(document)
     start = head.end() if head is not None else 0
@@ -100,23 +101,23 @@ def _renaming(root: etree._Element, document: bytes) -> dict[str, str]:
 def _with_prefixes(element: etree._Element, renamed: Mapping[str, str]) -> etree._Element:
     """A copy of the tree in which prefixes are renamed; lxml can not do it in place."""
 
-    def bindings(found: etree._Element) -> dict[str | None, str]:
+    def bindings(found: etree._Element) -> Any:
         return {renamed.get(p or "", p): str(uri) for p, uri in found.nsmap.items()}
 
-    def fill(copy: etree._Element, original: etree._Element) -> None:
-        copy.text = original.text
+    def fill(made: etree._Element, original: etree._Element) -> None:
+        made.text = original.text
         for child in original:
             if isinstance(child.tag, str):
-                inner = etree.SubElement(copy, child.tag, None, bindings(child))
+                inner = etree.SubElement(made, child.tag, None, bindings(child))
                 fill(inner, child)
                 inner.tail = child.tail
             else:
-                copy.append(_detached(child))
+                made.append(_detached(child))
         for name, value in original.attrib.items():
             prefix, colon, local = str(value).partition(":")
             if name == _XSI_TYPE and colon and prefix.strip() in renamed:
                 value = f"{renamed[prefix.strip()]}:{local}"
-            copy.set(name, value)
+            made.set(name, value)
 
     root = etree.Element(element.tag, None, bindings(element))
     fill(root, element)
@@ -124,10 +125,6 @@ def _with_prefixes(element: etree._Element, renamed: Mapping[str, str]) -> etree
 
 
 def _detached(node: etree._Element) -> etree._Element:
-    made = (
-        etree.Comment(node.text)
-        if node.tag is etree.Comment
-        else etree.ProcessingInstruction(str(getattr(node, "target", "")), node.text)
-    )
+    made = copy(node)
     made.tail = node.tail
     return made

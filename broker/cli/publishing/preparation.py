@@ -38,7 +38,9 @@ class Preparation:
 
     def of_xml(self, piece: Piece, *, transcoded: bool = False) -> Publication | Refusal:
         """The publication that an XML document is: a payload, or an event with its envelope."""
-        return _refusing(piece.origin, lambda: self._of_xml(piece, transcoded))
+        made = _refusing(piece.origin, lambda: self._of_xml(piece, transcoded))
+        assert made is not None
+        return made
 
     def of_json(self, line: Piece) -> Publication | Refusal | None:
         """The publication that a line of JSON describes; None if it only reports a gap.

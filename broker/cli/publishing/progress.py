@@ -16,7 +16,7 @@ _PERIOD: Final = 0.2
 
 @contextmanager
 def shown(tally: Tally, client: Client, *, wanted: bool) -> Iterator[None]:
-    """Shows the tally while the block runs, if `wanted`; to be entered where an asyncio loop runs."""
+    """Shows the tally while the block runs, if `wanted`; to be entered where a loop runs."""
     if not wanted:
         yield
         return

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import IO, Any, Final, Literal
+from typing import IO, Any, Final, Literal, cast
 
 import attrs
 
@@ -48,7 +48,7 @@ class Opened:
 
     def portions(self) -> Iterator[bytes]:
         """Its bytes as they come."""
-        while portion := self.stream.read1(_CHUNK):  # type: ignore[attr-defined]
+        while portion := _some(self.stream):
             yield portion
 
 
@@ -70,7 +70,7 @@ def open_sources(
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """The files below a folder, sorted, links to folders not followed; hidden ones are not asked."""
+    """The files below a folder, sorted, without hidden ones and folders that are links."""
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(parent, name) for name in sorted(names) if not name.startswith("."))
@@ -84,6 +84,8 @@ def _open(name: str, stream: IO[bytes], compressions: int = 0) -> Iterator[Opene
         return
     whole: Any = io.BufferedReader(_Rejoined(head, stream), _CHUNK)
     form = _form(head)
+    if form == "empty" and len(head) >= _BLOCK:
+        form = "xml"
     if form == "compressed" and compressions < 2:
         opener: Any = next(opener for magic, opener in _OPENERS if head.startswith(magic))
         yield from _open(name, opener(whole), compressions + 1)
@@ -104,7 +106,7 @@ def _members(name: str, stream: IO[bytes]) -> Iterator[Opened | Refusal]:
     """The files of an archive, in its order."""
     watched = _Watched(stream)
     try:
-        with tarfile.open(fileobj=watched, mode="r|") as archive:
+        with tarfile.open(fileobj=cast(IO[bytes], watched), mode="r|") as archive:
             for member in archive:
                 content = archive.extractfile(member) if member.isfile() else None
                 if content is not None:
@@ -121,11 +123,17 @@ def _head(stream: IO[bytes]) -> bytes:
     """As many first bytes as tell the form: from a slow pipe no more is awaited than needed."""
     head = b""
     while len(head) < _BLOCK and _form(head) in ("empty", "unknown"):
-        portion = stream.read1(_BLOCK) if hasattr(stream, "read1") else stream.read(_BLOCK)
+        portion = _some(stream)
         if not portion:
             break
         head += portion
     return head
+
+
+def _some(stream: Any) -> bytes:
+    """What is there, at least a byte but at the end: a pipe is not waited for to fill a buffer."""
+    read = getattr(stream, "read1", stream.read)
+    return cast(bytes, read(_CHUNK))
 
 
 def _form(head: bytes) -> Form:
@@ -156,15 +164,14 @@ class _Rejoined(io.RawIOBase):
 
     def __init__(self, head: bytes, rest: IO[bytes]) -> None:
         self._head = head
-        self._rest: Any = rest
+        self._rest = rest
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         if not self._head:
-            read = getattr(self._rest, "read1", self._rest.read)
-            self._head = read(len(buffer))
+            self._head = _some(self._rest)
         portion, self._head = self._head[: len(buffer)], self._head[len(buffer) :]
         buffer[: len(portion)] = portion
         return len(portion)

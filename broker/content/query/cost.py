@@ -6,7 +6,8 @@ a subscription is judged:
 - a `child`, `attribute` or `namespace` step visits 10 nodes for each node that it starts from, a
   `self` or `parent` step 1, an `ancestor` step 10, a sibling step a tenth of the document, and
   `descendant`, `following` and `preceding` the whole document;
-- `child` steps behind `/`, `..` or an `ancestor` step visit a tenth of the document for each;
+- a document has one element; `child` steps from that, and behind `..` or an `ancestor` step, visit
+  a tenth of the document for each;
 - no step finds more nodes than the document has, and a name test keeps a quarter of them;
 - a predicate costs its expression once for each node that the step found;
 - comparing two node-sets costs the product of their sizes, turning one into a string 10 nodes'
@@ -139,11 +140,18 @@ class _Model:
         wide = path.start in (Origin.DOCUMENT, Origin.ENVELOPE)
         if not isinstance(path.start, Origin):
             cost, size = self._evaluate(path.start, times)
-        for step in path.steps:
-            step_cost, size = self._step(step, size, wide, times)
-            wide = step.axis in _UPWARDS
+        for i, step in enumerate(path.steps):
+            if i == 0 and wide and step.axis is Axis.CHILD:
+                step_cost, size = self._only_child(step, times)
+            else:
+                step_cost, size = self._step(step, size, wide, times)
+                wide = step.axis in _UPWARDS
             cost += step_cost
         return cost + times, size
+
+    def _only_child(self, step: Step, times: float) -> tuple[float, float]:
+        more, size = self._predicates(step.predicates, 1.0, times)
+        return times + more, size
 
     def _step(self, step: Step, size: float, wide: bool, times: float) -> tuple[float, float]:
         visited = size * self._fan_out(step.axis, wide)

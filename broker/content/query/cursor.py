@@ -99,7 +99,7 @@ class Cursor:
             raise too_expensive(f"more than {self._limits.max_steps} location steps", position)
 
     def count_operator(self, position: int) -> None:
-        """One operator on the result of another one; `QueryTooExpensive` when there are too many."""
+        """One operator on another one's result; `QueryTooExpensive` when there are too many."""
         self._operators += 1
         if self._operators > self._limits.max_operators:
             raise too_expensive(

@@ -137,6 +137,18 @@ def test_a_restarted_peer_gets_nothing_of_what_was_meant_for_its_former_life() -
     assert sent_data(core.submit([b"new"], 2.0)) == [(1, b"new")]
 
 
+def test_only_what_goes_to_the_same_peer_again_counts_as_resent() -> None:
+    core = new_core()
+    open_core(core)
+    core.submit([b"one", b"two"], 0.0)
+    for greeting in (said(known=US, limit=100), said(known=US), said(incarnation=PEER + 1)):
+        core.view_changed(DOWN, 1.0)
+        open_core(core, greeting)
+    assert core.sender.resent == 1 + 2
+    core.submit([b"new"], 1.0)
+    assert core.sender.resent == 3
+
+
 def test_a_restarted_peer_that_has_our_greeting_already_is_a_new_peer_all_the_same() -> None:
     core = new_core()
     open_core(core)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
+
 import pytest
 
 from broker.content.query.limits import QueryLimits
 from broker.content.query.parser import parse
+from broker.content.query.query import parse_query
 from broker.content.query.tree import (
     Axis,
     Binary,
@@ -181,6 +185,30 @@ def test_a_text_that_is_no_query_is_refused_with_position_and_reason(
 def test_a_query_beyond_the_limits_is_refused_not_recursed_into(text: str) -> None:
     with pytest.raises(BadQuery):
         tree(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 64 + "1" + ")" * 64,
+        "a[" * 64 + "b" + "]" * 64,
+        "a[not(" * 32 + "b" + ")]" * 32,
+        "(1+1+" * 42 + "1" + ")" * 42,
+        "1" + "+1" * 129,
+        "((-a)[-1+" * 21 + "b" + "])" * 21,
+    ],
+)
+def test_the_deepest_query_allowed_leaves_the_interpreters_stack_alone(text: str) -> None:
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 700)
+    try:
+        parse_query(text)
+    except QueryTooExpensive as error:
+        assert "would visit" in error.text
+    except BadQuery as error:
+        assert "must be a node-set" in error.text
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def test_long_chains_of_and_or_and_union_are_one_node() -> None:

@@ -1,0 +1,109 @@
+"""`python -m benchmarks [NAME...]`: runs them one after another, prints tables, writes files."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import click
+from rich.console import Console
+
+from benchmarks.harness.children import Children
+from benchmarks.harness.failure import BenchmarkFailed
+from benchmarks.harness.lab import Lab
+from benchmarks.harness.machine import machine
+from benchmarks.harness.quiet import QUIET, wait_until_quiet
+from benchmarks.harness.report import WIDTH, Report, save, show
+from broker.errors import BrokerError
+
+#: In the order in which they run; each is a module of this package with `DESCRIPTION` and `run`.
+NAMES: Final = ("node", "latency", "memory", "content")
+#: How long (seconds) to wait for a quiet machine before each.
+PATIENCE: Final = 60.0
+RESULTS: Final = Path(__file__).parent / "results"
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("names", nargs=-1, type=click.Choice(NAMES), metavar="[NAME]...")
+@click.option("--list", "listing", is_flag=True, help="Say what there is, and do nothing.")
+@click.option("--quick", is_flag=True, help="Little of everything: shows that it works.")
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=RESULTS,
+    show_default="benchmarks/results",
+    help="The folder for NAME.json and NAME.png.",
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    default=tempfile.gettempdir(),
+    show_default=True,
+    help="Where nodes keep their logs meanwhile: a folder on the disk to be measured.",
+)
+def main(names: tuple[str, ...], listing: bool, quick: bool, results: Path, data: Path) -> None:
+    """Measure this machine: all benchmarks, or those NAMEd."""
+    modules = {name: importlib.import_module(f"benchmarks.{name}") for name in names or NAMES}
+    if listing:
+        for name, module in modules.items():
+            click.echo(f"{name:10}{module.DESCRIPTION}")
+        return
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, markup=False, emoji=False, width=WIDTH)
+    _end_on_signals()
+    here = machine(data)
+    console.print(_headline(here))
+    if here["file_system"] == "tmpfs":
+        console.print(f"{data} is in memory: nothing is durable there; see --data")
+    try:
+        for name, module in modules.items():
+            report = _measured(module.run, data, quick, name)
+            show(report, console, quick=quick)
+            written = save(report, results, here, quick=quick)
+            console.print(f"- written: {', '.join(map(str, written))}")
+            if len(written) == 1:
+                console.print("- no plot: matplotlib is not installed (`./dev bench` does it)")
+    except (BenchmarkFailed, BrokerError, OSError) as error:
+        raise click.ClickException(f"{name}: {error}") from None
+
+
+def _measured(run: Callable[[Lab], Report], data: Path, quick: bool, name: str) -> Report:
+    progress = Console(stderr=True)
+    with progress.status(name) as status, Children() as children:
+        lab = Lab(children, data, quick, lambda text: status.update(f"{name}: {text}"))
+        others = 0.0 if quick else wait_until_quiet(PATIENCE, lab.say)
+        report = run(lab)
+    if others > QUIET:
+        report.notes.append(
+            f"the machine was not quiet when this began: other processes used {others:.1f} cores"
+        )
+    return report
+
+
+def _headline(here: dict[str, object]) -> str:
+    return (
+        f"{here['processor']}, {here['cores']} cores; Python {here['python']}, "
+        f"Twisted {here['twisted']}, libxml2 {here['libxml2']}; logs on {here['file_system']}; "
+        f"load {here['load']:.2f}"
+    )
+
+
+def _end_on_signals() -> None:
+    """Let SIGTERM and SIGHUP end us as Ctrl-C does: by way of every `finally`."""
+
+    def end(number: int, _: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Makers of events: the flight record of the papers, and an air-traffic feed.
+
+The same seed gives the same events, everywhere and always.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from broker.event.envelope import EventType
+from broker.testing.air_traffic import ASDI, MadeEvent, air_traffic
+
+__all__ = ["ASDI", "FLIGHT", "MadeEvent", "air_traffic", "flight_payloads"]
+
+#: The type of what `flight_payloads` makes: 1.1, which has the time stamp.
+FLIGHT: Final = EventType("flight", "1.1")
+#: Length of each payload of `flight_payloads`, in bytes: that of the measured peers.
+FLIGHT_BYTES: Final = 262
+
+_BEGIN: Final = datetime(2026, 11, 14, 2, 22, 45, tzinfo=UTC)
+_CALL_SIGNS: Final = 1000
+_LOWEST, _HIGHEST = 100, 449
+
+
+def flight_payloads(count: int, seed: int = 0) -> Iterator[bytes]:
+    """So many flight records of 262 bytes each (checklist D88), for measurements.
+
+    Ids are UAL1000 to UAL1999 in turn, altitudes 100 to 449 (hundreds of feet), one record a
+    second; valid for `FLIGHT`.
+    """
+    chance = random.Random(seed)
+    for number in range(count):
+        moment = _BEGIN + timedelta(seconds=number)
+        north, west = chance.randrange(2500, 4900), chance.randrange(7000, 12400)
+        yield (
+            f"<flight>"
+            f"<id>UAL{1000 + number % _CALL_SIGNS}</id>"
+            f"<timestamp>{moment:%Y-%m-%dT%H:%M:%S}.000Z</timestamp>"
+            f'<flightleg status="active">'
+            f'<speed type="ground">{chance.randrange(250, 560)}</speed>'
+            f'<altitude type="reported" mode="plain">{chance.randint(_LOWEST, _HIGHEST)}</altitude>'
+            f"<coordinate><lat>{_degrees(north):04}N</lat><lon>{_degrees(west):05}W</lon>"
+            f"</coordinate>"
+            f"</flightleg></flight>"
+        ).encode()
+
+
+def _degrees(hundredths: int) -> int:
+    """Degrees and minutes as the feed writes them (4928: 49 degrees 28 minutes)."""
+    degrees, part = divmod(hundredths, 100)
+    return degrees * 100 + part * 60 // 100

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.harness.delivery_count import DeliveryCount
+from benchmarks.harness.failure import BenchmarkFailed
+from broker.event.envelope import Liveness
+from broker.session import messages
+from broker.session.batches import encode_delivery, encode_events
+from broker.session.messages import Flowing, Gap
+from broker.store.records import LoggedEvent
+
+
+def delivery(*offsets: int) -> bytes:
+    events = [LoggedEvent(1, offset, 0, 0, b"\x90", b"<e/>") for offset in offsets]
+    return encode_delivery(encode_events("node", events), [(1,)] * len(events), Liveness.LIVE, None)
+
+
+def flowing_after(offset: int) -> DeliveryCount:
+    count = DeliveryCount()
+    count.take(messages.encode(Flowing(1, (("node", 1, offset),))))
+    return count
+
+
+def test_events_that_follow_each_other_are_counted() -> None:
+    count = flowing_after(4)
+    count.take(delivery(5, 6, 7))
+    count.take(delivery(8))
+    assert (count.flowing, count.events, count.total) == (True, 4, 4)
+
+
+@pytest.mark.parametrize("offsets", [(6,), (5, 7), (5, 5), (4,)])
+def test_a_hole_or_a_duplicate_ends_the_run(offsets: tuple[int, ...]) -> None:
+    with pytest.raises(BenchmarkFailed, match="came instead of"):
+        flowing_after(4).take(delivery(*offsets))
+
+
+def test_what_the_node_says_it_dropped_is_counted_apart() -> None:
+    count = flowing_after(4)
+    count.take(messages.encode(Gap(1, "node", (1, 5), (1, 7), 3, "slow")))
+    count.take(delivery(8))
+    assert (count.events, count.dropped, count.total) == (1, 3, 4)
+
+
+def test_a_delivery_that_lacks_bytes_ends_the_run() -> None:
+    with pytest.raises(BenchmarkFailed, match="add up"):
+        flowing_after(4).take(delivery(5)[:-1])

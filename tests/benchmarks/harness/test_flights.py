@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from twisted.internet.task import Clock
+
+from benchmarks.harness.flights import (
+    FLIGHT,
+    HIGH,
+    PAYLOAD_BYTES,
+    flight_documents,
+    flight_payload,
+    is_high,
+)
+from broker.content.contract import Accepted
+from broker.content.query.query import parse_query
+from broker.content.reference import ReferenceMatcher
+from broker.dtd.cache import CacheLimits, DtdCache
+from broker.dtd.catalogue import Catalogue, shipped_folder
+from broker.dtd.hint import FetchHint
+from broker.dtd.reference import DtdReference
+from broker.event.identity import Mint
+from broker.event.stream import StreamPattern
+
+
+def test_payloads_have_the_length_that_the_peers_were_measured_with_and_differ() -> None:
+    payloads = {flight_payload(number) for number in range(50_000)}
+    assert len(payloads) == 50_000
+    assert {len(payload) for payload in payloads} == {PAYLOAD_BYTES}
+    assert len(flight_payload(1, b"%024d" % 7)) == PAYLOAD_BYTES
+
+
+def test_events_are_valid_their_ids_follow_and_the_query_matches_those_it_should() -> None:
+    dtds = DtdCache(Catalogue.load(shipped_folder()), [], CacheLimits(), Clock())
+    dtds.lookup(DtdReference(FLIGHT.name, FLIGHT.version), FetchHint(""))
+    matcher = ReferenceMatcher(dtds, clock=lambda: 0.0)
+    number = matcher.subscribe(StreamPattern.parse(">"), parse_query(HIGH, {}))
+    verdicts = matcher.match(list(flight_documents(Mint("publisher", 3), 1000)))
+    accepted = [verdict for verdict in verdicts if isinstance(verdict, Accepted)]
+    ids = [verdict.header.event_id for verdict in accepted]
+    assert [each.sequence_number for each in ids] == list(range(1, 1001))
+    expected = [(number,) if is_high(index) else () for index in range(1000)]
+    assert [verdict.subscriptions for verdict in accepted] == expected
+    assert 400 < sum(map(len, expected)) < 600

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def started(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "benchmarks", *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def processes_that_mention(text: str) -> list[str]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (entry / "cmdline").read_text()
+        except OSError:
+            continue
+        if text in command and int(entry.name) != os.getpid():
+            found.append(command)
+    return found
+
+
+def saved(folder: Path, name: str) -> Any:
+    return json.loads((folder / f"{name}.json").read_text())
+
+
+def test_the_list_names_every_benchmark() -> None:
+    output, _ = started("--list").communicate(timeout=30)
+    assert [line.split()[0] for line in output.splitlines()] == [
+        *("node", "latency", "memory", "content")
+    ]
+
+
+def test_an_unknown_benchmark_is_refused_with_the_known_ones() -> None:
+    process = started("speed")
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert "'node', 'latency', 'memory', 'content'" in errors
+
+
+@pytest.mark.slow
+@pytest.mark.system
+def test_quick_runs_print_tables_and_write_their_figures(tmp_path: Path) -> None:
+    results, data = tmp_path / "results", tmp_path / "data"
+    data.mkdir()
+    process = started(
+        *("--quick", "--results", str(results), "--data", str(data), "latency", "content")
+    )
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert "means nothing" in output
+    latency = saved(results, "latency")
+    assert latency["delivered"] == 241
+    assert 0 < latency["milliseconds"]["p50"] <= latency["milliseconds"]["max"]
+    content = saved(results, "content")
+    assert content["matches"]["validated, 100 queries"] > 0
+    assert list(data.iterdir()) == []
+    assert processes_that_mention(str(data)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.system
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_benchmark_that_is_interrupted_leaves_nothing_behind(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    # The quick form, but long enough: it is interrupted as soon as its node is there.
+    process = started("--quick", "--results", str(tmp_path), "--data", str(tmp_path), "memory")
+    while not processes_that_mention(str(tmp_path / "xmlbroker-bench-")):
+        assert process.poll() is None
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    assert process.returncode not in (0, -number)
+    assert list(tmp_path.iterdir()) == []
+    assert processes_that_mention(str(tmp_path)) == []

@@ -1,0 +1,156 @@
+"""A disk that is full: nothing is acknowledged, nothing is lost, and everybody can know why."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker.client.asyncio_face import connect
+from broker.client.received import Receipt
+from broker.errors import BrokerError, LogUnavailable
+from tests.system.mounts import mounted_tmpfs
+from tests.system.node_process import PATIENCE, NodeProcess, free_port
+from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, within
+
+pytestmark = pytest.mark.system
+
+DISK = 8 << 20
+EVENT = 4000
+EVENTS = 600
+
+
+def http(port: int, path: str) -> tuple[int, str]:
+    """Status and text of a page of the node."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE) as page:
+            return page.status, page.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+async def until_page(port: int, path: str, status: int) -> str:
+    """Ask until the page answers so: the node's own timers decide when that is."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            found, text = await asyncio.to_thread(http, port, path)
+            if found == status:
+                return text
+
+
+class Moments:
+    """Wakes whoever waits for one of the client's calls."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Event()
+
+    def notice(self, *_: object) -> None:
+        self._changed.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+
+def test_a_full_disk_delays_publications_and_loses_none(tmp_path: Path) -> None:
+    port = free_port()
+    configuration = f'[metrics]\nendpoint = "tcp:port={port}:interface=127.0.0.1"\n'
+
+    async def work(node: NodeProcess, ballast: Path) -> None:
+        receipts: list[Receipt] = []
+        troubles: list[BrokerError | None] = []
+        moments = Moments()
+
+        async with (
+            connect(node.endpoint, client_id="publisher") as publisher,
+            connect(node.endpoint, client_id="subscriber") as subscriber,
+        ):
+            publisher.on_trouble = lambda error: (troubles.append(error), moments.notice())
+            inbox = Inbox(await subscriber.subscribe("true()", "disk.>", durable="all"))
+
+            async def publish(number: int) -> None:
+                payload = flight(number, filling="x" * EVENT)
+                receipts.append(await publisher.publish("disk.a", payload, FLIGHT))
+                moments.notice()
+
+            # Not all at once: some fit on the disk, some do not.
+            tasks = []
+            for number in range(EVENTS):
+                tasks.append(asyncio.create_task(publish(number)))
+                if number % 50 == 49:
+                    await moments.until(
+                        lambda: bool(troubles) or len(receipts) == len(tasks)  # noqa: B023
+                    )
+            await moments.until(lambda: bool(troubles))
+            assert isinstance(troubles[0], LogUnavailable)
+            assert "its disk is full" in str(troubles[0])
+            assert publisher.trouble is troubles[0]
+            assert publisher.connected
+            assert publisher.unacknowledged > 0
+            assert 0 < len(receipts) < EVENTS
+
+            page = await until_page(port, "/ready", 503)
+            assert "log" in page
+            assert (await asyncio.to_thread(http, port, "/health"))[0] == 200
+            status = await ask_status(node.endpoint)
+            assert status["log"]["failures"] > 0
+            assert status["published"]["not_taken"] > 0
+            # Subscribers keep what they had, and can still read the log.
+            await inbox.until_received(receipts)
+            before = list(receipts)
+            late = Inbox(await subscriber.subscribe("true()", "disk.>", durable="late"))
+
+            ballast.unlink()
+            await asyncio.gather(*tasks)
+            await until_page(port, "/ready", 200)
+            assert troubles[-1] is None
+            assert publisher.trouble is None
+            await inbox.until_received(receipts)
+            await late.until_received(receipts[len(before) :])
+            assert not any(receipt.duplicate for receipt in receipts)
+            numbers = [event_id.sequence_number for event_id in inbox.ids]
+            assert numbers == list(range(1, EVENTS + 1))
+            assert set(late.counts().values()) == {1}
+            assert not inbox.subscription.gaps
+            await inbox.close()
+            await late.close()
+
+    with mounted_tmpfs(tmp_path / "disk", f"size={DISK}") as disk:
+        ballast = disk / "ballast"
+        ballast.write_bytes(b"\0" * (DISK * 3 // 4))
+        with NodeProcess(tmp_path / "node", configuration, data=disk / "data") as node:
+            # What is published goes on beyond the ballast, and the whole fits without it.
+            within(work(node, ballast))
+            assert node.log().count("the event log can not be written") >= 1
+            assert "the event log can be written again" in node.log()
+            node.stop()
+            assert "has stopped in good order" in node.log()
+
+
+def test_a_node_whose_disk_is_full_can_be_stopped(tmp_path: Path) -> None:
+    async def work(node: NodeProcess) -> None:
+        async with connect(node.endpoint, client_id="publisher") as publisher:
+            moments = Moments()
+            publisher.on_trouble = moments.notice
+            waiting = [
+                publisher.publish("disk.a", flight(n, filling="x" * EVENT), FLIGHT)
+                for n in range(EVENTS)
+            ]
+            await moments.until(lambda: publisher.trouble is not None)
+            await asyncio.to_thread(node.stop)
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert any(isinstance(result, BrokerError) for result in results)
+
+    with mounted_tmpfs(tmp_path / "disk", f"size={DISK}") as disk:
+        (disk / "ballast").write_bytes(b"\0" * (DISK * 3 // 4))
+        with NodeProcess(tmp_path / "node", data=disk / "data") as node:
+            within(work(node))
+            assert "Traceback" not in node.log()
+            assert "has stopped" in node.log(), node.log()
