@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import importlib
-import signal
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 import click
 from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 
 from benchmarks.harness.children import Children
 from benchmarks.harness.failure import BenchmarkFailed
+from benchmarks.harness.interruption import end_on_signals
 from benchmarks.harness.lab import Lab
 from benchmarks.harness.machine import machine
 from benchmarks.harness.quiet import QUIET, wait_until_quiet
@@ -57,7 +57,7 @@ def main(names: tuple[str, ...], listing: bool, quick: bool, results: Path, data
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console = Console(highlight=False, markup=False, emoji=False, width=WIDTH)
-    _end_on_signals()
+    end_on_signals()
     here = machine(data)
     console.print(_headline(here))
     if here["file_system"] == "tmpfs":
@@ -76,8 +76,14 @@ def main(names: tuple[str, ...], listing: bool, quick: bool, results: Path, data
 
 def _measured(run: Callable[[Lab], Report], data: Path, quick: bool, name: str) -> Report:
     progress = Console(stderr=True)
-    with progress.status(name) as status, Children() as children:
-        lab = Lab(children, data, quick, lambda text: status.update(f"{name}: {text}"))
+    # Refreshed by hand: no thread may run while children are started.
+    with Live(console=progress, auto_refresh=False, transient=True) as live, Children() as children:
+
+        def say(text: str) -> None:
+            if progress.is_terminal:
+                live.update(Text(f"{name}: {text}"), refresh=True)
+
+        lab = Lab(children, data, quick, say)
         others = 0.0 if quick else wait_until_quiet(PATIENCE, lab.say)
         report = run(lab)
     if others > QUIET:
@@ -93,16 +99,6 @@ def _headline(here: dict[str, object]) -> str:
         f"Twisted {here['twisted']}, libxml2 {here['libxml2']}; logs on {here['file_system']}; "
         f"load {here['load']:.2f}"
     )
-
-
-def _end_on_signals() -> None:
-    """Let SIGTERM and SIGHUP end us as Ctrl-C does: by way of every `finally`."""
-
-    def end(number: int, _: FrameType | None) -> None:
-        sys.exit(128 + number)
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, end)
 
 
 if __name__ == "__main__":

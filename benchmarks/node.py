@@ -63,7 +63,7 @@ def run(lab: Lab) -> Report:
     works: list[Work] = []
     for subscribers, events in ((1, 60_000), (10, 40_000)):
         works.append(_node(lab, PREBUILT, subscribers, events))
-        works.append(_node(lab, CLIENT, subscribers, events // 3))
+        works.append(_node(lab, CLIENT, subscribers, events // 2))
     notes = [
         f"payload {PAYLOAD_BYTES} bytes, in its envelope about 1,036; every event distinct, "
         "validated, and committed to the node's log (sync) before it is delivered",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from broker.identity import Identity, authenticator_for
 from broker.router.durables import Durables
 from broker.router.feed import Feed
 from broker.router.input import Input
-from broker.router.link import Link, QueueLimits
+from broker.router.link import DELIVERY_BYTES, Link, QueueLimits
 from broker.router.output import Output
 from broker.router.quarantine import Quarantine
 from broker.router.reception import Reception, ReceptionLimits
@@ -60,13 +60,23 @@ class Node:
 
     log = Logger()
 
-    def __init__(self, settings: Settings, reactor: Any, threads: Threads) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        reactor: Any,
+        threads: Threads,
+        *,
+        wall_clock: Callable[[], int] = wall_clock_ms,
+        open_file: Callable[..., LogFile] = LogFile,
+    ) -> None:
         """Opens the event log under `settings.node.data`: raises `LogUnavailable`, `LogCorrupt`.
 
-        A simulation gives a `Clock` as `reactor` and `NoThreads`.
+        A simulation gives a `Clock` as `reactor`, its own threads and time, and a disk with faults.
         """
         self.settings = settings
-        self.started_ms = wall_clock_ms()
+        self.started_ms = wall_clock()
+        self._wall_clock = wall_clock
+        self._open_file = open_file
         self._reactor = reactor
         self._threads = threads
         data = settings.node.data
@@ -79,6 +89,7 @@ class Node:
                 max_depth=settings.limits.max_depth,
                 max_attributes=settings.limits.max_attributes,
             ),
+            query_limits=self._query_limits(),
             clock=time.perf_counter,
             max_run_time=settings.query.max_run_time,
         )
@@ -88,10 +99,10 @@ class Node:
             max_files=settings.limits.refusals_kept,
             max_bytes=settings.limits.quarantine_bytes,
             write=threads.elsewhere,
-            wall_clock=wall_clock_ms,
+            wall_clock=wall_clock,
         )
         self.durables = Durables(
-            self.event_log, wall_clock_ms, int(settings.log.durable_expiry * 1000)
+            self.event_log, wall_clock, int(settings.log.durable_expiry * 1000)
         )
         self.input = Input(
             matcher=self.matcher,
@@ -99,7 +110,7 @@ class Node:
             log=self.event_log,
             quarantine=self.quarantine,
             committed=self._committed,
-            wall_clock=wall_clock_ms,
+            wall_clock=wall_clock,
             accept_undescribed=settings.types.undescribed == "accept",
         )
         self._selection = Selection(self.matcher, self.dtds)
@@ -123,9 +134,9 @@ class Node:
             marks_age_ms=int(settings.deduplication_age * 1000),
         )
         return EventLog(
-            LogFile(data / "log", retention, sync=settings.sync),
+            self._open_file(data / "log", retention, sync=settings.sync),
             clock=self._reactor,
-            wall_clock=wall_clock_ms,
+            wall_clock=self._wall_clock,
             write=self._threads.write,
             read=self._threads.read,
             window=settings.deduplication_window,
@@ -197,16 +208,22 @@ class Node:
         return Link(
             session,
             clearance=session.identity.clearance.rank,
-            limits=QueueLimits(queue.events, queue.bytes),
+            limits=QueueLimits(queue.events, queue.bytes, self._delivery_bytes()),
             log=self.event_log,
             select=self._selection.select,
             failed=failed,
         )
 
-    def _parse_query(self, text: str, namespaces: Mapping[str, str]) -> Any:
+    def _delivery_bytes(self) -> int:
+        limits = self.settings.limits
+        return min(DELIVERY_BYTES, limits.window_bytes // 2, limits.max_frame_bytes // 2)
+
+    def _query_limits(self) -> QueryLimits:
         settings = self.settings.query
-        limits = QueryLimits(max_length=settings.max_length, max_cost=settings.max_cost)
-        return parse_query(text, namespaces, limits)
+        return QueryLimits(max_length=settings.max_length, max_cost=settings.max_cost)
+
+    def _parse_query(self, text: str, namespaces: Mapping[str, str]) -> Any:
+        return parse_query(text, namespaces, self._query_limits())
 
     # ------------------------------------------------------------------ running
 

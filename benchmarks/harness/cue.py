@@ -23,12 +23,16 @@ class Cue:
         print(json.dumps({"says": what, **figures}), flush=True)
 
     async def go(self) -> dict[str, Any]:
-        """Wait to be told to begin, and with what; the end of stdin says that nobody wants it."""
+        """Wait to be told to begin, and what has to be known for that."""
+        told: dict[str, Any] = await self.told()
+        return told
+
+    async def told(self) -> Any:
+        """The next thing that the benchmark says."""
         line = await self._reader.readline()
         if not line:
             raise BenchmarkFailed("the benchmark is over")
-        told: dict[str, Any] = json.loads(line)
-        return told
+        return json.loads(line)
 
 
 def act(play: Callable[[Cue, Any], Coroutine[Any, Any, None]]) -> None:
@@ -44,4 +48,5 @@ async def _act(play: Callable[[Cue, Any], Coroutine[Any, Any, None]]) -> None:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    await play(Cue(reader), json.loads(await reader.readline()))
+    cue = Cue(reader)
+    await play(cue, await cue.told())

@@ -62,7 +62,7 @@ class NodeProcess:
 
     def check(self) -> None:
         """Raise `BenchmarkFailed` if it has ended."""
-        if self._process.poll() is not None:
+        if self._children.has_ended(self._process):
             raise BenchmarkFailed(f"the node has ended: {self._last_words()}")
 
     def stop(self) -> None:
@@ -74,7 +74,7 @@ class NodeProcess:
 
     def _await_listening(self, deadline: float) -> None:
         while not is_listening(self.port):
-            if self._process.poll() is not None:
+            if self._children.has_ended(self._process):
                 raise BenchmarkFailed(f"the node did not start: {self._last_words()}")
             if time.monotonic() > deadline:
                 raise BenchmarkFailed(f"the node did not listen in {_STARTUP:g} s")

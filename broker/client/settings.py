@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import attrs
 
@@ -37,6 +38,8 @@ class ClientSettings:
     """ms since 1970, for the timestamps of EventIds only."""
     first_wait: float = 0.1
     longest_wait: float = 30.0
+    random: Random = attrs.field(factory=Random, repr=False)
+    """For the jitter of those waits."""
 
     def hello(self) -> Hello:
         """The greeting that every connection of this process begins with."""
@@ -52,7 +55,7 @@ class ClientSettings:
 
     def backoff(self) -> Backoff:
         """The waiting times between attempts to connect."""
-        return Backoff(self.first_wait, self.longest_wait)
+        return Backoff(self.first_wait, self.longest_wait, self.random)
 
 
 def client_settings(

@@ -90,15 +90,13 @@ class Subscription:
             await self._wanted.awaitable
 
     def take_ready(self) -> list[ReceivedEvent]:
-        """All events that have arrived, at once; they count as processed with the next call."""
+        """What arrived next, as one portion; empty if nothing has. With the next call it counts as
+        processed. Gaps are told in between, after the events before them were given out."""
         events: list[ReceivedEvent] = []
         self._finish()
-        while self._items:
+        while self._items and not events:
             item = self._items.popleft()
             if isinstance(item, Portion):
-                if events:
-                    self._items.appendleft(item)
-                    break
                 self._portion, self._index = item, len(item.events)
                 events.extend(item.events)
             else:

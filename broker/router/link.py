@@ -27,7 +27,7 @@ from broker.store.records import LoggedEvent
 #: A page of the log that one catching-up subscription reads at a time.
 PAGE_EVENTS = 256
 PAGE_BYTES = 512 * 1024
-#: A delivery holds at most about this much, so that a frame never nears its limit.
+#: A delivery holds at most about this much, unless a single event does.
 DELIVERY_BYTES = 256 * 1024
 
 
@@ -46,6 +46,8 @@ class QueueLimits:
 
     events: int = 10_000
     bytes: int = 64 << 20
+    delivery: int = DELIVERY_BYTES
+    """Bytes of one delivery: where frames or the session's window are small, less than usual."""
 
 
 @attrs.define(slots=True, eq=False)
@@ -95,6 +97,10 @@ class Link:
         """Events and bytes that wait for a transient subscriber."""
         return len(self._queue), self._queue_bytes
 
+    def waiting_for(self, feed: Feed) -> int:
+        """How many of the queued events are for this subscription."""
+        return sum(feed in one.feeds for one in self._queue)
+
     def add(self, feed: Feed) -> None:
         """Take a subscription; nothing is sent for it before `start`."""
         self._feeds[feed.number] = feed
@@ -136,7 +142,7 @@ class Link:
         if self._queue:
             self._enqueue(outgoing)
             return
-        for start, end in _portions([one.event for one in outgoing]):
+        for start, end in self._portions([one.event for one in outgoing]):
             if not self._outlet.writable:
                 self._enqueue(outgoing[start:])
                 return
@@ -204,7 +210,7 @@ class Link:
             self._tell_dropped()
         while self._queue and self._outlet.writable:
             events = [self._queue[i].event for i in range(min(len(self._queue), PAGE_EVENTS))]
-            _, end = next(iter(_portions(events)))
+            _, end = next(iter(self._portions(events)))
             portion = [self._queue.popleft() for _ in range(end)]
             self._queue_bytes -= sum(one.event.size for one in portion)
             events = events[:end]
@@ -282,9 +288,8 @@ class Link:
             selected = await self._select(feed.matcher_number, documents, liveness)
             if not self._is_fed(feed):
                 return
-            self._send_selected(feed, part, selected, liveness)
-            feed.cursor = part[-1].offset + 1
-            feed.scanned = part[-1].mark
+            if not self._send_selected(feed, part, selected, liveness):
+                return
 
     def _catch_up_failed(self, failure: Failure, feed: Feed) -> None:
         if self._feeds.get(feed.number) is feed:
@@ -292,17 +297,30 @@ class Link:
 
     def _send_selected(
         self, feed: Feed, part: list[LoggedEvent], selected: list[bool], liveness: Liveness
-    ) -> None:
-        outcomes = feed.outcomes
-        outcomes.seen += len(part)
-        matching = [event for event, yes in zip(part, selected, strict=True) if yes]
-        cleared = [event for event in matching if event.level <= self._clearance]
-        outcomes.filtered += len(part) - len(matching)
-        outcomes.denied += len(matching) - len(cleared)
-        for start, end in _portions(cleared):
-            events = cleared[start:end]
+    ) -> bool:
+        """Send what was selected; False if the session was full before the end.
+
+        The session may have been filled for others while this page was read.
+        """
+        rank = self._clearance
+        cleared = [i for i, yes in enumerate(selected) if yes and part[i].level <= rank]
+        looked_at, sent = len(part), 0
+        for start, end in self._portions([part[i] for i in cleared]):
+            if not self._outlet.writable:
+                looked_at = cleared[start]
+                break
+            events = [part[i] for i in cleared[start:end]]
             encoded = encode_events(self._log.origin, events)
             self._send(encoded, events, [[feed]] * len(events), liveness)
+            sent = end
+        matched = sum(selected[:looked_at])
+        feed.outcomes.seen += looked_at
+        feed.outcomes.filtered += looked_at - matched
+        feed.outcomes.denied += matched - sent
+        if looked_at:
+            feed.cursor = part[looked_at - 1].offset + 1
+            feed.scanned = part[looked_at - 1].mark
+        return looked_at == len(part)
 
     def _tell_gone(self, feed: Feed, expected: int, first: int) -> None:
         feed.outcomes.gone += first - expected
@@ -336,6 +354,18 @@ class Link:
         last = events[-1]
         self._previous = (self._log.origin, last.epoch, last.offset)
 
+    def _portions(self, events: Sequence[LoggedEvent]) -> Iterable[tuple[int, int]]:
+        """(start, end) of runs that make one delivery each; a single event may be larger."""
+        start = size = 0
+        for i, event in enumerate(events):
+            if size and size + event.size > self._limits.delivery:
+                yield start, i
+                start = i
+                size = 0
+            size += event.size
+        if start < len(events):
+            yield start, len(events)
+
     def settle(self) -> None:
         """Bring the counts of live subscriptions up to the log's end."""
         for feed in self._feeds.values():
@@ -357,19 +387,6 @@ class Link:
                 rows.append((feed.number, ((origin, *feed.scanned),)))
         if rows:
             self._outlet.send_message(Progress(rows))
-
-
-def _portions(events: Sequence[LoggedEvent]) -> Iterable[tuple[int, int]]:
-    """(start, end) of runs of about `DELIVERY_BYTES`; a single event may be larger."""
-    start = size = 0
-    for i, event in enumerate(events):
-        if size and size + event.size > DELIVERY_BYTES:
-            yield start, i
-            start = i
-            size = 0
-        size += event.size
-    if start < len(events):
-        yield start, len(events)
 
 
 def _split_at(events: list[LoggedEvent], cut: Mark) -> Iterable[tuple[Liveness, list[LoggedEvent]]]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from broker.channel.layer import ILayer
 from broker.channel.p2p.layer import P2PLayer
 
+#: Room for what a message holds beside its events: a header, and a record for each.
+ENVELOPE_BYTES = 64 * 1024
+
 
 def session_layers(incarnation: int, window_bytes: int) -> list[ILayer]:
     """The layers above the socket, bottom up, for one end of one session.
@@ -16,6 +19,8 @@ def session_layers(incarnation: int, window_bytes: int) -> list[ILayer]:
         P2PLayer(
             incarnation=incarnation,
             window_bytes=window_bytes,
-            send_buffer_bytes=2 * window_bytes,
+            # Who sends while the stack is writable (it is up to half of this) finds room for a
+            # message as large as the window and what is written around it.
+            send_buffer_bytes=2 * window_bytes + ENVELOPE_BYTES,
         )
     ]

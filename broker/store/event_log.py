@@ -279,6 +279,10 @@ class EventLog:
         """Close, in this thread, a log to which nothing was appended."""
         self._file.close()
 
+    def crash(self) -> None:
+        """Let go of the file as the end of the process would, for a simulation of that."""
+        self._file.crash()
+
     def close(self) -> Deferred[None]:
         """Commit what is left, note a clean end, close."""
         return self.drain().addCallback(lambda _: self._write(self._file.close))

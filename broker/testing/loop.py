@@ -20,8 +20,8 @@ from broker.testing.network import MemoryNetwork
 class SimulatedLoop:
     """Virtual time and a memory network, as the client library uses a loop."""
 
-    def __init__(self, clock: Clock, network: MemoryNetwork) -> None:
-        self.clock: IClock = clock
+    def __init__(self, clock: IClock, network: MemoryNetwork) -> None:
+        self.clock = clock
         self._network = network
 
     def promise(self) -> DeferredPromise:

@@ -105,7 +105,9 @@ def test_half_a_frame_and_then_the_end_is_refused(shared_node: NodeProcess) -> N
     undisturbed(shared_node, attack(), ProtocolError.code)
 
 
-@pytest.mark.parametrize("said", [b"", frame(messages.encode(hello("mute")))[:-5]])
+@pytest.mark.parametrize(
+    "said", [b"", frame(messages.encode(hello("mute")))[:-5]], ids=["silence", "half-a-frame"]
+)
 def test_silence_before_or_within_the_greeting_ends_in_time(
     said: bytes, shared_node: NodeProcess
 ) -> None:

@@ -28,6 +28,8 @@ _PARSERS: Final = {
 }
 _HEAD = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml\s[^>]*\?>)?\s*")
 _BINDING = re.compile(rb"\sxmlns(?::([^\s=]+))?\s*=\s*[\"']([^\"']*)[\"']")
+#: libxml2's own words for the place, which count from the document's beginning.
+_PLACE = re.compile(r",? line \d+(?:, column \d+)?")
 #: Without a DOCTYPE the parser refuses it; with one it may leave it out of an attribute, silently.
 _ENTITY = re.compile(rb"&(?!#|amp;|lt;|gt;|quot;|apos;)")
 _XSI_TYPE: Final = "{http://www.w3.org/2001/XMLSchema-instance}type"
@@ -62,7 +64,8 @@ def make_payload(document: bytes, *, transcoded: bool = False) -> Payload:
         root = etree.fromstring(document, _PARSERS["utf-8" if transcoded else None])
     except etree.XMLSyntaxError as error:
         line = error.lineno or 1
-        raise Unusable(f"not well-formed: {error.msg or 'there is nothing'}", line) from None
+        reason = _PLACE.sub("", error.msg or "there is nothing")
+        raise Unusable(f"not well-formed: {reason}", line) from None
     except (ValueError, LookupError) as error:
         raise Unusable(f"not well-formed: {error}") from None
     if cast(Any, root.getroottree().docinfo).doctype and _ENTITY.search(document):

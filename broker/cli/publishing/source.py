@@ -24,9 +24,9 @@ from broker.cli.publishing.publication import Origin, Refusal
 
 _CHUNK: Final = 64 * 1024
 _OPENERS: Final = (
-    (b"\x1f\x8b", gzip.GzipFile),
-    (b"BZh", bz2.BZ2File),
-    (b"\xfd7zXZ\x00", lzma.LZMAFile),
+    (b"\x1f\x8b", gzip.open),
+    (b"BZh", bz2.open),
+    (b"\xfd7zXZ\x00", lzma.open),
 )
 _TAR_MAGIC: Final = (257, b"ustar")
 _BLOCK: Final = tarfile.BLOCKSIZE
@@ -88,7 +88,8 @@ def _open(name: str, stream: IO[bytes], compressions: int = 0) -> Iterator[Opene
         form = "xml"
     if form == "compressed" and compressions < 2:
         opener: Any = next(opener for magic, opener in _OPENERS if head.startswith(magic))
-        yield from _open(name, opener(whole), compressions + 1)
+        with opener(whole) as unpacked:
+            yield from _open(name, unpacked, compressions + 1)
     elif form == "tar":
         yield from _members(name, whole)
     elif form in ("unknown", "compressed"):

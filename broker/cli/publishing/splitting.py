@@ -90,7 +90,8 @@ class DocumentSplitter:
                 yield from self._between()
             at = self._buffer.find(b"<", self._at)
             if at < 0:
-                self._at = len(self._buffer)
+                if self._markup:
+                    self._at = len(self._buffer)
                 return
             self._at = at
             if not final and _UNDECIDED.fullmatch(self._buffer[at : at + _ENOUGH]):
@@ -114,9 +115,9 @@ class DocumentSplitter:
             if not self._in_text:
                 shown = text[:40].decode("utf-8", "backslashreplace")
                 yield Piece(self._origin(), b"", f"text between documents: {shown!r}")
-            self._in_text = following < 0
             self._at = end
             self._advance()
+        self._in_text = following < 0 and (self._in_text or bool(text))
 
     def _token(self) -> bool:
         """Pass the markup at `_at`; False if its end is not there yet."""

@@ -1,0 +1,194 @@
+"""A node as the commands see it: a client that needs no network and remembers what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+from click.testing import CliRunner, Result
+
+from broker.cli import main
+from broker.client.effects import Moved
+from broker.client.received import Gap, Receipt, ReceivedEvent
+from broker.errors import BrokerError, from_wire
+from broker.event.envelope import EventType, Header, Liveness, SecurityLevel
+from broker.event.identity import EventId
+from broker.event.place import Place
+from broker.event.writing import write_event
+
+
+@attrs.frozen
+class Published:
+    """One call of `publish`."""
+
+    stream: str
+    payload: bytes | None
+    event_type: EventType
+    rest: dict[str, Any]
+
+
+@attrs.define(eq=False)
+class FakeNode:
+    """What the node will say, and what it was told. Give it to `run` as the way to connect."""
+
+    refuse: Callable[[Published], BrokerError | None] = lambda _: None
+    """What is wrong with a publication; None accepts it."""
+    unreachable: BrokerError | None = None
+    """Why nobody can connect."""
+    silent: bool = False
+    """Whether receipts never come."""
+    answers: dict[str, Any] = attrs.field(factory=dict)
+    stored: list[ReceivedEvent | Gap] = attrs.field(factory=list)
+    """What a subscription delivers; behind that it waits."""
+    bad_query: BrokerError | None = None
+    warnings: tuple[str, ...] = ()
+    on_publish: Callable[[FakeClient], None] = lambda _: None
+
+    on_wait: Callable[[], None] = lambda: None
+    """Called when a subscription has delivered everything."""
+
+    published: list[Published] = attrs.field(factory=list)
+    connections: list[dict[str, Any]] = attrs.field(factory=list)
+    subscriptions: list[dict[str, Any]] = attrs.field(factory=list)
+    asked: list[tuple[str, dict[str, str]]] = attrs.field(factory=list)
+    processed: list[Any] = attrs.field(factory=list)
+    """Positions that were reported."""
+    closed: int = 0
+
+    def __call__(
+        self, *endpoints: str, client_id: str, account: str, secret: str, state: Path | None
+    ) -> FakeClient:
+        self.connections.append(
+            {
+                "endpoints": endpoints,
+                "client_id": client_id,
+                "account": account,
+                "secret": secret,
+                "state": state,
+            }
+        )
+        return FakeClient(self)
+
+
+class FakeClient:
+    """As much of `broker.client.client.Client` as the commands use."""
+
+    def __init__(self, node: FakeNode) -> None:
+        self._node = node
+        self._receipts: list[asyncio.Future[Receipt]] = []
+        self.on_state: Callable[[bool, BrokerError | None], None] | None = None
+        self.last_error: BrokerError | None = None
+        self.connected = True
+        self.most_outstanding = 0
+
+    def when_connected(self, timeout: float) -> Awaitable[None]:
+        return _settled(None, self._node.unreachable)
+
+    def publish(
+        self, stream: str, payload: bytes | None, event_type: EventType, **rest: Any
+    ) -> Awaitable[Receipt]:
+        published = Published(stream, payload, event_type, rest)
+        number = len(self._node.published) + 1
+        # As the real one does: what can not be written never leaves.
+        write_event(EventId("fake", 0, number, 1), stream, event_type, payload)
+        self._node.published.append(published)
+        receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        self._receipts = [each for each in self._receipts if not each.done()] + [receipt]
+        self.most_outstanding = max(self.most_outstanding, len(self._receipts))
+        if not self._node.silent:
+            error = self._node.refuse(published)
+            asyncio.get_running_loop().call_soon(_settle, receipt, number, error)
+        self._node.on_publish(self)
+        return receipt
+
+    def subscribe(self, query: str, streams: str, **rest: Any) -> Awaitable[FakeSubscription]:
+        self._node.subscriptions.append({"query": query, "streams": streams, **rest})
+        return _settled(FakeSubscription(self._node, rest["on_gap"]), self._node.bad_query)
+
+    def ask(self, what: str, **arguments: str) -> Awaitable[Any]:
+        self._node.asked.append((what, arguments))
+        answer = self._node.answers[what]
+        failed = answer if isinstance(answer, BrokerError) else None
+        return _settled(answer, failed)
+
+    def taken(self, number: int, item: Any) -> None:
+        assert isinstance(item, Moved)
+        self._node.processed.append(item.position)
+
+    def close(self) -> Awaitable[None]:
+        self._node.closed += 1
+        for receipt in self._receipts:
+            if not receipt.done():
+                receipt.set_exception(from_wire(("closed", "the client is closed", 0, 0)))
+        return _settled(None, None)
+
+
+class FakeSubscription:
+    """Delivers what the node has stored, and then nothing."""
+
+    def __init__(self, node: FakeNode, on_gap: Callable[[Gap], None]) -> None:
+        self._node = node
+        self._items = list(node.stored)
+        self._on_gap = on_gap
+        self._number = 1
+        self.warnings = node.warnings
+
+    def __aiter__(self) -> FakeSubscription:
+        return self
+
+    async def __anext__(self) -> ReceivedEvent:
+        while self._items:
+            item = self._items.pop(0)
+            if isinstance(item, ReceivedEvent):
+                return item
+            self._on_gap(item)
+        self._node.on_wait()
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError("nobody gives that a result")
+
+
+def received(
+    number: int, payload: bytes | None = b"<flight><id>x</id></flight>", stream: str = "flights"
+) -> ReceivedEvent:
+    """The event at offset `number`."""
+    event_id = EventId("zbw", 1_795_000_000_000 + number, number, 7)
+    kind = EventType("flight", "1.0")
+    return ReceivedEvent(
+        place=Place("origin", 1, number),
+        header=Header(event_id, stream, "flight", "1.0", SecurityLevel.MED, Liveness.LIVE),
+        liveness=Liveness.RECOVERY,
+        document=write_event(event_id, stream, kind, payload),
+    )
+
+
+def gap(first: int, last: int, reason: str = "retention") -> Gap:
+    """A gap between two offsets."""
+    return Gap(Place("origin", 1, first), Place("origin", 1, last), last - first + 1, reason)
+
+
+def run(node: FakeNode, *arguments: str, stdin: bytes | str | None = None, **env: str) -> Result:
+    """What `xmlbroker ARGUMENTS` does with that node."""
+    clean = {"XMLBROKER_NODE": None, "XMLBROKER_ACCOUNT": None, "XMLBROKER_SECRET": None}
+    return CliRunner(env={**clean, **env}).invoke(main, list(arguments), input=stdin, obj=node)
+
+
+def _settled(value: Any, error: BrokerError | None) -> asyncio.Future[Any]:
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    if error is None:
+        future.set_result(value)
+    else:
+        future.set_exception(error)
+    return future
+
+
+def _settle(receipt: asyncio.Future[Receipt], number: int, error: BrokerError | None) -> None:
+    if receipt.done():
+        return
+    if error is None:
+        event_id = EventId("fake", 0, number, 1)
+        receipt.set_result(Receipt(event_id, Place("origin", 1, number)))
+    else:
+        receipt.set_exception(error)

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.errors import UnknownType
+from broker.event.envelope import EventType
+from broker.event.identity import EventId
+from broker.event.writing import write_event
+from tests.cli.fake_node import FakeNode, run
+
+OWN = """<!ENTITY % Mspaces.content ", alert">
+<!ENTITY % Mspaces.envelope
+         PUBLIC "-//xmlbroker//ELEMENTS Mspaces Envelope 1.1//EN" "mspaces-1.1.mod">
+%Mspaces.envelope;
+<!ELEMENT alert (what, where*)>
+<!ELEMENT what (#PCDATA)>
+<!ELEMENT where (#PCDATA)>
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    file = tmp_path / "alert-1.2.dtd"
+    file.write_text(OWN)
+    return file
+
+
+def test_a_node_lists_its_types_a_line_each() -> None:
+    node = FakeNode(answers={"dtd-list": (("asdi", "1.0"), ("flight", "1.1"))})
+    assert run(node, "dtd", "list").stdout == "asdi 1.0\nflight 1.1\n"
+
+
+def test_the_shipped_types_are_listed_without_a_node() -> None:
+    node = FakeNode()
+    lines = run(node, "dtd", "list", "--local").stdout.splitlines()
+    assert "VOEvent 2.0" in lines
+    assert "flight 1.1" in lines
+    assert node.connections == []
+
+
+def test_a_node_shows_a_dtd() -> None:
+    node = FakeNode(answers={"dtd-show": "<!ELEMENT a EMPTY>\n"})
+    assert run(node, "dtd", "show", "flight", "1.1").stdout == "<!ELEMENT a EMPTY>\n"
+    assert node.asked == [("dtd-show", {"type": "flight", "version": "1.1"})]
+
+
+def test_a_shipped_dtd_is_shown_whole_without_a_node() -> None:
+    text = run(FakeNode(), "dtd", "show", "--local", "flight", "1.1").stdout
+    assert "<!ELEMENT timestamp (#PCDATA)>" in text
+    assert "<!ELEMENT Mspaces:StreamId (#PCDATA)>" in text
+    assert "<!ENTITY" not in text
+
+
+def test_an_unknown_type_is_one_line() -> None:
+    node = FakeNode(answers={"dtd-show": UnknownType("no DTD for x 1.0")})
+    assert run(node, "dtd", "show", "x", "1.0").stderr == "xmlbroker: no DTD for x 1.0\n"
+    result = run(node, "dtd", "show", "--local", "x", "1.0")
+    assert result.exit_code == 1
+    assert "no DTD of x 1.0 comes with us" in result.stderr
+    result = run(node, "dtd", "show", "x", "one")
+    assert result.exit_code == 1
+    assert "'one' is no version" in result.stderr
+
+
+def test_a_dtd_of_ones_own_is_checked_with_events(own: Path, tmp_path: Path) -> None:
+    good = "<alert><what>fire</what>\n<where>here</where></alert>"
+    event = write_event(EventId("c", 1, 1, 1), "s", EventType("alert", "1.2"), good.encode())
+    (tmp_path / "good.xml").write_bytes(b"<?xml version='1.0'?>\n" + good.encode() + event)
+    result = run(FakeNode(), "dtd", "check", str(own), str(tmp_path / "good.xml"))
+    assert result.exit_code == 0, result.output
+    assert result.stderr == f"{own}: a DTD for alert 1.2; 2 of 2 events are valid\n"
+
+
+def test_invalid_events_are_told_with_file_and_line(own: Path, tmp_path: Path) -> None:
+    file = tmp_path / "bad.xml"
+    bare = "<alert>\n<what>a</what>\n<who/>\n</alert>\n"
+    file.write_text(f"<?xml version='1.0'?>\n{bare}<alert><what></alert>\n")
+    result = run(FakeNode(), "dtd", "check", str(own), str(file))
+    assert result.exit_code == 1
+    lines = result.stderr.splitlines()
+    assert lines[0].startswith(f"{file}:2: Element alert content does not follow the DTD")
+    assert lines[1].startswith(f"{file}:6: not well-formed")
+    assert lines[2].endswith("0 of 2 events are valid")
+
+
+def test_an_invalid_envelope_is_told_at_its_own_line(own: Path, tmp_path: Path) -> None:
+    event = write_event(EventId("c", 1, 1, 1), "s", EventType("alert", "1.2"), b"<alert/>")
+    other = write_event(EventId("c", 1, 1, 1), "s", EventType("flight", "1.0"), b"<flight/>")
+    broken = event.replace(b"<Mspaces:Incarnation>1</Mspaces:Incarnation>", b"")
+    file = tmp_path / "x.xml"
+    file.write_bytes(b"\n".join((event, broken, other)))
+    lines = run(FakeNode(), "dtd", "check", str(own), str(file)).stderr.splitlines()
+    assert lines[0].startswith(f"{file}:3: Element alert content")
+    assert lines[1].startswith(f"{file}:4: ")
+    assert lines[2].startswith(f"{file}:7: the event is of type flight 1.0, not alert 1.2")
+
+
+def test_a_bad_dtd_is_told_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "alert-1.0.dtd"
+    file.write_text(OWN + "<!ELEMENT what EMPTY>\n")
+    result = run(FakeNode(), "dtd", "check", str(file))
+    assert result.exit_code == 1
+    assert result.stderr == f"xmlbroker: {file}:8: element 'what' is declared twice\n"
+
+
+def test_modules_of_ones_own_are_found_by_a_catalogue_beside_the_dtd(tmp_path: Path) -> None:
+    (tmp_path / "catalog.xml").write_text(
+        '<catalog xmlns="urn:oasis:names:tc:entity:xmlns:xml:catalog">'
+        '<public publicId="-//me//MODULE 1//EN" uri="my.mod"/></catalog>'
+    )
+    (tmp_path / "my.mod").write_text("<!ELEMENT extra EMPTY>")
+    file = tmp_path / "alert-1.0.dtd"
+    file.write_text(OWN + '<!ENTITY % my PUBLIC "-//me//MODULE 1//EN" "my.mod">\n%my;\n')
+    assert run(FakeNode(), "dtd", "check", str(file)).exit_code == 0
+
+
+def test_a_type_must_be_named_by_the_file_or_the_user(tmp_path: Path) -> None:
+    file = tmp_path / "mine.dtd"
+    file.write_text(OWN)
+    result = run(FakeNode(), "dtd", "check", str(file))
+    assert result.exit_code == 1
+    assert "give --type NAME VERSION" in result.stderr
+    assert run(FakeNode(), "dtd", "check", str(file), "--type", "alert", "2.0").exit_code == 0
+
+
+def test_a_dtd_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    result = run(FakeNode(), "dtd", "check", str(tmp_path / "x-1.0.dtd"))
+    assert result.exit_code == 1
+    assert "can not be read: No such file" in result.stderr
+
+
+def test_real_events_are_valid(shared_data: Path) -> None:
+    dtds = Path(__file__).resolve().parents[2] / "dtd"
+    archive = shared_data / "voevent" / "2020-06.002.tar.bz2"
+    result = run(FakeNode(), "dtd", "check", str(dtds / "voevent-2.0.dtd"), str(archive))
+    assert result.exit_code == 0, result.output[-500:]
+    assert "294 of 294 events are valid" in result.stderr

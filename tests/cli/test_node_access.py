@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.fake_node import FakeNode, run
+
+
+def test_without_options_it_is_the_default_node_and_nobody() -> None:
+    node = FakeNode(answers={"status": {}})
+    run(node, "status")
+    assert node.connections == [
+        {
+            "endpoints": ("tcp:127.0.0.1:8765",),
+            "client_id": "",
+            "account": "",
+            "secret": "",
+            "state": None,
+        }
+    ]
+
+
+def test_options_say_which_node_and_who(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("hush hush\nnot this\n")
+    node = FakeNode(answers={"status": {}})
+    run(
+        node,
+        *("status", "--node", "tcp:a:1", "--node", "unix:/b", "--account", "me"),
+        *("--secret-file", str(tmp_path / "secret"), "--client-id", "me-2"),
+        *("--state", str(tmp_path)),
+    )
+    assert node.connections == [
+        {
+            "endpoints": ("tcp:a:1", "unix:/b"),
+            "client_id": "me-2",
+            "account": "me",
+            "secret": "hush hush",
+            "state": tmp_path,
+        }
+    ]
+
+
+def test_the_environment_says_it_too() -> None:
+    node = FakeNode(answers={"status": {}})
+    run(
+        *(node, "status"),
+        XMLBROKER_NODE="tcp:a:1 tcp:b:2",
+        XMLBROKER_ACCOUNT="me",
+        XMLBROKER_SECRET="hush",
+    )
+    connection = node.connections[0]
+    assert connection["endpoints"] == ("tcp:a:1", "tcp:b:2")
+    assert (connection["account"], connection["secret"]) == ("me", "hush")
+
+
+def test_a_secret_is_never_an_option() -> None:
+    result = run(FakeNode(), "status", "--secret", "hush")
+    assert result.exit_code == 2
+
+
+def test_a_secret_that_can_not_be_read_is_one_line(tmp_path: Path) -> None:
+    result = run(FakeNode(), "status", "--secret-file", str(tmp_path / "absent"))
+    assert result.exit_code == 1
+    assert "the secret can not be read" in result.stderr
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    result = run(FakeNode(), "status", "--secret-file", str(tmp_path / "binary"))
+    assert "not a text in UTF-8" in result.stderr

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from broker.cli.starting_point import parse_start
+from broker.client.received import ALL, NEW, STORED, Start, since, since_time
+from broker.event.place import Position
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("new", NEW),
+        ("all", ALL),
+        ("stored", STORED),
+        ("1795000000123", since_time(1795000000123)),
+        ("1970-01-01T00:00:10Z", since_time(10_000)),
+        ("1970-01-01T00:00:10", since_time(10_000)),
+        ("1970-01-01T01:00:10.5+01:00", since_time(10_500)),
+        ("1970-01-02", since_time(86_400_000)),
+        ("origin:1:5", since(Position({"origin": (1, 5)}))),
+        ("a:1:5,b:2:7", since(Position({"a": (1, 5), "b": (2, 7)}))),
+        ("start", since(Position())),
+    ],
+)
+def test_a_start_is_a_word_a_time_or_a_position(text: str, start: Start) -> None:
+    assert parse_start(text) == start
+
+
+@pytest.mark.parametrize("text", ["", "old", "a:b", "a:1", "a:x:1", "1969-12-31", "2026-13-01"])
+def test_anything_else_is_told(text: str) -> None:
+    with pytest.raises(ValueError, match=r"none of new, all, stored|before 1970"):
+        parse_start(text)

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rich.console import Console
+
+from broker.cli.status import tables
+from broker.errors import NotAllowed
+from tests.cli.fake_node import FakeNode, run
+
+STATUS: dict[str, Any] = {
+    "node": "n1",
+    "version": "0.1",
+    "origin": "abc",
+    "started_ms": 1_795_000_000_000,
+    "memory": {"resident_bytes": 64 << 20, "private_bytes": 32 << 20},
+    "log": {"epoch": 1, "first": 1, "last": 12_345, "used_bytes": 5 << 20, "commits": 7},
+    "published": {"received": 10, "accepted": 8, "refused": {"not-valid": 2}},
+    "delivered": {"delivered": 99, "dropped": 0},
+    "matcher": {"evaluations": 5},
+    "of a later version": [1, 2],
+    "sessions": [
+        {
+            "client": "evil\x1b[2J",
+            "account": "",
+            "incarnation": 7,
+            "peer": "127.0.0.1:5",
+            "connected": True,
+            "queued_events": 1234,
+            "subscriptions": [
+                {"number": 1, "pace": "live", "durable": "d1", "delivered": 99, "dropped": 0}
+            ],
+        }
+    ],
+}
+
+
+def test_a_pipe_gets_the_whole_answer_as_json() -> None:
+    node = FakeNode(answers={"status": STATUS})
+    result = run(node, "status")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == STATUS
+    assert node.asked == [("status", {})]
+
+
+def test_people_get_tables() -> None:
+    screen = Console(width=120, record=True, force_terminal=False, file=open("/dev/null", "w"))
+    with screen.file:
+        for table in tables(STATUS):
+            screen.print(table)
+        text = screen.export_text()
+    for part in ("n1", "64.0 MiB", "12,345", "not valid 2", "99", "1,234", "d1: pace live"):
+        assert part in text
+    assert "2026-11-18T11:06:40.000Z" in text
+    assert "of a later version" in text
+    assert "\x1b" not in text
+
+
+def test_an_answer_of_another_version_is_shown_as_far_as_it_goes() -> None:
+    assert len(list(tables({}))) == 5
+
+
+def test_who_may_not_ask_is_told() -> None:
+    node = FakeNode(answers={"status": NotAllowed("account 'x' may not administer this node")})
+    result = run(node, "status")
+    assert result.exit_code == 1
+    assert "may not administer this node; ask whoever keeps the node" in result.stderr

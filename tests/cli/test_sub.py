@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+
+from broker.client.received import ALL, since_time
+from broker.errors import BadQuery, GaveUp
+from tests.cli.fake_node import FakeNode, gap, received, run
+
+
+def test_a_pipe_gets_lines_of_json() -> None:
+    node = FakeNode(stored=[received(1), received(2, None, "asdi.zbw")])
+    result = run(node, "sub", "--count", "2")
+    assert result.exit_code == 0, result.output
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert lines == [
+        {
+            "place": "origin:1:1",
+            "id": "zbw/7/1@1795000000001",
+            "stream": "flights",
+            "type": "flight",
+            "version": "1.0",
+            "level": "med",
+            "liveness": "recovery",
+            "payload": "<flight><id>x</id></flight>",
+        },
+        {
+            "place": "origin:1:2",
+            "id": "zbw/7/2@1795000000002",
+            "stream": "asdi.zbw",
+            "type": "flight",
+            "version": "1.0",
+            "level": "med",
+            "liveness": "recovery",
+            "payload": None,
+        },
+    ]
+    assert result.stderr == "2 events\n"
+    assert node.closed == 1
+
+
+def test_payloads_or_documents_can_be_had_alone() -> None:
+    event = received(1, "<flight><id>é</id></flight>".encode())
+    node = FakeNode(stored=[event])
+    assert run(node, "sub", "--payload", "--count", "1").stdout == "<flight><id>é</id></flight>\n"
+    result = run(node, "sub", "--document", "--count", "1")
+    assert result.stdout_bytes == event.document + b"\n"
+
+
+def test_what_is_wanted_is_what_the_node_is_asked() -> None:
+    node = FakeNode(stored=[received(1)])
+    run(
+        node,
+        *("sub", "/v:a[b > 3]", "--streams", "asdi.*.tz", "--namespace", "v=urn:v"),
+        *("--namespace", "w=urn:w=1", "--durable", "mine", "--from", "all", "--count", "1"),
+    )
+    asked = node.subscriptions[0]
+    asked.pop("on_gap")
+    assert asked == {
+        "query": "/v:a[b > 3]",
+        "streams": "asdi.*.tz",
+        "namespaces": {"v": "urn:v", "w": "urn:w=1"},
+        "durable": "mine",
+        "start": ALL,
+    }
+
+
+def test_without_a_start_the_library_decides() -> None:
+    node = FakeNode(stored=[received(1)])
+    run(node, "sub", "--count", "1")
+    assert node.subscriptions[0]["start"] is None
+    assert (node.subscriptions[0]["query"], node.subscriptions[0]["streams"]) == ("true()", ">")
+    run(node, "sub", "--count", "1", "--from", "1970-01-01T00:00:01Z")
+    assert node.subscriptions[1]["start"] == since_time(1000)
+
+
+def test_idleness_ends_it() -> None:
+    node = FakeNode(stored=[received(number) for number in range(1, 2001)])
+    result = run(node, "sub", "--payload", "--idle", "0.05")
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) == 2000
+
+
+def test_gaps_are_told_in_their_place() -> None:
+    node = FakeNode(stored=[received(1), gap(2, 4), gap(5, 6, "slow"), received(7)])
+    result = run(node, "sub", "--count", "2")
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [line.get("place") for line in lines] == ["origin:1:1", None, None, "origin:1:7"]
+    assert lines[1]["gap"] == {
+        "first": "origin:1:2",
+        "last": "origin:1:4",
+        "count": 3,
+        "reason": "retention",
+    }
+    assert result.stderr.splitlines() == [
+        "gap: 3 places from origin:1:2 to origin:1:4 are no longer in the node's log",
+        "gap: 2 events from origin:1:5 to origin:1:6 are dropped, "
+        "because this subscriber was too slow",
+        "2 events, 2 gaps",
+    ]
+    result = run(node, "sub", "--count", "2", "--payload")
+    assert len(result.stdout.splitlines()) == 2
+
+
+def test_an_interrupt_acknowledges_what_was_printed() -> None:
+    node = FakeNode(stored=[received(1), received(2)], warnings=("that is slow",))
+    node.on_wait = lambda: os.kill(os.getpid(), signal.SIGINT)
+    result = run(node, "sub", "--durable", "d")
+    assert result.exit_code == 0, result.output
+    assert len(result.stdout.splitlines()) == 2
+    assert result.stderr.splitlines() == ["warning: that is slow", "2 events"]
+    assert [str(position) for position in node.processed] == ["origin:1:2"]
+
+
+def test_only_printed_events_are_acknowledged() -> None:
+    node = FakeNode(stored=[received(number) for number in range(1, 10)])
+    run(node, "sub", "--durable", "d", "--count", "4")
+    assert [str(position) for position in node.processed] == ["origin:1:4"]
+
+
+def test_a_bad_query_is_one_line_that_says_where() -> None:
+    node = FakeNode(bad_query=BadQuery("expected an operand", line=1, column=4))
+    result = run(node, "sub", "/a[")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "xmlbroker: expected an operand (line 1, column 4); "
+        "mend the query; a prefix is bound with --namespace p=URI\n"
+    )
+
+
+def test_no_node_is_one_line() -> None:
+    result = run(FakeNode(unreachable=GaveUp("no node answered at x")), "sub")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("xmlbroker: no node answered at x; start a node")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--from", "yesterday"),
+        ("--namespace", "p"),
+        ("--namespace", "=urn:x"),
+        ("--count", "0"),
+        ("--idle", "0"),
+    ],
+)
+def test_wrong_usage_is_status_2(arguments: tuple[str, ...]) -> None:
+    node = FakeNode()
+    assert run(node, "sub", *arguments).exit_code == 2
+    assert node.connections == []
+
+
+def test_a_wrong_pattern_is_told_before_the_node_is_asked() -> None:
+    node = FakeNode()
+    result = run(node, "sub", "--streams", "a.>.b")
+    assert result.exit_code == 1
+    assert "stands only at the end" in result.stderr
+    assert node.connections == []

@@ -1,0 +1,249 @@
+"""Users of a simulated world: who publishes flights, who reads them, and what must have come."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import msgpack
+
+from broker.client.client import Client
+from broker.client.effects import Portion
+from broker.client.received import NEW, Gap, Receipt, ReceivedEvent, Start
+from broker.client.subscription import Subscription
+from broker.errors import BrokerError
+from broker.event.envelope import EventType, Header, Liveness, SecurityLevel
+from broker.event.identity import EventId
+from broker.event.place import Mark
+from broker.store.records import LoggedEvent, header_from_fields
+from broker.testing.simulation import World
+
+FLIGHT = EventType("flight", "1.0")
+STREAMS = ("asdi.zbw.tz", "asdi.zny.tz", "asdi.zny.ho", "other")
+
+
+def flight(altitude: int, size: int = 0) -> bytes:
+    """A flight record whose id is `size` characters longer than it needs to be."""
+    return (
+        f"<flight><id>F{'x' * size}</id><flightleg><altitude>{altitude}</altitude>"
+        "</flightleg></flight>"
+    ).encode()
+
+
+@attrs.frozen
+class Interest:
+    """A pattern and a query, with what they mean in Python."""
+
+    pattern: str
+    query: str
+    wants: Callable[[str, int], bool]
+    """(stream, altitude) -> whether the event is wanted."""
+
+
+INTERESTS = (
+    Interest(">", "true()", lambda stream, altitude: True),
+    Interest(
+        "asdi.*.tz",
+        "/flight/flightleg[altitude > 500]",
+        lambda stream, altitude: stream.startswith("asdi.") and stream.endswith(".tz") and altitude > 500,
+    ),
+    Interest(
+        "asdi.zny.>",
+        "/flight[flightleg/altitude < 300]",
+        lambda stream, altitude: stream.startswith("asdi.zny.") and altitude < 300,
+    ),
+    Interest(">", "/flight/flightleg/altitude = 7", lambda stream, altitude: altitude == 7),
+    Interest("other", "$StreamId = 'other'", lambda stream, altitude: stream == "other"),
+)
+
+
+@attrs.frozen
+class Truth:
+    """One event as the log holds it."""
+
+    mark: Mark
+    header: Header
+    altitude: int
+
+    @classmethod
+    def of(cls, event: LoggedEvent) -> Truth:
+        found = re.search(rb"<altitude>(\d+)<", event.document)
+        assert found is not None
+        return cls(
+            event.mark, header_from_fields(msgpack.unpackb(event.record)), int(found.group(1))
+        )
+
+
+def truths(world: World) -> list[Truth]:
+    """All that the log holds."""
+    events = world.wait(world.node.event_log.read(1, 1 << 40, 1 << 60))
+    return [Truth.of(event) for event in events]
+
+
+class Publisher:
+    """Publishes flights, and keeps what became of each."""
+
+    def __init__(self, world: World, client: Client) -> None:
+        self._world = world
+        self.client = client
+        self.results: list[tuple[EventId, Receipt | BrokerError]] = []
+        self.published = 0
+
+    def publish(
+        self,
+        stream: str = "asdi.zbw.tz",
+        altitude: int = 1000,
+        size: int = 0,
+        level: SecurityLevel = SecurityLevel.MED,
+    ) -> None:
+        """Publish one flight."""
+        self.published += 1
+        kind = attrs.evolve(FLIGHT, security_level=level)
+        number = self.client._mint.last_sequence_number + 1
+        settled: Any = self.client.publish(stream, flight(altitude, size), kind)
+        event_id = EventId(self.client.client_id, 0, number, self.client.incarnation)
+
+        def keep(result: Any) -> None:
+            value = getattr(result, "value", result)
+            self.results.append((event_id, value))
+
+        settled.addBoth(keep)
+
+    @property
+    def receipts(self) -> list[Receipt]:
+        """What was acknowledged."""
+        return [result for _, result in self.results if isinstance(result, Receipt)]
+
+
+class Reader:
+    """One subscription as its user reads it."""
+
+    def __init__(
+        self,
+        world: World,
+        client: Client,
+        interest: Interest = INTERESTS[0],
+        *,
+        durable: str = "",
+        start: Start | None = None,
+        slow: bool = False,
+    ) -> None:
+        self.world = world
+        self.client = client
+        self.interest = interest
+        self.durable = durable
+        self.slow = slow
+        self.subscription: Subscription | None = None
+        self.cut: Mark = (0, 0)
+        """The first one: where the subscription began."""
+        self.items: list[ReceivedEvent | Gap] = []
+        self.wrong_liveness: list[ReceivedEvent] = []
+        self.error: BaseException | None = None
+        self.arrivals: list[tuple[float, ReceivedEvent]] = []
+        asked: Any = client.subscribe(
+            interest.query, interest.pattern, durable=durable, start=start, on_gap=self.items.append
+        )
+        asked.addCallbacks(self._flowing, self._failed)
+
+    def _failed(self, failure: Any) -> None:
+        self.error = failure.value
+
+    def _flowing(self, subscription: Subscription) -> None:
+        self.subscription = subscription
+        (self.cut,) = subscription.cut.marks.values()
+        arrived = subscription.arrived
+
+        def watch(item: Any) -> None:
+            if isinstance(item, Portion):
+                now = self.world.clock.seconds()
+                (cut,) = subscription.cut.marks.values()
+                for event in item.events:
+                    self.arrivals.append((now, event))
+                    missed = event.place.mark <= cut
+                    if (event.liveness is Liveness.RECOVERY) is not missed:
+                        self.wrong_liveness.append(event)
+            arrived(item)
+
+        subscription.arrived = watch  # type: ignore[method-assign]
+
+    def read(self) -> None:
+        """Take what has arrived, and be done with what was taken before."""
+        if self.subscription is not None:
+            while events := self.subscription.take_ready():
+                self.items += events
+
+    def read_one(self) -> None:
+        """Take one portion, as a slow user does."""
+        if self.subscription is not None:
+            self.items += self.subscription.take_ready()
+
+    @property
+    def events(self) -> list[ReceivedEvent]:
+        """The events that were taken."""
+        return [item for item in self.items if isinstance(item, ReceivedEvent)]
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """The gaps that were told."""
+        return [item for item in self.items if isinstance(item, Gap)]
+
+    def wanted(self, log: list[Truth], after: Mark | None = None) -> list[Mark]:
+        """The marks that have to come."""
+        start = self.cut if after is None else after
+        return [
+            truth.mark
+            for truth in log
+            if truth.mark > start and self.interest.wants(truth.header.stream, truth.altitude)
+        ]
+
+    def check(self, log: list[Truth], after: Mark | None = None) -> None:
+        """Everything wanted came once and in order, or was told as dropped, in its order."""
+        where = f"{self.client.client_id} {self.interest.query}, seed {self.world.seed}"
+        assert self.error is None, f"{self.error!r} ({where})"
+        assert not self.wrong_liveness, f"{self.wrong_liveness[0].place} ({where})"
+        wanted = self.wanted(log, after)
+        got = [event.place.mark for event in self.events]
+        assert got == sorted(set(got)), f"order or duplicates: {got} ({where})"
+        assert set(got) <= set(wanted), f"unwanted: {sorted(set(got) - set(wanted))} ({where})"
+        missing = sorted(set(wanted) - set(got))
+        dropped = sum(gap.count for gap in self.gaps if gap.reason == "slow")
+        if self.durable or not self.gaps:
+            assert not missing, f"lost {missing} of {len(wanted)}, after {self.cut} ({where})"
+        assert dropped == len(missing), f"{dropped} told, {len(missing)} missing ({where})"
+        self._check_gaps(missing, where)
+
+    def _check_gaps(self, missing: list[Mark], where: str) -> None:
+        last: Mark = (0, 0)
+        for item in self.items:
+            if isinstance(item, Gap):
+                assert last < item.first.mark <= item.last.mark, f"{item} after {last} ({where})"
+                inside = [m for m in missing if item.first.mark <= m <= item.last.mark]
+                assert item.reason != "slow" or len(inside) == item.count, f"{item} ({where})"
+                last = item.last.mark
+            else:
+                assert last < item.place.mark, f"{item.place} after {last} ({where})"
+                last = item.place.mark
+
+
+def check_publishers(log: list[Truth], publishers: list[Publisher], seed: int) -> None:
+    """Every receipt's event is in the log, once, where the receipt says, in its publisher's order."""
+    by_id: dict[tuple[str, int, int], Truth] = {}
+    newest: dict[tuple[str, int], int] = {}
+    for truth in log:
+        event_id = truth.header.event_id
+        key = (event_id.client_id, event_id.incarnation)
+        assert newest.get(key, 0) < event_id.sequence_number, f"{event_id} (seed {seed})"
+        newest[key] = event_id.sequence_number
+        by_id[(*key, event_id.sequence_number)] = truth
+    for publisher in publishers:
+        for event_id, result in publisher.results:
+            assert isinstance(result, Receipt), f"{event_id}: {result!r} (seed {seed})"
+            truth = by_id[event_id.client_id, event_id.incarnation, event_id.sequence_number]
+            assert result.duplicate or result.place is not None
+            if result.place is not None:
+                assert result.place.mark == truth.mark, f"{event_id} (seed {seed})"
+
+
+__all__ = ["INTERESTS", "NEW", "Interest", "Publisher", "Reader", "check_publishers", "truths"]

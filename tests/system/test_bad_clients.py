@@ -1,0 +1,367 @@
+"""Clients that ask for too much, are not who they say, or do not read: over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.client.asyncio_face import connect
+from broker.client.received import since
+from broker.errors import (
+    AuthenticationFailed,
+    BadName,
+    BadPosition,
+    BadQuery,
+    BrokerError,
+    ClearanceTooLow,
+    IncarnationRefused,
+    NotAllowed,
+    QueryTooExpensive,
+    SessionSuperseded,
+    TooManySessions,
+    TooManySubscriptions,
+)
+from broker.event.envelope import EventType, SecurityLevel
+from broker.event.place import Position
+from broker.identity import hash_secret
+from broker.session import messages
+from tests.system.conftest import HANDSHAKE
+from tests.system.node_process import PATIENCE, NodeProcess
+from tests.system.raw_session import RawSession, hello, refusal_of
+from tests.system.traffic import FLIGHT, Inbox, ask_status, bystander, flight, within
+
+pytestmark = pytest.mark.system
+
+# --------------------------------------------------------------------------- subscriptions
+
+
+@pytest.mark.parametrize(
+    ("query", "position"),
+    [
+        ("/flight[altitude >", 19),
+        ("/flight]", 8),
+        ("", 1),
+        ("/flight['unended]", 9),
+        ("/flight[unknown-function()]", 9),
+        ("/flight[unbound:id]", 9),
+        ("/flight[$NoSuchVariable]", 9),
+        ("document('file:///etc/passwd')", 1),
+        ("/flight[" * 2000, 0),
+    ],
+    ids=["cut", "bracket", "empty", "quote", "function", "prefix", "variable", "document", "deep"],
+)
+def test_an_invalid_query_is_refused_at_its_position(
+    query: str, position: int, shared_node: NodeProcess
+) -> None:
+    async def work() -> None:
+        async with bystander(shared_node.endpoint), connect(shared_node.endpoint) as client:
+            with pytest.raises(BadQuery) as refused:
+                await client.subscribe(query)
+            if position:
+                assert refused.value.column == position
+            # The session lives on.
+            await (await client.subscribe("true()")).flowing
+
+    within(work())
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "//*[count(//*[count(//*[count(//*) > 1]) > 1]) > 1]",
+        "count(//*//*//*//*//*//*) > 5",
+        "true()" + " or true()" * 1000,
+    ],
+)
+def test_a_query_that_costs_too_much_is_refused(query: str, shared_node: NodeProcess) -> None:
+    async def work() -> None:
+        async with bystander(shared_node.endpoint), connect(shared_node.endpoint) as client:
+            with pytest.raises(BadQuery) as refused:
+                await client.subscribe(query)
+            assert isinstance(refused.value, QueryTooExpensive) or "long" in str(refused.value)
+
+    within(work())
+
+
+def test_names_with_path_parts_are_refused_everywhere(shared_node: NodeProcess) -> None:
+    async def work() -> None:
+        async with bystander(shared_node.endpoint), connect(shared_node.endpoint) as client:
+            for pattern in ("../../etc", "a/b", "", "a..b", "a.>.b", "a*", "\0"):
+                with pytest.raises(BadName):
+                    await client.subscribe("true()", pattern)
+            for durable in ("../x", "a/b", "x" * 65, "a b"):
+                with pytest.raises(BadName):
+                    await client.subscribe("true()", durable=durable)
+        for client_id in ("../x", "a/b", "x" * 65):
+            with pytest.raises(BadName):
+                connect(shared_node.endpoint, client_id=client_id)
+            error = await refusal_of(shared_node.port, [messages.encode(hello(client_id))])
+            assert isinstance(error, BadName)
+
+    within(work())
+
+
+def test_a_position_from_the_future_is_refused(shared_node: NodeProcess) -> None:
+    async def work() -> None:
+        async with bystander(shared_node.endpoint), connect(shared_node.endpoint) as client:
+            await client.when_connected(PATIENCE)
+            assert client.welcome is not None
+            future = Position({client.welcome.origin: (99, 1_000_000)})
+            with pytest.raises(BadPosition):
+                await client.subscribe("true()", start=since(future))
+
+    within(work())
+
+
+def test_more_subscriptions_than_allowed_are_refused(tmp_path: Path) -> None:
+    async def work(node: NodeProcess) -> None:
+        async with bystander(node.endpoint), connect(node.endpoint) as client:
+            for _ in range(3):
+                await client.subscribe("true()")
+            with pytest.raises(TooManySubscriptions):
+                await client.subscribe("true()")
+
+    with NodeProcess(tmp_path, "[limits]\nmax_subscriptions_per_client = 3\n") as node:
+        within(work(node))
+
+
+# --------------------------------------------------------------------------- who one is
+
+
+def test_a_second_process_of_a_client_takes_over_or_is_refused(shared_node: NodeProcess) -> None:
+    async def work() -> None:
+        async with bystander(shared_node.endpoint):
+            async with connect(shared_node.endpoint, client_id="twin") as older:
+                await older.when_connected(PATIENCE)
+                over: asyncio.Future[BrokerError | None] = asyncio.Future()
+                older.on_state = lambda up, error: None if over.done() else over.set_result(error)
+                # Another process that knows neither the token nor a higher incarnation.
+                for incarnation in (older.incarnation, older.incarnation - 1):
+                    error = await refusal_of(
+                        shared_node.port, [messages.encode(hello("twin", incarnation))]
+                    )
+                    assert isinstance(error, IncarnationRefused)
+                assert older.connected
+                async with connect(shared_node.endpoint, client_id="twin") as newer:
+                    await newer.when_connected(PATIENCE)
+                    assert isinstance(await over, SessionSuperseded)
+                    with pytest.raises(SessionSuperseded):
+                        older.publish("twin", flight(1), FLIGHT)
+                    await newer.publish("twin", flight(1), FLIGHT)
+            # The node remembers what it has seen, also when nobody is connected.
+            error = await refusal_of(
+                shared_node.port, [messages.encode(hello("twin", older.incarnation))]
+            )
+            assert isinstance(error, IncarnationRefused)
+
+    within(work())
+
+
+@pytest.fixture(scope="module")
+def guarded_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """A node with accounts."""
+    configuration = f"""
+[accounts.feed]
+secret = "{hash_secret("feed's secret")}"
+client_ids = ["feed", "feed-*"]
+publish = ["open.>"]
+clearance = "med"
+
+[accounts.reader]
+secret = "{hash_secret("reader's secret")}"
+subscribe = ["open.>"]
+clearance = "low"
+
+[accounts.keeper]
+secret = "{hash_secret("keeper's secret")}"
+publish = [">"]
+subscribe = [">"]
+clearance = "high"
+administer = true
+"""
+    with NodeProcess(tmp_path_factory.mktemp("guarded"), configuration) as node:
+        yield node
+        assert "Traceback" not in node.log()
+        for secret in ("feed's secret", "reader's secret", "keeper's secret", "guess"):
+            assert secret not in node.log()
+
+
+KEEPER = {"account": "keeper", "secret": "keeper's secret"}
+
+
+@pytest.mark.parametrize(
+    ("account", "secret"),
+    [("", ""), ("feed", ""), ("feed", "guess"), ("nobody", "guess"), ("feed", "x" * 3000)],
+    ids=["none", "no-secret", "wrong-secret", "unknown-account", "long-secret"],
+)
+def test_a_wrong_or_missing_credential_is_refused_for_good(
+    account: str, secret: str, guarded_node: NodeProcess
+) -> None:
+    async def work() -> None:
+        code = AuthenticationFailed.code
+        before = (await ask_status(guarded_node.endpoint, **KEEPER))["refused_connections"]
+        async with bystander(guarded_node.endpoint, **KEEPER, client_id="keeper"):
+            client = connect(
+                guarded_node.endpoint, client_id="feed", account=account, secret=secret
+            )
+            with pytest.raises(AuthenticationFailed) as refused:
+                await client.when_connected(PATIENCE)
+            # It does not say which, and does not knock again.
+            assert "wrong, or none was given" in str(refused.value)
+            with pytest.raises(AuthenticationFailed):
+                client.publish("open.a", flight(1), FLIGHT)
+            await client.close()
+        after = (await ask_status(guarded_node.endpoint, **KEEPER))["refused_connections"]
+        assert after[code] == before.get(code, 0) + 1
+
+    within(work())
+
+
+def test_an_account_has_its_own_client_ids_and_rights_only(guarded_node: NodeProcess) -> None:
+    feed = {"account": "feed", "secret": "feed's secret"}
+    reader = {"account": "reader", "secret": "reader's secret"}
+
+    async def work() -> None:
+        for client_id in ("reader", "keeper", "feedx"):
+            client = connect(guarded_node.endpoint, client_id=client_id, **feed)
+            with pytest.raises(NotAllowed):
+                await client.when_connected(PATIENCE)
+            await client.close()
+        async with (
+            connect(guarded_node.endpoint, client_id="feed-2", **feed) as publisher,
+            connect(guarded_node.endpoint, **reader) as subscriber,
+            connect(guarded_node.endpoint, **KEEPER) as keeper,
+        ):
+            await asyncio.gather(
+                *(client.when_connected(PATIENCE) for client in (publisher, subscriber, keeper))
+            )
+            low = EventType("flight", "1.0", security_level=SecurityLevel.LOW)
+            high = EventType("flight", "1.0", security_level=SecurityLevel.HIGH)
+            for pattern in (">", "closed.a", "*"):
+                with pytest.raises(NotAllowed):
+                    await subscriber.subscribe("true()", pattern)
+            with pytest.raises(NotAllowed):
+                await subscriber.publish("open.a", flight(1), low)
+            with pytest.raises(NotAllowed):
+                await publisher.publish("closed.a", flight(1), low)
+            with pytest.raises(ClearanceTooLow):
+                await publisher.publish("open.a", flight(1), high)
+            with pytest.raises(NotAllowed):
+                await publisher.ask("status")
+            cleared = Inbox(await keeper.subscribe("true()", "open.>"))
+            limited = Inbox(await subscriber.subscribe("true()", "open.>"))
+            # What is above its clearance never leaves for the reader.
+            receipts = [
+                await publisher.publish("open.a", flight(1), FLIGHT),
+                await publisher.publish("open.a", flight(2), low),
+                await keeper.publish("open.a", flight(3), high),
+                await publisher.publish("open.a", flight(4), low),
+            ]
+            await cleared.until_received(receipts)
+            await limited.until_received([receipts[1], receipts[3]])
+            assert len(limited.events) == 2
+            await cleared.close()
+            await limited.close()
+
+    within(work())
+
+
+# --------------------------------------------------------------------------- too much, too slow
+
+
+def test_a_client_that_never_reads_costs_bounded_memory_and_delays_nobody(tmp_path: Path) -> None:
+    configuration = '[queue]\nevents = 500\nbytes = "2MiB"\n[limits]\nwindow_bytes = "1MiB"\n'
+    events, filling = 1500, "x" * 20_000
+
+    async def work(node: NodeProcess) -> None:
+        before = await ask_status(node.endpoint)
+        async with connect(node.endpoint) as publisher, connect(node.endpoint) as subscriber:
+            deaf = [await RawSession.open(node.port, f"deaf-{number}") for number in range(3)]
+            for session in deaf:
+                await session.subscribe(1, "flood")
+            inbox = Inbox(await subscriber.subscribe("true()", "flood"))
+            latest = 0.0
+            for _ in range(events // 50):
+                began = time.monotonic()
+                receipts = await asyncio.gather(
+                    *(
+                        publisher.publish("flood", flight(n, filling=filling), FLIGHT)
+                        for n in range(50)
+                    )
+                )
+                await inbox.until(lambda: inbox.events[-1:] != [])  # noqa: B023
+                last = receipts[-1].event_id
+                await inbox.until(lambda: inbox.events[-1].event_id == last)  # noqa: B023
+                latest = max(latest, time.monotonic() - began)
+            assert len(inbox.events) == events
+            assert latest < 5.0
+            after = await ask_status(node.endpoint)
+            slow = [each for each in after["sessions"] if each["client"].startswith("deaf")]
+            assert len(slow) == 3
+            for each in slow:
+                assert 0 < each["queued_bytes"] <= 2 << 20
+                assert each["queued_events"] <= 500
+                (subscription,) = each["subscriptions"]
+                assert subscription["dropped"] > 0
+                counted = ("delivered", "filtered", "denied", "dropped")
+                waiting = each["queued_events"]
+                assert subscription["seen"] == sum(subscription[k] for k in counted) + waiting
+            # 3 times a queue, a window and what sockets hold; 1500 events are 30 MB for each.
+            grown = after["memory"]["private_bytes"] - before["memory"]["private_bytes"]
+            assert grown < 60 << 20
+            for session in deaf:
+                session.close()
+            await inbox.close()
+
+    with NodeProcess(tmp_path, configuration) as node:
+        within(work(node))
+
+
+def test_thousands_of_silent_connections_end_and_then_a_good_one_is_served(
+    tmp_path: Path,
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    count = 2000
+    if hard != resource.RLIM_INFINITY and hard < count + 200:
+        pytest.skip(f"this user may open {hard} files only")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count + 200), hard))
+    limits = f"[limits]\nmax_sessions = 500\nhandshake_timeout = {HANDSHAKE}\n"
+
+    async def work(node: NodeProcess) -> None:
+        async def silent() -> bytes:
+            reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
+            try:
+                return await reader.read()
+            except ConnectionError:
+                return b""
+            finally:
+                writer.transport.abort()
+
+        async with bystander(node.endpoint) as other:
+            flood = [asyncio.create_task(silent()) for _ in range(count)]
+            await other.goes_on()
+            said = await asyncio.gather(*flood)
+            # All were closed: those over the limit at once, the others after their time.
+            codes = [TooManySessions.code.encode() in each for each in said]
+            assert count - 500 <= sum(codes) < count
+        async with connect(node.endpoint) as good:
+            await good.publish("good", flight(1), FLIGHT)
+        status = await ask_status(node.endpoint)
+        assert sum(status["refused_connections"].values()) >= count
+
+    try:
+        with NodeProcess(tmp_path, limits) as node:
+            within(work(node))
+            assert "Traceback" not in node.log()
+            files = len(os.listdir(f"/proc/{node.process.pid}/fd"))
+            assert files < 100
+    finally:
+        with contextlib.suppress(ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
