@@ -75,13 +75,12 @@ def _packets() -> Iterator[Item]:
 def generated(count: int) -> Feed:
     """An air-traffic feed of our own making, for where there is no archive."""
     items = [
-        Item(event.stream, EventType("asdi", "1.0"), event.payload)
-        for event in air_traffic(count, seed=2)
+        Item(event.stream, event.event_type, event.payload) for event in air_traffic(count, seed=2)
     ]
     queries = (
         "/asdi/track[altitude > 300]",
-        '//aircraft[starts-with(., "UAL")]',
-        '/asdi[@facility="KZBW"]',
+        'starts-with(/asdi/*/aircraftId, "UAL")',
+        '/asdi[facility="KZBW"]/track',
         "true()",
     )
     return Feed("a generated air-traffic feed", items, queries, False)

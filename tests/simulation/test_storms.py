@@ -62,9 +62,7 @@ class Storm:
         for k in range(random.randint(1, 2)):
             durable = f"durable-{k}" if random.random() < 0.5 else ""
             interest = random.choice(INTERESTS)
-            self.readers.append(
-                Reader(self.world, client, interest, durable=durable, slow=slow)
-            )
+            self.readers.append(Reader(self.world, client, interest, durable=durable, slow=slow))
 
     def _step(self) -> None:
         random, world = self.random, self.world
@@ -72,7 +70,9 @@ class Storm:
             if random.random() < 0.3:
                 for _ in range(random.randint(1, 8)):
                     publisher.publish(
-                        random.choice(STREAMS), random.choice((7, 100, 600)), random.choice((0, 500))
+                        random.choice(STREAMS),
+                        random.choice((7, 100, 600)),
+                        random.choice((0, 500)),
                     )
         for reader in self.readers:
             if not reader.slow:

@@ -47,7 +47,9 @@ INTERESTS = (
     Interest(
         "asdi.*.tz",
         "/flight/flightleg[altitude > 500]",
-        lambda stream, altitude: stream.startswith("asdi.") and stream.endswith(".tz") and altitude > 500,
+        lambda stream, altitude: (
+            stream.startswith("asdi.") and stream.endswith(".tz") and altitude > 500
+        ),
     ),
     Interest(
         "asdi.zny.>",

@@ -92,9 +92,7 @@ class RawSession:
 
     async def subscribe(self, number: int, pattern: str) -> None:
         """Subscribe to everything on the pattern's streams, and wait until it flows."""
-        await self.send(
-            messages.encode(Subscribe(number, pattern, "true()", {}, "", "new", (), 0))
-        )
+        await self.send(messages.encode(Subscribe(number, pattern, "true()", {}, "", "new", (), 0)))
         while not isinstance(await self.receive(), Flowing):
             pass
 

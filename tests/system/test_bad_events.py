@@ -154,9 +154,7 @@ def test_a_bad_event_is_refused_to_its_publisher_alone(name: str, shared_node: N
             inbox = Inbox(await client.subscribe("true()", STREAM))
             # One batch: what stands beside the bad event is taken.
             good = client.publish_document(event(client, 1, flight(1)), EventId("", 0, 0, 0))
-            bad = client.publish_document(
-                change(event(client, 2, flight(1))), EventId("", 0, 0, 0)
-            )
+            bad = client.publish_document(change(event(client, 2, flight(1))), EventId("", 0, 0, 0))
             also = client.publish_document(event(client, 3, flight(3)), EventId("", 0, 0, 0))
             results = await asyncio.gather(good, bad, also, return_exceptions=True)
             assert isinstance(results[0], Receipt)

@@ -1,0 +1,220 @@
+"""The client's connection machine, with a loop that does nothing by itself."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from twisted.internet.task import Clock
+
+from broker.channel.socket import ISocketChannel
+from broker.client.connection import GREETING_TIMEOUT, Backoff, Connection, connecting
+from broker.client.twisted_face import DeferredPromise
+from broker.errors import (
+    AuthenticationFailed,
+    BrokerError,
+    NotConnected,
+    PeerSilent,
+    ProtocolError,
+    ShuttingDown,
+)
+from broker.session import messages
+from broker.session.messages import MAGIC, Goodbye, Hello, Refuse, Welcome
+
+HELLO = Hello(MAGIC, (1,), "a", 1, b"t" * 16, "", "")
+WELCOME = messages.encode(Welcome(1, "node", "origin", 1000, 1000))
+
+
+class FakeChannel:
+    """A channel that notes what is done to it."""
+
+    def __init__(self) -> None:
+        self.receiver = None
+        self.max_frame = 0
+        self.sent: list[bytes] = []
+        self.aborted: BrokerError | None = None
+
+    def send(self, packets: Sequence[bytes]) -> None:
+        self.sent += packets
+
+    def abort(self, error: BrokerError) -> None:
+        self.aborted = error
+
+
+class Stack:
+    """What takes the channel over."""
+
+    def __init__(self) -> None:
+        self.received: list[bytes] = []
+
+    def packets_received(self, packets: Sequence[bytes]) -> None:
+        self.received += packets
+
+
+class World:
+    """One connection machine and everything that it was told to do."""
+
+    def __init__(self, *endpoints: str) -> None:
+        self.clock = Clock()
+        self.dialled: list[str] = []
+        self.attached: list[ISocketChannel] = []
+        self.downs: list[BrokerError | None] = []
+        self.stops: list[BrokerError | None] = []
+        self.stack = Stack()
+        self.machine = connecting(
+            Connection(
+                loop=self,
+                endpoints=endpoints or ("one",),
+                hello=lambda: HELLO,
+                attach=self._attach,
+                down=self.downs.append,
+                stopped=self.stops.append,
+                backoff=Backoff(1.0, 8.0, random.Random(1)),
+            )
+        )
+
+    def _attach(self, channel: ISocketChannel, welcome: Welcome) -> None:
+        self.attached.append(channel)
+        channel.receiver = self.stack
+
+    def promise(self) -> DeferredPromise:
+        raise NotImplementedError
+
+    def soon(self, call: Callable[[], None]) -> None:
+        raise NotImplementedError
+
+    def dial(
+        self,
+        endpoint: str,
+        connected: Callable[[ISocketChannel], None],
+        failed: Callable[[BrokerError], None],
+    ) -> None:
+        self.dialled.append(endpoint)
+        self.connected, self.failed = connected, failed
+
+    def connect(self) -> FakeChannel:
+        channel = FakeChannel()
+        self.connected(channel)
+        return channel
+
+
+def greeted(world: World) -> FakeChannel:
+    world.machine.start()
+    channel = world.connect()
+    channel.receiver.packets_received([WELCOME])  # type: ignore[attr-defined]
+    return channel
+
+
+def test_it_dials_greets_and_hands_the_channel_over() -> None:
+    world = World()
+    channel = greeted(world)
+    assert messages.decode(channel.sent[0]) == HELLO
+    assert world.attached == [channel]
+    assert world.clock.getDelayedCalls() == []
+
+
+def test_what_comes_right_behind_the_welcome_goes_to_the_new_receiver() -> None:
+    world = World()
+    world.machine.start()
+    channel = world.connect()
+    channel.receiver.packets_received([WELCOME, b"first packet"])  # type: ignore[attr-defined]
+    assert world.stack.received == [b"first packet"]
+
+
+def test_endpoints_take_turns_with_growing_waits() -> None:
+    world = World("one", "two")
+    world.machine.start()
+    waits = []
+    for _ in range(6):
+        world.failed(NotConnected("refused"))
+        (call,) = world.clock.getDelayedCalls()
+        waits.append(call.getTime() - world.clock.seconds())
+        world.clock.advance(waits[-1])
+    assert world.dialled == ["one", "two"] * 3 + ["one"]
+    for wait, bound in zip(waits, (1, 2, 4, 8, 8, 8), strict=True):
+        assert bound / 2 <= wait <= bound
+    assert len(world.downs) == 6
+
+
+def test_a_success_makes_the_next_wait_short_again() -> None:
+    world = World()
+    world.machine.start()
+    for _ in range(5):
+        world.failed(NotConnected("refused"))
+        world.clock.advance(8)
+    world.connect().receiver.packets_received([WELCOME])  # type: ignore[attr-defined]
+    world.machine.lost(None)
+    (call,) = world.clock.getDelayedCalls()
+    assert call.getTime() - world.clock.seconds() <= 1
+
+
+def test_a_wrong_credential_ends_it_for_good() -> None:
+    world = World()
+    world.machine.start()
+    channel = world.connect()
+    refuse = messages.encode(Refuse(AuthenticationFailed("wrong").to_wire()))
+    channel.receiver.packets_received([refuse])  # type: ignore[attr-defined]
+    assert isinstance(world.stops[0], AuthenticationFailed)
+    assert world.clock.getDelayedCalls() == []
+
+
+def test_a_node_that_is_being_stopped_is_tried_again() -> None:
+    world = World()
+    world.machine.start()
+    refuse = messages.encode(Refuse(ShuttingDown("stopping").to_wire()))
+    world.connect().receiver.packets_received([refuse])  # type: ignore[attr-defined]
+    assert isinstance(world.downs[0], ShuttingDown)
+    world.clock.advance(1)
+    assert len(world.dialled) == 2
+
+
+def test_an_end_that_answers_nothing_is_given_up_in_time() -> None:
+    world = World()
+    world.machine.start()
+    channel = world.connect()
+    world.clock.advance(GREETING_TIMEOUT)
+    assert isinstance(channel.aborted, PeerSilent)
+    assert isinstance(world.downs[0], PeerSilent)
+
+
+def test_an_end_that_is_no_node_is_told_apart() -> None:
+    for answer in (b"HTTP/1.1 400", messages.encode(Goodbye())):
+        world = World()
+        world.machine.start()
+        channel = world.connect()
+        channel.receiver.packets_received([answer])  # type: ignore[attr-defined]
+        assert isinstance(channel.aborted, ProtocolError)
+        assert isinstance(world.downs[0], ProtocolError)
+
+
+def test_stopping_ends_every_state() -> None:
+    idle = World()
+    dialling = World()
+    dialling.machine.start()
+    greeting = World()
+    greeting.machine.start()
+    greeting.connect()
+    attached = World()
+    greeted(attached)
+    waiting = World()
+    waiting.machine.start()
+    waiting.failed(NotConnected("refused"))
+    for world in (idle, dialling, greeting, attached, waiting):
+        world.machine.stop()
+        assert world.stops == [None]
+        assert world.clock.getDelayedCalls() == []
+
+
+def test_a_connection_that_comes_after_stopping_is_aborted() -> None:
+    world = World()
+    world.machine.start()
+    world.machine.stop()
+    assert isinstance(world.connect().aborted, NotConnected)
+
+
+def test_a_lost_connection_is_dialled_again() -> None:
+    world = World()
+    greeted(world)
+    world.machine.lost(PeerSilent("gone"))
+    world.clock.advance(1)
+    assert len(world.dialled) == 2

@@ -1,0 +1,116 @@
+"""The client's outbox: order, go-back, bounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.client.outbox import BATCH_EVENTS, Outbox
+from broker.client.received import Receipt
+from broker.errors import NotValid, Overloaded, ProtocolError
+from broker.event.identity import EventId
+from broker.event.place import Place
+from broker.session.batches import decode_batch
+from broker.session.messages import Published
+
+
+def event_id(number: int) -> EventId:
+    return EventId("a", 1, number, 1)
+
+
+def filled(count: int) -> Outbox:
+    outbox = Outbox(max_events=10_000, max_bytes=1 << 20)
+    for number in range(1, count + 1):
+        outbox.add(b"<e/>", event_id(number), number)
+    return outbox
+
+
+def sent(outbox: Outbox) -> list[tuple[int, int]]:
+    """(batch number, events) of everything that waits, in the order in which it leaves."""
+    out = []
+    while (message := outbox.next_unsent()) is not None:
+        batch = decode_batch(message)
+        out.append((batch.number, len(batch.documents)))
+    return out
+
+
+def published(batch: int, accepted: int, first: int = 1) -> Published:
+    return Published(batch, (("n", 1, first),), accepted, (), ())
+
+
+def test_what_is_added_before_sending_leaves_as_one_batch() -> None:
+    assert sent(filled(5)) == [(1, 5)]
+
+
+def test_a_batch_is_closed_when_it_is_full() -> None:
+    assert sent(filled(BATCH_EVENTS + 1)) == [(1, BATCH_EVENTS), (2, 1)]
+
+
+def test_an_answered_batch_gives_each_event_its_place() -> None:
+    outbox = filled(2)
+    sent(outbox)
+    results = outbox.settle(published(1, 2, first=7))
+    assert results == [
+        (1, Receipt(event_id(1), Place("n", 1, 7))),
+        (2, Receipt(event_id(2), Place("n", 1, 8))),
+    ]
+    assert (outbox.events, outbox.bytes) == (0, 0)
+
+
+def test_refused_and_duplicate_events_take_no_place() -> None:
+    outbox = filled(4)
+    sent(outbox)
+    wire = NotValid("no", line=3).to_wire()
+    results = dict(outbox.settle(Published(1, (("n", 1, 7),), 2, (1,), ((2, wire),))))
+    assert results[1] == Receipt(event_id(1), Place("n", 1, 7))
+    assert results[2] == Receipt(event_id(2), None, duplicate=True)
+    assert isinstance(results[3], NotValid)
+    assert results[4] == Receipt(event_id(4), Place("n", 1, 8))
+
+
+def test_a_batch_that_was_sent_back_leaves_again_with_all_behind_it() -> None:
+    outbox = filled(BATCH_EVENTS * 2 + 1)
+    assert [number for number, _ in sent(outbox)] == [1, 2, 3]
+    outbox.send_again_from(2)
+    assert [number for number, _ in sent(outbox)] == [2, 3]
+
+
+def test_a_new_session_gets_everything_unanswered_again_in_order() -> None:
+    outbox = filled(BATCH_EVENTS + 1)
+    sent(outbox)
+    outbox.settle(published(1, BATCH_EVENTS))
+    outbox.add(b"<e/>", event_id(9999), "late")
+    outbox.send_all_again()
+    assert sent(outbox) == [(2, 1), (3, 1)]
+
+
+def test_an_answer_out_of_turn_is_a_protocol_error() -> None:
+    outbox = filled(1)
+    with pytest.raises(ProtocolError):
+        outbox.settle(published(1, 1))
+    sent(outbox)
+    with pytest.raises(ProtocolError):
+        outbox.settle(published(2, 1))
+
+
+def test_a_full_outbox_takes_nothing_and_keeps_what_it_has() -> None:
+    outbox = Outbox(max_events=2, max_bytes=1 << 20)
+    outbox.add(b"<e/>", event_id(1), 1)
+    outbox.add(b"<e/>", event_id(2), 2)
+    with pytest.raises(Overloaded, match="2 events"):
+        outbox.add(b"<e/>", event_id(3), 3)
+    assert sent(outbox) == [(1, 2)]
+
+
+def test_bytes_are_bounded_too() -> None:
+    outbox = Outbox(max_events=10, max_bytes=6)
+    outbox.add(b"<e/>", event_id(1), 1)
+    with pytest.raises(Overloaded, match="4 bytes"):
+        outbox.add(b"<e/>", event_id(2), 2)
+
+
+def test_failing_gives_back_every_waiter_once() -> None:
+    outbox = filled(BATCH_EVENTS + 1)
+    sent(outbox)
+    assert outbox.fail_all() == list(range(1, BATCH_EVENTS + 2))
+    assert outbox.fail_all() == []
+    assert outbox.events == 0

@@ -1,0 +1,111 @@
+"""The messages that carry events."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.errors import ProtocolError
+from broker.event.envelope import Header, Liveness, SecurityLevel
+from broker.event.identity import EventId
+from broker.event.place import Place
+from broker.session.batches import (
+    decode_batch,
+    decode_delivery,
+    encode_batch,
+    encode_delivery,
+    encode_events,
+)
+from broker.store.records import LoggedEvent, encode_header
+
+MARKS = st.tuples(st.integers(1, 3), st.integers(1, 40))
+DOCUMENTS = st.lists(st.binary(min_size=1, max_size=50), max_size=20)
+
+
+def logged(epoch: int, offset: int) -> LoggedEvent:
+    header = Header(
+        EventId("feed", 1000 + offset, offset, 3),
+        "a.b",
+        "flight",
+        "1.0",
+        SecurityLevel.HIGH,
+        Liveness.LIVE,
+    )
+    return LoggedEvent(epoch, offset, 0, 2, encode_header(header), b"<event n='%d'/>" % offset)
+
+
+@given(st.integers(0, 2**62), DOCUMENTS)
+def test_a_batch_survives_the_wire(number: int, documents: list[bytes]) -> None:
+    batch = decode_batch(encode_batch(number, documents))
+    assert (batch.number, batch.documents) == (number, documents)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.integers(1, 40)), unique=True, max_size=20).map(
+        sorted
+    ),
+    st.sampled_from(Liveness),
+    st.none() | st.just(("n", 1, 7)),
+    st.data(),
+)
+def test_a_delivery_survives_the_wire(
+    marks: list[tuple[int, int]],
+    liveness: Liveness,
+    previous: tuple[str, int, int] | None,
+    data: st.DataObject,
+) -> None:
+    events = [logged(epoch, offset) for epoch, offset in marks]
+    numbers = [data.draw(st.sampled_from([(1,), (1, 2), (3,)])) for _ in events]
+    delivery = decode_delivery(
+        encode_delivery(encode_events("n", events), numbers, liveness, previous)
+    )
+    assert delivery.previous == (None if previous is None else Place(*previous))
+    assert [e.place for e in delivery.events] == [Place("n", *mark) for mark in marks]
+    assert [e.document for e in delivery.events] == [e.document for e in events]
+    assert [e.subscriptions for e in delivery.events] == numbers
+    assert [e.header.event_id.sequence_number for e in delivery.events] == [m[1] for m in marks]
+    assert {e.liveness for e in delivery.events} <= {liveness}
+
+
+def test_neighbouring_places_travel_as_one_run() -> None:
+    events = [logged(1, offset) for offset in range(1, 1001)]
+    assert encode_events("n", events).places == [("n", 1, 1, 1000)]
+
+
+@given(st.binary(max_size=100))
+def test_random_bytes_behind_the_kind_are_a_protocol_error(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        decode_batch(b"\x10" + data)
+    with pytest.raises(ProtocolError):
+        decode_delivery(b"\x28" + data)
+
+
+@given(st.data())
+def test_a_delivery_with_a_changed_byte_raises_nothing_else(data: st.DataObject) -> None:
+    events = [logged(1, offset) for offset in (1, 2, 5)]
+    encoded = bytearray(
+        encode_delivery(encode_events("n", events), [(1,)] * 3, Liveness.LIVE, None)
+    )
+    encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        assert len(decode_delivery(bytes(encoded)).events) == 3
+    except ProtocolError as error:
+        assert error.text
+
+
+@pytest.mark.parametrize("cut", [1, 3, 10, -1])
+def test_half_a_batch_is_refused(cut: int) -> None:
+    encoded = encode_batch(1, [b"<a/>", b"<b/>"])
+    with pytest.raises(ProtocolError):
+        decode_batch(encoded[:cut])
+
+
+def test_a_batch_with_bytes_behind_its_end_is_refused() -> None:
+    with pytest.raises(ProtocolError):
+        decode_batch(encode_batch(1, [b"<a/>"]) + b"x")
+
+
+def test_an_empty_document_is_refused() -> None:
+    with pytest.raises(ProtocolError):
+        decode_batch(encode_batch(1, [b"<a/>", b""]))

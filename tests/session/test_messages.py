@@ -1,0 +1,97 @@
+"""The control messages of a session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.errors import BadQuery, ProtocolError
+from broker.session import messages
+from broker.session.messages import (
+    MAGIC,
+    Acknowledge,
+    Answer,
+    Ended,
+    Gap,
+    Hello,
+    Message,
+    NotPublished,
+    Progress,
+    Published,
+    Refuse,
+    Subscribe,
+    Welcome,
+)
+
+ERROR = BadQuery("an operand is missing", line=1, column=4).to_wire()
+EXAMPLES: list[Message] = [
+    Hello(MAGIC, (1, 2), "alice", 7, b"t" * 16, "account", "secret"),
+    Welcome(1, "node", "origin", 1 << 20, 16 << 20),
+    Refuse(ERROR),
+    messages.Goodbye(),
+    Published(3, (("n", 1, 17),), 2, (0,), ((2, ERROR),)),
+    NotPublished(3, 1000, ERROR),
+    Subscribe(1, "a.>", "/x:y", {"x": "urn:x"}, "name", "position", (("n", 1, 17),), 0),
+    messages.Subscribed(1, (("n", 1, 17),), ("a warning",)),
+    messages.Subscribed(1, None, ()),
+    messages.Flowing(1, (("n", 1, 17),)),
+    messages.Unsubscribe(1, True),
+    Ended(1, messages.NO_ERROR),
+    Acknowledge(((1, (("n", 1, 17),)), (2, ()))),
+    Progress(((1, (("n", 1, 17),)),)),
+    Gap(1, "n", (1, 2), (1, 9), 8, "retention"),
+    messages.Ask(1, "status", {"a": "b"}),
+    Answer(1, messages.NO_ERROR, {"deep": [1, {"er": None}]}),
+]
+
+
+def plain(value: Any) -> Any:
+    """Tuples and lists alike: what travels does not tell them apart."""
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return {key: plain(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+@pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
+def test_a_message_survives_the_wire(message: Message) -> None:
+    decoded = messages.decode(messages.encode(message))
+    assert type(decoded) is type(message)
+    assert plain(attrs.astuple(decoded)) == plain(attrs.astuple(message))  # type: ignore[arg-type]
+
+
+def test_every_kind_of_message_is_among_the_examples() -> None:
+    assert {type(example) for example in EXAMPLES} == set(messages._by_kind.values())
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_are_a_protocol_error_or_a_message(data: bytes) -> None:
+    try:
+        assert isinstance(messages.decode(data), Message)
+    except ProtocolError as error:
+        assert error.text
+
+
+@given(st.sampled_from(EXAMPLES), st.data())
+def test_a_message_with_a_changed_byte_raises_nothing_else(
+    message: Message, data: st.DataObject
+) -> None:
+    encoded = bytearray(messages.encode(message))
+    encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        messages.decode(bytes(encoded))
+    except ProtocolError as error:
+        assert error.text
+
+
+def test_a_control_message_of_a_megabyte_is_refused() -> None:
+    huge = messages.encode(Subscribe(1, "a", "x" * (1 << 20), {}, "", "new", (), 0))
+    with pytest.raises(ProtocolError, match="1048"):
+        messages.decode(huge)
+
+
+def test_a_secret_is_not_in_the_text_form_of_a_greeting() -> None:
+    assert "hush" not in repr(Hello(MAGIC, (1,), "a", 1, b"", "account", "hush"))
