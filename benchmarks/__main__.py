@@ -20,6 +20,7 @@ from benchmarks.harness.lab import Lab
 from benchmarks.harness.machine import machine
 from benchmarks.harness.quiet import QUIET, wait_until_quiet
 from benchmarks.harness.report import WIDTH, Report, save, show
+from benchmarks.harness.speed import parse_microseconds
 from broker.errors import BrokerError
 
 #: In the order in which they run; each is a module of this package with `DESCRIPTION` and `run`.
@@ -85,7 +86,13 @@ def _measured(run: Callable[[Lab], Report], data: Path, quick: bool, name: str) 
 
         lab = Lab(children, data, quick, say)
         others = 0.0 if quick else wait_until_quiet(PATIENCE, lab.say)
+        before = parse_microseconds()
         report = run(lab)
+        after = parse_microseconds()
+    report.figures["parse_microseconds"] = {"before": before, "after": after}
+    report.notes.append(
+        f"lxml parsed one event in {before:.1f} us before this and in {after:.1f} us after it"
+    )
     if others > QUIET:
         report.notes.append(
             f"the machine was not quiet when this began: other processes used {others:.1f} cores"

@@ -124,5 +124,6 @@ def _draw(micros: dict[str, list[float]], figure: Any) -> None:
     medians = [statistics.median(found) for found in micros.values()]
     bars = axes.barh(list(micros), medians)
     axes.bar_label(bars, [f"{value / medians[0]:.1f}x" for value in medians], padding=3)
+    axes.margins(x=0.1)
     axes.invert_yaxis()
     axes.set_xlabel("microseconds of processor time for one event")

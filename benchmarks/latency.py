@@ -10,10 +10,9 @@ from benchmarks.harness.actor import Actor
 from benchmarks.harness.flights import HIGH, is_high
 from benchmarks.harness.flow import PATIENCE
 from benchmarks.harness.lab import Lab
-from benchmarks.harness.machine import busy_seconds
 from benchmarks.harness.node_process import NodeProcess
 from benchmarks.harness.report import Floor, Report, Sheet, number
-from benchmarks.harness.usage import cpu_seconds
+from benchmarks.harness.usage import busy_seconds, cpu_seconds
 
 DESCRIPTION: Final = "end-to-end latency at 1,000 events a second"
 

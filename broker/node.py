@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from broker.dtd.pointer import AllowedPlace, PointerLimits, PointerSource
 from broker.dtd.reference import DtdReference
 from broker.dtd.sources import CatalogueSource
 from broker.errors import BrokerError, ConfigurationError, LogUnavailable
+from broker.event.envelope import Liveness
 from broker.identity import Identity, authenticator_for
 from broker.router.durables import Durables
 from broker.router.feed import Feed
@@ -122,6 +123,7 @@ class Node:
             durables=self.durables,
             max_subscriptions=settings.limits.max_subscriptions_per_client,
         )
+        self.event_log.began_again = self.output.begin_again
         self.reception = self._make_reception()
 
     # ------------------------------------------------------------------ building
@@ -210,9 +212,17 @@ class Node:
             clearance=session.identity.clearance.rank,
             limits=QueueLimits(queue.events, queue.bytes, self._delivery_bytes()),
             log=self.event_log,
-            select=self._selection.select,
+            select=self._select,
             failed=failed,
         )
+
+    async def _select(
+        self, number: int, documents: Sequence[bytes], liveness: Liveness
+    ) -> list[bool]:
+        selected = await self._selection.select(number, documents, liveness)
+        # What comes after a query's suspension is not selected: it must end before it moves on.
+        self._end_suspended()
+        return selected
 
     def _delivery_bytes(self) -> int:
         limits = self.settings.limits

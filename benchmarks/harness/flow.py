@@ -9,8 +9,7 @@ from typing import Any
 import attrs
 
 from benchmarks.harness.actor import Actor
-from benchmarks.harness.machine import busy_seconds
-from benchmarks.harness.usage import Memory, cpu_seconds, memory
+from benchmarks.harness.usage import Memory, busy_seconds, cpu_seconds, memory
 
 #: How long (seconds) a run, and what prepares it, may take.
 PATIENCE = 300.0

@@ -41,12 +41,6 @@ def file_system(folder: Path) -> str:
     return kind
 
 
-def busy_seconds() -> float:
-    """Processor time that all processes of the machine have used together."""
-    user, nice, system = Path("/proc/stat").read_text().split()[1:4]
-    return (int(user) + int(nice) + int(system)) / os.sysconf("SC_CLK_TCK")
-
-
 def _field(file: str, name: str) -> str:
     for line in Path(file).read_text().splitlines():
         key, _, value = line.partition(":")

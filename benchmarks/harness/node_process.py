@@ -81,7 +81,7 @@ class NodeProcess:
             time.sleep(_GLANCE)
 
     def _last_words(self) -> str:
-        return self._log.read_text(errors="replace")[-500:].strip()
+        return self._log.read_text(errors="replace").strip().rpartition("\n")[2][:500]
 
 
 def free_port() -> int:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from benchmarks.harness.machine import busy_seconds
+from benchmarks.harness.usage import busy_seconds
 
 #: Cores that others may use on a machine that counts as quiet.
 QUIET: Final = 0.1

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 #: Where output goes that is not a terminal, lines are as long as the tables want.
-WIDTH: Final = 150
+WIDTH: Final = 160
 
 
 @attrs.frozen
@@ -60,6 +60,7 @@ def show(report: Report, console: Console, *, quick: bool) -> None:
     """Print the tables."""
     for sheet in report.sheets:
         table = Table(*sheet.columns, title=sheet.title, title_justify="left", box=box.SIMPLE_HEAD)
+        table.columns[0].no_wrap = True
         for column in table.columns[1:]:
             column.justify = "right"
         for row in sheet.rows:

@@ -54,7 +54,9 @@ def _bindings(_: click.Context, __: click.Parameter, values: tuple[str, ...]) ->
     metavar="p=URI",
     help="Bind a prefix of the query; may be repeated.",
 )
-@click.option("--durable", default="", metavar="NAME", help="Go on where this name was left.")
+@click.option(
+    "--durable", default="", metavar="NAME", help="Go on where this client left that name."
+)
 @click.option(
     "--from",
     "start",
@@ -94,6 +96,9 @@ def command(
     variables.
     """
     StreamPattern.parse(streams)
+    if durable and not (access.client_id or access.account):
+        # The name is one client's; a random client would never find it again.
+        raise click.UsageError("--durable needs --client-id or --account: the name belongs to it")
     form = form or ("text" if on_terminal() else "json")
 
     async def run() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,13 @@ from typing import Any
 from broker.channel.clock import IClock
 from broker.channel.socket import ISocketChannel
 from broker.channel.socket.asyncio_tcp import AsyncioClock, AsyncioSocketChannel
+from broker.client.address import parse_address, trusting_context
 from broker.client.client import Client
 from broker.client.settings import client_settings
 from broker.errors import BrokerError, NotConnected
+
+#: Seconds that an attempt to connect may take: then the next endpoint has its turn.
+DIAL_TIMEOUT = 10.0
 
 
 class FuturePromise:
@@ -36,8 +39,10 @@ class FuturePromise:
 class AsyncioLoop:
     """An asyncio loop as the client uses it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, trust: Path | None = None) -> None:
+        """`trust` is a file of certificates in PEM: those that nodes must be signed by."""
         self._loop = loop
+        self._trust = trust
         self.clock: IClock = AsyncioClock(loop)
         self._dialling: set[asyncio.Task[None]] = set()
 
@@ -54,12 +59,13 @@ class AsyncioLoop:
         endpoint: str,
         connected: Callable[[ISocketChannel], None],
         failed: Callable[[BrokerError], None],
-    ) -> None:
+    ) -> Callable[[], object]:
         """Connect; see `Loop.dial`. Endpoints are `tcp:HOST:PORT`, `tls:HOST:PORT`, `unix:PATH`."""
         task = self._loop.create_task(self._dial(endpoint, connected, failed))
         # The loop keeps only weak references to its tasks.
         self._dialling.add(task)
         task.add_done_callback(self._dialling.discard)
+        return task.cancel
 
     async def _dial(
         self,
@@ -71,17 +77,15 @@ class AsyncioLoop:
             return AsyncioSocketChannel(connected)
 
         try:
-            kind, _, rest = endpoint.partition(":")
-            if kind == "unix":
-                await self._loop.create_unix_connection(protocol, rest)
-                return
-            host, _, port = rest.rpartition(":")
-            if kind not in ("tcp", "tls") or not host or not port.isdigit():
-                raise ValueError("an endpoint is tcp:HOST:PORT, tls:HOST:PORT or unix:PATH")
-            context = ssl.create_default_context() if kind == "tls" else None
-            await self._loop.create_connection(
-                protocol, host.replace("\\:", ":"), int(port), ssl=context
-            )
+            async with asyncio.timeout(DIAL_TIMEOUT):
+                if endpoint.startswith("unix:"):
+                    await self._loop.create_unix_connection(protocol, endpoint[5:])
+                    return
+                kind, host, port = parse_address(endpoint)
+                context = trusting_context(self._trust) if kind == "tls" else None
+                await self._loop.create_connection(protocol, host, port, ssl=context)
+        except TimeoutError:
+            failed(NotConnected(f"{endpoint}: no answer in {DIAL_TIMEOUT:g} s"))
         except (OSError, ValueError) as error:
             failed(NotConnected(f"{endpoint}: {error}"))
 
@@ -102,16 +106,21 @@ def connect(
     account: str = "",
     secret: str = "",
     state: Path | None = None,
+    trust: Path | None = None,
     **bounds: int,
 ) -> AsyncioClient:
     """A client that begins to connect at once, to the first of `endpoints` that answers.
 
+    `trust` is a file of certificates in PEM for `tls:` endpoints: who signed the node's own must be
+    among them; without it the system's authorities decide. Raises `ConfigurationError` for it.
     See `client_settings` for the other arguments. To be called where an asyncio loop runs.
     """
     settings = client_settings(
         client_id=client_id, account=account, secret=secret, state=state, **bounds
     )
-    loop = AsyncioLoop(asyncio.get_running_loop())
+    if trust is not None:
+        trusting_context(trust)
+    loop = AsyncioLoop(asyncio.get_running_loop(), trust)
     client = AsyncioClient(loop, endpoints or ("tcp:127.0.0.1:8765",), settings)
     client.start()
     return client

@@ -72,7 +72,8 @@ class Client:
         self._endpoints = endpoints
         self._subscriptions: dict[int, Subscription] = {}
         self._questions: dict[int, Promise] = {}
-        self._up: list[Promise] = []
+        self._up: dict[Promise, Any] = {}
+        """Who waits for a session, and the timer of their patience, if it has an end."""
         self._drained: list[Promise] = []
         self._flushing = False
         self._timer: Any = None
@@ -89,7 +90,7 @@ class Client:
         self.trouble: BrokerError | None = None
         """Why the node takes no publications for now (its disk is full); None while it does.
         They wait in the outbox and are sent again by themselves."""
-        self.on_trouble: Callable[[BrokerError | None], object] | None = None
+        self.on_trouble: Callable[[BrokerError | None], None] | None = None
         """Told when `trouble` comes, and None when it is over."""
 
     # ------------------------------------------------------------------ life
@@ -126,9 +127,10 @@ class Client:
         elif self._core.connected:
             promise.fulfil(None)
         else:
-            self._up.append(promise)
+            self._up[promise] = None
             if timeout is not None:
-                self._loop.clock.callLater(timeout, self._give_up, promise, timeout)
+                give_up = self._loop.clock.callLater(timeout, self._give_up, promise, timeout)
+                self._up[promise] = give_up
         return promise.awaitable
 
     def drained(self) -> Awaitable[None]:
@@ -146,6 +148,10 @@ class Client:
         """End the session in good order: positions are acknowledged, the outbox is not awaited."""
         if self._closed is None:
             self._closed = self._loop.promise()
+            if self._over:
+                # It ended by itself, and has said why.
+                self._closed.fulfil(None)
+                return self._closed.awaitable
             self._apply(self._core.goodbye())
             if self._driver.attached:
                 # Over when the last bytes have left, which takes the driver limited time.
@@ -238,6 +244,10 @@ class Client:
         """A subscription's user has processed something."""
         self._apply(self._core.taken(number, item, self._loop.clock.seconds()))
 
+    def discarded(self, item: Any) -> None:
+        """A subscription's user will not look at something that arrived."""
+        self._apply(self._core.discarded(item))
+
     def unsubscribe(self, number: int, forget: bool) -> None:
         """A subscription's user wants no more."""
         self._apply(self._core.unsubscribe(number, forget=forget))
@@ -251,20 +261,25 @@ class Client:
     def messages_received(self, batch: Sequence[bytes]) -> None:
         """Messages of the node, in order."""
         now = self._loop.clock.seconds()
-        try:
-            for data in batch:
-                self._apply(self._core.message_received(data, now))
-        except BrokerError as error:
-            self.last_error = error
-            self._driver.abort(error)
+        for index, data in enumerate(batch):
+            try:
+                effects = self._core.message_received(data, now)
+            except BrokerError as error:
+                # What the stack has delivered it will not deliver again: only a new session, which
+                # begins where this one has got to, can mend that.
+                self.last_error = error
+                self._driver.consumed(len(batch) - index)
+                self._apply(self._core.goodbye())
+                self._driver.close()
+                return
+            self._apply(effects)
 
     def view_changed(self, view: View) -> None:
         """The connection came or went."""
         if view.state is LinkState.CONNECTED:
             self.last_error = None
             self._apply(self._core.session_up(view.resumed))
-            up, self._up = self._up, []
-            for promise in up:
+            for promise in self._take_up():
                 promise.fulfil(None)
             self._flush()
             if self.on_state is not None:
@@ -339,7 +354,8 @@ class Client:
                 case HeldUp(error):
                     self.trouble = error
                     if self.on_trouble is not None:
-                        self._loop.soon(functools.partial(self.on_trouble, error))
+                        told = functools.partial(self.on_trouble, error)
+                        self._loop.soon(told)
                 case SessionOver(error):
                     self._session_over(error)
         if self._drained and self._core.outbox.events == 0:
@@ -377,12 +393,19 @@ class Client:
         self._flush()
 
     def _give_up(self, promise: Promise, timeout: float) -> None:
-        if promise in self._up:
-            self._up.remove(promise)
-            reason = f": {self.last_error}" if self.last_error is not None else ""
-            promise.fail(
-                GaveUp(f"no node answered at {', '.join(self._endpoints)} in {timeout:g} s{reason}")
-            )
+        del self._up[promise]
+        reason = f": {self.last_error}" if self.last_error is not None else ""
+        promise.fail(
+            GaveUp(f"no node answered at {', '.join(self._endpoints)} in {timeout:g} s{reason}")
+        )
+
+    def _take_up(self) -> list[Promise]:
+        """Those who wait for a session; none has a timer any more."""
+        up, self._up = self._up, {}
+        for timer in up.values():
+            if timer is not None:
+                timer.cancel()
+        return list(up)
 
     def _stopped(self, error: BrokerError | None) -> None:
         """The end, wanted or not: whoever still waits for something is told."""
@@ -390,9 +413,9 @@ class Client:
         self._error = error
         self._core.session_down()
         reason = error or Closed("the client is closed")
-        waiting = [*self._up, *self._drained, *self._questions.values()]
+        waiting = [*self._take_up(), *self._drained, *self._questions.values()]
         waiting += self._core.outbox.fail_all()
-        self._up, self._drained = [], []
+        self._drained = []
         self._questions.clear()
         for promise in waiting:
             promise.fail(reason)

@@ -96,6 +96,8 @@ class Connection:
     channel: ISocketChannel | None = None
     attempts: int = 0
     timer: Any = None
+    hang_up: Callable[[], object] | None = None
+    """Gives the present attempt to dial up."""
 
     @property
     def endpoint(self) -> str:
@@ -116,7 +118,7 @@ _stopped = _builder.state("stopped")
 @_waiting.upon(Connecting.retry).to(_dialling)
 def _dial(machine: Connecting, connection: Connection) -> None:
     connection.timer = None
-    connection.loop.dial(connection.endpoint, machine.dialled, machine.lost)
+    connection.hang_up = connection.loop.dial(connection.endpoint, machine.dialled, machine.lost)
 
 
 @_dialling.upon(Connecting.dialled).to(_greeting)
@@ -157,12 +159,18 @@ def _give_up(machine: Connecting, connection: Connection, error: BrokerError) ->
 
 
 @_idle.upon(Connecting.stop).to(_stopped)
-@_dialling.upon(Connecting.stop).to(_stopped)
 @_greeting.upon(Connecting.stop).to(_stopped)
 @_attached.upon(Connecting.stop).to(_stopped)
 @_waiting.upon(Connecting.stop).to(_stopped)
 def _stop(machine: Connecting, connection: Connection) -> None:
     _drop(connection, None)
+    connection.stopped(None)
+
+
+@_dialling.upon(Connecting.stop).to(_stopped)
+def _hang_up(machine: Connecting, connection: Connection) -> None:
+    if connection.hang_up is not None:
+        connection.hang_up()
     connection.stopped(None)
 
 

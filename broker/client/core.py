@@ -72,6 +72,8 @@ class _Subscription:
     processed: Position = Position()
     acknowledged: Position = Position()
     since_acknowledged: int = 0
+    stored: bool = False
+    """The node had a position of it: it begins there, and not at the cut."""
 
 
 class ClientCore:
@@ -81,8 +83,12 @@ class ClientCore:
         self.outbox = outbox
         self.connected = False
         self._subscriptions: dict[int, _Subscription] = {}
+        self._ending: dict[int, tuple[_Subscription, bool]] = {}
+        """Unsubscribed, but the node has not said so yet; and whether it shall forget them."""
         self._numbers = itertools.count(1)
         self._asked: dict[int, Ask] = {}
+        self._unsaid: list[Message] = []
+        """Wishes while there was no connection: a session that is resumed does not know them."""
         self._previous: Place | None = None
         self._retry_at: float | None = None
         self._held_up = False
@@ -114,40 +120,45 @@ class ClientCore:
         number = next(self._numbers)
         subscription = _Subscription(number, pattern, query, dict(namespaces), durable, start)
         self._subscriptions[number] = subscription
-        return number, self._when_connected(self._wish(subscription))
+        return number, self._say(self._wish(subscription))
 
     def unsubscribe(self, number: int, *, forget: bool = False) -> list[Effect]:
         """End a subscription; with `forget` nothing of a durable one stays at the node."""
         if number not in self._subscriptions:
             return []
         effects = [] if forget else self._acknowledge()
+        subscription = self._subscriptions.pop(number)
+        self._ending[number] = (subscription, forget)
+        effects += self._say(Unsubscribe(number, forget))
         if not self.connected:
-            del self._subscriptions[number]
-            return [Arrived(number, Over(None))]
-        return [*effects, Send(messages.encode(Unsubscribe(number, forget)))]
+            effects.append(Arrived(number, Over(None, subscription.processed)))
+        return effects
 
     def ask(self, what: str, arguments: Mapping[str, str]) -> tuple[int, list[Effect]]:
         """Ask the node something; the answer comes under the returned number."""
         request = next(self._numbers)
         self._asked[request] = Ask(request, what, arguments)
-        return request, self._when_connected(self._asked[request])
+        return request, self._say(self._asked[request])
 
     def taken(self, number: int, item: Item, now: float) -> list[Effect]:
         """The user has processed something that arrived: the position moves on."""
-        effects: list[Effect] = []
+        effects = self.discarded(item)
         subscription = self._subscriptions.get(number)
-        if isinstance(item, Portion):
-            item.share.remaining -= 1
-            if item.share.remaining == 0:
-                effects.append(Consumed(1))
-            if subscription is not None:
-                places = (event.place for event in item.events)
-                self._process(subscription, Position().advanced(places), len(item.events), now)
+        if isinstance(item, Portion) and subscription is not None:
+            places = (event.place for event in item.events)
+            self._process(subscription, Position().advanced(places), len(item.events), now)
         elif isinstance(item, Moved) and subscription is not None:
             self._process(subscription, item.position, 0, now)
         if subscription is not None and subscription.since_acknowledged >= ACKNOWLEDGE_EVENTS:
             effects += self._acknowledge()
         return effects
+
+    def discarded(self, item: Item) -> list[Effect]:
+        """The user does not want this any more: no position moves, but its room is free again."""
+        if not isinstance(item, Portion):
+            return []
+        item.share.remaining -= 1
+        return [Consumed(1)] if item.share.remaining == 0 else []
 
     def position(self, number: int) -> Position:
         """How far the user has processed a subscription."""
@@ -158,7 +169,7 @@ class ClientCore:
         """End the session in good order."""
         if not self.connected:
             return []
-        return [*self._acknowledge(), Send(messages.encode(Goodbye()))]
+        return [*self._acknowledge(), _send(Goodbye())]
 
     def _process(
         self, subscription: _Subscription, position: Position, events: int, now: float
@@ -169,19 +180,23 @@ class ClientCore:
             self._acknowledge_at = now + ACKNOWLEDGE_AFTER
 
     def _acknowledge(self) -> list[Effect]:
+        """Tell the positions that moved; with the next connection if there is none."""
         self._acknowledge_at = None
+        if not self.connected:
+            return []
         rows = []
         for subscription in self._subscriptions.values():
             subscription.since_acknowledged = 0
             if subscription.durable and subscription.processed != subscription.acknowledged:
                 subscription.acknowledged = subscription.processed
                 rows.append((subscription.number, subscription.processed.to_wire()))
-        if not rows or not self.connected:
-            return []
-        return [Send(messages.encode(Acknowledge(rows)))]
+        return [_send(Acknowledge(rows))] if rows else []
 
-    def _when_connected(self, message: Message) -> list[Effect]:
-        return [Send(messages.encode(message))] if self.connected else []
+    def _say(self, message: Message) -> list[Effect]:
+        if self.connected:
+            return [_send(message)]
+        self._unsaid.append(message)
+        return []
 
     def _wish(self, subscription: _Subscription) -> Subscribe:
         start = subscription.start
@@ -203,17 +218,24 @@ class ClientCore:
     def session_up(self, resumed: bool) -> list[Effect]:
         """Connected. If the node does not remember the session, everything open is said again."""
         self.connected = True
+        unsaid, self._unsaid = self._unsaid, []
         if resumed:
-            return []
+            return [*map(_send, unsaid), *self._acknowledge()]
         self._previous = None
         self._retry_at = None
         self.outbox.send_all_again()
         effects: list[Effect] = []
         for subscription in self._subscriptions.values():
             subscription.acknowledged = Position()
-            effects.append(Send(messages.encode(self._wish(subscription))))
-        effects += [Send(messages.encode(question)) for question in self._asked.values()]
-        return effects
+            effects.append(_send(self._wish(subscription)))
+        for number, (subscription, forget) in list(self._ending.items()):
+            if forget and subscription.durable:
+                # Only who has it in this session can have it forgotten.
+                effects += [_send(self._wish(subscription)), _send(Unsubscribe(number, True))]
+            else:
+                del self._ending[number]
+                effects.append(Arrived(number, Over(None, subscription.processed)))
+        return [*effects, *map(_send, self._asked.values()), *self._acknowledge()]
 
     def session_down(self) -> None:
         """No connection at the moment."""
@@ -240,19 +262,21 @@ class ClientCore:
             return self._delivered(data)
         message = messages.decode(data)
         if isinstance(message, Refuse):
-            return [SessionOver(from_wire(message.error))]
+            return [Consumed(1), SessionOver(from_wire(message.error))]
         return [*self._control(message, now), Consumed(1)]
 
     def _control(self, message: Message, now: float) -> list[Effect]:
         if isinstance(message, Published):
             settled = self.outbox.settle(message)
             effects: list[Effect] = [Settled(waiter, result) for waiter, result in settled]
+            if self._retry_at is None and self.outbox.may_go_back:
+                self._retry_at = now
             if self._held_up:
                 self._held_up = False
                 effects.append(HeldUp(None))
             return effects
         if isinstance(message, NotPublished):
-            self.outbox.send_again_from(message.batch)
+            self.outbox.sent_back(message.batch)
             if self._retry_at is None:
                 self._retry_at = now + message.retry_ms / 1000
             if self._held_up:
@@ -269,9 +293,12 @@ class ClientCore:
                 for number, position in message.positions
                 for effect in self._progressed(number, Position.from_wire(position))
             ]
+        if isinstance(message, Ended) and message.number in self._ending:
+            subscription, _ = self._ending.pop(message.number)
+            return [Arrived(message.number, Over(None, subscription.processed))]
         if isinstance(message, Subscribed | Flowing | Ended | messages.Gap):
-            subscription = self._subscriptions.get(message.number)
-            return [] if subscription is None else self._told(subscription, message)
+            known = self._subscriptions.get(message.number)
+            return [] if known is None else self._told(known, message)
         raise ProtocolError(f"{type(message).__name__} is not for a client")
 
     def _progressed(self, number: int, position: Position) -> list[Effect]:
@@ -289,11 +316,12 @@ class ClientCore:
         if isinstance(message, Subscribed):
             stored = None if message.position is None else Position.from_wire(message.position)
             if stored is not None and start.kind == "stored":
+                subscription.stored = True
                 self._begin(subscription, stored)
             return [Arrived(number, Accepted(message.warnings, stored))]
         if isinstance(message, Flowing):
             cut = Position.from_wire(message.cut)
-            if start.kind in ("new", "stored"):
+            if start.kind == "new" or (start.kind == "stored" and not subscription.stored):
                 self._begin(subscription, cut)
             elif start.kind == "position":
                 self._begin(subscription, start.position)
@@ -301,7 +329,7 @@ class ClientCore:
         if isinstance(message, Ended):
             del self._subscriptions[number]
             error = from_wire(message.error) if message.error[0] else None
-            return [Arrived(number, Over(error))]
+            return [Arrived(number, Over(error, subscription.processed))]
         gap = Gap(
             Place(message.origin, *message.first),
             Place(message.origin, *message.last),
@@ -337,6 +365,10 @@ class ClientCore:
             subscription = self._subscriptions[number]
             subscription.received = subscription.received.advanced([events[-1].place])
         return [Arrived(number, Portion(events, share)) for number, events in known.items()]
+
+
+def _send(message: Message) -> Send:
+    return Send(messages.encode(message))
 
 
 def _received(event: Delivered) -> ReceivedEvent:

@@ -62,6 +62,8 @@ class Over:
     """The subscription ended; `error` is None if the client asked for it."""
 
     error: BrokerError | None
+    position: Position = Position()
+    """How far it was processed."""
 
 
 Item: TypeAlias = Accepted | Flow | Portion | Moved | Gap | Over

@@ -42,5 +42,8 @@ class Loop(Protocol):
         endpoint: str,
         connected: Callable[[ISocketChannel], None],
         failed: Callable[[BrokerError], None],
-    ) -> None:
-        """Connect to an endpoint such as `tcp:host:port`; exactly one of both is called, later."""
+    ) -> Callable[[], object] | None:
+        """Connect to an endpoint such as `tcp:host:port`; exactly one of both is called, later.
+
+        What is returned, if anything, gives the attempt up when it is called: then neither is.
+        """

@@ -1,7 +1,9 @@
 """What was published and is not yet acknowledged (P8, Q9).
 
 Events leave in batches, in order. A batch stays until the node says what became of it; a node that
-could take nothing of a batch gets it again, with all later ones behind it, so order is kept.
+could take nothing of a batch gets it again, with all later ones behind it, so order is kept. It is
+not sent before everything sent so far is answered: an answer names a batch, not a copy of it, so
+one that speaks of the first copy must not be taken for one about the second.
 """
 
 from __future__ import annotations
@@ -45,6 +47,9 @@ class Outbox:
         self._next = 1
         self._sent = 0
         """How many of the pending batches are sent: always the oldest."""
+        self._unanswered = 0
+        """How many messages of this session have yet to be answered."""
+        self._going_back = False
         self.events = 0
         self.bytes = 0
 
@@ -73,22 +78,42 @@ class Outbox:
 
     def next_unsent(self) -> bytes | None:
         """The PUBLISH message of the oldest batch that waits to be sent; it counts as sent now."""
+        if self._going_back and self._unanswered:
+            return None
+        self._going_back = False
         for batch in itertools.islice(self._pending, self._sent, None):
             batch.sent = True
             self._sent += 1
+            self._unanswered += 1
             return encode_batch(batch.number, batch.documents)
         return None
 
+    @property
+    def may_go_back(self) -> bool:
+        """Whether batches were sent back, and nothing keeps them from being sent again."""
+        return self._going_back and not self._unanswered
+
     def settle(self, published: Published) -> list[tuple[Any, Receipt | BrokerError]]:
-        """(waiter, result) for every event of an answered batch. Answers come in order."""
+        """(waiter, result) for every event of an answered batch. Answers come in order.
+
+        Raises `ProtocolError`, and settles nothing, if this is not the answer to that batch.
+        """
         if not self._sent or self._pending[0].number != published.batch:
             raise ProtocolError(f"the node answered batch {published.batch}, which is not next")
-        batch = self._pending.popleft()
-        self._sent -= 1
-        self.events -= len(batch.documents)
-        self.bytes -= batch.size
+        batch = self._pending[0]
         refused = dict(published.refused)
         duplicates = set(published.duplicates)
+        told = refused.keys() | duplicates
+        count = len(batch.documents)
+        if published.accepted + len(told) != count or max(told, default=0) >= count:
+            raise ProtocolError(f"the answer to batch {batch.number} is not about all its events")
+        if published.accepted and not published.first:
+            raise ProtocolError("the node accepted events without giving a place")
+        self._pending.popleft()
+        self._sent -= 1
+        self._unanswered -= 1
+        self.events -= len(batch.documents)
+        self.bytes -= batch.size
         offset = 0
         results: list[tuple[Any, Receipt | BrokerError]] = []
         for index, (event_id, waiter) in enumerate(zip(batch.ids, batch.waiters, strict=True)):
@@ -97,29 +122,36 @@ class Outbox:
             elif index in duplicates:
                 results.append((waiter, Receipt(event_id, None, duplicate=True)))
             else:
-                if not published.first:
-                    raise ProtocolError("the node accepted events without giving a place")
                 origin, epoch, first = published.first[0]
                 place = Place(origin, epoch, first + offset)
                 results.append((waiter, Receipt(event_id, place)))
                 offset += 1
         return results
 
-    def send_again_from(self, number: int) -> None:
-        """Count the batches from `number` on as not sent."""
+    def sent_back(self, number: int) -> None:
+        """The node took nothing from batch `number` on: they are to be sent again."""
+        if not self._unanswered:
+            raise ProtocolError(f"the node sent back batch {number}, which it does not have")
+        self._unanswered -= 1
+        self._going_back = True
+        self._count_as_unsent(number)
+
+    def send_all_again(self) -> None:
+        """The session began anew: whatever was not answered goes out again."""
+        self._unanswered = 0
+        self._going_back = False
+        self._count_as_unsent(0)
+
+    def _count_as_unsent(self, number: int) -> None:
         for batch in self._pending:
             if batch.number >= number and batch.sent:
                 batch.sent = False
                 self._sent -= 1
 
-    def send_all_again(self) -> None:
-        """The session began anew: whatever was not answered goes out again."""
-        self.send_again_from(0)
-
     def fail_all(self) -> list[Any]:
         """Empty the outbox; the waiters whose events are not known to be durable."""
         waiters = [waiter for batch in self._pending for waiter in batch.waiters]
         self._pending.clear()
-        self._sent = 0
+        self._sent = self._unanswered = 0
         self.events = self.bytes = 0
         return waiters

@@ -20,6 +20,7 @@ class Owner(Protocol):
     """The client, as its subscriptions call it."""
 
     def taken(self, number: int, item: Item) -> None: ...
+    def discarded(self, item: Item) -> None: ...
     def unsubscribe(self, number: int, forget: bool) -> None: ...
     def position_of(self, number: int) -> Position: ...
 
@@ -57,6 +58,7 @@ class Subscription:
         self._portion: Portion | None = None
         self._index = 0
         self._error: BrokerError | None = None
+        self._last_position: Position | None = None
         self.over = False
         self.cut = Position()
         """After this nothing that matches is missed; known once the subscription is flowing."""
@@ -67,12 +69,26 @@ class Subscription:
     @property
     def position(self) -> Position:
         """How far the events were processed: give it to `since` to go on from here."""
+        if self._last_position is not None:
+            return self._last_position
         return self._owner.position_of(self._number)
 
     def unsubscribe(self, *, forget: bool = False) -> None:
-        """Get no more; with `forget`, a durable subscription is dropped at the node too."""
-        if not self.over:
-            self._owner.unsubscribe(self._number, forget)
+        """Get no more, not even what has arrived and was not asked for yet.
+
+        With `forget`, a durable subscription is dropped at the node too.
+        """
+        if self.over:
+            return
+        self._last_position = self.position
+        unread, self._items = self._items, deque()
+        if self._portion is not None:
+            unread.appendleft(self._portion)
+            self._portion = None
+        for item in unread:
+            # Or the room that it takes would be missing to the other subscriptions.
+            self._owner.discarded(item)
+        self._owner.unsubscribe(self._number, forget)
 
     def __aiter__(self) -> AsyncIterator[ReceivedEvent]:
         return self
@@ -115,6 +131,7 @@ class Subscription:
                 self._flowing.fulfil(self)
                 self._flowing = None
         elif isinstance(item, Over):
+            self._last_position = item.position
             self.closed(item.error)
         else:
             self._items.append(item)

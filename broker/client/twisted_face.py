@@ -6,14 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from twisted.internet.defer import Deferred
-from twisted.internet.endpoints import clientFromString
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.endpoints import HostnameEndpoint, clientFromString, wrapClientTLS
+from twisted.internet.interfaces import IDelayedCall, IReactorTime, IStreamClientEndpoint
+from twisted.internet.ssl import Certificate, optionsForClientTLS, trustRootFromCertificates
 from twisted.python.failure import Failure
 
 from broker.channel.clock import IClock
 from broker.channel.socket import ISocketChannel
 from broker.channel.socket.tcp import TcpChannelFactory
+from broker.client.address import parse_address, trusted_certificates, trusting_context
 from broker.client.client import Client
 from broker.client.settings import client_settings
 from broker.errors import BrokerError, NotConnected
@@ -39,8 +41,10 @@ class DeferredPromise:
 class TwistedLoop:
     """A reactor as the client uses it."""
 
-    def __init__(self, reactor: Any) -> None:
+    def __init__(self, reactor: Any, trust: Path | None = None) -> None:
+        """`trust` is a file of certificates in PEM: those that nodes must be signed by."""
         self._reactor = reactor
+        self._trust = trust
         self.clock: IClock = cast(IClock, IReactorTime(reactor))
 
     def promise(self) -> DeferredPromise:
@@ -56,21 +60,29 @@ class TwistedLoop:
         endpoint: str,
         connected: Callable[[ISocketChannel], None],
         failed: Callable[[BrokerError], None],
-    ) -> None:
+    ) -> Callable[[], object]:
         """Connect; see `Loop.dial`. `endpoint` is any of Twisted's client endpoint strings."""
 
         def refused(failure: Failure) -> None:
-            failed(NotConnected(f"{endpoint}: {failure.getErrorMessage()}"))
+            if not failure.check(CancelledError):
+                failed(NotConnected(f"{endpoint}: {failure.getErrorMessage()}"))
 
         try:
-            attempt = clientFromString(self._reactor, endpoint).connect(
-                TcpChannelFactory(connected)
-            )
-        except ValueError as error:
+            attempt = self._endpoint(endpoint).connect(TcpChannelFactory(connected))
+        except (ValueError, TypeError) as error:
             problem = NotConnected(f"endpoint {endpoint!r}: {error}")
-            self._reactor.callLater(0, failed, problem)
-            return
+            return cast(IDelayedCall, self._reactor.callLater(0, failed, problem)).cancel
         attempt.addErrback(refused)
+        return attempt.cancel
+
+    def _endpoint(self, endpoint: str) -> IStreamClientEndpoint:
+        if self._trust is None or not endpoint.startswith("tls:"):
+            return cast(IStreamClientEndpoint, clientFromString(self._reactor, endpoint))
+        # An endpoint string can name a folder of certificates, but not a file.
+        _, host, port = parse_address(endpoint)
+        roots = [Certificate.loadPEM(text) for text in trusted_certificates(self._trust)]
+        options = optionsForClientTLS(host, trustRootFromCertificates(roots))
+        return wrapClientTLS(options, HostnameEndpoint(self._reactor, host, port))
 
 
 def connect(
@@ -79,11 +91,14 @@ def connect(
     account: str = "",
     secret: str = "",
     state: Path | None = None,
+    trust: Path | None = None,
     reactor: Any = None,
     **bounds: int,
 ) -> Client:
     """A client that begins to connect at once, to the first of `endpoints` that answers.
 
+    `trust` is a file of certificates in PEM for `tls:` endpoints: who signed the node's own must be
+    among them; without it the system's authorities decide. Raises `ConfigurationError` for it.
     See `client_settings` for the other arguments. Close it with `close()`.
     """
     if reactor is None:
@@ -93,6 +108,8 @@ def connect(
     settings = client_settings(
         client_id=client_id, account=account, secret=secret, state=state, **bounds
     )
-    client = Client(TwistedLoop(reactor), endpoints or ("tcp:127.0.0.1:8765",), settings)
+    if trust is not None:
+        trusting_context(trust)
+    client = Client(TwistedLoop(reactor, trust), endpoints or ("tcp:127.0.0.1:8765",), settings)
     client.start()
     return client

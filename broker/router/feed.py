@@ -38,7 +38,7 @@ class Feed:
     waiting_for_commit: bool = False
     """At the log's end, but the cut is not committed yet."""
     live_from: int = 0
-    """While live: the first offset that came live; all of it up to the log's end was seen."""
+    """While live: the first offset that was not counted yet."""
     scanned: Mark = (0, 0)
     """The newest event that was looked at for this subscription, with its own epoch."""
     told: Mark = (0, 0)

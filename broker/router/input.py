@@ -110,6 +110,13 @@ class Input:
         publisher.waiting.extend(batches)
         self._take_waiting(publisher)
 
+    def leave(self, publisher: Publisher) -> None:
+        """The session is over: what waits is not taken, for the client will send it again.
+
+        Taken later, it could come behind what the client sends in its next session.
+        """
+        publisher.waiting.clear()
+
     def _take_waiting(self, publisher: Publisher) -> None:
         if publisher.taking:
             return

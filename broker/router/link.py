@@ -82,6 +82,7 @@ class Link:
         self._feeds: dict[int, Feed] = {}
         self._queue: deque[Outgoing] = deque()
         self._queue_bytes = 0
+        self._untold = False  # something was dropped, and its subscriber does not know yet
         self._previous: tuple[str, int, int] | None = None
         self.closed = False
 
@@ -120,6 +121,8 @@ class Link:
         feed = self._feeds.pop(number, None)
         if feed is not None:
             feed.settle(self._log.bounds.last + 1)
+            if self._queue:
+                self._drop_for(feed)
         return feed
 
     def get(self, number: int) -> Feed | None:
@@ -129,9 +132,10 @@ class Link:
     def close(self) -> None:
         """The session is over."""
         self.closed = True
+        while self._queue:
+            self._drop_oldest()
         for number in list(self._feeds):
             self.remove(number)
-        self._queue.clear()
 
     # ------------------------------------------------------------------ live
 
@@ -139,7 +143,7 @@ class Link:
         self, outgoing: list[Outgoing], shared: dict[tuple[int, ...], EncodedEvents]
     ) -> None:
         """Events of a commit, in order. `shared` keeps encodings for links that get the same."""
-        if self._queue:
+        if self._queue or self._untold:
             self._enqueue(outgoing)
             return
         for start, end in self._portions([one.event for one in outgoing]):
@@ -180,6 +184,8 @@ class Link:
 
     def _enqueue(self, outgoing: list[Outgoing]) -> None:
         """The session can not take more now: each subscription by its rule."""
+        if self.closed:
+            return
         for one in outgoing:
             for feed in one.feeds:
                 if feed.durable and feed.pace is Pace.LIVE:
@@ -199,6 +205,19 @@ class Link:
             feed.dropped_count += 1
             feed.dropped_first = feed.dropped_first or one.event.mark
             feed.dropped_last = one.event.mark
+            self._untold = True
+
+    def _drop_for(self, feed: Feed) -> None:
+        """Its subscription is over: nothing waits for it any more."""
+        kept = []
+        for one in self._queue:
+            if feed in one.feeds:
+                one.feeds.remove(feed)
+                feed.outcomes.dropped += 1
+            if one.feeds:
+                kept.append(one)
+        self._queue = deque(kept)
+        self._queue_bytes = sum(one.event.size for one in kept)
 
     # ------------------------------------------------------------------ when there is room again
 
@@ -206,7 +225,7 @@ class Link:
         """Send what waits, as far as the session takes it."""
         if self.closed:
             return
-        if self._queue and self._outlet.writable:
+        if self._untold and self._outlet.writable:
             self._tell_dropped()
         while self._queue and self._outlet.writable:
             events = [self._queue[i].event for i in range(min(len(self._queue), PAGE_EVENTS))]
@@ -221,6 +240,7 @@ class Link:
                 self._read_on(feed)
 
     def _tell_dropped(self) -> None:
+        self._untold = False
         for feed in self._feeds.values():
             if feed.dropped_first is not None:
                 self._outlet.send_message(
@@ -279,10 +299,11 @@ class Link:
     async def _feed_page(self, feed: Feed, events: list[LoggedEvent]) -> None:
         if not self._is_fed(feed):
             return
-        first = events[0].offset if events else self._log.bounds.first
+        bounds = self._log.bounds
+        first = events[0].offset if events else bounds.first
         if first > feed.cursor:
-            self._tell_gone(feed, feed.cursor, first)
-            feed.cursor = first
+            # In the epoch of what follows: a position there must not lie behind the gap's end.
+            self._tell_gone(feed, first, events[0].epoch if events else bounds.epoch)
         for liveness, part in _split_at(events, feed.cut):
             documents = [event.document for event in part]
             selected = await self._select(feed.matcher_number, documents, liveness)
@@ -322,9 +343,9 @@ class Link:
             feed.scanned = part[looked_at - 1].mark
         return looked_at == len(part)
 
-    def _tell_gone(self, feed: Feed, expected: int, first: int) -> None:
+    def _tell_gone(self, feed: Feed, first: int, epoch: int) -> None:
+        expected, feed.cursor = feed.cursor, first
         feed.outcomes.gone += first - expected
-        epoch = self._log.bounds.epoch
         self._outlet.send_message(
             Gap(
                 number=feed.number,
@@ -366,6 +387,11 @@ class Link:
         if start < len(events):
             yield start, len(events)
 
+    def begin_again(self, offset: int) -> None:
+        """A failed commit took its places back: `offset` will be given again."""
+        for feed in self._feeds.values():
+            feed.live_from = min(feed.live_from, offset)
+
     def settle(self) -> None:
         """Bring the counts of live subscriptions up to the log's end."""
         for feed in self._feeds.values():
@@ -373,7 +399,7 @@ class Link:
 
     def progress(self) -> None:
         """Tell positions that moved without a delivery, so that a rare query pins nothing."""
-        if self._queue or not self._outlet.writable:
+        if self._queue or self._untold or not self._outlet.writable:
             return
         bounds = self._log.bounds
         origin = self._log.origin

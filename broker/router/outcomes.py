@@ -34,7 +34,7 @@ class DeliveryOutcomes:
     denied: int = 0
     """It matched, but the client is not cleared for the event's security level (X12)."""
     dropped: int = 0
-    """It matched, but the subscriber was slow, transient, and its queue full."""
+    """It matched, but the subscriber was slow, transient, and its queue full, or it had gone."""
     gone: int = 0
     """Places that retention took before they could be looked at: not among `seen`."""
 

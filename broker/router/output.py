@@ -31,9 +31,9 @@ class Output:
 
     def remove_link(self, link: Link) -> None:
         """Forget a link and all its subscriptions."""
+        link.close()
         for number in [n for n, (owner, _) in self._subscribers.items() if owner is link]:
             self.unsubscribe(number)
-        link.close()
         self._links.pop(link, None)
 
     def subscribe(self, link: Link, feed: Feed) -> None:
@@ -69,10 +69,15 @@ class Output:
         shared: dict[tuple[int, ...], EncodedEvents] = {}
         for link, share in shares.items():
             link.deliver(share, shared)
-        for link in self._links:
+        for link in list(self._links):
             link.committed()
+
+    def begin_again(self, offset: int) -> None:
+        """A failed commit took its places back: `offset` will be given again."""
+        for link in self._links:
+            link.begin_again(offset)
 
     def progress(self) -> None:
         """Let every link tell the positions that moved without a delivery."""
-        for link in self._links:
+        for link in list(self._links):
             link.progress()

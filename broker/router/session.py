@@ -80,6 +80,7 @@ class Session:
         self.state = LinkState.DISCONNECTED
         self.connection_changed: Callable[[Session], None] = lambda _: None
         """Told when the state changed: who keeps the lease listens."""
+        self._met = False
         self._services = services
         self.link = make_link(self)
         self._profile = Profile(identity, self.link)
@@ -146,10 +147,11 @@ class Session:
             self.end(None)
             return
         if view.state is LinkState.CONNECTED:
-            if view.undelivered:
+            if self._met and not view.resumed:
                 # The client's end began anew under the same token: it lost what we had sent.
                 self.end(ProtocolError("the session's other end lost its memory"))
                 return
+            self._met = True
             self.link.pump()
         self.connection_changed(self)
 
@@ -254,5 +256,6 @@ class Session:
                 self.log.debug("the reason could not be told")
         self.over = True
         self.driver.close()
+        self._services.input.leave(self._publisher)
         self._services.subscribing.end(self._profile)
         self._services.ended(self)

@@ -90,10 +90,10 @@ class Subscribing:
             cursor=cursor,
         )
         self._output.subscribe(link, feed)
-        origin = self._log.origin
+        firm = (self._log.origin, *self._log.firm_cut)
         return (
             Subscribed(wanted.number, None if stored is None else stored.to_wire(), ()),
-            Flowing(wanted.number, ((origin, *cut),)),
+            Flowing(wanted.number, (firm,)),
         )
 
     def unsubscribe(self, profile: Profile, number: int, *, forget: bool) -> None:
@@ -177,16 +177,28 @@ class Subscribing:
                 f"which has got to {log.cut[0]}:{log.cut[1]}"
             )
         # Where retention took what comes next, the feed begins at what is gone, so as to tell it.
+        if mark[0] == log.cut[0]:
+            return mark[1] + 1
+        # What followed in an earlier epoch may have had its places taken back.
         return min(mark[1] + 1, log.first_after(mark))
 
     def _before(self, cursor: int, wanted: Subscribe, stored: Position | None) -> Position:
         """What to store for a durable one that begins at `cursor`, until it acknowledges."""
         if wanted.start == "position":
-            return Position.from_wire(wanted.position)
+            position = Position.from_wire(wanted.position)
+            # A client that comes back begins behind what it has received. Only what it has
+            # acknowledged is processed: if it dies now, the rest has to be sent again.
+            return position if stored is None else _common(stored, position)
         if wanted.start == "stored" and stored is not None:
             return stored
-        cut = self._log.cut
+        cut = self._log.firm_cut
         if cursor > cut[1]:
             return Position({self._log.origin: cut})
         mark = self._log.mark_before(cursor)
         return Position({} if mark is None else {self._log.origin: mark})
+
+
+def _common(one: Position, other: Position) -> Position:
+    """What lies behind both positions."""
+    both = one.marks.keys() & other.marks.keys()
+    return Position({origin: min(one.marks[origin], other.marks[origin]) for origin in both})

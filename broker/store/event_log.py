@@ -74,7 +74,7 @@ class EventLog:
         self._wall_clock = wall_clock
         self._write = write
         self._read = read
-        bounds = file.bounds
+        bounds = self._bounds = file.bounds
         self._epoch = bounds.epoch
         self._next = bounds.last + 1
         self._arrival = file.last_arrival
@@ -87,6 +87,8 @@ class EventLog:
         self.failures = 0
         self.commits = 0
         self.deduplication = Deduplication(file.mark_of, window)
+        self.began_again: Callable[[int], object] = lambda _: None
+        """Told the next offset when a failed commit has taken places back."""
 
     # ------------------------------------------------------------------ where it stands
 
@@ -97,8 +99,12 @@ class EventLog:
 
     @property
     def bounds(self) -> Bounds:
-        """What is durable."""
-        return self._file.bounds
+        """What is durable, as far as those who appended it have been told.
+
+        The file may be further on for a moment. If readers saw that, they would get events twice:
+        from the log, and with the commit that is yet to be told.
+        """
+        return self._bounds
 
     @property
     def cut(self) -> Mark:
@@ -107,6 +113,14 @@ class EventLog:
         Whoever subscribes now gets everything after it live.
         """
         return (self._epoch, self._next - 1)
+
+    @property
+    def firm_cut(self) -> Mark:
+        """The cut as clients are told it: not in an epoch of which nothing is durable yet.
+
+        An end of the process now would lose that epoch, and with it the sense of the mark.
+        """
+        return (self._bounds.epoch, self._next - 1)
 
     @property
     def pending_bytes(self) -> int:
@@ -180,6 +194,7 @@ class EventLog:
 
     def _committed(self, bounds: Bounds) -> None:
         told = self._take_committing().told
+        self._bounds = bounds
         if self._failing:
             self._failing = False
             self.log.info("the event log can be written again")
@@ -206,10 +221,11 @@ class EventLog:
             self._gathering.commit.durables += gathering.commit.durables
             self._gathering.commit.clients += gathering.commit.clients
         self._epoch += 1
-        self._next = self._file.bounds.last + 1
+        self._next = self._bounds.last + 1
         self.deduplication.forget()
         self._retry_at = self._clock.seconds() + RETRY_AFTER
         self._write(self._file.reopen).addErrback(lambda _: None)
+        self.began_again(self._next)
         for gathering in failed:
             for done, _ in gathering.told:
                 done(error)
@@ -239,8 +255,15 @@ class EventLog:
     # ------------------------------------------------------------------ reading
 
     def read(self, start: int, max_events: int, max_bytes: int) -> Deferred[list[LoggedEvent]]:
-        """Durable events from offset `start` on: see `LogFile.read`."""
-        return self._read(self._file.read, start, max_events, max_bytes)
+        """Durable events from offset `start` on, within `bounds`: see `LogFile.read`."""
+        page = self._read(self._file.read, start, max_events, max_bytes)
+        return page.addCallback(self._within_bounds)
+
+    def _within_bounds(self, events: list[LoggedEvent]) -> list[LoggedEvent]:
+        last = self._bounds.last
+        if events and events[-1].offset > last:
+            return [event for event in events if event.offset <= last]
+        return events
 
     def first_after(self, mark: Mark) -> int:
         """The offset of the first durable event after `mark`."""
@@ -285,4 +308,4 @@ class EventLog:
 
     def close(self) -> Deferred[None]:
         """Commit what is left, note a clean end, close."""
-        return self.drain().addCallback(lambda _: self._write(self._file.close))
+        return self.drain().addCallback(lambda _: self._write(self._file.close, self._epoch))

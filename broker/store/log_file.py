@@ -90,8 +90,12 @@ class LogFile:
         self._claim = self._claim_folder()
         try:
             self._open()
-            with self._writing() as txn:
-                self._recover(txn)
+            try:
+                with self._writing() as txn:
+                    self._recover(txn)
+            except BrokerError:
+                self._env.close()
+                raise
         except BrokerError:
             os.close(self._claim)
             raise
@@ -167,11 +171,16 @@ class LogFile:
             self._env.close()
             self._open()
 
-    def close(self) -> None:
-        """Note a clean end, so that the next start goes on in the same epoch; then close."""
+    def close(self, epoch: int = 0) -> None:
+        """Note a clean end, so that the next start goes on in the same epoch; then close.
+
+        `epoch` is the present one, where it may be later than that of the last commit: failed
+        commits have given places, and none may be given again.
+        """
         with self._guard:
             try:
                 with self._writing() as txn:
+                    txn.put(b"epoch", b"%d" % max(epoch, self._bounds.epoch), db=self._meta)
                     txn.put(b"clean", b"1", db=self._meta)
             finally:
                 self._env.close()

@@ -20,10 +20,11 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock, LoopingCall
 from twisted.python.failure import Failure
 
+from broker.channel.socket import ISocketChannel
 from broker.client.client import Client
 from broker.client.settings import ClientSettings
 from broker.config import Settings
-from broker.errors import LogUnavailable
+from broker.errors import BrokerError, LogUnavailable, NotConnected
 from broker.node import CARE_EVERY, PROGRESS_EVERY, Node
 from broker.router.outcomes import DeliveryOutcomes
 from broker.store.log_file import LogFile
@@ -57,6 +58,30 @@ class MortalClock:
     def _call(self, call: Callable[..., Any], args: Any, named: Any) -> None:
         if self.alive:
             call(*args, **named)
+
+
+class MortalLoop(SimulatedLoop):
+    """The loop of a client that may die: then nobody answers what it dialled."""
+
+    def __init__(self, clock: MortalClock, network: MemoryNetwork) -> None:
+        super().__init__(clock, network)
+        self._life = clock
+
+    def dial(
+        self,
+        endpoint: str,
+        connected: Callable[[ISocketChannel], None],
+        failed: Callable[[BrokerError], None],
+    ) -> None:
+        """See `broker.client.loop.Loop`."""
+
+        def unless_dead(channel: ISocketChannel) -> None:
+            if self._life.alive:
+                connected(channel)
+            else:
+                channel.abort(NotConnected("the process is dead"))
+
+        super().dial(endpoint, unless_dead, lambda error: self._life.alive and failed(error))
 
 
 class SimulatedThreads:
@@ -301,7 +326,7 @@ class World:
             **{"longest_wait": 2.0, **settings},
         )
         clock = MortalClock(self.clock)
-        loop = SimulatedLoop(clock, self.network)
+        loop = MortalLoop(clock, self.network)
         client = Client(loop, [self.address(client_id)], own)
         self._clocks[client] = clock
         client.start()

@@ -80,6 +80,7 @@ class FakeClient:
         self._node = node
         self._receipts: list[asyncio.Future[Receipt]] = []
         self.on_state: Callable[[bool, BrokerError | None], None] | None = None
+        self.on_trouble: Callable[[BrokerError | None], None] | None = None
         self.last_error: BrokerError | None = None
         self.connected = True
         self.most_outstanding = 0

@@ -55,7 +55,18 @@ def test_what_is_wanted_is_what_the_node_is_asked() -> None:
     run(
         node,
         *("sub", "/v:a[b > 3]", "--streams", "asdi.*.tz", "--namespace", "v=urn:v"),
-        *("--namespace", "w=urn:w=1", "--durable", "mine", "--from", "all", "--count", "1"),
+        *(
+            "--namespace",
+            "w=urn:w=1",
+            "--durable",
+            "mine",
+            "--client-id",
+            "me",
+            "--from",
+            "all",
+            "--count",
+            "1",
+        ),
     )
     asked = node.subscriptions[0]
     asked.pop("on_gap")
@@ -108,7 +119,7 @@ def test_gaps_are_told_in_their_place() -> None:
 def test_an_interrupt_acknowledges_what_was_printed() -> None:
     node = FakeNode(stored=[received(1), received(2)], warnings=("that is slow",))
     node.on_wait = lambda: os.kill(os.getpid(), signal.SIGINT)
-    result = run(node, "sub", "--durable", "d")
+    result = run(node, "sub", "--durable", "d", "--client-id", "me")
     assert result.exit_code == 0, result.output
     assert len(result.stdout.splitlines()) == 2
     assert result.stderr.splitlines() == ["warning: that is slow", "2 events"]
@@ -117,7 +128,7 @@ def test_an_interrupt_acknowledges_what_was_printed() -> None:
 
 def test_only_printed_events_are_acknowledged() -> None:
     node = FakeNode(stored=[received(number) for number in range(1, 10)])
-    run(node, "sub", "--durable", "d", "--count", "4")
+    run(node, "sub", "--durable", "d", "--account", "me", "--count", "4")
     assert [str(position) for position in node.processed] == ["origin:1:4"]
 
 
@@ -145,6 +156,7 @@ def test_no_node_is_one_line() -> None:
         ("--namespace", "=urn:x"),
         ("--count", "0"),
         ("--idle", "0"),
+        ("--durable", "without-a-name-of-the-client"),
     ],
 )
 def test_wrong_usage_is_status_2(arguments: tuple[str, ...]) -> None:

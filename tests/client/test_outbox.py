@@ -70,8 +70,54 @@ def test_refused_and_duplicate_events_take_no_place() -> None:
 def test_a_batch_that_was_sent_back_leaves_again_with_all_behind_it() -> None:
     outbox = filled(BATCH_EVENTS * 2 + 1)
     assert [number for number, _ in sent(outbox)] == [1, 2, 3]
-    outbox.send_again_from(2)
+    outbox.settle(published(1, BATCH_EVENTS))
+    outbox.sent_back(2)
+    outbox.sent_back(3)
     assert [number for number, _ in sent(outbox)] == [2, 3]
+
+
+def test_nothing_is_sent_again_before_everything_sent_is_answered() -> None:
+    # The answer to the first copy of batch 2 would be taken for one to the second.
+    outbox = filled(BATCH_EVENTS * 2)
+    sent(outbox)
+    outbox.sent_back(1)
+    assert sent(outbox) == []
+    assert not outbox.may_go_back
+    outbox.sent_back(2)
+    assert outbox.may_go_back
+    assert [number for number, _ in sent(outbox)] == [1, 2]
+    outbox.settle(published(1, BATCH_EVENTS))
+    outbox.settle(published(2, BATCH_EVENTS))
+    assert outbox.events == 0
+
+
+def test_batches_before_the_one_sent_back_are_settled_as_ever() -> None:
+    outbox = filled(BATCH_EVENTS * 2)
+    sent(outbox)
+    outbox.sent_back(2)
+    outbox.settle(published(1, BATCH_EVENTS))
+    assert [number for number, _ in sent(outbox)] == [2]
+
+
+def test_an_answer_that_can_not_be_right_settles_nothing() -> None:
+    outbox = filled(2)
+    sent(outbox)
+    wire = NotValid("no").to_wire()
+    for answer in (
+        published(1, 1),
+        published(1, 3),
+        Published(1, (), 2, (), ()),
+        Published(1, (("n", 1, 1),), 1, (7,), ()),
+        Published(1, (("n", 1, 1),), 0, (0,), ((0, wire),)),
+    ):
+        with pytest.raises(ProtocolError):
+            outbox.settle(answer)
+    assert len(outbox.settle(published(1, 2))) == 2
+
+
+def test_a_batch_that_was_never_sent_can_not_be_sent_back() -> None:
+    with pytest.raises(ProtocolError):
+        filled(1).sent_back(1)
 
 
 def test_a_new_session_gets_everything_unanswered_again_in_order() -> None:

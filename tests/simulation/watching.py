@@ -68,14 +68,14 @@ class Truth:
     mark: Mark
     header: Header
     altitude: int
+    arrival: int
 
     @classmethod
     def of(cls, event: LoggedEvent) -> Truth:
         found = re.search(rb"<altitude>(\d+)<", event.document)
         assert found is not None
-        return cls(
-            event.mark, header_from_fields(msgpack.unpackb(event.record)), int(found.group(1))
-        )
+        header = header_from_fields(msgpack.unpackb(event.record))
+        return cls(event.mark, header, int(found.group(1)), event.arrival)
 
 
 def truths(world: World) -> list[Truth]:
@@ -139,7 +139,10 @@ class Reader:
         self.slow = slow
         self.subscription: Subscription | None = None
         self.cut: Mark = (0, 0)
-        """The first one: where the subscription began."""
+        """The first one."""
+        self.began_after: Mark = (0, 0)
+        """What comes after this has to be delivered."""
+        self._start = start
         self.items: list[ReceivedEvent | Gap] = []
         self.wrong_liveness: list[ReceivedEvent] = []
         self.error: BaseException | None = None
@@ -155,6 +158,9 @@ class Reader:
     def _flowing(self, subscription: Subscription) -> None:
         self.subscription = subscription
         (self.cut,) = subscription.cut.marks.values()
+        if self._start in (None, NEW):
+            # What was stored, if it was, or else the cut.
+            (self.began_after,) = subscription.position.marks.values() or [(0, 0)]
         arrived = subscription.arrived
 
         def watch(item: Any) -> None:
@@ -191,28 +197,30 @@ class Reader:
         """The gaps that were told."""
         return [item for item in self.items if isinstance(item, Gap)]
 
-    def wanted(self, log: list[Truth], after: Mark | None = None) -> list[Mark]:
+    def wanted(self, log: list[Truth]) -> list[Mark]:
         """The marks that have to come."""
-        start = self.cut if after is None else after
+        start = self._start.time_ms if self._start is not None else 0
         return [
             truth.mark
             for truth in log
-            if truth.mark > start and self.interest.wants(truth.header.stream, truth.altitude)
+            if truth.mark > self.began_after
+            and truth.arrival >= start
+            and self.interest.wants(truth.header.stream, truth.altitude)
         ]
 
-    def check(self, log: list[Truth], after: Mark | None = None) -> None:
+    def check(self, log: list[Truth]) -> None:
         """Everything wanted came once and in order, or was told as dropped, in its order."""
         where = f"{self.client.client_id} {self.interest.query}, seed {self.world.seed}"
         assert self.error is None, f"{self.error!r} ({where})"
         assert not self.wrong_liveness, f"{self.wrong_liveness[0].place} ({where})"
-        wanted = self.wanted(log, after)
+        wanted = self.wanted(log)
         got = [event.place.mark for event in self.events]
         assert got == sorted(set(got)), f"order or duplicates: {got} ({where})"
         assert set(got) <= set(wanted), f"unwanted: {sorted(set(got) - set(wanted))} ({where})"
         missing = sorted(set(wanted) - set(got))
         dropped = sum(gap.count for gap in self.gaps if gap.reason == "slow")
         if self.durable or not self.gaps:
-            assert not missing, f"lost {missing} of {len(wanted)}, after {self.cut} ({where})"
+            assert not missing, f"lost {missing} of {len(wanted)} after {self.began_after} ({where})"
         assert dropped == len(missing), f"{dropped} told, {len(missing)} missing ({where})"
         self._check_gaps(missing, where)
 
@@ -229,8 +237,13 @@ class Reader:
                 last = item.place.mark
 
 
-def check_publishers(log: list[Truth], publishers: list[Publisher], seed: int) -> None:
-    """Every receipt's event is in the log, once, where the receipt says, in its publisher's order."""
+def check_publishers(
+    log: list[Truth], publishers: list[Publisher], lost: list[Publisher], seed: int
+) -> None:
+    """Every receipt's event is in the log, once, where the receipt says, in its publisher's order.
+
+    The publishers that are `lost` were killed: of what they did not hear of, some may be there.
+    """
     by_id: dict[tuple[str, int, int], Truth] = {}
     newest: dict[tuple[str, int], int] = {}
     for truth in log:
@@ -240,12 +253,11 @@ def check_publishers(log: list[Truth], publishers: list[Publisher], seed: int) -
         newest[key] = event_id.sequence_number
         by_id[(*key, event_id.sequence_number)] = truth
     for publisher in publishers:
+        assert len(publisher.results) == publisher.published, f"seed {seed}"
+    for publisher in (*publishers, *lost):
         for event_id, result in publisher.results:
             assert isinstance(result, Receipt), f"{event_id}: {result!r} (seed {seed})"
             truth = by_id[event_id.client_id, event_id.incarnation, event_id.sequence_number]
             assert result.duplicate or result.place is not None
             if result.place is not None:
                 assert result.place.mark == truth.mark, f"{event_id} (seed {seed})"
-
-
-__all__ = ["INTERESTS", "NEW", "Interest", "Publisher", "Reader", "check_publishers", "truths"]

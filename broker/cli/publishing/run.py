@@ -54,6 +54,7 @@ class Publishing:
         self.error: BrokerError | None = None
         """Why it ended early: no node, or none that wants us."""
         client.on_state = self._state_changed
+        client.on_trouble = self._trouble_changed
 
     async def run(self, supply: Supply) -> None:
         """Publish everything, and wait for the receipts; ends early when `stop` wants it."""
@@ -69,7 +70,7 @@ class Publishing:
             if self._receipts and self.error is None:
                 await asyncio.wait(self._receipts, timeout=LAST_RECEIPTS)
         finally:
-            self._client.on_state = None
+            self._client.on_state = self._client.on_trouble = None
             if self._away is not None:
                 self._away.cancel()
 
@@ -149,6 +150,13 @@ class Publishing:
                 self._away = None
         elif self._away is None:
             self._away = self._loop.call_later(self._timeout, self._give_up)
+
+    def _trouble_changed(self, trouble: BrokerError | None) -> None:
+        # A full disk: what was sent is sent again until there is room.
+        if trouble is None:
+            self._tally.tell("the node takes events again")
+        else:
+            self._tally.tell(f"the node takes no events for now, waiting: {trouble}")
 
     def _give_up(self) -> None:
         reason = self._client.last_error

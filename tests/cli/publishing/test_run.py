@@ -17,6 +17,7 @@ from broker.client.client import Client
 from broker.errors import (
     AuthenticationFailed,
     GaveUp,
+    LogUnavailable,
     NotConnected,
     NotValid,
     Overloaded,
@@ -142,7 +143,8 @@ def test_of_many_refusals_only_the_first_are_told() -> None:
 
 def test_fail_fast_stops_at_a_refusal_of_ours() -> None:
     node = FakeNode()
-    items = [publication(1), Refusal(Origin("f", 2), "bad"), *map(publication, range(100))]
+    items: list[Publication | Refusal] = [publication(1), Refusal(Origin("f", 2), "bad")]
+    items += map(publication, range(100))
     outcome = publish(node, Supply(items), fail_fast=True)
     assert len(node.published) == 1
     assert (outcome.tally.durable, outcome.tally.refused) == (1, 1)
@@ -195,7 +197,7 @@ def test_a_stop_ends_reading_and_waits_for_receipts() -> None:
 
 def test_a_stop_ends_a_long_wait_of_the_pace() -> None:
     node = FakeNode()
-    node.on_publish = lambda _: asyncio.get_running_loop().call_soon(stops[-1].now)
+    node.on_publish = lambda _: stops[-1].now()
     items = [publication(1, time=0.0), publication(2, time=1e6)]
     outcome = publish(node, Supply(items), OriginalPace(1))
     assert outcome.tally.found == 1
@@ -228,6 +230,23 @@ def test_a_node_that_comes_back_is_not_given_up() -> None:
     outcome = publish(node, Supply(map(publication, range(20))), timeout=0.001)
     assert outcome.publishing.error is None
     assert outcome.tally.durable == 20
+
+
+def test_a_node_that_takes_nothing_for_now_is_told() -> None:
+    node = FakeNode()
+
+    def full(client: FakeClient) -> None:
+        assert client.on_trouble is not None
+        client.on_trouble(LogUnavailable("no space left on device"))
+        client.on_trouble(None)
+
+    node.on_publish = full
+    outcome = publish(node, Supply([publication(1)]))
+    assert outcome.told == [
+        "the node takes no events for now, waiting: no space left on device",
+        "the node takes events again",
+    ]
+    assert (outcome.tally.durable, outcome.tally.refused) == (1, 0)
 
 
 def test_an_end_of_the_session_by_the_node_ends_the_run() -> None:

@@ -1,0 +1,51 @@
+"""Where a node is, and which certificates it may show."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from pathlib import Path
+
+from broker.errors import ConfigurationError
+
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.S)
+
+
+def parse_address(endpoint: str) -> tuple[str, str, int]:
+    """(`tcp` or `tls`, host, port) of an endpoint; `ValueError` says what one looks like.
+
+    A colon in the host may stand behind a backslash, as in Twisted's endpoint strings.
+    """
+    kind, _, rest = endpoint.partition(":")
+    host, _, port = rest.rpartition(":")
+    if kind not in ("tcp", "tls") or not host or not re.fullmatch("[0-9]{1,5}", port):
+        raise ValueError("an endpoint is tcp:HOST:PORT, tls:HOST:PORT or unix:PATH")
+    if int(port) > 65535:
+        raise ValueError("a port is 0 to 65535")
+    return kind, host.replace("\\:", ":"), int(port)
+
+
+def trusting_context(trust: Path | None) -> ssl.SSLContext:
+    """TLS that accepts a node whose certificate was signed by one of those in `trust`.
+
+    The system's authorities decide where it is None. Raises `ConfigurationError`.
+    """
+    if trust is None:
+        return ssl.create_default_context()
+    certificates = b"\n".join(trusted_certificates(trust)).decode("ascii", "replace")
+    try:
+        return ssl.create_default_context(cadata=certificates)
+    except ssl.SSLError as error:
+        raise ConfigurationError(f"the certificates in {trust} can not be used: {error}") from None
+
+
+def trusted_certificates(trust: Path) -> list[bytes]:
+    """The certificates in a PEM file, at least one; `ConfigurationError` if there is none."""
+    try:
+        # What stands between the certificates is for people, in any encoding.
+        found = _CERTIFICATE.findall(trust.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(f"the certificates in {trust} can not be read: {error}") from None
+    if not found:
+        raise ConfigurationError(f"{trust} holds no certificate in PEM form")
+    return found

@@ -1,0 +1,235 @@
+"""The command line against a real node: every command in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.identity import hash_secret
+from broker.testing.events import air_traffic
+from tests.system.node_process import PATIENCE, ROOT, NodeProcess
+
+pytestmark = pytest.mark.system
+
+VOEVENTS = 300
+
+
+def start(node: NodeProcess, *arguments: str, **pipes: Any) -> subprocess.Popen[str]:
+    """`xmlbroker ARGUMENTS`, still running."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "broker.cli", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "XMLBROKER_NODE": node.endpoint, "PYTHONUNBUFFERED": "1"},
+        text=True,
+        **{
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            **pipes,
+        },
+    )
+
+
+def run(
+    node: NodeProcess, *arguments: str, stdin: str | None = None, status: int = 0
+) -> tuple[str, str]:
+    """What `xmlbroker ARGUMENTS` writes to stdout and stderr."""
+    pipes = {} if stdin is None else {"stdin": subprocess.PIPE}
+    process = start(node, *arguments, **pipes)
+    out, err = process.communicate(stdin, timeout=2 * PATIENCE)
+    assert process.returncode == status, (out[-1000:], err[-1000:])
+    assert "Traceback" not in err
+    return out, err
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[NodeProcess]:
+    with NodeProcess(tmp_path / "node") as running:
+        yield running
+        assert "Traceback" not in running.log()
+
+
+@pytest.fixture(scope="session")
+def voevents(shared_data: Path) -> list[bytes]:
+    """The first packets of the archive."""
+    packets: list[bytes] = []
+    with tarfile.open(shared_data / "voevent" / "2014-04.001.tar.bz2", "r|*") as archive:
+        for member in archive:
+            content = archive.extractfile(member)
+            if content is not None:
+                packets.append(content.read())
+            if len(packets) == VOEVENTS:
+                break
+    return packets
+
+
+def test_voevents_are_published_and_all_of_them_come_back(
+    node: NodeProcess, tmp_path: Path, voevents: list[bytes]
+) -> None:
+    # Without separators, though each has its declaration.
+    (tmp_path / "packets.xml").write_bytes(b"".join(voevents))
+    out, err = run(node, "pub", str(tmp_path / "packets.xml"))
+    (summary,) = lines(out)
+    assert (summary["found"], summary["durable"], summary["refused"]) == (VOEVENTS, VOEVENTS, 0)
+    assert err == ""
+    out, err = run(node, "sub", "--from", "all", "--json", "--idle", "1")
+    received = lines(out)
+    assert [int(line["place"].rpartition(":")[2]) for line in received] == [
+        n + 1 for n in range(VOEVENTS)
+    ]
+    assert all(
+        line["payload"].encode() in packet for line, packet in zip(received, voevents, strict=True)
+    )
+    assert {(line["type"], line["liveness"]) for line in received} == {("VOEvent", "recovery")}
+    assert err == f"{VOEVENTS} events\n"
+    tests = sum(b'role="test"' in packet for packet in voevents)
+    query = '/*[local-name()="VOEvent" and @role!="test"]'
+    out, _ = run(node, "sub", query, "--from", "all", "--idle", "1")
+    assert len(out.splitlines()) == VOEVENTS - tests
+
+
+def test_what_one_node_has_is_published_to_another(node: NodeProcess, tmp_path: Path) -> None:
+    made = [
+        json.dumps({"stream": event.stream, "payload": event.payload.decode()})
+        for event in air_traffic(200, seed=1)
+    ]
+    assert lines(run(node, "pub", "-", stdin="\n".join(made))[0])[0]["durable"] == 200
+    for form in ("--json", "--document"):
+        recorded, _ = run(node, "sub", "--from", "all", form, "--count", "200")
+        with NodeProcess(tmp_path / form) as other:
+            assert lines(run(other, "pub", "-", stdin=recorded)[0])[0]["durable"] == 200
+            again, _ = run(other, "sub", "--from", "all", "--json", "--count", "200")
+        first, _ = run(node, "sub", "--from", "all", "--json", "--count", "200")
+        for key in ("stream", "type", "version", "level", "payload"):
+            assert [line[key] for line in lines(again)] == [line[key] for line in lines(first)]
+
+
+def test_refused_events_are_told_with_file_and_line(node: NodeProcess, tmp_path: Path) -> None:
+    file = tmp_path / "flights.xml"
+    good = "<flight><id>1</id><flightleg/></flight>"
+    file.write_text(f"{good}\n<flight>\n<id>2</id>\n<leg/>\n</flight>\n{good}\n")
+    out, err = run(node, "pub", str(file), status=1)
+    assert (lines(out)[0]["durable"], lines(out)[0]["refused"]) == (2, 1)
+    assert err.startswith(f"{file}:2: refused by the node: ")
+    assert len(err.splitlines()) == 1
+
+
+def test_a_durable_subscription_goes_on_where_it_was_left(node: NodeProcess) -> None:
+    flights = "".join(f"<flight><id>{n}</id><flightleg/></flight>" for n in range(20))
+    run(node, "pub", "-", stdin=flights)
+    options = ("--durable", "d", "--client-id", "me", "--payload")
+    first, _ = run(node, "sub", *options, "--from", "all", "--count", "7")
+    rest, _ = run(node, "sub", *options, "--idle", "1")
+    numbers = [line.split("<id>")[1].split("<")[0] for line in (first + rest).splitlines()]
+    assert numbers == [str(n) for n in range(20)]
+
+
+def test_an_interrupted_subscriber_ends_in_good_order_and_goes_on_later(node: NodeProcess) -> None:
+    options = ("--durable", "d", "--client-id", "me", "--from", "all", "--payload")
+    run(node, "pub", "-", stdin="<flight><id>1</id><flightleg/></flight>")
+    subscriber = start(node, "sub", *options)
+    assert subscriber.stdout is not None
+    assert "<id>1</id>" in subscriber.stdout.readline()
+    subscriber.send_signal(signal.SIGINT)
+    out, err = subscriber.communicate(timeout=PATIENCE)
+    assert (subscriber.returncode, out, err) == (0, "", "1 events\n")
+    run(node, "pub", "-", stdin="<flight><id>2</id><flightleg/></flight>")
+    rest, _ = run(node, "sub", "--durable", "d", "--client-id", "me", "--payload", "--count", "1")
+    assert "<id>2</id>" in rest
+
+
+def test_an_interrupted_publisher_says_what_is_durable(node: NodeProcess) -> None:
+    publisher = start(node, "pub", "-", stdin=subprocess.PIPE)
+    subscriber = start(node, "sub", "--from", "all", "--count", "1")
+    assert publisher.stdin is not None
+    publisher.stdin.write("<flight><id>1</id><flightleg/></flight>")
+    publisher.stdin.flush()
+    # It is durable when it is delivered; the pipe is still open.
+    subscriber.communicate(timeout=PATIENCE)
+    publisher.send_signal(signal.SIGINT)
+    publisher.wait(PATIENCE)
+    out, err = publisher.communicate(timeout=PATIENCE)
+    assert publisher.returncode == 130
+    assert lines(out)[0]["durable"] == 1
+    assert err.startswith("1 of 1 events are durable")
+
+
+def test_a_subscriber_whose_reader_goes_away_ends_quietly(node: NodeProcess) -> None:
+    flights = "".join(f"<flight><id>{n}</id><flightleg/></flight>" for n in range(5000))
+    run(node, "pub", "-", stdin=flights)
+    subscriber = start(node, "sub", "--from", "all")
+    assert subscriber.stdout is not None
+    subscriber.stdout.readline()
+    subscriber.stdout.close()
+    assert subscriber.wait(PATIENCE) == 0
+    assert subscriber.stderr is not None
+    assert subscriber.stderr.read() == ""
+    subscriber.stderr.close()
+
+
+def test_a_publisher_survives_that_the_node_is_killed(node: NodeProcess) -> None:
+    publisher = start(node, "pub", "-", "--timeout", "60", stdin=subprocess.PIPE)
+    assert publisher.stdin is not None
+    for half in (range(500), range(500, 1000)):
+        for n in half:
+            publisher.stdin.write(f"<flight><id>{n}</id><flightleg/></flight>")
+        publisher.stdin.flush()
+        if half.start == 0:
+            run(node, "sub", "--from", "all", "--count", "1")
+            node.kill()
+            node.start()
+    publisher.stdin.close()
+    assert publisher.wait(2 * PATIENCE) == 0
+    assert publisher.stdout is not None and publisher.stderr is not None
+    (summary,) = lines(publisher.stdout.read())
+    assert (summary["found"], summary["unconfirmed"]) == (1000, 0)
+    assert summary["durable"] + summary["duplicates"] == 1000
+    publisher.stdout.close()
+    publisher.stderr.close()
+    out, _ = run(node, "sub", "--from", "all", "--payload", "--idle", "1")
+    numbers = [int(line.split("<id>")[1].split("<")[0]) for line in out.splitlines()]
+    assert numbers == list(range(1000))
+
+
+def test_a_node_is_asked_for_its_state_and_its_dtds(node: NodeProcess) -> None:
+    (status,) = lines(run(node, "status")[0])
+    assert status["node"] == "tested"
+    assert len(status["sessions"]) == 1
+    assert "flight 1.1" in run(node, "dtd", "list")[0].splitlines()
+    assert "<!ELEMENT timestamp (#PCDATA)>" in run(node, "dtd", "show", "flight", "1.1")[0]
+    _, err = run(node, "dtd", "show", "flight", "9.9", status=1)
+    assert len(err.splitlines()) == 1
+    _, err = run(node, "sub", "//flight[", status=1)
+    assert "(line 1, column 10)" in err
+
+
+def test_accounts_are_told_apart(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("hush\n")
+    configuration = (
+        f'[accounts.feed]\nsecret = "{hash_secret("hush")}"\npublish = ["flight.>", "flight"]\n'
+    )
+    with NodeProcess(tmp_path / "node", configuration) as node:
+        flight = "<flight><id>1</id><flightleg/></flight>"
+        me = ("--account", "feed", "--secret-file", str(secret))
+        assert lines(run(node, "pub", "-", *me, stdin=flight)[0])[0]["durable"] == 1
+        _, err = run(node, "pub", "-", *me, "--stream", "other", stdin=flight, status=1)
+        assert err.startswith("stdin:1: refused by the node: ")
+        assert err.rstrip().endswith("stream other")
+        _, err = run(node, "pub", "-", stdin=flight, status=1)
+        assert "give --account and --secret-file" in err
+        _, err = run(node, "status", *me, status=1)
+        assert "may not administer" in err

@@ -1,0 +1,231 @@
+"""Both faces of the client library over connections that break, and their ends."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.internet import reactor
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import TestCase
+
+from broker.client import asyncio_face, twisted_face
+from broker.client.client import Client
+from broker.client.received import ReceivedEvent
+from broker.client.subscription import Subscription
+from broker.errors import Closed, GaveUp, NotConnected
+from tests.system.node_process import PATIENCE, NodeProcess, free_port
+from tests.system.proxy import Proxy, unanswering_port
+from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, within
+
+pytestmark = pytest.mark.system
+
+#: What both faces' `connect` has in common.
+Connect = Callable[..., Client]
+EVENTS = 400
+
+
+async def take(subscription: Subscription, count: int) -> list[ReceivedEvent]:
+    """The next events."""
+    events = []
+    async for event in subscription:
+        events.append(event)
+        if len(events) == count:
+            break
+    return events
+
+
+async def lives_through_cuts(connect: Connect, proxy: Proxy, seed: int, durable: str) -> None:
+    """Publish and subscribe through a proxy that cuts in the middle of anything."""
+    sizes = random.Random(seed)
+    # The first bytes carry the greeting; later ones whatever is under way.
+    proxy.cut_after(*(sizes.choice((20, 200, 2_000, 20_000, 60_000)) for _ in range(12)))
+    publisher = connect(f"tcp:127.0.0.1:{proxy.port}")
+    subscriber = connect(f"tcp:127.0.0.1:{proxy.port}")
+    subscription = await subscriber.subscribe("true()", f"cut.{seed}", durable=durable)
+    receipts = []
+    for start in range(0, EVENTS, 100):
+        waiting = [
+            publisher.publish(f"cut.{seed}", flight(n), FLIGHT) for n in range(start, start + 100)
+        ]
+        receipts += [await one for one in waiting]
+        proxy.cut()
+    events = await take(subscription, EVENTS)
+    assert [event.event_id for event in events] == [receipt.event_id for receipt in receipts]
+    assert not subscription.gaps
+    # Nothing comes twice: what is published last comes next.
+    last = await publisher.publish(f"cut.{seed}", flight(0), FLIGHT)
+    assert [event.event_id for event in await take(subscription, 1)] == [last.event_id]
+    assert proxy.accepted > 6
+    await publisher.close()
+    await subscriber.close()
+
+
+async def tries_the_next_endpoint(connect: Connect, port: int) -> None:
+    """The first endpoint refuses, the second is no endpoint, the third serves."""
+    client = connect(
+        f"tcp:127.0.0.1:{free_port()}", "tcp:127.0.0.1:99999", f"tcp:127.0.0.1:{port}"
+    )
+    # Published while detached: it waits in the outbox.
+    receipt = client.publish("endpoints", flight(1), FLIGHT)
+    assert client.unacknowledged == 1
+    assert not client.connected
+    await client.when_connected(PATIENCE)
+    assert client.last_error is None
+    assert (await receipt).place is not None
+    assert client.unacknowledged == 0
+    await client.close()
+
+
+async def gives_up_and_says_why(connect: Connect) -> None:
+    client = connect(f"tcp:127.0.0.1:{free_port()}")
+    with pytest.raises(GaveUp, match="Errno 111|refused"):
+        await client.when_connected(0.3)
+    assert isinstance(client.last_error, NotConnected)
+    lost = client.publish("nowhere", flight(1), FLIGHT)
+    subscription = client.subscribe("true()")
+    await client.close()
+    for waiting in (lost, subscription):
+        with pytest.raises(Closed):
+            await waiting
+    with pytest.raises(Closed):
+        client.publish("nowhere", flight(1), FLIGHT)
+    await client.close()
+
+
+async def closes_while_it_dials(connect: Connect, port: int) -> None:
+    client = connect(f"tcp:127.0.0.1:{port}")
+    with pytest.raises(GaveUp):
+        await client.when_connected(0.1)
+    await client.close()
+
+
+async def settled() -> None:
+    """A few turns of the loop: what was begun with `call_soon` is over."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def in_asyncio(work: Callable[..., Awaitable[None]], *args: Any) -> None:
+    """Run with asyncio's face; nothing may be left behind."""
+    threads = threading.active_count()
+
+    async def checked() -> None:
+        await work(asyncio_face.connect, *args)
+        await settled()
+        assert asyncio.all_tasks() - {asyncio.current_task()} == set()
+        assert threading.active_count() <= threads
+
+    within(checked())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_session_resumes_without_gap_or_duplicate(seed: int, shared_node: NodeProcess) -> None:
+    with Proxy(shared_node.port) as proxy:
+        in_asyncio(lives_through_cuts, proxy, seed, "" if seed % 2 else "cut")
+
+
+@pytest.mark.parametrize("durable", ["", "cut"], ids=["transient", "durable"])
+def test_a_session_that_the_node_forgets_begins_anew_without_gap_or_duplicate(
+    durable: str, tmp_path: Path
+) -> None:
+    with (
+        NodeProcess(tmp_path, "[limits]\nsession_lease = 0.0\n") as node,
+        Proxy(node.port) as proxy,
+    ):
+        in_asyncio(lives_through_cuts, proxy, 7, durable)
+
+
+def test_endpoints_take_turns_and_the_outbox_waits(shared_node: NodeProcess) -> None:
+    in_asyncio(tries_the_next_endpoint, shared_node.port)
+
+
+def test_a_client_that_gives_up_says_why_and_fails_what_waits() -> None:
+    in_asyncio(gives_up_and_says_why)
+
+
+def test_a_client_can_be_closed_while_it_dials() -> None:
+    with unanswering_port() as port:
+        in_asyncio(closes_while_it_dials, port)
+
+
+class TwistedFaceTests(TestCase):
+    """The same with Twisted's face; trial sees to it that the reactor is left clean."""
+
+    timeout = 60
+
+    @pytest.fixture(autouse=True)
+    def _take_node(self, shared_node: NodeProcess) -> None:
+        self.node = shared_node
+
+    def connect(self, *endpoints: str, **arguments: Any) -> Client:
+        return twisted_face.connect(*endpoints, reactor=reactor, **arguments)
+
+    async def test_a_session_resumes_without_gap_or_duplicate(self) -> None:
+        with Proxy(self.node.port) as proxy:
+            await lives_through_cuts(self.connect, proxy, 11, "twisted")
+
+    async def test_endpoints_take_turns_and_the_outbox_waits(self) -> None:
+        await tries_the_next_endpoint(self.connect, self.node.port)
+
+    async def test_a_client_that_gives_up_says_why_and_fails_what_waits(self) -> None:
+        await gives_up_and_says_why(self.connect)
+
+    async def test_a_client_can_be_closed_while_it_dials(self) -> None:
+        with unanswering_port() as port:
+            await closes_while_it_dials(self.connect, port)
+
+    async def test_awaitables_are_deferreds(self) -> None:
+        client = self.connect(self.node.endpoint)
+        connected = client.when_connected(PATIENCE)
+        assert isinstance(connected, Deferred)
+        await connected
+        await client.close()
+
+
+def test_attempts_back_off_with_jitter_within_their_bounds() -> None:
+    async def work() -> None:
+        moments: list[float] = []
+        enough = asyncio.Event()
+
+        def closing(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            moments.append(time.monotonic())
+            writer.transport.abort()
+            if len(moments) == 5:
+                enough.set()
+
+        server = await asyncio.start_server(closing, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with server, asyncio_face.connect(f"tcp:127.0.0.1:{port}"):
+            await enough.wait()
+        waits = [later - earlier for earlier, later in zip(moments, moments[1:], strict=False)]
+        for bound, wait in zip((0.1, 0.2, 0.4, 0.8), waits, strict=True):
+            # Late is what a loaded machine makes it; early is never right.
+            assert bound / 2 - 0.02 <= wait <= bound + 1.0
+
+    within(work())
+
+
+def test_a_closed_client_is_forgotten_by_the_node_at_once(shared_node: NodeProcess) -> None:
+    async def work() -> None:
+        async with asyncio_face.connect(shared_node.endpoint, client_id="polite") as client:
+            inbox = Inbox(await client.subscribe("true()", "polite", durable="d"))
+            receipt = await client.publish("polite", flight(1), FLIGHT)
+            await inbox.until_received([receipt])
+            await inbox.close()
+        status = await ask_status(shared_node.endpoint)
+        assert "polite" not in {session["client"] for session in status["sessions"]}
+        # Its position went with the goodbye: it does not get the event again.
+        async with asyncio_face.connect(shared_node.endpoint, client_id="polite") as client:
+            subscription = await client.subscribe("true()", "polite", durable="d")
+            again = await client.publish("polite", flight(2), FLIGHT)
+            (event,) = await take(subscription, 1)
+            assert event.event_id == again.event_id
+
+    within(work())

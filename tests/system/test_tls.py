@@ -1,0 +1,191 @@
+"""A node behind TLS with a certificate of its own, and clients that trust it or do not."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from twisted.internet import reactor
+from twisted.trial.unittest import TestCase
+
+from broker.client import asyncio_face, twisted_face
+from broker.client.client import Client
+from broker.errors import ConfigurationError, GaveUp, NotConnected
+from tests.system.node_process import PATIENCE, NodeProcess
+from tests.system.raw_session import how_it_ends
+from tests.system.test_connections import Connect, in_asyncio, take
+from tests.system.traffic import FLIGHT, flight, within
+
+pytestmark = pytest.mark.system
+
+
+@attrs.frozen
+class Certificate:
+    """A certificate that signed itself, with its key."""
+
+    key: Path
+    certificate: Path
+
+
+def make_certificate(folder: Path, name: str) -> Certificate:
+    """Good for `localhost` and 127.0.0.1, today and tomorrow."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    made = Certificate(folder / f"{name}-key.pem", folder / f"{name}.pem")
+    made.key.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    made.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    return made
+
+
+@attrs.frozen
+class Secured:
+    """A node behind TLS, the certificate to trust, and one that has nothing to do with it."""
+
+    node: NodeProcess
+    own: Certificate
+    other: Certificate
+
+    @property
+    def endpoint(self) -> str:
+        return f"tls:localhost:{self.node.port}"
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("secured")
+    own, other = make_certificate(folder, "node"), make_certificate(folder, "other")
+    endpoint = f"ssl:port={{port}}:interface=127.0.0.1:privateKey={own.key}:certKey="
+    with NodeProcess(folder / "node", endpoint=endpoint + str(own.certificate)) as node:
+        yield Secured(node, own, other)
+        assert "Traceback" not in node.log()
+        node.stop()
+        assert "has stopped in good order" in node.log()
+
+
+async def exchange(connect: Connect, endpoint: str, trust: Path) -> None:
+    """Events there and back, some of them larger than a TLS record."""
+    client = connect(endpoint, trust=trust)
+    await client.when_connected(PATIENCE)
+    subscription = await client.subscribe("true()", "secured.>")
+    waiting = [
+        client.publish("secured.a", flight(n, filling="x" * n * 500), FLIGHT) for n in range(100)
+    ]
+    receipts = [await one for one in waiting]
+    events = await take(subscription, 100)
+    assert [event.event_id for event in events] == [receipt.event_id for receipt in receipts]
+    await client.close()
+
+
+async def is_not_trusted(connect: Connect, endpoint: str, trust: Path | None) -> None:
+    client = connect(endpoint, trust=trust)
+    with pytest.raises(GaveUp, match="certificate"):
+        await client.when_connected(1.0)
+    assert isinstance(client.last_error, NotConnected)
+    await client.close()
+
+
+async def says_what_is_wrong_with_its_certificates(connect: Connect, folder: Path) -> None:
+    with pytest.raises(ConfigurationError, match="absent.pem"):
+        connect("tls:localhost:1", trust=folder / "absent.pem")
+    (folder / "empty.pem").write_text("no certificate")
+    with pytest.raises(ConfigurationError, match="no certificate in PEM form"):
+        connect("tls:localhost:1", trust=folder / "empty.pem")
+    (folder / "broken.pem").write_text(
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    )
+    with pytest.raises(ConfigurationError, match="broken.pem"):
+        connect("tls:localhost:1", trust=folder / "broken.pem")
+
+
+def test_events_travel_over_tls(secured: Secured) -> None:
+    in_asyncio(exchange, secured.endpoint, secured.own.certificate)
+
+
+def test_an_address_serves_as_a_name(secured: Secured) -> None:
+    in_asyncio(exchange, f"tls:127.0.0.1:{secured.node.port}", secured.own.certificate)
+
+
+def test_a_certificate_that_is_not_trusted_is_told(secured: Secured) -> None:
+    in_asyncio(is_not_trusted, secured.endpoint, None)
+    in_asyncio(is_not_trusted, secured.endpoint, secured.other.certificate)
+
+
+def test_certificates_that_can_not_be_used_are_told_at_once(tmp_path: Path) -> None:
+    in_asyncio(says_what_is_wrong_with_its_certificates, tmp_path)
+
+
+def test_a_client_without_tls_does_no_harm(secured: Secured) -> None:
+    async def plain() -> None:
+        await how_it_ends(secured.node.port, b"\x00\x00\x00\x10no TLS at all, but a frame")
+        client = asyncio_face.connect(f"tcp:127.0.0.1:{secured.node.port}")
+        with pytest.raises(GaveUp):
+            await client.when_connected(0.5)
+        await client.close()
+
+    within(plain())
+    in_asyncio(exchange, secured.endpoint, secured.own.certificate)
+
+
+def test_tls_to_a_node_without_it_is_told(shared_node: NodeProcess, secured: Secured) -> None:
+    async def mistaken() -> None:
+        client = asyncio_face.connect(
+            f"tls:localhost:{shared_node.port}", trust=secured.own.certificate
+        )
+        with pytest.raises(GaveUp):
+            await client.when_connected(0.5)
+        assert isinstance(client.last_error, NotConnected)
+        await client.close()
+
+    within(mistaken())
+
+
+class TwistedFaceTests(TestCase):
+    """The same with Twisted's face."""
+
+    timeout = 60
+
+    @pytest.fixture(autouse=True)
+    def _take_node(self, secured: Secured, tmp_path: Path) -> None:
+        self.secured = secured
+        self.folder = tmp_path
+
+    def connect(self, *endpoints: str, **arguments: Any) -> Client:
+        return twisted_face.connect(*endpoints, reactor=reactor, **arguments)
+
+    async def test_events_travel_over_tls(self) -> None:
+        await exchange(self.connect, self.secured.endpoint, self.secured.own.certificate)
+
+    async def test_a_certificate_that_is_not_trusted_is_told(self) -> None:
+        await is_not_trusted(self.connect, self.secured.endpoint, self.secured.other.certificate)
+
+    async def test_certificates_that_can_not_be_used_are_told_at_once(self) -> None:
+        await says_what_is_wrong_with_its_certificates(self.connect, self.folder)
