@@ -13,12 +13,9 @@ from broker.cli.rendering import as_document, as_json, as_payload, as_text
 from broker.cli.starting_point import parse_start
 from broker.cli.stopping import Stop, stop_on_signals
 from broker.cli.terminal import note, on_terminal
-from broker.client.client import Client
-from broker.client.effects import Moved
 from broker.client.received import Start
 from broker.client.subscription import Subscription
 from broker.errors import BrokerError
-from broker.event.place import Position
 from broker.event.stream import StreamPattern
 
 _FORMS = {"payload": as_payload, "document": as_document, "json": as_json, "text": as_text}
@@ -135,7 +132,7 @@ def command(
                     output.flush()
                     client.on_state = None
                     if durable:
-                        _acknowledge(client, subscription, output)
+                        _acknowledge(subscription, output)
             if not output.broken:
                 note(f"{output.events} events" + (f", {output.gaps} gaps" if output.gaps else ""))
 
@@ -168,11 +165,10 @@ async def _print(
     await stop.unless(events())
 
 
-def _acknowledge(client: Client, subscription: Subscription, output: Output) -> None:
+def _acknowledge(subscription: Subscription, output: Output) -> None:
     """Whatever was printed is processed, though events that came with it may not have been."""
     if output.last is not None and not output.broken:
-        position = Position().advanced([output.last.place])
-        client.taken(subscription._number, Moved(position))
+        subscription.processed(output.last)
 
 
 def _tell_state(connected: bool, error: BrokerError | None) -> None:

@@ -109,6 +109,11 @@ class Subscription:
         """What arrived next, as one portion; empty if nothing has. With the next call it counts as
         processed. Gaps are told in between, after the events before them were given out."""
         events: list[ReceivedEvent] = []
+        if self._portion is not None and self._index < len(self._portion.events):
+            # What iterating has left of the newest message.
+            events.extend(self._portion.events[self._index :])
+            self._index = len(self._portion.events)
+            return events
         self._finish()
         while self._items and not events:
             item = self._items.popleft()
@@ -118,6 +123,14 @@ class Subscription:
             else:
                 self._pass(item)
         return events
+
+    def processed(self, event: ReceivedEvent) -> None:
+        """This event and all before it are processed, and later ones of its message may not be.
+
+        Only for who stops in the middle: iterating moves the position by itself.
+        """
+        if not self.over:
+            self._owner.taken(self._number, Moved(Position().advanced([event.place])))
 
     # ------------------------------------------------------------------ from the client
 

@@ -66,10 +66,13 @@ class Durables:
         query: str,
         namespaces: Mapping[str, str],
         position: Position,
+        stored: Callable[[], object],
     ) -> None:
-        """Store a new one, or a changed profile of a known one."""
+        """Store a new one, or a changed profile of a known one; `stored` is told when it is."""
+        key = _key(client_id, name)
         durable = Durable(pattern, query, dict(namespaces), position, self._wall_clock())
-        self._store(_key(client_id, name), durable)
+        self._kept[key] = durable
+        self._log.put_durable(key, durable.encode(), stored)
 
     def acknowledge(self, client_id: str, name: str, position: Position) -> None:
         """The client has processed everything up to `position`."""

@@ -391,6 +391,7 @@ class Link:
         """A failed commit took its places back: `offset` will be given again."""
         for feed in self._feeds.values():
             feed.live_from = min(feed.live_from, offset)
+            feed.cursor = min(feed.cursor, offset)
 
     def settle(self) -> None:
         """Bring the counts of live subscriptions up to the log's end."""

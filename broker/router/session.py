@@ -177,14 +177,16 @@ class Session:
             raise ProtocolError(f"{type(message).__name__} is not for a node")
 
     def _subscribe(self, message: Subscribe) -> None:
+        def confirm(*answers: Message) -> None:
+            for answer in answers:
+                self.send_message(answer)
+            if not self.over:
+                self.link.start(message.number)
+
         try:
-            answers = self._services.subscribing.subscribe(self._profile, message)
+            self._services.subscribing.subscribe(self._profile, message, confirm)
         except PeerError as error:
             self.send_message(Ended(message.number, error.to_wire()))
-            return
-        for answer in answers:
-            self.send_message(answer)
-        self.link.start(message.number)
 
     def _unsubscribe(self, message: Unsubscribe) -> None:
         error = NO_ERROR

@@ -56,8 +56,16 @@ class Subscribing:
         self._durables = durables
         self._max_subscriptions = max_subscriptions
 
-    def subscribe(self, profile: Profile, wanted: Subscribe) -> tuple[Subscribed, Flowing]:
-        """Take a subscription and begin to feed it.
+    def subscribe(
+        self,
+        profile: Profile,
+        wanted: Subscribe,
+        confirm: Callable[[Subscribed, Flowing], object],
+    ) -> None:
+        """Take a subscription: `confirm` is called when it may be fed, unless it has ended then.
+
+        That is at once; for a durable one when it is stored, for who is told that it has been
+        accepted may go away and count on it.
 
         Raises `BadName`, `BadQuery`, `QueryTooExpensive`, `NotAllowed`, `TooManySubscriptions` or
         `BadPosition`; then nothing has changed.
@@ -70,18 +78,9 @@ class Subscribing:
         self._check_room(profile, wanted)
         query = self._parse_query(wanted.query, wanted.namespaces)
         cut = self._log.cut
+        firm = (self._log.origin, *self._log.firm_cut)
         stored = self._stored(profile, wanted)
         cursor = self._cursor(wanted, stored)
-        if wanted.durable:
-            self._durables.put(
-                identity.client_id,
-                wanted.durable,
-                pattern=wanted.pattern,
-                query=wanted.query,
-                namespaces=wanted.namespaces,
-                position=self._before(cursor, wanted, stored),
-            )
-            profile.durable[wanted.number] = wanted.durable
         feed = Feed(
             number=wanted.number,
             matcher_number=self._matcher.subscribe(pattern, query),
@@ -90,10 +89,24 @@ class Subscribing:
             cursor=cursor,
         )
         self._output.subscribe(link, feed)
-        firm = (self._log.origin, *self._log.firm_cut)
-        return (
-            Subscribed(wanted.number, None if stored is None else stored.to_wire(), ()),
-            Flowing(wanted.number, (firm,)),
+
+        def begin() -> None:
+            if link.get(wanted.number) is feed:
+                left_off = None if stored is None else stored.to_wire()
+                confirm(Subscribed(wanted.number, left_off, ()), Flowing(wanted.number, (firm,)))
+
+        if not wanted.durable:
+            begin()
+            return
+        profile.durable[wanted.number] = wanted.durable
+        self._durables.put(
+            identity.client_id,
+            wanted.durable,
+            pattern=wanted.pattern,
+            query=wanted.query,
+            namespaces=wanted.namespaces,
+            position=self._before(cursor, wanted, stored),
+            stored=begin,
         )
 
     def unsubscribe(self, profile: Profile, number: int, *, forget: bool) -> None:

@@ -50,6 +50,8 @@ class Worker(Protocol):
 class _Gathering:
     commit: Commit = attrs.field(factory=Commit)
     told: list[tuple[Done, list[LoggedEvent]]] = attrs.field(factory=list)
+    stored: list[Callable[[], object]] = attrs.field(factory=list)
+    """Told when the durable subscriptions of this commit are."""
     size: int = 0
 
 
@@ -155,10 +157,20 @@ class EventLog:
         gathering.told.append((done, events))
         self._begin()
 
-    def put_durable(self, key: bytes, value: bytes | None) -> None:
-        """Store (or with None forget) a durable subscription, within `LINGER`."""
+    def put_durable(
+        self, key: bytes, value: bytes | None, stored: Callable[[], object] | None = None
+    ) -> None:
+        """Store (or with None forget) a durable subscription, within `LINGER`.
+
+        At once where somebody waits for it to be `stored`.
+        """
         self._gathering.commit.durables.append((key, value))
-        self._begin_soon()
+        if stored is not None:
+            self._gathering.stored.append(stored)
+        if stored is None or self._clock.seconds() < self._retry_at:
+            self._begin_soon()
+        else:
+            self._begin()
 
     def put_client(self, client_id: str, newest: bytes) -> None:
         """Store a client's newest incarnation, within `LINGER` and before its next event."""
@@ -193,7 +205,7 @@ class EventLog:
         result.addCallbacks(self._committed, self._failed)
 
     def _committed(self, bounds: Bounds) -> None:
-        told = self._take_committing().told
+        committed = self._take_committing()
         self._bounds = bounds
         if self._failing:
             self._failing = False
@@ -201,8 +213,10 @@ class EventLog:
         # The next commit is under way before anyone is told of this one: disk and CPU overlap.
         if self._gathering.commit.events:
             self._begin()
-        for done, events in told:
+        for done, events in committed.told:
             done(events)
+        for stored in committed.stored:
+            stored()
         self._begin()
 
     def _failed(self, failure: Failure) -> None:
@@ -220,6 +234,7 @@ class EventLog:
         for gathering in failed:
             self._gathering.commit.durables += gathering.commit.durables
             self._gathering.commit.clients += gathering.commit.clients
+            self._gathering.stored += gathering.stored
         self._epoch += 1
         self._next = self._bounds.last + 1
         self.deduplication.forget()
@@ -270,8 +285,17 @@ class EventLog:
         return self._file.first_after(mark)
 
     def first_at(self, arrival: int) -> int:
-        """The offset of the first durable event logged at or after `arrival` (ms since 1970)."""
-        return self._file.first_at(arrival)
+        """The offset of the first event that arrived at `arrival` (ms since 1970) or later.
+
+        The next one to be given if there is none yet.
+        """
+        offset = self._file.first_at(arrival)
+        if offset <= self._bounds.last:
+            return offset
+        pending = list(self._gathering.commit.events)
+        if self._committing is not None:
+            pending = self._committing.commit.events + pending
+        return next((event.offset for event in pending if event.arrival >= arrival), self._next)
 
     def mark_before(self, offset: int) -> Mark | None:
         """The mark of the durable event before `offset`; None if there is none."""

@@ -11,12 +11,11 @@ import attrs
 from click.testing import CliRunner, Result
 
 from broker.cli import main
-from broker.client.effects import Moved
 from broker.client.received import Gap, Receipt, ReceivedEvent
 from broker.errors import BrokerError, from_wire
 from broker.event.envelope import EventType, Header, Liveness, SecurityLevel
 from broker.event.identity import EventId
-from broker.event.place import Place
+from broker.event.place import Place, Position
 from broker.event.writing import write_event
 
 
@@ -115,10 +114,6 @@ class FakeClient:
         failed = answer if isinstance(answer, BrokerError) else None
         return _settled(answer, failed)
 
-    def taken(self, number: int, item: Any) -> None:
-        assert isinstance(item, Moved)
-        self._node.processed.append(item.position)
-
     def close(self) -> Awaitable[None]:
         self._node.closed += 1
         for receipt in self._receipts:
@@ -134,8 +129,10 @@ class FakeSubscription:
         self._node = node
         self._items = list(node.stored)
         self._on_gap = on_gap
-        self._number = 1
         self.warnings = node.warnings
+
+    def processed(self, event: ReceivedEvent) -> None:
+        self._node.processed.append(Position().advanced([event.place]))
 
     def __aiter__(self) -> FakeSubscription:
         return self

@@ -24,10 +24,11 @@ EVENT = 4000
 EVENTS = 600
 
 
-def http(port: int, path: str) -> tuple[int, str]:
+def http(port: int, path: str, method: str = "GET") -> tuple[int, str]:
     """Status and text of a page of the node."""
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE) as page:
+        with urllib.request.urlopen(asked, timeout=PATIENCE) as page:
             return page.status, page.read().decode()
     except urllib.error.HTTPError as error:
         with error:

@@ -1,11 +1,10 @@
-"""The example clients, as a reader of them would run them."""
+"""The examples run as they stand."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,25 +13,31 @@ from tests.system.node_process import PATIENCE, ROOT, NodeProcess
 pytestmark = pytest.mark.system
 
 
-def start(name: str, endpoint: str) -> subprocess.Popen[str]:
+def example(name: str, node: NodeProcess) -> subprocess.Popen[str]:
+    """An example that talks to the node."""
     return subprocess.Popen(
-        [sys.executable, str(ROOT / "examples" / name), endpoint],
+        [sys.executable, str(ROOT / "examples" / name), node.endpoint],
+        cwd=node.folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
     )
 
 
 @pytest.mark.parametrize("subscriber", ["subscribe.py", "subscribe_twisted.py"])
-def test_a_published_flight_is_printed(tmp_path: Path, subscriber: str) -> None:
-    with NodeProcess(tmp_path) as node, start(subscriber, node.endpoint) as subscribing:
-        assert subscribing.stdout is not None
-        assert subscribing.stdout.readline() == "waiting for flights above 30,000 feet\n"
-        with start("publish.py", node.endpoint) as publishing:
-            out, err = publishing.communicate(timeout=PATIENCE)
-        assert (publishing.returncode, err) == (0, "")
-        event_id = out.split(" is durable at ")[0]
-        assert subscribing.stdout.readline() == f"flights.ual {event_id} <flight>\n"
-        assert "<id>UAL1021</id>" in subscribing.stdout.readline()
+def test_the_ten_line_examples_work_together(subscriber: str, shared_node: NodeProcess) -> None:
+    subscribing = example(subscriber, shared_node)
+    assert subscribing.stdout is not None
+    try:
+        assert "waiting" in subscribing.stdout.readline()
+        publishing = example("publish.py", shared_node)
+        said, _ = publishing.communicate(timeout=PATIENCE)
+        assert publishing.returncode == 0, said
+        assert "is durable at" in said
+        line = subscribing.stdout.readline()
+        assert line.startswith("flights.ual ")
+        assert said.split()[0].split("/")[0] in line
+    finally:
         subscribing.kill()
+        subscribing.communicate()

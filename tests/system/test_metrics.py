@@ -1,0 +1,79 @@
+"""A node's figures over HTTP: what they say adds up."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from broker.client.asyncio_face import connect
+from broker.errors import InvalidEvent
+from broker.event.envelope import EventType
+from tests.system.node_process import NodeProcess, free_port
+from tests.system.test_disk import http
+from tests.system.traffic import FLIGHT, Inbox, flight, within
+
+pytestmark = pytest.mark.system
+
+
+def figures(text: str) -> dict[str, dict[str, float]]:
+    """The samples of a page by name, and by the value of their only label."""
+    found: dict[str, dict[str, float]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            label = "".join(sample.labels.values())
+            found.setdefault(sample.name, {})[label] = sample.value
+    return found
+
+
+def test_the_figures_add_up(tmp_path: Path) -> None:
+    port = free_port()
+
+    async def work(node: NodeProcess) -> None:
+        async with connect(node.endpoint) as client:
+            every = Inbox(await client.subscribe("true()", "counted"))
+            some = Inbox(await client.subscribe("/flight/flightleg/altitude > 300", "counted"))
+            receipts = [
+                await client.publish("counted", flight(n, altitude=290 + n), FLIGHT)
+                for n in range(20)
+            ]
+            for _ in range(3):
+                with pytest.raises(InvalidEvent):
+                    await client.publish("counted", b"<flight/>", FLIGHT)
+            with pytest.raises(InvalidEvent):
+                await client.publish("counted", b"<x/>", EventType("unheard-of", "1.0"))
+            await client.publish("elsewhere", flight(1), FLIGHT)
+            await every.until_received(receipts)
+            await some.until_received(receipts[11:])
+            status = await client.ask("status")
+            page = figures((await asyncio.to_thread(http, port, "/metrics"))[1])
+            published = page["xmlbroker_published_events_total"]
+            assert published.pop("accepted") == 21
+            assert published.pop("not-valid") == 3
+            assert sum(published.values()) == 1
+            assert status["published"]["received"] == 25
+            seen = page["xmlbroker_subscription_events_total"]
+            assert seen["delivered"] == 20 + 9
+            # Each of the 21 events was looked at for both subscriptions.
+            assert sum(seen.values()) == 2 * 21
+            assert page["xmlbroker_log_events"] == {"": 21}
+            assert page["xmlbroker_sessions"] == {"": 1}
+            assert page["xmlbroker_log_failures_total"] == {"": 0}
+            assert 0 < page["xmlbroker_private_bytes"][""] < 100 << 20
+            await every.close()
+            await some.close()
+        # The subscriptions are over, and what became of their events is not forgotten.
+        page = figures((await asyncio.to_thread(http, port, "/metrics"))[1])
+        assert sum(page["xmlbroker_subscription_events_total"].values()) == 2 * 21
+
+    configuration = f'[metrics]\nendpoint = "tcp:port={port}:interface=127.0.0.1"\n'
+    with NodeProcess(tmp_path, configuration) as node:
+        within(work(node))
+        assert http(port, "/health") == (200, "ok\n")
+        assert http(port, "/ready") == (200, "ready\n")
+        assert http(port, "/elsewhere")[0] == 404
+        assert http(port, "/health", method="HEAD") == (200, "")
+        assert http(port, "/health", method="POST")[0] == 405
+        assert "Traceback" not in node.log()
