@@ -56,7 +56,9 @@ class Client:
         self._mint = Mint(settings.client_id, settings.incarnation)
         self._core = ClientCore(Outbox(settings.outbox_events, settings.outbox_bytes))
         self._driver = StackDriver(
-            session_layers(settings.incarnation, settings.window_bytes), loop.clock, self
+            session_layers(settings.incarnation, settings.window_bytes, settings.outbox_bytes),
+            loop.clock,
+            self,
         )
         self._connection = connecting(
             Connection(
@@ -273,6 +275,8 @@ class Client:
                 self._driver.close()
                 return
             self._apply(effects)
+        if self._core.outbox.unsent:
+            self._flush_soon()
 
     def view_changed(self, view: View) -> None:
         """The connection came or went."""
@@ -313,11 +317,14 @@ class Client:
             )
         promise = self._loop.promise()
         self._core.publish(document, event_id, promise)
+        self._flush_soon()
+        return promise.awaitable
+
+    def _flush_soon(self) -> None:
         if not self._flushing:
             # Whatever is published in this turn goes out as one batch.
             self._flushing = True
             self._loop.soon(self._flush)
-        return promise.awaitable
 
     def _flush(self) -> None:
         self._flushing = False

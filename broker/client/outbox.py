@@ -24,6 +24,8 @@ from broker.session.messages import Published
 #: A batch is closed when it holds so much, even if more is published in the same moment.
 BATCH_EVENTS = 1000
 BATCH_BYTES = 256 * 1024
+#: Nothing more is sent while so much is not answered: what is sent is in memory twice.
+SENT_BYTES = 8 << 20
 
 
 @attrs.define(eq=False)
@@ -50,6 +52,7 @@ class Outbox:
         self._unanswered = 0
         """How many messages of this session have yet to be answered."""
         self._going_back = False
+        self._sent_bytes = 0
         self.events = 0
         self.bytes = 0
 
@@ -78,15 +81,21 @@ class Outbox:
 
     def next_unsent(self) -> bytes | None:
         """The PUBLISH message of the oldest batch that waits to be sent; it counts as sent now."""
-        if self._going_back and self._unanswered:
+        if (self._going_back and self._unanswered) or self._sent_bytes >= SENT_BYTES:
             return None
         self._going_back = False
         for batch in itertools.islice(self._pending, self._sent, None):
             batch.sent = True
             self._sent += 1
+            self._sent_bytes += batch.size
             self._unanswered += 1
             return encode_batch(batch.number, batch.documents)
         return None
+
+    @property
+    def unsent(self) -> bool:
+        """Whether batches wait to be sent."""
+        return self._sent < len(self._pending)
 
     @property
     def may_go_back(self) -> bool:
@@ -111,6 +120,7 @@ class Outbox:
             raise ProtocolError("the node accepted events without giving a place")
         self._pending.popleft()
         self._sent -= 1
+        self._sent_bytes -= batch.size
         self._unanswered -= 1
         self.events -= len(batch.documents)
         self.bytes -= batch.size
@@ -147,11 +157,12 @@ class Outbox:
             if batch.number >= number and batch.sent:
                 batch.sent = False
                 self._sent -= 1
+                self._sent_bytes -= batch.size
 
     def fail_all(self) -> list[Any]:
         """Empty the outbox; the waiters whose events are not known to be durable."""
         waiters = [waiter for batch in self._pending for waiter in batch.waiters]
         self._pending.clear()
-        self._sent = self._unanswered = 0
+        self._sent = self._sent_bytes = self._unanswered = 0
         self.events = self.bytes = 0
         return waiters

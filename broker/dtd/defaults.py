@@ -8,7 +8,9 @@ from lxml import etree
 
 from broker.dtd.declared import DeclaredAttribute, DeclaredElement
 from broker.errors import BadDtd
+from broker.event.envelope import NAMESPACE
 
+_EVENT_TYPE = f"{{{NAMESPACE}}}EventType"
 _XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 
 
@@ -31,11 +33,15 @@ class DefaultAttributes:
             )
             if supplied:
                 self._by_element[element.prefix, element.name] = supplied
+        # Every event has this one, at a place that is known: most types have no default beside.
+        self._event_type = self._by_element.pop(("Mspaces", "EventType"), ())
         # A wildcard, since a DTD knows prefixes only and no prefix may go with any namespace.
         self._tags = tuple({f"{{*}}{name}" for _prefix, name in self._by_element})
 
     def apply(self, root: etree._Element) -> None:
         """Set what is missing on `root` and below it."""
+        if self._event_type:
+            self._apply_to_event_type(root)
         if not self._tags:
             return
         by_element = self._by_element
@@ -46,6 +52,16 @@ class DefaultAttributes:
                 for name, value in supplied:
                     if element.get(name) is None:
                         element.set(name, value)
+
+    def _apply_to_event_type(self, root: etree._Element) -> None:
+        element: etree._Element | None = root[2] if len(root) > 2 else None
+        if element is None or element.tag != _EVENT_TYPE:
+            # A comment or an instruction stands before it.
+            element = root.find(_EVENT_TYPE)
+        if element is not None:
+            for name, value in self._event_type:
+                if element.get(name) is None:
+                    element.set(name, value)
 
 
 def _fixed_namespaces(elements: Iterable[DeclaredElement]) -> dict[str, str]:

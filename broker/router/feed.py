@@ -13,6 +13,8 @@ from broker.router.outcomes import DeliveryOutcomes
 class Pace(enum.Enum):
     """Where a subscription's events come from."""
 
+    UNCONFIRMED = "unconfirmed"
+    """Nothing goes out before the client is told that the subscription is accepted."""
     LIVE = "live"
     """Straight from each commit; a transient one's excess waits in the link's queue."""
     CATCHING_UP = "catching-up"
@@ -33,7 +35,7 @@ class Feed:
     cut: Mark
     """The newest place when it subscribed: what lies up to it is recovery, what follows live."""
     cursor: int
-    pace: Pace = Pace.CATCHING_UP
+    pace: Pace = Pace.UNCONFIRMED
     reading: bool = False
     waiting_for_commit: bool = False
     """At the log's end, but the cut is not committed yet."""

@@ -109,6 +109,7 @@ class Link:
     def start(self, number: int) -> None:
         """Begin to feed a subscription from its cursor on: it was told that it is accepted."""
         feed = self._feeds[number]
+        feed.pace = Pace.CATCHING_UP
         if feed.cursor > feed.cut[1] and self._log.bounds.last <= feed.cut[1]:
             # It wants nothing older than what is to come: live at once, without a look at the
             # log. Events of a commit under way are not for it; the matcher did not know it.

@@ -9,9 +9,11 @@ from broker.channel.p2p.layer import P2PLayer
 ENVELOPE_BYTES = 64 * 1024
 
 
-def session_layers(incarnation: int, window_bytes: int) -> list[ILayer]:
+def session_layers(incarnation: int, window_bytes: int, largest_bytes: int = 0) -> list[ILayer]:
     """The layers above the socket, bottom up, for one end of one session.
 
+    `largest_bytes` is the length of the largest event that this end sends, if that may be more
+    than its own window.
     `incarnation` tells this end's memory of the session from any other's: a client takes its own
     incarnation's number, a node a random one for each session.
     """
@@ -20,7 +22,7 @@ def session_layers(incarnation: int, window_bytes: int) -> list[ILayer]:
             incarnation=incarnation,
             window_bytes=window_bytes,
             # Who sends while the stack is writable (it is up to half of this) finds room for a
-            # message as large as the window and what is written around it.
-            send_buffer_bytes=2 * window_bytes + ENVELOPE_BYTES,
+            # message as large as the window, or the largest, and what is written around it.
+            send_buffer_bytes=2 * max(window_bytes, largest_bytes) + ENVELOPE_BYTES,
         )
     ]

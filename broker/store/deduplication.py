@@ -1,20 +1,22 @@
 """De-duplication marks: which sequence numbers of a publisher were accepted (T19).
 
-Per (ClientId, incarnation) a high-water mark and a bitmap of the numbers just below it: constant
-memory per publisher, and an atomic check-and-record instead of a set that grows.
+Per (ClientId, incarnation) a high-water mark and the few numbers below it that were not accepted:
+bounded memory per publisher, and an atomic check-and-record instead of a set that grows.
 """
 
 from __future__ import annotations
 
 import enum
 import struct
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeAlias
 
 import attrs
 
-_HEAD = struct.Struct(">QQ")
+_HEAD = struct.Struct(">QQQ")
+_RUN = struct.Struct(">QQ")
 
 #: (ClientId, incarnation): the space in which sequence numbers count.
 Publisher: TypeAlias = tuple[str, int]
@@ -26,57 +28,73 @@ class Freshness(enum.Enum):
     NEW = "new"
     DUPLICATE = "duplicate"
     OUTSIDE = "outside"
-    """So far below the high-water mark that new and duplicate can not be told apart."""
+    """So old, with so many refused since, that new and duplicate can not be told apart."""
 
 
 @attrs.define
 class SequenceWindow:
-    """The accepted numbers of one publisher: `high` and the `width` numbers up to it.
+    """The accepted numbers of one publisher: all from `floor` to `high`, but for the `missing`.
 
-    Bit i of `bits` stands for `high - i`.
+    A publisher counts without holes and sends in order, so a number is missing only where its
+    event was refused, or has gone another way. However many events a publisher sends again after
+    a crash, all are known; a window of so many numbers would know only the last.
     """
 
     width: int
+    """Most runs of missing numbers; so at least so many numbers below `high` are known exactly."""
     high: int = 0
-    bits: int = 0
+    floor: int = 1
+    missing: list[tuple[int, int]] = attrs.field(factory=list)
+    """Ascending runs (first, last)."""
     used: int = 0
     """Milliseconds since 1970 of the last acceptance: old windows are forgotten by it."""
 
     def record(self, number: int) -> Freshness:
         """Check `number` and, if it is new, record it, in one step."""
-        ahead = number - self.high
-        if ahead > 0:
-            # A jump beyond the window must not build an integer of that many bits first.
-            kept = self.bits << ahead if ahead < self.width else 0
-            self.bits = (kept | 1) & ((1 << self.width) - 1)
+        if number > self.high:
+            if number > self.high + 1:
+                self._replace(len(self.missing), 0, [(self.high + 1, number - 1)])
             self.high = number
             return Freshness.NEW
-        if -ahead >= self.width:
+        if number < self.floor:
             return Freshness.OUTSIDE
-        bit = 1 << -ahead
-        if self.bits & bit:
+        index = bisect_right(self.missing, number, key=_first) - 1
+        if index < 0 or self.missing[index][1] < number:
             return Freshness.DUPLICATE
-        self.bits |= bit
+        first, last = self.missing[index]
+        parts = ((first, number - 1), (number + 1, last))
+        self._replace(index, 1, [part for part in parts if part[0] <= part[1]])
         return Freshness.NEW
+
+    def _replace(self, index: int, count: int, runs: list[tuple[int, int]]) -> None:
+        self.missing[index : index + count] = runs
+        while len(self.missing) > self.width:
+            self.floor = self.missing.pop(0)[1] + 1
 
     def encode(self) -> bytes:
         """The window as it is stored."""
-        return _HEAD.pack(self.high, self.used) + self.bits.to_bytes((self.width + 7) // 8, "big")
+        runs = b"".join([_RUN.pack(*run) for run in self.missing])
+        return _HEAD.pack(self.high, self.used, self.floor) + runs
 
     @classmethod
     def decode(cls, stored: bytes, width: int) -> SequenceWindow:
         """The window that `encode` wrote, perhaps under another width."""
-        high, used = _HEAD.unpack_from(stored)
-        bits = int.from_bytes(stored[_HEAD.size :], "big") & ((1 << width) - 1)
-        return cls(width, high, bits, used)
+        high, used, floor = _HEAD.unpack_from(stored)
+        window = cls(width, high, floor, [], used)
+        window._replace(0, 0, list(_RUN.iter_unpack(stored[_HEAD.size :])))
+        return window
+
+
+def _first(run: tuple[int, int]) -> int:
+    return run[0]
 
 
 class Deduplication:
     """The windows of all publishers: a bounded cache over what the log has stored.
 
     `load` gives a publisher's stored window or None. `changed` hands over what was recorded since
-    the last call, to be committed in the same transaction as the events. A window with changes
-    that are not handed over yet is never evicted.
+    the last call, to be committed in the same transaction as the events: one commit at a time. A
+    window with changes that may not be stored yet is never evicted.
     """
 
     def __init__(
@@ -87,6 +105,7 @@ class Deduplication:
         self._cached = cached
         self._windows: OrderedDict[Publisher, SequenceWindow] = OrderedDict()
         self._changed: set[Publisher] = set()
+        self._committing: set[Publisher] = set()
 
     def record(self, publisher: Publisher, number: int, now_ms: int) -> Freshness:
         """Check-and-record one sequence number."""
@@ -110,8 +129,10 @@ class Deduplication:
         rows = [(publisher, self._windows[publisher].encode()) for publisher in self._changed]
         for publisher in self._changed:
             self._windows.move_to_end(publisher)
-        self._changed.clear()
-        while len(self._windows) > self._cached:
+        self._committing, self._changed = self._changed, set()
+        while len(self._windows) > self._cached and next(iter(self._windows)) not in (
+            self._committing
+        ):
             self._windows.popitem(last=False)
         return rows
 
@@ -119,3 +140,4 @@ class Deduplication:
         """Drop the cache: what was recorded for a commit that failed never happened."""
         self._windows.clear()
         self._changed.clear()
+        self._committing.clear()

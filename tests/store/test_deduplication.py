@@ -14,11 +14,41 @@ def test_a_window_answers_as_a_set_of_all_numbers_would(numbers: list[int], widt
     seen: set[int] = set()
     for number in numbers:
         answer = window.record(number)
-        if number <= max(seen, default=0) - width:
-            assert answer is Freshness.OUTSIDE
+        if answer is Freshness.OUTSIDE:
+            assert number <= max(seen) - width
         else:
             assert answer is (Freshness.DUPLICATE if number in seen else Freshness.NEW)
             seen.add(number)
+        assert len(window.missing) <= width
+
+
+def test_all_that_was_sent_in_order_is_known_however_much_it_is() -> None:
+    window = SequenceWindow(4)
+    for number in range(1, 10_001):
+        assert window.record(number) is Freshness.NEW
+    assert all(window.record(number) is Freshness.DUPLICATE for number in range(1, 10_001))
+    assert len(window.encode()) == 24
+
+
+def test_what_was_refused_and_comes_again_is_new() -> None:
+    window = SequenceWindow(4)
+    for number in (1, 2, 5, 6):
+        window.record(number)
+    assert window.record(3) is Freshness.NEW
+    assert window.record(3) is Freshness.DUPLICATE
+    assert window.record(4) is Freshness.NEW
+    assert window.missing == []
+
+
+def test_too_many_refused_numbers_move_the_floor_above_the_oldest() -> None:
+    window = SequenceWindow(2)
+    for number in (1, 3, 5, 7):
+        window.record(number)
+    assert [window.record(n) for n in (2, 4, 6)] == [
+        Freshness.OUTSIDE,
+        Freshness.NEW,
+        Freshness.NEW,
+    ]
 
 
 @given(st.lists(st.integers(1, 2**63 - 1), min_size=1, max_size=30))
@@ -33,7 +63,7 @@ def test_a_jump_of_nine_quintillion_costs_no_memory() -> None:
     window = SequenceWindow(1024)
     window.record(1)
     assert window.record(2**63 - 1) is Freshness.NEW
-    assert window.bits == 1
+    assert len(window.encode()) == 40
 
 
 def test_publishers_beyond_the_cache_are_read_back_from_what_was_stored() -> None:
@@ -44,6 +74,19 @@ def test_publishers_beyond_the_cache_are_read_back_from_what_was_stored() -> Non
         stored.update(marks.changed())
     for client in ("a", "b", "c"):
         assert marks.record((client, 1), 1, 0) is Freshness.DUPLICATE
+
+
+def test_a_window_whose_commit_is_under_way_is_not_read_back_as_it_was_before() -> None:
+    stored: dict[Publisher, bytes] = {}
+    marks = Deduplication(stored.get, width=64, cached=1)
+    for client in ("a", "b"):
+        marks.record((client, 1), 1, 0)
+    rows = marks.changed()
+    assert marks.record(("a", 1), 1, 0) is Freshness.DUPLICATE
+    stored.update(rows)
+    marks.record(("c", 1), 1, 0)
+    marks.changed()
+    assert marks.record(("a", 1), 1, 0) is Freshness.DUPLICATE
 
 
 def test_what_was_recorded_for_a_failed_commit_never_happened() -> None:

@@ -1,4 +1,4 @@
-"""Bytes that are not the protocol, over a real socket: the node refuses them and serves the rest."""
+"""Bytes that are not the protocol, over a real socket: they are refused, and others served."""
 
 from __future__ import annotations
 

@@ -296,7 +296,7 @@ def test_a_client_that_never_reads_costs_bounded_memory_and_delays_nobody(tmp_pa
                         for n in range(50)
                     )
                 )
-                await inbox.until(lambda: inbox.events[-1:] != [])  # noqa: B023
+                await inbox.until(lambda: inbox.events[-1:] != [])
                 last = receipts[-1].event_id
                 await inbox.until(lambda: inbox.events[-1].event_id == last)  # noqa: B023
                 latest = max(latest, time.monotonic() - began)

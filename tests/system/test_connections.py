@@ -69,9 +69,7 @@ async def lives_through_cuts(connect: Connect, proxy: Proxy, seed: int, durable:
 
 async def tries_the_next_endpoint(connect: Connect, port: int) -> None:
     """The first endpoint refuses, the second is no endpoint, the third serves."""
-    client = connect(
-        f"tcp:127.0.0.1:{free_port()}", "tcp:127.0.0.1:99999", f"tcp:127.0.0.1:{port}"
-    )
+    client = connect(f"tcp:127.0.0.1:{free_port()}", "tcp:127.0.0.1:99999", f"tcp:127.0.0.1:{port}")
     # Published while detached: it waits in the outbox.
     receipt = client.publish("endpoints", flight(1), FLIGHT)
     assert client.unacknowledged == 1
@@ -230,3 +228,24 @@ def test_a_closed_client_is_forgotten_by_the_node_at_once(shared_node: NodeProce
             assert event.event_id == again.event_id
 
     within(work())
+
+
+def test_events_larger_than_a_clients_window_pass_there_and_back(tmp_path: Path) -> None:
+    limits = (
+        '[limits]\nmax_event_bytes = "12MiB"\nmax_frame_bytes = "32MiB"\nwindow_bytes = "16MiB"\n'
+    )
+
+    async def work(node: NodeProcess) -> None:
+        async with asyncio_face.connect(node.endpoint) as client:
+            subscription = await client.subscribe("true()", "large")
+            large = flight(1, filling="x" * (9 << 20))
+            waiting = [
+                client.publish("large", payload, FLIGHT)
+                for payload in (flight(0), large, flight(2), large, flight(4))
+            ]
+            receipts = await asyncio.gather(*waiting)
+            events = await take(subscription, 5)
+            assert [event.event_id for event in events] == [one.event_id for one in receipts]
+
+    with NodeProcess(tmp_path, limits) as node:
+        within(work(node), 30)

@@ -86,9 +86,7 @@ def test_a_full_disk_delays_publications_and_loses_none(tmp_path: Path) -> None:
             for number in range(EVENTS):
                 tasks.append(asyncio.create_task(publish(number)))
                 if number % 50 == 49:
-                    await moments.until(
-                        lambda: bool(troubles) or len(receipts) == len(tasks)  # noqa: B023
-                    )
+                    await moments.until(lambda: bool(troubles) or len(receipts) == len(tasks))
             await moments.until(lambda: bool(troubles))
             assert isinstance(troubles[0], LogUnavailable)
             assert "its disk is full" in str(troubles[0])

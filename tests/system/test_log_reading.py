@@ -106,9 +106,7 @@ def test_a_durable_subscriber_that_was_away_too_long_is_told_of_the_gap(tmp_path
         first = (await ask_status(node.endpoint))["log"]["first"]
         async with connect(node.endpoint, client_id="away") as client:
             told = []
-            inbox = Inbox(
-                await client.subscribe("true()", "log", durable="d", on_gap=told.append)
-            )
+            inbox = Inbox(await client.subscribe("true()", "log", durable="d", on_gap=told.append))
             await inbox.until(lambda: len(inbox.events) == 1001 - first + 1)
             await inbox.close()
             (gap,) = told
@@ -118,9 +116,7 @@ def test_a_durable_subscriber_that_was_away_too_long_is_told_of_the_gap(tmp_path
             assert inbox.events[0].place.offset == first
         # Told once: what is gone is behind it now.
         async with connect(node.endpoint, client_id="away") as client:
-            inbox = Inbox(
-                await client.subscribe("true()", "log", durable="d", on_gap=told.append)
-            )
+            inbox = Inbox(await client.subscribe("true()", "log", durable="d", on_gap=told.append))
             receipt = await client.publish("log", flight(0), FLIGHT)
             await inbox.until_received([receipt])
             await inbox.close()
