@@ -147,7 +147,7 @@ def decode_delivery(data: bytes) -> Delivery:
             None if previous is None else Place(*previous),
             _assemble(documents, headers, Liveness(liveness), runs, places),
         )
-    except (ValueError, TypeError, KeyError, struct.error, msgpack.UnpackException):
+    except (ValueError, TypeError, LookupError, struct.error, msgpack.UnpackException):
         raise ProtocolError("malformed DELIVER message") from None
 
 
@@ -157,6 +157,10 @@ def _assemble(
     count = len(documents)
     if not sum(run[0] for run in runs) == sum(run[3] for run in places) == len(headers) == count:
         raise ValueError("the counts differ")
+    if not all(type(origin) is str and type(epoch) is int for origin, epoch, _, _ in places):
+        raise ValueError("a place")
+    if not all(type(number) is int for _, numbers in runs for number in numbers):
+        raise ValueError("a subscription's number")
     numbers = itertools.chain.from_iterable(itertools.repeat(tuple(n), c) for c, n in runs)
     where = (
         Place(origin, epoch, offset)

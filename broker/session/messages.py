@@ -96,6 +96,11 @@ def _counts(value: Any) -> tuple[int, ...]:
     return tuple(_count(item) for item in value)
 
 
+def _mark(value: Any) -> tuple[int, int]:
+    epoch, offset = value
+    return (_count(epoch), _count(offset))
+
+
 def _refusals(value: Any) -> tuple[tuple[int, WireError], ...]:
     return tuple((_count(index), _wire_error(error)) for index, error in value)
 
@@ -276,8 +281,8 @@ class Gap(Message):
 
     number: int = attrs.field(converter=_count)
     origin: str = attrs.field(converter=_text)
-    first: tuple[int, ...] = attrs.field(converter=_counts)
-    last: tuple[int, ...] = attrs.field(converter=_counts)
+    first: tuple[int, int] = attrs.field(converter=_mark)
+    last: tuple[int, int] = attrs.field(converter=_mark)
     count: int = attrs.field(converter=_count)
     reason: str = attrs.field(converter=_text)
 

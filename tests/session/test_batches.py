@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,6 +95,30 @@ def test_a_delivery_with_a_changed_byte_raises_nothing_else(data: st.DataObject)
         assert len(decode_delivery(bytes(encoded)).events) == 3
     except ProtocolError as error:
         assert error.text
+
+
+SHORT_RUNS = [
+    ([[1, [1]]], [["n", 1, 1]]),
+    ([[1, [1]]], [[]]),
+    ([[]], [["n", 1, 1, 1]]),
+    ([[1]], [["n", 1, 1, 1]]),
+    ([[1, [1]]], [["n", 1, "1", 1]]),
+    ([[1, 1]], [["n", 1, 1, 1]]),
+    ([{}], [["n", 1, 1, 1]]),
+    ([[1, [[]]]], [["n", 1, 1, 1]]),
+    ([[1, ["1"]]], [["n", 1, 1, 1]]),
+    ([[1, [1]]], [["n", "1", 1, 1]]),
+    ([[1, [1]]], [[5, 1, 1, 1]]),
+]
+
+
+@pytest.mark.parametrize(("subscriptions", "places"), SHORT_RUNS)
+def test_runs_of_another_form_are_a_protocol_error(subscriptions: object, places: object) -> None:
+    record = logged(1, 1).record
+    header = msgpack.packb((0, "live", None, subscriptions, places, [4]))
+    head = struct.pack(">BII", 0x28, len(header), len(record))
+    with pytest.raises(ProtocolError):
+        decode_delivery(head + header + record + b"<e/>")
 
 
 @pytest.mark.parametrize("cut", [1, 3, 10, -1])

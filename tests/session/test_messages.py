@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,6 +92,13 @@ def test_a_control_message_of_a_megabyte_is_refused() -> None:
     huge = messages.encode(Subscribe(1, "a", "x" * (1 << 20), {}, "", "new", (), 0))
     with pytest.raises(ProtocolError, match="1048"):
         messages.decode(huge)
+
+
+@pytest.mark.parametrize("mark", [(), (1,), (1, 2, 3)])
+def test_a_gap_whose_bounds_are_no_marks_is_refused(mark: tuple[int, ...]) -> None:
+    encoded = bytes([Gap.kind]) + msgpack.packb((1, "n", (1, 2), mark, 1, "slow"))
+    with pytest.raises(ProtocolError):
+        messages.decode(encoded)
 
 
 def test_a_secret_is_not_in_the_text_form_of_a_greeting() -> None:

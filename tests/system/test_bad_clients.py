@@ -23,6 +23,7 @@ from broker.errors import (
     ClearanceTooLow,
     IncarnationRefused,
     NotAllowed,
+    PeerSilent,
     QueryTooExpensive,
     SessionSuperseded,
     TooManySessions,
@@ -32,7 +33,6 @@ from broker.event.envelope import EventType, SecurityLevel
 from broker.event.place import Position
 from broker.identity import hash_secret
 from broker.session import messages
-from tests.system.conftest import HANDSHAKE
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.raw_session import RawSession, hello, refusal_of
 from tests.system.traffic import FLIGHT, Inbox, ask_status, bystander, flight, within
@@ -332,11 +332,17 @@ def test_thousands_of_silent_connections_end_and_then_a_good_one_is_served(
     if hard != resource.RLIM_INFINITY and hard < count + 200:
         pytest.skip(f"this user may open {hard} files only")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count + 200), hard))
-    limits = f"[limits]\nmax_sessions = 500\nhandshake_timeout = {HANDSHAKE}\n"
+    # Long enough that the limit is reached before the first are sent away, on a slow machine too.
+    limits = "[limits]\nmax_sessions = 500\nhandshake_timeout = 4.0\n"
 
     async def work(node: NodeProcess) -> None:
+        door = asyncio.Semaphore(50)
+
         async def silent() -> bytes:
-            reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
+            # The kernel forgets connections that pile up before they are accepted, and tells only
+            # those who say something: no more at once than may wait.
+            async with door:
+                reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
             try:
                 return await reader.read()
             except ConnectionError:
@@ -349,15 +355,21 @@ def test_thousands_of_silent_connections_end_and_then_a_good_one_is_served(
             await other.goes_on()
             said = await asyncio.gather(*flood)
             # All were closed: those over the limit at once, the others after their time.
-            codes = [TooManySessions.code.encode() in each for each in said]
-            assert count - 500 <= sum(codes) < count
+            # (A reset can overtake the reason, which the node's own count below has.)
+            reasons = (TooManySessions.code.encode(), PeerSilent.code.encode())
+            told = [each for each in said if each]
+            assert told and all(any(reason in each for reason in reasons) for each in told)
         async with connect(node.endpoint) as good:
             await good.publish("good", flight(1), FLIGHT)
         status = await ask_status(node.endpoint)
-        assert sum(status["refused_connections"].values()) >= count
+        refused = status["refused_connections"]
+        assert refused[PeerSilent.code] >= 500
+        assert refused[TooManySessions.code] > 0
+        assert refused[PeerSilent.code] + refused[TooManySessions.code] >= count
 
     try:
-        with NodeProcess(tmp_path, limits) as node:
+        endpoint = "tcp:port={port}:interface=127.0.0.1:backlog=1024"
+        with NodeProcess(tmp_path, limits, endpoint=endpoint) as node:
             within(work(node))
             assert "Traceback" not in node.log()
             files = len(os.listdir(f"/proc/{node.process.pid}/fd"))

@@ -27,8 +27,10 @@ def flight(number: int, altitude: int = 300, filling: str = "") -> bytes:
     ) % (number, filling.encode(), altitude)
 
 
-def within(work: Coroutine[Any, Any, Any], seconds: float = 2 * PATIENCE) -> None:
-    """Run a test's coroutine, in asyncio's debug mode, for so long at the most.
+def within(
+    work: Coroutine[Any, Any, Any], seconds: float = 2 * PATIENCE, *, debug: bool = False
+) -> None:
+    """Run a test's coroutine for so long at the most, in asyncio's debug mode if asked.
 
     What the loop complains of (an exception that nobody took, a task destroyed while pending)
     fails the test.
@@ -42,7 +44,7 @@ def within(work: Coroutine[Any, Any, Any], seconds: float = 2 * PATIENCE) -> Non
         async with asyncio.timeout(seconds):
             await work
 
-    asyncio.run(limited(), debug=True)
+    asyncio.run(limited(), debug=debug)
     assert not complaints, complaints
 
 

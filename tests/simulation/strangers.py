@@ -1,0 +1,96 @@
+"""Whoever connects without the client library: packets as he likes, or a stack and wrong words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zope.interface import implementer
+
+from broker.channel.driver import IStackReceiver, StackDriver
+from broker.channel.socket import ISocketChannel, ISocketReceiver
+from broker.channel.view import LinkState, View
+from broker.errors import BrokerError, from_wire
+from broker.session import messages
+from broker.session.messages import MAGIC, PROTOCOL_VERSIONS, Hello, Message, Refuse, Welcome
+from broker.session.stack import session_layers
+from broker.testing.simulation import World
+
+
+def hello(client_id: str, incarnation: int = 1, token: bytes = b"t" * 16) -> Hello:
+    """A greeting of a client without an account."""
+    return Hello(MAGIC, PROTOCOL_VERSIONS, client_id, incarnation, token, "", "")
+
+
+@implementer(ISocketReceiver)
+class Stranger:
+    """One connection, on which anything can be said."""
+
+    def __init__(self, world: World, address: str = "stranger") -> None:
+        self.packets: list[bytes] = []
+        self.lost = False
+        self.channel: ISocketChannel = world.wait(world.network.connect(world.address(address)))
+        self.channel.receiver = self
+
+    def packets_received(self, packets: Sequence[bytes]) -> None:
+        self.packets += packets
+
+    def channel_lost(self, error: BrokerError | None) -> None:
+        self.lost = True
+
+    def writable_changed(self, writable: bool) -> None:
+        pass
+
+    @property
+    def refusal(self) -> BrokerError | None:
+        """What the node refused the connection with."""
+        for packet in self.packets:
+            message = messages.decode(packet)
+            if isinstance(message, Refuse):
+                return from_wire(message.error)
+        return None
+
+
+@implementer(IStackReceiver)
+class Talker:
+    """A session in which anything can be said."""
+
+    def __init__(self, world: World, client_id: str = "talker", incarnation: int = 1) -> None:
+        self.heard: list[bytes] = []
+        self.up = False
+        stranger = Stranger(world, client_id)
+        stranger.channel.send([messages.encode(hello(client_id, incarnation))])
+        world.run_until(lambda: bool(stranger.packets))
+        assert isinstance(messages.decode(stranger.packets[0]), Welcome), stranger.refusal
+        self.driver = StackDriver(session_layers(incarnation, 1 << 20), world.clock, self)
+        self.driver.attach(stranger.channel)
+        for packet in stranger.packets[1:]:
+            assert stranger.channel.receiver is not None
+            stranger.channel.receiver.packets_received([packet])
+        world.run_until(lambda: self.up)
+
+    def messages_received(self, batch: Sequence[bytes]) -> None:
+        self.heard += batch
+        self.driver.consumed(len(batch))
+
+    def view_changed(self, view: View) -> None:
+        self.up = view.state is LinkState.CONNECTED
+
+    def writable_changed(self, writable: bool) -> None:
+        pass
+
+    def say(self, *said: Message | bytes) -> None:
+        """Send messages, or bytes in their place."""
+        self.driver.send([m if isinstance(m, bytes) else messages.encode(m) for m in said])
+
+    @property
+    def told(self) -> list[Message]:
+        """The control messages that came."""
+        return [messages.decode(data) for data in self.heard if data[0] != messages.DELIVER]
+
+    @property
+    def refusal(self) -> BrokerError | None:
+        """What the session was ended with."""
+        for message in self.told:
+            if isinstance(message, Refuse):
+                return from_wire(message.error)
+        return None

@@ -1,0 +1,231 @@
+"""Whoever reads slowly: what he loses is counted and told, and nobody else notices him."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+import pytest
+
+from broker.client.received import ALL, Gap
+from broker.config import Settings
+from broker.event.envelope import SecurityLevel
+from broker.testing.simulation import World
+from tests.simulation.watching import INTERESTS, Publisher, Reader, truths
+
+QUEUE = 30
+SLOW = 4_000
+"""A client's window, in bytes: about six flights."""
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    settings = Settings()
+    settings = attrs.evolve(
+        settings,
+        limits=attrs.evolve(settings.limits, window_bytes=8_192),
+        queue=attrs.evolve(settings.queue, events=QUEUE),
+    )
+    with World(1, settings=settings) as world:
+        yield world
+
+
+def publish_steadily(world: World, publisher: Publisher, count: int) -> None:
+    for number in range(count):
+        publisher.publish(altitude=number)
+        world.run(0.01)
+    world.run_until(lambda: not publisher.client.unacknowledged)
+
+
+def read_all(world: World, *readers: Reader, seconds: float = 5.0) -> None:
+    end = world.clock.seconds() + seconds
+    while world.clock.seconds() < end:
+        for reader in readers:
+            reader.read()
+        world.run(0.05)
+
+
+def test_a_slow_transient_subscriber_loses_the_oldest_and_is_told_how_many(world: World) -> None:
+    publisher = Publisher(world, world.client("publisher"))
+    reader = Reader(world, world.client("slow", window_bytes=SLOW))
+    world.run(1.0)
+    publish_steadily(world, publisher, 400)
+    world.check_outcomes()
+    read_all(world, reader)
+    log = truths(world)
+    reader.check(log)
+    (gap,) = reader.gaps
+    assert gap.reason == "slow"
+    got = [event.place.offset for event in reader.events]
+    assert got == [*range(1, gap.first.offset), *range(gap.last.offset + 1, 401)]
+    assert gap.count == gap.last.offset - gap.first.offset + 1 == 400 - len(got)
+    # What waited at the end was the newest that the queue holds.
+    assert gap.last.offset == 400 - QUEUE
+    index = next(i for i, item in enumerate(reader.items) if isinstance(item, Gap))
+    assert len(reader.items[:index]) == gap.first.offset - 1
+    world.check_outcomes()
+
+
+def test_each_time_that_the_queue_is_full_makes_a_gap_of_its_own(world: World) -> None:
+    publisher = Publisher(world, world.client("publisher"))
+    reader = Reader(world, world.client("slow", window_bytes=SLOW))
+    world.run(1.0)
+    for _ in range(3):
+        publish_steadily(world, publisher, 300)
+        read_all(world, reader)
+    reader.check(truths(world))
+    assert len(reader.gaps) == 3
+    world.check_outcomes()
+
+
+def test_a_slow_durable_subscriber_gets_everything_from_the_log(world: World) -> None:
+    publisher = Publisher(world, world.client("publisher"))
+    reader = Reader(world, world.client("slow", window_bytes=SLOW), durable="all")
+    world.run(1.0)
+    publish_steadily(world, publisher, 400)
+    world.check_outcomes()
+    assert len(reader.arrivals) < 20
+    read_all(world, reader, seconds=20.0)
+    reader.check(truths(world))
+    assert len(reader.events) == 400
+    world.check_outcomes()
+
+
+def test_a_fast_subscriber_is_delayed_by_no_slow_one(world: World) -> None:
+    publisher = Publisher(world, world.client("publisher"))
+    fast = Reader(world, world.client("fast"))
+    world.run(1.0)
+    publish_steadily(world, publisher, 300)
+    alone = [at - 1.0 for at, _ in fast.arrivals]
+    world.run(5.0)
+    slow = [
+        Reader(world, world.client("slow-1", window_bytes=SLOW)),
+        Reader(world, world.client("slow-2", window_bytes=SLOW), durable="d"),
+        Reader(world, world.client("slow-3", window_bytes=SLOW), INTERESTS[1], durable="d"),
+    ]
+    world.run(1.0)
+    start = world.clock.seconds()
+    before = len(fast.arrivals)
+    publish_steadily(world, publisher, 300)
+    beside = [at - start for at, _ in fast.arrivals[before:]]
+    assert len(alone) == len(beside) == 300
+    # Delays are drawn anew each time; more than their spread would be somebody's waiting.
+    assert max(b - a for a, b in zip(alone, beside, strict=True)) < 0.03
+    assert all(len(reader.arrivals) < 50 for reader in slow)
+    fast.read()
+    fast.check(truths(world))
+
+
+def test_slow_and_fast_subscriptions_of_one_client_share_its_window_and_lose_apart(
+    world: World,
+) -> None:
+    publisher = Publisher(world, world.client("publisher"))
+    client = world.client("both", window_bytes=SLOW)
+    transient = Reader(world, client)
+    durable = Reader(world, client, durable="d")
+    rare = Reader(world, client, INTERESTS[3])
+    world.run(1.0)
+    publish_steadily(world, publisher, 400)
+    world.check_outcomes()
+    read_all(world, transient, durable, rare, seconds=20.0)
+    log = truths(world)
+    for reader in (transient, durable, rare):
+        reader.check(log)
+    assert transient.gaps and not durable.gaps and not rare.gaps
+    world.check_outcomes()
+
+
+def test_what_waits_for_a_subscription_that_ends_is_counted_as_dropped(world: World) -> None:
+    publisher = Publisher(world, world.client("publisher"))
+    client = world.client("slow", window_bytes=SLOW)
+    first, second = Reader(world, client), Reader(world, client)
+    world.run(1.0)
+    publish_steadily(world, publisher, 300)
+    assert first.subscription is not None
+    first.subscription.unsubscribe()
+    world.run(0.5)
+    world.check_outcomes()
+    read_all(world, second)
+    assert first.subscription.over
+    second.check(truths(world))
+    world.check_outcomes()
+    publish_steadily(world, publisher, 300)
+    world.wait(client.close())
+    world.run(1.0)
+    world.check_outcomes()
+    assert world.node.output.ended.dropped > 0
+
+
+def test_unread_events_of_an_ended_subscription_take_no_room_from_the_others(
+    world: World,
+) -> None:
+    publisher = Publisher(world, world.client("publisher"))
+    client = world.client("both", window_bytes=SLOW)
+    left, kept = Reader(world, client), Reader(world, client, INTERESTS[4])
+    world.run(1.0)
+    publish_steadily(world, publisher, 100)
+    assert left.subscription is not None
+    left.subscription.unsubscribe()
+    for _ in range(20):
+        publisher.publish("other")
+    read_all(world, kept)
+    kept.check(truths(world))
+    assert len(kept.events) == 20
+    assert left.subscription.over
+
+
+def test_a_gap_comes_before_what_follows_it_even_if_nothing_is_left_in_the_queue() -> None:
+    # The queue holds nothing larger than its bytes, so here the newest is dropped too.
+    settings = Settings()
+    settings = attrs.evolve(
+        settings,
+        limits=attrs.evolve(settings.limits, window_bytes=8_192),
+        queue=attrs.evolve(settings.queue, bytes=1_000),
+    )
+    with World(2, settings=settings) as world:
+        publisher = Publisher(world, world.client("publisher"))
+        reader = Reader(world, world.client("slow", window_bytes=SLOW))
+        world.run(1.0)
+        publish_steadily(world, publisher, 200)
+        publisher.publish(altitude=1, size=2_000)
+        world.run(1.0)
+        read_all(world, reader)
+        publish_steadily(world, publisher, 3)
+        read_all(world, reader)
+        log = truths(world)
+        reader.check(log)
+        assert reader.gaps[-1].last.offset >= 201
+        assert reader.events[-1].place.offset == 204
+        world.check_outcomes()
+
+
+def test_events_above_a_clearance_wait_for_nobody(world: World) -> None:
+    # Without accounts everybody is cleared for all; the level costs nothing.
+    publisher = Publisher(world, world.client("publisher"))
+    reader = Reader(world, world.client("reader"))
+    world.run(1.0)
+    for level in SecurityLevel:
+        publisher.publish(level=level)
+    read_all(world, reader, seconds=1.0)
+    assert [event.header.security_level for event in reader.events] == list(SecurityLevel)
+
+
+def test_many_subscriptions_that_catch_up_at_once_do_not_flood_their_session() -> None:
+    settings = Settings()
+    settings = attrs.evolve(settings, limits=attrs.evolve(settings.limits, window_bytes=16_384))
+    with World(3, settings=settings) as world:
+        publisher = Publisher(world, world.client("publisher"))
+        world.run(1.0)
+        publish_steadily(world, publisher, 200)
+        client = world.client("reader", window_bytes=SLOW)
+
+        readers = [Reader(world, client, start=ALL) for _ in range(10)]
+        read_all(world, *readers, seconds=90.0)
+        log = truths(world)
+        for reader in readers:
+            reader.check(log)
+            assert len(reader.events) == 200
+        assert world.node.reception.refused == {}
+        (session,) = [s for s in world.node.reception.sessions if s.link.feeds]
+        assert session.identity.client_id == "reader"
+        world.check_outcomes()

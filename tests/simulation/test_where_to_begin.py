@@ -1,0 +1,369 @@
+"""Where a subscription begins, what is gone by then, and the cut between what was and what comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+import pytest
+
+from broker.client.received import ALL, NEW, STORED, Gap, Start, since, since_time
+from broker.config import Settings
+from broker.errors import BadPosition, BadQuery
+from broker.event.envelope import Liveness
+from broker.event.place import Place, Position
+from broker.testing.simulation import World
+from tests.simulation.watching import INTERESTS, Publisher, Reader, truths
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with World(1) as world:
+        yield world
+
+
+def publish(world: World, publisher: Publisher, count: int, size: int = 0) -> None:
+    for _ in range(count):
+        publisher.publish(altitude=600, size=size)
+    world.run_until(lambda: not publisher.client.unacknowledged)
+
+
+def read(world: World, *readers: Reader, seconds: float = 2.0) -> None:
+    end = world.clock.seconds() + seconds
+    while world.clock.seconds() < end:
+        for reader in readers:
+            reader.read()
+        world.run(0.05)
+
+
+def offsets(reader: Reader) -> list[int]:
+    return [event.place.offset for event in reader.events]
+
+
+# ----------------------------------------------------------------------------- starts
+
+
+def test_each_start_begins_where_it_says(world: World) -> None:
+    publisher = Publisher(world, world.client("publisher"))
+    client = world.client("reader")
+    publish(world, publisher, 10)
+    world.run(5.0)
+    noon = world.wall_clock()
+    publish(world, publisher, 10)
+    origin = world.node.event_log.origin
+    starts = {
+        "new": NEW,
+        "all": ALL,
+        "position": since(Position({origin: (1, 5)})),
+        "a position elsewhere": since(Position({"another": (9, 9)})),
+        "time": since_time(noon),
+        "long ago": since_time(0),
+        "the future": since_time(noon + 86_400_000),
+        "stored, and nothing is": STORED,
+    }
+    readers = {name: Reader(world, client, start=start) for name, start in starts.items()}
+    world.run(1.0)
+    publish(world, publisher, 5)
+    read(world, *readers.values())
+    first = {name: offsets(reader)[0] for name, reader in readers.items()}
+    assert first == {
+        "new": 21,
+        "all": 1,
+        "position": 6,
+        "a position elsewhere": 1,
+        "time": 11,
+        "long ago": 1,
+        "the future": 21,
+        "stored, and nothing is": 21,
+    }
+    for reader in readers.values():
+        assert offsets(reader) == list(range(offsets(reader)[0], 26))
+        assert not reader.wrong_liveness
+        for event in reader.events:
+            missed = event.place.offset <= 20
+            assert event.liveness is (Liveness.RECOVERY if missed else Liveness.LIVE)
+    world.check_outcomes()
+
+
+def test_an_impossible_start_is_refused_with_its_reason(world: World) -> None:
+    publisher = Publisher(world, world.client("publisher"))
+    publish(world, publisher, 3)
+    client = world.client("reader")
+    origin = world.node.event_log.origin
+    future = Reader(world, client, start=since(Position({origin: (1, 4)})))
+    later_epoch = Reader(world, client, start=since(Position({origin: (2, 1)})))
+    unknown = Reader(world, client, start=Start("yesterday"), durable="d")
+    fine = Reader(world, client)
+    world.run(1.0)
+    assert isinstance(future.error, BadPosition) and "1:4" in str(future.error)
+    assert isinstance(later_epoch.error, BadPosition)
+    assert isinstance(unknown.error, BadQuery) and "yesterday" in str(unknown.error)
+    assert fine.subscription is not None
+    assert world.node.durables.get("reader", "d") is None
+
+
+def test_a_durable_subscription_goes_on_where_its_last_process_had_got_to(world: World) -> None:
+    publisher = Publisher(world, world.client("publisher"))
+    first = Reader(world, world.client("reader", incarnation=1), durable="d", start=ALL)
+    publish(world, publisher, 10)
+    read(world, first)
+    world.kill_client(first.client)
+    publish(world, publisher, 10)
+    second = Reader(world, world.client("reader", incarnation=2), durable="d")
+    read(world, second)
+    assert offsets(second) == list(range(11, 21))
+    # What came while it was away was missed, and says so.
+    assert {event.liveness for event in second.events} == {Liveness.RECOVERY}
+
+
+def test_a_process_that_dies_before_it_has_processed_anything_loses_nothing(world: World) -> None:
+    # Nothing was acknowledged, so the stored position is the very beginning, which is empty.
+    publisher = Publisher(world, world.client("publisher"))
+    publish(world, publisher, 10)
+    for incarnation in (1, 2, 3):
+        client = world.client("reader", incarnation=incarnation)
+        start = ALL if incarnation == 1 else STORED
+        reader = Reader(world, client, durable="d", start=start)
+        world.run(3.0)
+        assert len(reader.arrivals) == 10, f"incarnation {incarnation}"
+        assert reader.subscription is not None
+        assert reader.subscription.position == Position()
+        world.kill_client(client)
+
+
+def test_what_has_arrived_but_was_not_processed_is_not_stored_as_processed(world: World) -> None:
+    # The node forgets the session, the client says everything again, and then it dies too.
+    publisher = Publisher(world, world.client("publisher"))
+    first = Reader(world, world.client("reader", incarnation=1), durable="d")
+    world.run(1.0)
+    publish(world, publisher, 10)
+    world.run(1.0)
+    assert len(first.arrivals) == 10
+    world.kill_node()
+    world.start_node()
+    world.run(5.0)
+    world.kill_client(first.client)
+    second = Reader(world, world.client("reader", incarnation=2), durable="d")
+    read(world, second)
+    assert offsets(second) == list(range(1, 11))
+
+
+def test_an_accepted_durable_subscription_survives_the_node_at_once(world: World) -> None:
+    publisher = Publisher(world, world.client("publisher"))
+    publish(world, publisher, 5)
+    client = world.client("reader", incarnation=1)
+    reader = Reader(world, client, durable="d")
+    while reader.subscription is None:
+        world.run(0.001, 0.001)
+    world.kill_node()
+    world.kill_client(client)
+    world.start_node()
+    publish(world, publisher, 5)
+    second = Reader(world, world.client("reader", incarnation=2), durable="d")
+    read(world, second)
+    assert offsets(second) == [6, 7, 8, 9, 10]
+
+
+def test_a_durable_subscription_is_not_accepted_while_it_can_not_be_stored(world: World) -> None:
+    client = world.client("reader")
+    world.run(1.0)
+    world.disk.full = True
+    transient, durable = Reader(world, client), Reader(world, client, durable="d")
+    world.run(5.0)
+    assert transient.subscription is not None and durable.subscription is None
+    world.disk.full = False
+    world.run(3.0)
+    assert durable.subscription is not None
+    world.check_outcomes()
+
+
+def test_a_forgotten_durable_subscription_begins_anew(world: World) -> None:
+    publisher = Publisher(world, world.client("publisher"))
+    client = world.client("reader")
+    reader = Reader(world, client, durable="d")
+    world.run(1.0)
+    publish(world, publisher, 5)
+    read(world, reader)
+    assert reader.subscription is not None
+    reader.subscription.unsubscribe(forget=True)
+    world.run(1.0)
+    assert world.node.durables.get("reader", "d") is None
+    publish(world, publisher, 5)
+    again = Reader(world, client, durable="d")
+    world.run(1.0)
+    publish(world, publisher, 5)
+    read(world, again)
+    assert offsets(again) == [11, 12, 13, 14, 15]
+
+
+# ----------------------------------------------------------------------------- the cut
+
+
+@pytest.mark.parametrize("start", [NEW, ALL, since_time(0)], ids=lambda start: start.kind)
+def test_the_cut_holds_while_batches_are_under_way(start: Start) -> None:
+    # Subscriptions are made at every moment around appends, commits and their answers.
+    for step in range(40):
+        with World(step, thread_delay=0.02) as world:
+            publisher = Publisher(world, world.client("publisher"))
+            client = world.client("reader")
+            world.run(1.0)
+            for _ in range(5):
+                publisher.publish()
+                world.run(0.005)
+            world.run(step * 0.001, 0.001)
+            reader = Reader(world, client, start=start)
+            for _ in range(20):
+                publisher.publish()
+                world.run(0.005)
+            read(world, reader, seconds=1.0)
+            log = truths(world)
+            reader.check(log)
+            assert len(log) == 25
+            assert {e.place.mark for e in reader.events} >= {m.mark for m in log if m.mark > reader.cut}
+            world.check_outcomes()
+
+
+def test_a_cut_told_before_a_failed_commit_hides_nothing(world: World) -> None:
+    publisher = Publisher(world, world.client("publisher"))
+    client = world.client("reader")
+    publish(world, publisher, 3)
+    world.disk.full = True
+    for _ in range(10):
+        publisher.publish()
+    while not world.node.event_log.pending_bytes:
+        world.run(0.0005, 0.0005)
+    reader = Reader(world, client)
+    while reader.subscription is None:
+        world.run(0.0005, 0.0005)
+    world.run(3.0)
+    world.disk.full = False
+    world.run_until(lambda: not publisher.client.unacknowledged)
+    read(world, reader)
+    # The ten were under way when it subscribed; then they were not, and came again.
+    assert reader.cut[0] == 1 and offsets(reader) == list(range(4, 14))
+    world.check_outcomes()
+
+
+@pytest.mark.parametrize("ending", ["stop", "kill"])
+def test_no_place_is_given_twice_after_failed_commits_and_a_restart(
+    world: World, ending: str
+) -> None:
+    publisher = Publisher(world, world.client("publisher"))
+    client = world.client("reader")
+    publish(world, publisher, 3)
+    world.disk.full = True
+    readers: list[Reader] = []
+    for _ in range(4):
+        # Each of these fails, and each time somebody is told a cut.
+        for _ in range(5):
+            publisher.publish()
+        while not world.node.event_log.pending_bytes:
+            world.run(0.0005, 0.0005)
+        readers.append(Reader(world, client))
+        world.run(2.0)
+    assert world.node.event_log.failures >= 4
+    world.kill_client(publisher.client)
+    world.run(1.0)
+    world.disk.full = False
+    if ending == "stop":
+        world.stop_node()
+    else:
+        world.kill_node()
+    world.start_node()
+    world.run(4.0)
+    again = Publisher(world, world.client("publisher", incarnation=2))
+    publish(world, again, 20)
+    read(world, *readers)
+    for reader in readers:
+        assert reader.error is None
+        assert offsets(reader) == list(range(4, 24)), f"after {reader.cut}"
+        assert reader.subscription is not None and not reader.subscription.over
+
+
+# ----------------------------------------------------------------------------- retention
+
+
+@pytest.fixture
+def small() -> Iterator[World]:
+    settings = Settings()
+    with World(
+        1, settings=attrs.evolve(settings, log=attrs.evolve(settings.log, max_bytes=200_000))
+    ) as world:
+        yield world
+
+
+def test_what_retention_took_is_told_with_its_bounds_and_then_comes_the_rest(small: World) -> None:
+    world = small
+    publisher = Publisher(world, world.client("publisher"))
+    first = Reader(world, world.client("reader", incarnation=1), durable="d")
+    world.run(1.0)
+    publish(world, publisher, 10)
+    read(world, first)
+    world.kill_client(first.client)
+    for _ in range(20):
+        publish(world, publisher, 50)
+    bounds = world.node.event_log.bounds
+    assert 100 < bounds.first < bounds.last == 1010
+    second = Reader(world, world.client("reader", incarnation=2), durable="d")
+    read(world, second, seconds=5.0)
+    origin = world.node.event_log.origin
+    (gap,) = second.gaps
+    assert gap == Gap(
+        Place(origin, 1, 11), Place(origin, 1, bounds.first - 1), bounds.first - 11, "retention"
+    )
+    assert second.items[0] is gap
+    assert offsets(second) == list(range(bounds.first, 1011))
+    world.check_outcomes()
+
+
+def test_a_position_does_not_stand_still_behind_a_gap_that_ends_in_an_earlier_epoch(
+    small: World,
+) -> None:
+    world = small
+    publisher = Publisher(world, world.client("publisher"))
+    first = Reader(world, world.client("reader", incarnation=1), durable="d")
+    world.run(1.0)
+    publish(world, publisher, 10)
+    read(world, first)
+    world.kill_client(first.client)
+    for _ in range(20):
+        publish(world, publisher, 50)
+    world.kill_node()
+    world.start_node()
+    world.run(2.0)
+    assert world.node.event_log.bounds.epoch == 2
+    second = Reader(world, world.client("reader", incarnation=2), durable="d")
+    read(world, second, seconds=5.0)
+    assert second.gaps[0].last.epoch == 1
+    got = offsets(second)
+    assert got[-1] == 1010
+    # The node forgets the session; what had arrived must not come again.
+    world.kill_node()
+    world.start_node()
+    read(world, second, seconds=5.0)
+    assert offsets(second) == got
+    # And what was processed is stored as processed.
+    world.kill_client(second.client)
+    third = Reader(world, world.client("reader", incarnation=3), durable="d")
+    read(world, third, seconds=3.0)
+    assert offsets(third) == [] and third.gaps == []
+
+
+def test_a_rare_query_that_is_read_pins_nothing_and_gets_no_gap(small: World) -> None:
+    world = small
+    publisher = Publisher(world, world.client("publisher"))
+    rare = Reader(world, world.client("reader"), INTERESTS[3], durable="d")
+    world.run(1.0)
+    for _ in range(20):
+        publish(world, publisher, 50)
+        read(world, rare, seconds=2.0)
+    assert world.node.event_log.bounds.first > 100
+    stored = world.node.durables.get("reader", "d")
+    assert stored is not None
+    assert list(stored.position.marks.values()) == [(1, 1000)]
+    world.cut("reader")
+    world.kill_node()
+    world.start_node()
+    publisher.publish(altitude=7)
+    read(world, rare, seconds=5.0)
+    assert rare.gaps == [] and offsets(rare) == [1001]
