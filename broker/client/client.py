@@ -18,6 +18,7 @@ from typing import Any
 
 from zope.interface import implementer
 
+from broker.channel.alarm import Alarm
 from broker.channel.driver import IStackReceiver, StackDriver
 from broker.channel.socket import ISocketChannel
 from broker.channel.view import LinkState, View
@@ -38,7 +39,8 @@ from broker.client.outbox import Outbox
 from broker.client.received import NEW, Receipt, Start
 from broker.client.settings import ClientSettings
 from broker.client.subscription import Subscription
-from broker.errors import BrokerError, Closed, GaveUp, TooLarge
+from broker.client.waiting import Waiting
+from broker.errors import BrokerError, Closed, TooLarge
 from broker.event.envelope import EventLinkage, EventType
 from broker.event.identity import EventId, Mint
 from broker.event.writing import payload_element, write_event
@@ -71,15 +73,10 @@ class Client:
                 backoff=settings.backoff(),
             )
         )
-        self._endpoints = endpoints
+        self._waiting = Waiting(loop, ", ".join(endpoints), lambda: self.last_error)
+        self._alarm = Alarm(loop.clock, self._timeout)
         self._subscriptions: dict[int, Subscription] = {}
-        self._questions: dict[int, Promise] = {}
-        self._up: dict[Promise, Any] = {}
-        """Who waits for a session, and the timer of their patience, if it has an end."""
-        self._drained: list[Promise] = []
         self._flushing = False
-        self._timer: Any = None
-        self._due = 0.0
         self._error: BrokerError | None = None
         self._closed: Promise | None = None
         self._over = False
@@ -123,28 +120,16 @@ class Client:
 
     def when_connected(self, timeout: float | None = None) -> Awaitable[None]:
         """Fires when there is a session; `GaveUp` after `timeout` seconds, or a fatal error."""
-        promise = self._loop.promise()
-        if self._error is not None or self._over:
-            promise.fail(self._error or Closed("the client is closed"))
-        elif self._core.connected:
-            promise.fulfil(None)
-        else:
-            self._up[promise] = None
-            if timeout is not None:
-                give_up = self._loop.clock.callLater(timeout, self._give_up, promise, timeout)
-                self._up[promise] = give_up
-        return promise.awaitable
+        if self._core.connected and not self._over:
+            return self._at_once(None)
+        return self._failed() if self._over else self._waiting.for_session(timeout)
 
     def drained(self) -> Awaitable[None]:
         """Fires when everything published so far is acknowledged."""
-        promise = self._loop.promise()
         if self._over:
-            promise.fail(self._error or Closed("the client is closed"))
-        elif self._core.outbox.events == 0:
-            promise.fulfil(None)
-        else:
-            self._drained.append(promise)
-        return promise.awaitable
+            return self._failed()
+        empty = self._core.outbox.events == 0
+        return self._at_once(None) if empty else self._waiting.for_drained()
 
     def close(self) -> Awaitable[None]:
         """End the session in good order: positions are acknowledged, the outbox is not awaited."""
@@ -236,9 +221,9 @@ class Client:
         """Ask the node something (`status`, `dtd-list`, `dtd-show`); resolves to its answer."""
         self._check_open()
         request, effects = self._core.ask(what, arguments)
-        promise = self._questions[request] = self._loop.promise()
+        answer = self._waiting.for_answer(request)
         self._apply(effects)
-        return promise.awaitable
+        return answer
 
     # ------------------------------------------------------------------ for subscriptions
 
@@ -283,8 +268,7 @@ class Client:
         if view.state is LinkState.CONNECTED:
             self.last_error = None
             self._apply(self._core.session_up(view.resumed))
-            for promise in self._take_up():
-                promise.fulfil(None)
+            self._waiting.session_up()
             self._flush()
             if self.on_state is not None:
                 self.on_state(True, None)
@@ -351,11 +335,7 @@ class Client:
                         if subscription.over:
                             del self._subscriptions[number]
                 case Answered(request, content, error):
-                    promise = self._questions.pop(request, None)
-                    if promise is not None and error is not None:
-                        promise.fail(error)
-                    elif promise is not None:
-                        promise.fulfil(content)
+                    self._waiting.answered(request, content, error)
                 case Consumed(count):
                     self._driver.consumed(count)
                 case HeldUp(error):
@@ -365,11 +345,9 @@ class Client:
                         self._loop.soon(told)
                 case SessionOver(error):
                     self._session_over(error)
-        if self._drained and self._core.outbox.events == 0:
-            drained, self._drained = self._drained, []
-            for promise in drained:
-                promise.fulfil(None)
-        self._arm()
+        if self._core.outbox.events == 0:
+            self._waiting.drained()
+        self._alarm.set(None if self._over else self._core.next_timeout())
 
     def _session_over(self, error: BrokerError) -> None:
         self.last_error = error
@@ -382,37 +360,9 @@ class Client:
         if self.on_state is not None:
             self.on_state(False, self.last_error)
 
-    def _arm(self) -> None:
-        due = self._core.next_timeout()
-        if self._timer is not None and self._timer.active():
-            if due is not None and self._due <= due:
-                return
-            self._timer.cancel()
-        self._timer = None
-        if due is not None and not self._over:
-            self._due = due
-            delay = max(0.0, due - self._loop.clock.seconds())
-            self._timer = self._loop.clock.callLater(delay, self._timeout)
-
     def _timeout(self) -> None:
-        self._timer = None
         self._apply(self._core.handle_timeout(self._loop.clock.seconds()))
         self._flush()
-
-    def _give_up(self, promise: Promise, timeout: float) -> None:
-        del self._up[promise]
-        reason = f": {self.last_error}" if self.last_error is not None else ""
-        promise.fail(
-            GaveUp(f"no node answered at {', '.join(self._endpoints)} in {timeout:g} s{reason}")
-        )
-
-    def _take_up(self) -> list[Promise]:
-        """Those who wait for a session; none has a timer any more."""
-        up, self._up = self._up, {}
-        for timer in up.values():
-            if timer is not None:
-                timer.cancel()
-        return list(up)
 
     def _stopped(self, error: BrokerError | None) -> None:
         """The end, wanted or not: whoever still waits for something is told."""
@@ -420,21 +370,27 @@ class Client:
         self._error = error
         self._core.session_down()
         reason = error or Closed("the client is closed")
-        waiting = [*self._take_up(), *self._drained, *self._questions.values()]
-        waiting += self._core.outbox.fail_all()
-        self._drained = []
-        self._questions.clear()
-        for promise in waiting:
+        self._waiting.fail(reason)
+        for promise in self._core.outbox.fail_all():
             promise.fail(reason)
         for subscription in list(self._subscriptions.values()):
             subscription.closed(error)
         self._subscriptions.clear()
-        if self._timer is not None and self._timer.active():
-            self._timer.cancel()
+        self._alarm.set(None)
         if self._closed is not None:
             self._closed.fulfil(None)
         elif error is not None and self.on_state is not None:
             self.on_state(False, error)
+
+    def _at_once(self, value: Any) -> Awaitable[Any]:
+        promise = self._loop.promise()
+        promise.fulfil(value)
+        return promise.awaitable
+
+    def _failed(self) -> Awaitable[Any]:
+        promise = self._loop.promise()
+        promise.fail(self._error or Closed("the client is closed"))
+        return promise.awaitable
 
     def _check_open(self) -> None:
         if self._over or self._closed is not None:

@@ -126,9 +126,11 @@ class ClientCore:
         """End a subscription; with `forget` nothing of a durable one stays at the node."""
         if number not in self._subscriptions:
             return []
-        effects = [] if forget else self._acknowledge()
         subscription = self._subscriptions.pop(number)
         self._ending[number] = (subscription, forget)
+        effects: list[Effect] = []
+        if subscription.durable and subscription.processed != subscription.acknowledged:
+            effects += self._say(Acknowledge([(number, subscription.processed.to_wire())]))
         effects += self._say(Unsubscribe(number, forget))
         if not self.connected:
             effects.append(Arrived(number, Over(None, subscription.processed)))

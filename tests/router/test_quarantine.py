@@ -74,3 +74,16 @@ def test_a_disk_that_takes_nothing_disturbs_nobody(tmp_path: Path) -> None:
     (tmp_path / "gone").rmdir()
     room.keep(b"<a/>", ERROR, "alice")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_gone_troubles_nobody(tmp_path: Path) -> None:
+    folder = tmp_path / "quarantine"
+    full = quarantine(folder, files=1)
+    full.keep(b"<a/>", ERROR, "alice")
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    folder.write_bytes(b"in its place")
+    # Neither the new pair can be written nor the old one removed.
+    full.keep(b"<b/>", ERROR, "alice")
+    assert folder.read_bytes() == b"in its place"

@@ -55,18 +55,30 @@ class Talker:
     """A session in which anything can be said."""
 
     def __init__(self, world: World, client_id: str = "talker", incarnation: int = 1) -> None:
-        self.heard: list[bytes] = []
-        self.up = False
         stranger = Stranger(world, client_id)
         stranger.channel.send([messages.encode(hello(client_id, incarnation))])
         world.run_until(lambda: bool(stranger.packets))
+        self._attach(world, stranger, incarnation)
+        world.run_until(lambda: self.up)
+
+    @classmethod
+    def on(cls, world: World, stranger: Stranger, incarnation: int) -> Talker:
+        """A new stack on a connection that was welcomed."""
+        talker = cls.__new__(cls)
+        talker._attach(world, stranger, incarnation)
+        return talker
+
+    def _attach(self, world: World, stranger: Stranger, incarnation: int) -> None:
         assert isinstance(messages.decode(stranger.packets[0]), Welcome), stranger.refusal
+        self.heard: list[bytes] = []
+        self.up = False
+        self.channel = stranger.channel
         self.driver = StackDriver(session_layers(incarnation, 1 << 20), world.clock, self)
         self.driver.attach(stranger.channel)
+        assert stranger.channel.receiver is not None
+        # The node's stack speaks right behind its welcome.
         for packet in stranger.packets[1:]:
-            assert stranger.channel.receiver is not None
             stranger.channel.receiver.packets_received([packet])
-        world.run_until(lambda: self.up)
 
     def messages_received(self, batch: Sequence[bytes]) -> None:
         self.heard += batch

@@ -219,7 +219,9 @@ def test_the_cut_holds_while_batches_are_under_way(start: Start) -> None:
             log = truths(world)
             reader.check(log)
             assert len(log) == 25
-            assert {e.place.mark for e in reader.events} >= {m.mark for m in log if m.mark > reader.cut}
+            assert {e.place.mark for e in reader.events} >= {
+                m.mark for m in log if m.mark > reader.cut
+            }
             world.check_outcomes()
 
 

@@ -99,12 +99,14 @@ class Publisher:
         altitude: int = 1000,
         size: int = 0,
         level: SecurityLevel = SecurityLevel.MED,
+        name: str = "flight",
     ) -> None:
-        """Publish one flight."""
+        """Publish one flight, or a record of the same form with another `name`."""
         self.published += 1
-        kind = attrs.evolve(FLIGHT, security_level=level)
+        kind = EventType(name, "1.0", security_level=level)
+        payload = flight(altitude, size).replace(b"flight", name.encode())
         number = self.client._mint.last_sequence_number + 1
-        settled: Any = self.client.publish(stream, flight(altitude, size), kind)
+        settled: Any = self.client.publish(stream, payload, kind)
         event_id = EventId(self.client.client_id, 0, number, self.client.incarnation)
 
         def keep(result: Any) -> None:
@@ -223,7 +225,9 @@ class Reader:
         missing = sorted(set(wanted) - set(got))
         dropped = sum(gap.count for gap in self.gaps if gap.reason == "slow")
         if self.durable or not self.gaps:
-            assert not missing, f"lost {missing} of {len(wanted)} after {self.began_after} ({where})"
+            assert not missing, (
+                f"lost {missing} of {len(wanted)} after {self.began_after} ({where})"
+            )
         assert dropped == len(missing), f"{dropped} told, {len(missing)} missing ({where})"
         self._check_gaps(missing, where)
 

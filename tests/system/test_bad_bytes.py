@@ -182,14 +182,17 @@ def test_a_frame_that_is_too_large_ends_the_connection_before_it_is_held(
 ) -> None:
     async def work() -> None:
         async with bystander(shared_node.endpoint):
-            before = (await ask_status(shared_node.endpoint))["memory"]["private_bytes"]
+            status = await ask_status(shared_node.endpoint)
+            before = status["memory"]["private_bytes"]
+            broken = status["broken_connections"].get(FrameTooLarge.code, 0)
             session = await RawSession.open(shared_node.port, "huge")
             with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
                 await session.send(b"\x10" + bytes(100 << 20))
                 while True:
                     await session.receive()
             session.close()
-            after = (await ask_status(shared_node.endpoint))["memory"]["private_bytes"]
-            assert after - before < 32 << 20
+            status = await ask_status(shared_node.endpoint)
+            assert status["memory"]["private_bytes"] - before < 32 << 20
+            assert status["broken_connections"][FrameTooLarge.code] == broken + 1
 
     within(work())

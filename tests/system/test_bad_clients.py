@@ -9,6 +9,7 @@ import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -193,7 +194,7 @@ administer = true
             assert secret not in node.log()
 
 
-KEEPER = {"account": "keeper", "secret": "keeper's secret"}
+KEEPER: dict[str, Any] = {"account": "keeper", "secret": "keeper's secret"}
 
 
 @pytest.mark.parametrize(
@@ -225,8 +226,8 @@ def test_a_wrong_or_missing_credential_is_refused_for_good(
 
 
 def test_an_account_has_its_own_client_ids_and_rights_only(guarded_node: NodeProcess) -> None:
-    feed = {"account": "feed", "secret": "feed's secret"}
-    reader = {"account": "reader", "secret": "reader's secret"}
+    feed: dict[str, Any] = {"account": "feed", "secret": "feed's secret"}
+    reader: dict[str, Any] = {"account": "reader", "secret": "reader's secret"}
 
     async def work() -> None:
         for client_id in ("reader", "keeper", "feedx"):

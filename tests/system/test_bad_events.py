@@ -20,6 +20,7 @@ from broker.errors import (
     InvalidEvent,
     NotValid,
     NotWellFormed,
+    PeerError,
     TooLarge,
     UnknownType,
 )
@@ -93,7 +94,7 @@ def recoded(encoding: str) -> Callable[[bytes], bytes]:
     return change
 
 
-BAD = {
+BAD: dict[str, tuple[Callable[[bytes], bytes], type[InvalidEvent] | None]] = {
     "nothing-but-text": (lambda _: b"no XML at all", NotWellFormed),
     "cut-off": (lambda document: document[:-20], NotWellFormed),
     "tags-crossed": (replacing(b"</id><flightleg", b"<flightleg></id"), NotWellFormed),
@@ -329,7 +330,7 @@ def test_a_pointer_that_leads_to_no_dtd_refuses_the_event(
     async def work() -> None:
         async with bystander(shared_node.endpoint), connect(shared_node.endpoint) as client:
             for _ in range(3):
-                with pytest.raises(Exception) as refused:
+                with pytest.raises(PeerError) as refused:
                     await client.publish(
                         STREAM, b"<made>1</made>", EventType(name, "1.0"), system_id=pointer
                     )

@@ -73,7 +73,12 @@ def test_a_full_disk_delays_publications_and_loses_none(tmp_path: Path) -> None:
             connect(node.endpoint, client_id="publisher") as publisher,
             connect(node.endpoint, client_id="subscriber") as subscriber,
         ):
-            publisher.on_trouble = lambda error: (troubles.append(error), moments.notice())
+
+            def trouble(error: BrokerError | None) -> None:
+                troubles.append(error)
+                moments.notice()
+
+            publisher.on_trouble = trouble
             inbox = Inbox(await subscriber.subscribe("true()", "disk.>", durable="all"))
 
             async def publish(number: int) -> None:

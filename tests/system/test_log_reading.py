@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.client.asyncio_face import connect
-from broker.client.received import ALL
+from broker.client.received import ALL, Gap
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
 from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, within
 
@@ -105,7 +105,7 @@ def test_a_durable_subscriber_that_was_away_too_long_is_told_of_the_gap(tmp_path
                 )
         first = (await ask_status(node.endpoint))["log"]["first"]
         async with connect(node.endpoint, client_id="away") as client:
-            told = []
+            told: list[Gap] = []
             inbox = Inbox(await client.subscribe("true()", "log", durable="d", on_gap=told.append))
             await inbox.until(lambda: len(inbox.events) == 1001 - first + 1)
             await inbox.close()

@@ -1,0 +1,325 @@
+"""Who may be whom, and do what: processes of one client, credentials, rights, clearance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import pytest
+
+from broker.client.client import Client
+from broker.client.received import ALL
+from broker.config import Settings
+from broker.config.settings import AccountSettings
+from broker.config.stored_secret import StoredSecret
+from broker.errors import (
+    AuthenticationFailed,
+    BrokerError,
+    ClearanceTooLow,
+    Closed,
+    IncarnationRefused,
+    NotAllowed,
+    SessionSuperseded,
+    TooManySubscriptions,
+)
+from broker.event.envelope import SecurityLevel
+from broker.event.stream import StreamPattern
+from broker.identity.secret import hash_secret
+from broker.testing.simulation import World
+from tests.simulation.watching import Interest, Publisher, Reader, truths
+
+
+def asdi(pattern: str = "asdi.>") -> Interest:
+    return Interest(pattern, "true()", lambda stream, altitude: True)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with World(1) as world:
+        yield world
+
+
+def fate(client: Client) -> BrokerError | None:
+    """Why a client has stopped for good."""
+    failed: list[Any] = []
+    awaited: Any = client.when_connected()
+    awaited.addErrback(lambda failure: failed.append(failure.value))
+    return failed[0] if failed else None
+
+
+# ----------------------------------------------------------------------------- two processes
+
+
+def test_a_later_process_takes_the_place_of_an_earlier_one(world: World) -> None:
+    first = world.client("a", incarnation=1)
+    world.run(1.0)
+    second = world.client("a", incarnation=2)
+    world.run(1.0)
+    assert second.connected and not first.connected
+    assert isinstance(fate(first), SessionSuperseded)
+    (session,) = world.node.reception.sessions
+    assert session.incarnation == 2
+    world.run(60.0)
+    assert second.connected
+
+
+@pytest.mark.parametrize("incarnation", [1, 2])
+def test_an_earlier_or_equal_process_is_refused(world: World, incarnation: int) -> None:
+    second = world.client("a", incarnation=2)
+    world.run(1.0)
+    other = world.client("a", incarnation=incarnation)
+    world.run(1.0)
+    assert isinstance(fate(other), IncarnationRefused)
+    assert second.connected
+    # Also where the one that was first is away, and the node has been restarted.
+    world.run(1.0)
+    world.kill_client(second)
+    world.kill_node()
+    world.start_node()
+    late = world.client("a", incarnation=incarnation)
+    world.run(5.0)
+    assert isinstance(fate(late), IncarnationRefused)
+    assert world.client("a", incarnation=3)
+
+
+def test_numbers_of_a_superseded_process_do_not_hide_those_of_its_successor(world: World) -> None:
+    reader = Reader(world, world.client("reader"))
+    world.run(1.0)
+    for incarnation in (1, 2, 3):
+        publisher = Publisher(world, world.client("p", incarnation=incarnation))
+        for _ in range(5):
+            publisher.publish()
+        world.run(2.0)
+        assert len(publisher.receipts) == 5
+    reader.read()
+    assert [e.event_id.incarnation for e in reader.events] == [1] * 5 + [2] * 5 + [3] * 5
+    reader.check(truths(world))
+    world.check_outcomes()
+
+
+def test_a_durable_subscription_moves_to_the_later_process(world: World) -> None:
+    publisher = Publisher(world, world.client("publisher"))
+    first = Reader(world, world.client("a", incarnation=1), durable="d")
+    world.run(1.0)
+    publisher.publish()
+    world.run(1.0)
+    first.read()
+    first.read()
+    world.run(1.0)
+    second = Reader(world, world.client("a", incarnation=2), durable="d")
+    world.run(1.0)
+    publisher.publish()
+    world.run(1.0)
+    second.read()
+    assert [e.place.offset for e in first.events] == [1]
+    assert [e.place.offset for e in second.events] == [2]
+    assert first.subscription is not None and first.subscription.over
+
+
+# ----------------------------------------------------------------------------- accounts
+
+
+def patterns(*texts: str) -> tuple[StreamPattern, ...]:
+    return tuple(StreamPattern.parse(text) for text in texts)
+
+
+STORED = StoredSecret.parse(hash_secret("right"))
+ACCOUNTS = (
+    AccountSettings(
+        name="feed",
+        secret=STORED,
+        client_ids=("feed", "feed-*"),
+        publish=patterns("asdi.>"),
+        clearance=SecurityLevel.MED,
+    ),
+    AccountSettings(
+        name="low",
+        secret=STORED,
+        client_ids=("low-*",),
+        subscribe=patterns("asdi.>", "public"),
+        clearance=SecurityLevel.LOW,
+    ),
+    AccountSettings(
+        name="all",
+        secret=STORED,
+        client_ids=("*",),
+        publish=patterns(">"),
+        subscribe=patterns(">"),
+        clearance=SecurityLevel.HIGH,
+        administer=True,
+    ),
+)
+
+
+@pytest.fixture
+def guarded() -> Iterator[World]:
+    settings = attrs.evolve(Settings(), accounts=ACCOUNTS)
+    limits = attrs.evolve(
+        settings.limits, max_sessions_per_account=3, max_subscriptions_per_client=4
+    )
+    with World(1, settings=attrs.evolve(settings, limits=limits)) as world:
+        yield world
+
+
+def member(world: World, client_id: str, account: str, secret: str = "right") -> Client:
+    return world.client(client_id, account=account, secret=secret)
+
+
+@pytest.mark.parametrize(
+    ("account", "secret"),
+    [("feed", "wrong"), ("nobody", "right"), ("", ""), ("feed", ""), ("feed", "x" * 2000)],
+)
+def test_a_wrong_or_missing_credential_is_refused_for_good(
+    guarded: World, account: str, secret: str
+) -> None:
+    client = member(guarded, "feed", account, secret)
+    guarded.run(5.0)
+    error = fate(client)
+    assert isinstance(error, AuthenticationFailed)
+    assert not list(guarded.node.reception.sessions)
+    assert guarded.node.reception.refused == {"authentication-failed": 1}
+    # It does not try again, and says why to whoever asks.
+    with pytest.raises(AuthenticationFailed):
+        client.subscribe()
+
+
+def test_a_right_credential_does_not_open_the_ids_of_others(guarded: World) -> None:
+    client = member(guarded, "all", "feed")
+    guarded.run(1.0)
+    assert isinstance(fate(client), NotAllowed)
+
+
+def test_no_more_sessions_of_an_account_than_allowed(guarded: World) -> None:
+    clients = [member(guarded, f"feed-{n}", "feed") for n in range(4)]
+    other = member(guarded, "other", "all")
+    guarded.run(1.0)
+    assert [client.connected for client in clients] == [True, True, True, False]
+    assert other.connected
+    # It goes on trying, and comes in when there is room.
+    assert fate(clients[3]) is None
+    guarded.wait(clients[0].close())
+    guarded.run(10.0)
+    assert clients[3].connected
+
+
+def test_no_more_subscriptions_of_a_client_than_allowed(guarded: World) -> None:
+    client = member(guarded, "a", "all")
+    readers = [Reader(guarded, client) for _ in range(5)]
+    guarded.run(1.0)
+    assert [reader.error is None for reader in readers] == [True] * 4 + [False]
+    assert isinstance(readers[4].error, TooManySubscriptions)
+    assert readers[0].subscription is not None
+    readers[0].subscription.unsubscribe()
+    guarded.run(1.0)
+    again = Reader(guarded, client)
+    guarded.run(1.0)
+    assert again.error is None and again.subscription is not None
+
+
+def test_stored_durable_subscriptions_count_too(guarded: World) -> None:
+    for incarnation in range(1, 6):
+        client = guarded.client("a", incarnation=incarnation, account="all", secret="right")
+        reader = Reader(guarded, client, durable=f"d-{incarnation}")
+        guarded.run(1.0)
+    assert isinstance(reader.error, TooManySubscriptions)
+    assert guarded.node.durables.count("a") == 4
+
+
+def test_rights_hold_stream_by_stream(guarded: World) -> None:
+    feed, low = member(guarded, "feed", "feed"), member(guarded, "low-1", "low")
+    wishes = {
+        ">": False,
+        "asdi.>": True,
+        "asdi.*": True,
+        "public": True,
+        "other": False,
+        "*": False,
+        "publicity": False,
+    }
+    readers = {pattern: Reader(guarded, low, asdi(pattern)) for pattern in wishes}
+    guarded.run(1.0)
+    assert {pattern: reader.error is None for pattern, reader in readers.items()} == wishes
+    assert all(isinstance(r.error, NotAllowed) for r in readers.values() if r.error is not None)
+    nothing = Reader(guarded, feed, asdi())
+    publisher = Publisher(guarded, feed)
+    for stream in ("asdi.x", "other", "asdi", "asdi.y"):
+        publisher.publish(stream)
+    guarded.run(1.0)
+    assert isinstance(nothing.error, NotAllowed)
+    results = [result for _, result in publisher.results]
+    assert [isinstance(result, NotAllowed) for result in results] == [False, True, True, False]
+    guarded.check_outcomes()
+    assert guarded.node.input.outcomes.refused == {"not-allowed": 2}
+
+
+def test_an_event_leaves_only_to_who_is_cleared_for_it(guarded: World) -> None:
+    publisher = Publisher(guarded, member(guarded, "source", "all"))
+    low = Reader(guarded, member(guarded, "low-1", "low"), asdi())
+    high = Reader(guarded, member(guarded, "reader", "all"))
+    guarded.run(1.0)
+    levels = [*SecurityLevel] * 3
+    for level in levels:
+        publisher.publish(level=level)
+    guarded.run(2.0)
+    for reader in (low, high):
+        reader.read()
+    assert [e.header.security_level for e in high.events] == levels
+    assert [e.header.security_level for e in low.events] == [SecurityLevel.LOW] * 3
+    guarded.check_outcomes()
+    (link,) = (s.link for s in guarded.node.reception.sessions if s.identity.client_id == "low-1")
+    (feed,) = link.feeds
+    assert (feed.outcomes.denied, feed.outcomes.delivered) == (6, 3)
+    # The position passes them by.
+    assert low.subscription is not None
+    assert [mark for mark in low.subscription.position.marks.values()] == [(1, 9)]
+
+
+def test_clearance_holds_for_what_comes_from_the_log_too(guarded: World) -> None:
+    publisher = Publisher(guarded, member(guarded, "source", "all"))
+    for level in [*SecurityLevel] * 3:
+        publisher.publish(level=level)
+    guarded.run(2.0)
+    client = member(guarded, "low-1", "low")
+    low = Reader(guarded, client, asdi(), start=ALL)
+    guarded.run(2.0)
+    low.read()
+    assert {e.header.security_level for e in low.events} == {SecurityLevel.LOW}
+    (link,) = (s.link for s in guarded.node.reception.sessions if s.identity.client_id == "low-1")
+    (feed,) = link.feeds
+    assert (feed.outcomes.denied, feed.outcomes.delivered) == (6, 3)
+    guarded.check_outcomes()
+
+
+def test_nobody_publishes_above_his_clearance(guarded: World) -> None:
+    publisher = Publisher(guarded, member(guarded, "feed", "feed"))
+    for level in SecurityLevel:
+        publisher.publish(level=level)
+    guarded.run(1.0)
+    refused = {
+        level: isinstance(result, ClearanceTooLow)
+        for level, (_, result) in zip(SecurityLevel, publisher.results, strict=True)
+    }
+    assert refused == {
+        SecurityLevel.LOW: False,
+        SecurityLevel.MED: False,
+        SecurityLevel.HIGH: True,
+    }
+    guarded.check_outcomes()
+
+
+def test_only_who_administers_may_ask_for_the_status(guarded: World) -> None:
+    plain, admin = member(guarded, "feed", "feed"), member(guarded, "root", "all")
+    guarded.run(1.0)
+    with pytest.raises(NotAllowed):
+        guarded.wait(plain.ask("status"))
+    assert guarded.wait(admin.ask("status"))["node"] == "simulated"
+    assert ["flight", "1.0"] in [list(row) for row in guarded.wait(plain.ask("dtd-list"))]
+
+
+def test_a_closed_client_says_so(world: World) -> None:
+    client = world.client("a")
+    world.run(1.0)
+    world.wait(client.close())
+    with pytest.raises(Closed):
+        client.subscribe()

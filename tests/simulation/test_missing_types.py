@@ -1,0 +1,288 @@
+"""Events whose DTD has to be looked for: those behind them wait, and nobody else does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+import pytest
+from twisted.internet.defer import Deferred
+from zope.interface import implementer
+
+from broker.client.received import ALL, Receipt
+from broker.config import Settings
+from broker.dtd.cache import CacheLimits
+from broker.dtd.catalogue import shipped_folder
+from broker.dtd.interfaces import IDtdSource
+from broker.dtd.reference import DtdReference
+from broker.dtd.sources import FetchHint
+from broker.errors import UnknownType
+from broker.testing.simulation import World
+from tests.simulation.watching import Interest, Publisher, Reader, check_publishers, truths
+
+REPORT = DtdReference("report", "1.0")
+
+
+@implementer(IDtdSource)
+class LateSource:
+    """Answers when it is told to."""
+
+    name = "the late source"
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[DtdReference, Deferred[bytes]]] = []
+
+    def fetch(self, reference: DtdReference, hint: FetchHint) -> Deferred[bytes]:
+        answer: Deferred[bytes] = Deferred()
+        self.asked.append((reference, answer))
+        return answer
+
+    def answer(self, name: str = "report") -> None:
+        """Give the DTD of the type that was asked for first."""
+        text = (shipped_folder() / "flight-1.0.dtd").read_bytes()
+        _, waiting = self.asked.pop(0)
+        waiting.callback(text.replace(b"flight", name.encode()))
+
+    def fail(self) -> None:
+        """There is none."""
+        _, waiting = self.asked.pop(0)
+        waiting.errback(UnknownType("has no such DTD"))
+
+
+def with_source(world: World) -> LateSource:
+    source = LateSource()
+    world.node.dtds._sources = (*world.node.dtds._sources, source)
+    return source
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with World(1) as world:
+        yield world
+
+
+def everything() -> Interest:
+    return Interest(">", "true()", lambda stream, altitude: True)
+
+
+def test_a_batch_waits_for_its_type_and_what_is_behind_it_waits_in_order(world: World) -> None:
+    source = with_source(world)
+    held, free = (Publisher(world, world.client(name)) for name in ("held", "free"))
+    reader = Reader(world, world.client("reader"))
+    world.run(1.0)
+    held.publish(altitude=1)
+    held.publish(altitude=2, name="report")
+    held.publish(altitude=3)
+    world.run(0.5)
+    for altitude in (4, 5):
+        held.publish(altitude=altitude)
+        free.publish(altitude=altitude + 100)
+        world.run(0.5)
+    assert len(source.asked) == 1
+    assert held.results == []
+    # Nobody else waits.
+    assert len(free.receipts) == 2
+    source.answer()
+    world.run(1.0)
+    reader.read()
+    log = truths(world)
+    assert [t.altitude for t in log if t.header.event_id.client_id == "held"] == [1, 2, 3, 4, 5]
+    check_publishers(log, [held, free], [], 1)
+    reader.check(log)
+    world.check_outcomes()
+
+
+def test_without_a_type_its_events_are_refused_with_the_reason_and_the_others_go_on(
+    world: World,
+) -> None:
+    source = with_source(world)
+    publisher = Publisher(world, world.client("publisher"))
+    world.run(1.0)
+    for altitude, name in ((1, "flight"), (2, "report"), (3, "flight"), (4, "report")):
+        publisher.publish(altitude=altitude, name=name)
+    world.run(0.5)
+    publisher.publish(altitude=5)
+    world.run(0.5)
+    source.fail()
+    world.run(1.0)
+    results = [result for _, result in publisher.results]
+    assert [isinstance(result, UnknownType) for result in results] == [
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert isinstance(results[1], UnknownType) and "the late source" in str(results[1])
+    assert [truth.altitude for truth in truths(world)] == [1, 3, 5]
+    world.check_outcomes()
+    # The event pointed to a place from which nothing is fetched, which says most.
+    assert world.node.input.outcomes.refused == {"forbidden-pointer": 2}
+    # The failure is remembered for a while, and then it is asked again.
+    publisher.publish(name="report")
+    world.run(1.0)
+    assert source.asked == [] and isinstance(publisher.results[-1][1], UnknownType)
+    world.run(CacheLimits().refusal_seconds)
+    publisher.publish(name="report")
+    world.run(1.0)
+    source.answer()
+    world.run(1.0)
+    assert isinstance(publisher.results[-1][1], Receipt)
+
+
+def test_two_publishers_that_wait_for_one_type_share_the_question(world: World) -> None:
+    source = with_source(world)
+    publishers = [Publisher(world, world.client(f"p-{n}")) for n in range(3)]
+    world.run(1.0)
+    for publisher in publishers:
+        publisher.publish(name="report")
+    world.run(1.0)
+    assert len(source.asked) == 1
+    source.answer()
+    world.run(1.0)
+    check_publishers(truths(world), publishers, [], 1)
+    assert all(len(publisher.receipts) == 1 for publisher in publishers)
+
+
+def test_several_types_are_asked_for_at_once(world: World) -> None:
+    source = with_source(world)
+    publisher = Publisher(world, world.client("publisher"))
+    world.run(1.0)
+    for name in ("report", "notice", "report"):
+        publisher.publish(name=name)
+    world.run(1.0)
+    assert [reference.type for reference, _ in source.asked] == ["report", "notice"]
+    source.answer("report")
+    world.run(1.0)
+    assert publisher.results == []
+    source.answer("notice")
+    world.run(1.0)
+    assert len(publisher.receipts) == 3
+
+
+def test_where_undescribed_types_are_accepted_they_are_once_no_dtd_is_to_be_had() -> None:
+    settings = Settings()
+    settings = attrs.evolve(settings, types=attrs.evolve(settings.types, undescribed="accept"))
+    with World(1, settings=settings) as world:
+        source = with_source(world)
+        publisher = Publisher(world, world.client("publisher"))
+        query = Interest(">", "/report/reportleg/altitude > 1", lambda s, altitude: altitude > 1)
+        live = Reader(world, world.client("live"), query)
+        world.run(1.0)
+        for altitude in (1, 2, 3):
+            publisher.publish(altitude=altitude, name="report")
+        world.run(1.0)
+        assert publisher.results == []
+        source.fail()
+        world.run(1.0)
+        assert len(publisher.receipts) == 3
+        # Also from the log, and after a restart, when nothing is known of the type.
+        world.kill_node()
+        world.start_node()
+        source = with_source(world)
+        world.run(3.0)
+        late = Reader(world, world.client("late"), query, start=ALL)
+        world.run(1.0)
+        source.fail()
+        world.run(1.0)
+        for reader in (live, late):
+            reader.read()
+            reader.check(truths(world))
+            assert len(reader.events) == 2
+        world.check_outcomes()
+
+
+def test_who_leaves_while_its_batch_waits_gets_it_taken_in_its_next_session_and_in_order() -> None:
+    settings = Settings()
+    settings = attrs.evolve(settings, limits=attrs.evolve(settings.limits, session_lease=1.0))
+    with World(1, settings=settings) as world:
+        source = with_source(world)
+        publisher = Publisher(world, world.client("publisher"))
+        world.run(1.0)
+        publisher.publish(altitude=1, name="report")
+        publisher.publish(altitude=2)
+        world.run(1.0)
+        publisher.publish(altitude=3)
+        world.run(1.0)
+        address = world.address("publisher")
+        world.network.refuse(address)
+        world.cut("publisher")
+        world.run(3.0)
+        assert not list(world.node.reception.sessions)
+        # No DTD: what the old session holds is refused, and what is behind it must not be taken
+        # before the client has said again what is before it.
+        source.fail()
+        world.run(1.0)
+        world.run(CacheLimits().refusal_seconds)
+        world.network.heal(address)
+        world.run(5.0)
+        source.answer()
+        world.run(2.0)
+        assert [truth.altitude for truth in truths(world)] == [1, 2, 3]
+        check_publishers(truths(world), [publisher], [], 1)
+        world.check_outcomes()
+
+
+def test_a_restart_while_a_batch_waits_loses_nothing(world: World) -> None:
+    with_source(world)
+    publisher = Publisher(world, world.client("publisher"))
+    world.run(1.0)
+    publisher.publish(altitude=1, name="report")
+    publisher.publish(altitude=2)
+    world.run(1.0)
+    world.kill_node()
+    world.start_node()
+    source = with_source(world)
+    world.run(3.0)
+    source.answer()
+    world.run(1.0)
+    assert [truth.altitude for truth in truths(world)] == [1, 2]
+    check_publishers(truths(world), [publisher], [], 1)
+
+
+def test_too_many_questions_send_a_batch_back_and_it_is_taken_later(world: World) -> None:
+    source = with_source(world)
+    world.node.dtds._limits = attrs.evolve(world.node.dtds._limits, max_waiting=1)
+    first, second = (Publisher(world, world.client(name)) for name in ("first", "second"))
+    world.run(1.0)
+    first.publish(name="report")
+    world.run(0.2)
+    second.publish(altitude=1, name="report")
+    second.publish(altitude=2)
+    world.run(0.5)
+    second.publish(altitude=3)
+    world.run(3.0)
+    assert first.results == second.results == []
+    assert world.node.input.outcomes.not_taken > 0
+    source.answer()
+    world.run(5.0)
+    log = truths(world)
+    assert [t.altitude for t in log if t.header.event_id.client_id == "second"] == [1, 2, 3]
+    check_publishers(log, [first, second], [], 1)
+    world.check_outcomes()
+
+
+def test_a_dtd_that_is_not_loaded_any_more_is_fetched_for_who_reads_the_log(world: World) -> None:
+    source = with_source(world)
+    publisher = Publisher(world, world.client("publisher"))
+    world.run(1.0)
+    publisher.publish(altitude=1, name="report")
+    world.run(1.0)
+    source.answer()
+    world.run(1.0)
+    assert world.node.dtds.forget(REPORT)
+    reader = Reader(world, world.client("reader"), everything(), start=ALL)
+    beside = Reader(
+        world, world.client("beside"), Interest("other", "true()", lambda s, _: s == "other")
+    )
+    world.run(1.0)
+    publisher.publish("other")
+    world.run(1.0)
+    beside.read()
+    assert len(source.asked) == 1 and reader.arrivals == []
+    assert len(beside.events) == 1
+    source.answer()
+    world.run(1.0)
+    reader.read()
+    reader.check(truths(world))
+    assert len(reader.events) == 2

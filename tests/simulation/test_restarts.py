@@ -1,0 +1,308 @@
+"""A client lives longer than its connections, its sessions, and its node's processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+import pytest
+
+from broker.client.received import Receipt
+from broker.config import Settings
+from broker.errors import LogUnavailable, NotConnected, ShuttingDown
+from broker.testing.simulation import World
+from tests.simulation.watching import (
+    INTERESTS,
+    Publisher,
+    Reader,
+    check_publishers,
+    truths,
+)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with World(1) as world:
+        yield world
+
+
+def settle(world: World, publisher: Publisher, *readers: Reader, seconds: float = 3.0) -> None:
+    """Wait for all receipts and deliveries, and see that they are right."""
+    world.run_until(lambda: not publisher.client.unacknowledged)
+    end = world.clock.seconds() + seconds
+    while world.clock.seconds() < end:
+        for reader in readers:
+            reader.read()
+        world.run(0.05)
+    log = truths(world)
+    check_publishers(log, [publisher], [], world.seed)
+    for reader in readers:
+        reader.check(log)
+    world.check_outcomes()
+
+
+# ----------------------------------------------------------------------------- the node's end
+
+
+@pytest.mark.parametrize("moment", range(0, 40))
+def test_a_kill_at_any_moment_of_a_batch_loses_and_doubles_nothing(moment: int) -> None:
+    with World(moment, thread_delay=0.01) as world:
+        publisher = Publisher(world, world.client("publisher"))
+        transient = Reader(world, world.client("reader"))
+        durable = Reader(world, world.client("durable"), durable="d")
+        world.run(1.0)
+        for _ in range(3):
+            for _ in range(5):
+                publisher.publish()
+            world.run(0.003, 0.001)
+        world.run(moment * 0.001, 0.0005)
+        world.kill_node()
+        publisher.publish()
+        world.run(1.0)
+        world.start_node()
+        settle(world, publisher, transient, durable)
+        assert len(truths(world)) == 16
+
+
+@pytest.mark.parametrize("moment", range(0, 40, 4))
+def test_a_stop_in_good_order_keeps_epoch_and_sessions_of_thought(moment: int) -> None:
+    with World(moment, thread_delay=0.01) as world:
+        publisher = Publisher(world, world.client("publisher"))
+        reader = Reader(world, world.client("reader"))
+        durable = Reader(world, world.client("durable"), durable="d")
+        reasons: list[object] = []
+        publisher.client.on_state = lambda _, error: reasons.append(error)
+        world.run(1.0)
+        for _ in range(15):
+            publisher.publish()
+        world.run(moment * 0.001, 0.0005)
+        world.stop_node()
+        world.run(0.5)
+        assert any(isinstance(reason, ShuttingDown) for reason in reasons)
+        world.start_node()
+        assert world.node.event_log.bounds.epoch == 1
+        settle(world, publisher, reader, durable)
+        assert len(truths(world)) == 15
+
+
+def test_all_that_was_accepted_and_not_acknowledged_is_acknowledged_as_duplicate() -> None:
+    # More than a window of so many numbers would remember.
+    settings = Settings()
+    settings = attrs.evolve(settings, log=attrs.evolve(settings.log, deduplication_window=16))
+    with World(1, settings=settings, thread_delay=0.05) as world:
+        publisher = Publisher(world, world.client("publisher"))
+        world.run(1.0)
+        for _ in range(3000):
+            publisher.publish()
+        while world.node.event_log._file.bounds.last < len(publisher.results) + 1000:
+            world.run(0.001, 0.001)
+        answered = len(publisher.results)
+        world.kill_node()
+        world.start_node()
+        durable = world.node.event_log.bounds.last
+        assert answered + 1000 <= durable
+        settle(world, publisher)
+        assert len(truths(world)) == 3000
+        assert world.node.input.outcomes.duplicate == durable - answered
+        assert sum(receipt.duplicate for receipt in publisher.receipts) == durable - answered
+
+
+def test_the_outbox_waits_for_a_node_and_is_bounded(world: World) -> None:
+    world.kill_node()
+    publisher = Publisher(world, world.client("publisher", outbox_events=10))
+    for _ in range(10):
+        publisher.publish()
+    with pytest.raises(Exception, match="10 events"):
+        publisher.publish()
+    publisher.published -= 1
+    world.run(20.0)
+    assert publisher.results == []
+    world.start_node()
+    settle(world, publisher)
+    numbers = [truth.header.event_id.sequence_number for truth in truths(world)]
+    assert numbers == list(range(1, 11))
+
+
+def test_what_waits_when_a_client_is_closed_is_told_that_it_was_not_published(
+    world: World,
+) -> None:
+    world.kill_node()
+    publisher = Publisher(world, world.client("publisher"))
+    publisher.publish()
+    world.run(1.0)
+    world.wait(publisher.client.close())
+    ((_, result),) = publisher.results
+    assert not isinstance(result, Receipt) and result.code == "closed"
+    world.run(10.0)
+    assert world.left_over() == []
+
+
+# ----------------------------------------------------------------------------- the session's end
+
+
+def short_leases() -> Settings:
+    settings = Settings()
+    return attrs.evolve(settings, limits=attrs.evolve(settings.limits, session_lease=2.0))
+
+
+def test_a_session_goes_on_after_a_cut_and_ends_with_its_lease() -> None:
+    with World(1, settings=short_leases()) as world:
+        publisher = Publisher(world, world.client("publisher"))
+        reader = Reader(world, world.client("reader"))
+        world.run(1.0)
+        publisher.publish()
+        world.run(1.0)
+        (session,) = [s for s in world.node.reception.sessions if s.identity.client_id == "reader"]
+        for away in (0.5, 10.0):
+            address = world.address("reader")
+            world.network.refuse(address)
+            world.cut("reader")
+            publisher.publish()
+            world.run(away)
+            world.network.heal(address)
+            world.run(3.0)
+            assert reader.client.connected
+            assert session.over is (away > 2.0)
+        settle(world, publisher, reader)
+        assert len(reader.events) == 3
+
+
+@pytest.mark.parametrize("resumed", [True, False], ids=["resumed", "anew"])
+def test_wishes_made_without_a_connection_are_told_with_the_next(resumed: bool) -> None:
+    with World(1, settings=short_leases()) as world:
+        publisher = Publisher(world, world.client("publisher"))
+        client = world.client("reader")
+        left, kept = Reader(world, client), Reader(world, client, INTERESTS[4])
+        forgotten = Reader(world, client, durable="forgotten")
+        remembered = Reader(world, client, durable="remembered")
+        world.run(1.0)
+        publisher.publish()
+        world.run(1.0)
+        address = world.address("reader")
+        world.network.refuse(address)
+        world.cut("reader")
+        world.run(0.1)
+        assert not client.connected
+        for reader, forget in ((left, False), (forgotten, True), (remembered, False)):
+            assert reader.subscription is not None
+            reader.read()
+            reader.read()
+            reader.subscription.unsubscribe(forget=forget)
+            assert reader.subscription.over
+        late = Reader(world, client)
+        question = client.ask("dtd-list")
+        world.run(0.5 if resumed else 10.0)
+        world.network.heal(address)
+        assert world.wait(question)
+        publisher.publish("other")
+        settle(world, publisher, kept, late)
+        assert len(kept.events) == len(late.events) == 1
+        session = next(s for s in world.node.reception.sessions if s.link.feeds)
+        assert len(list(session.link.feeds)) == 2, "the node still feeds what nobody wants"
+        assert world.node.durables.get("reader", "forgotten") is None
+        stored = world.node.durables.get("reader", "remembered")
+        assert stored is not None
+        if resumed:
+            assert list(stored.position.marks.values()) == [(1, 1)]
+
+
+@pytest.mark.parametrize("forget", [True, False])
+def test_an_unsubscription_under_way_when_the_node_dies_is_not_undone(forget: bool) -> None:
+    with World(1) as world:
+        publisher = Publisher(world, world.client("publisher"))
+        client = world.client("reader")
+        left = Reader(world, client, durable="d")
+        world.run(1.0)
+        publisher.publish()
+        world.run(1.0)
+        assert left.subscription is not None
+        left.subscription.unsubscribe(forget=forget)
+        world.kill_node()
+        world.start_node()
+        world.run(5.0)
+        assert left.subscription.over
+        assert not [s for s in world.node.reception.sessions if list(s.link.feeds)]
+        assert (world.node.durables.get("reader", "d") is None) is forget
+
+
+def test_positions_processed_without_a_connection_are_told_with_the_next(world: World) -> None:
+    publisher = Publisher(world, world.client("publisher"))
+    reader = Reader(world, world.client("reader"), durable="d")
+    world.run(1.0)
+    publisher.publish()
+    world.run(1.0)
+    address = world.address("reader")
+    world.network.refuse(address)
+    world.cut("reader")
+    world.run(0.1)
+    reader.read()
+    reader.read()
+    world.run(2.0)
+    world.network.heal(address)
+    world.run(3.0)
+    stored = world.node.durables.get("reader", "d")
+    assert stored is not None and list(stored.position.marks.values()) == [(1, 1)]
+
+
+def test_a_client_that_is_told_something_impossible_begins_a_new_session(world: World) -> None:
+    publisher = Publisher(world, world.client("publisher"))
+    reader = Reader(world, world.client("reader"))
+    world.run(1.0)
+    for _ in range(3):
+        publisher.publish()
+    world.run(1.0)
+    (session,) = [s for s in world.node.reception.sessions if s.identity.client_id == "reader"]
+    # As if a delivery had been lost on the way: the chain of places does not hold.
+    session.link._previous = (world.node.event_log.origin, 1, 2)
+    for _ in range(3):
+        publisher.publish()
+    settle(world, publisher, reader)
+    assert session.over
+    assert len(reader.events) == 6
+    assert reader.client.connected
+
+
+# ----------------------------------------------------------------------------- the disk's end
+
+
+def test_a_full_disk_stops_acknowledging_says_why_and_loses_nothing(world: World) -> None:
+    publisher = Publisher(world, world.client("publisher"))
+    reader = Reader(world, world.client("reader"))
+    troubles: list[object] = []
+    publisher.client.on_trouble = troubles.append
+    world.run(1.0)
+    world.disk.full = True
+    for _ in range(50):
+        publisher.publish()
+        world.run(0.1)
+    assert publisher.results == []
+    assert isinstance(publisher.client.trouble, LogUnavailable)
+    assert world.node.input.outcomes.not_taken > 0
+    world.check_outcomes()
+    world.disk.full = False
+    settle(world, publisher, reader)
+    assert publisher.client.trouble is None
+    assert len(reader.events) == 50
+    assert [type(trouble) for trouble in troubles] == [LogUnavailable, type(None)]
+
+
+def test_answers_of_before_a_cut_are_not_taken_for_those_of_after_it(world: World) -> None:
+    # The node has sent batches back; the client hears of the first, is cut off, and comes again.
+    for step in range(30):
+        with World(step, latency=0.05) as world:
+            publisher = Publisher(world, world.client("publisher"))
+            world.run(1.0)
+            world.disk.full = True
+            for _ in range(6):
+                publisher.publish()
+                world.run(0.02)
+            world.run(0.05 + step * 0.005, 0.001)
+            address = world.address("publisher")
+            world.network.refuse(address)
+            world.cut("publisher")
+            world.disk.full = False
+            world.run(2.0)
+            world.network.heal(address)
+            settle(world, publisher, seconds=0.5)
+            assert len(truths(world)) == 6
+            assert not isinstance(publisher.client.last_error, NotConnected)
