@@ -32,14 +32,15 @@ from broker.identity import Identity, authenticator_for
 from broker.router.durables import Durables
 from broker.router.feed import Feed
 from broker.router.input import Input
-from broker.router.link import DELIVERY_BYTES, Link, QueueLimits
+from broker.router.link import Link
+from broker.router.outgoing import DELIVERY_BYTES, QueueLimits
 from broker.router.output import Output
 from broker.router.quarantine import Quarantine
 from broker.router.reception import Reception, ReceptionLimits
 from broker.router.selection import Selection
 from broker.router.session import Session, SessionServices
 from broker.router.subscribing import Subscribing
-from broker.session.stack import session_layers
+from broker.session.stack import ENVELOPE_BYTES, session_layers
 from broker.status import status
 from broker.store.event_log import EventLog
 from broker.store.log_file import LogFile, Retention
@@ -192,7 +193,11 @@ class Node:
                 handshake_timeout=limits.handshake_timeout,
                 session_lease=limits.session_lease,
                 max_event_bytes=limits.max_event_bytes,
-                max_frame_bytes=limits.max_frame_bytes,
+                # An event of the largest size fits, with what is written around it: or its
+                # publisher would be cut off, come back and send it again, for ever.
+                max_frame_bytes=max(
+                    limits.max_frame_bytes, limits.max_event_bytes + ENVELOPE_BYTES
+                ),
             ),
             make_session=make_session,
         )

@@ -72,6 +72,11 @@ class Feed:
         self.outcomes.seen += passed
         self.outcomes.filtered += passed
 
+    def begin_again(self, offset: int) -> None:
+        """A failed commit took its places back: `offset` will be given again."""
+        self.live_from = min(self.live_from, offset)
+        self.cursor = min(self.cursor, offset)
+
     def matched_live(self) -> None:
         """An event came live and matched: it is none of the filtered, which `settle` will count."""
         self.outcomes.filtered -= 1

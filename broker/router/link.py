@@ -12,13 +12,12 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Protocol
 
-import attrs
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from broker.event.envelope import Liveness
-from broker.event.place import Mark
 from broker.router.feed import Feed, Pace
+from broker.router.outgoing import Outgoing, QueueLimits, portions, split_at
 from broker.session.batches import EncodedEvents, encode_delivery, encode_events
 from broker.session.messages import Gap, Message, Progress
 from broker.store.event_log import EventLog
@@ -27,8 +26,6 @@ from broker.store.records import LoggedEvent
 #: A page of the log that one catching-up subscription reads at a time.
 PAGE_EVENTS = 256
 PAGE_BYTES = 512 * 1024
-#: A delivery holds at most about this much, unless a single event does.
-DELIVERY_BYTES = 256 * 1024
 
 
 class Outlet(Protocol):
@@ -38,24 +35,6 @@ class Outlet(Protocol):
     def writable(self) -> bool: ...
     def send_message(self, message: Message) -> None: ...
     def send_bytes(self, data: bytes) -> None: ...
-
-
-@attrs.frozen
-class QueueLimits:
-    """How much may wait for a slow transient subscriber; beyond it the oldest are dropped."""
-
-    events: int = 10_000
-    bytes: int = 64 << 20
-    delivery: int = DELIVERY_BYTES
-    """Bytes of one delivery: where frames or the session's window are small, less than usual."""
-
-
-@attrs.define(slots=True, eq=False)
-class Outgoing:
-    """An event on its way to one link, with the subscriptions that it is for."""
-
-    event: LoggedEvent
-    feeds: list[Feed]
 
 
 class Link:
@@ -147,7 +126,7 @@ class Link:
         if self._queue or self._untold:
             self._enqueue(outgoing)
             return
-        for start, end in self._portions([one.event for one in outgoing]):
+        for start, end in portions(self._limits.delivery, [one.event for one in outgoing]):
             if not self._outlet.writable:
                 self._enqueue(outgoing[start:])
                 return
@@ -230,7 +209,7 @@ class Link:
             self._tell_dropped()
         while self._queue and self._outlet.writable:
             events = [self._queue[i].event for i in range(min(len(self._queue), PAGE_EVENTS))]
-            _, end = next(iter(self._portions(events)))
+            _, end = next(iter(portions(self._limits.delivery, events)))
             portion = [self._queue.popleft() for _ in range(end)]
             self._queue_bytes -= sum(one.event.size for one in portion)
             events = events[:end]
@@ -305,7 +284,7 @@ class Link:
         if first > feed.cursor:
             # In the epoch of what follows: a position there must not lie behind the gap's end.
             self._tell_gone(feed, first, events[0].epoch if events else bounds.epoch)
-        for liveness, part in _split_at(events, feed.cut):
+        for liveness, part in split_at(events, feed.cut):
             documents = [event.document for event in part]
             selected = await self._select(feed.matcher_number, documents, liveness)
             if not self._is_fed(feed):
@@ -327,7 +306,7 @@ class Link:
         rank = self._clearance
         cleared = [i for i, yes in enumerate(selected) if yes and part[i].level <= rank]
         looked_at, sent = len(part), 0
-        for start, end in self._portions([part[i] for i in cleared]):
+        for start, end in portions(self._limits.delivery, [part[i] for i in cleared]):
             if not self._outlet.writable:
                 looked_at = cleared[start]
                 break
@@ -376,23 +355,10 @@ class Link:
         last = events[-1]
         self._previous = (self._log.origin, last.epoch, last.offset)
 
-    def _portions(self, events: Sequence[LoggedEvent]) -> Iterable[tuple[int, int]]:
-        """(start, end) of runs that make one delivery each; a single event may be larger."""
-        start = size = 0
-        for i, event in enumerate(events):
-            if size and size + event.size > self._limits.delivery:
-                yield start, i
-                start = i
-                size = 0
-            size += event.size
-        if start < len(events):
-            yield start, len(events)
-
     def begin_again(self, offset: int) -> None:
         """A failed commit took its places back: `offset` will be given again."""
         for feed in self._feeds.values():
-            feed.live_from = min(feed.live_from, offset)
-            feed.cursor = min(feed.cursor, offset)
+            feed.begin_again(offset)
 
     def settle(self) -> None:
         """Bring the counts of live subscriptions up to the log's end."""
@@ -415,12 +381,3 @@ class Link:
                 rows.append((feed.number, ((origin, *feed.scanned),)))
         if rows:
             self._outlet.send_message(Progress(rows))
-
-
-def _split_at(events: list[LoggedEvent], cut: Mark) -> Iterable[tuple[Liveness, list[LoggedEvent]]]:
-    """What lies up to the cut was missed; what follows is only late."""
-    missed = [event for event in events if event.mark <= cut]
-    if missed:
-        yield Liveness.RECOVERY, missed
-    if len(missed) < len(events):
-        yield Liveness.LIVE, events[len(missed) :]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from broker.router.feed import Feed
-from broker.router.link import Link, Outgoing
+from broker.router.link import Link
 from broker.router.outcomes import DeliveryOutcomes
+from broker.router.outgoing import Outgoing
 from broker.session.batches import EncodedEvents
 from broker.store.records import LoggedEvent
 

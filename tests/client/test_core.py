@@ -424,7 +424,7 @@ def test_goodbye_acknowledges_first_and_needs_a_connection() -> None:
     assert core.goodbye() == []
 
 
-# ----------------------------------------------------------------------------- questions and the end
+# ----------------------------------------------------------------------------- questions, the end
 
 
 def test_an_answer_goes_to_its_question() -> None:

@@ -1,4 +1,4 @@
-"""Where a subscription begins, what is gone by then, and the cut between what was and what comes."""
+"""Where a subscription begins, what is gone by then, and the cut between past and future."""
 
 from __future__ import annotations
 

@@ -20,6 +20,8 @@ from broker.client.client import Client
 from broker.client.received import ReceivedEvent
 from broker.client.subscription import Subscription
 from broker.errors import Closed, GaveUp, NotConnected
+from broker.event.identity import EventId
+from broker.event.writing import write_event
 from tests.system.node_process import PATIENCE, NodeProcess, free_port
 from tests.system.proxy import Proxy, unanswering_port
 from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, within
@@ -228,6 +230,22 @@ def test_a_closed_client_is_forgotten_by_the_node_at_once(shared_node: NodeProce
             assert event.event_id == again.event_id
 
     within(work())
+
+
+def test_an_event_of_the_largest_size_passes_whatever_a_frame_may_hold(tmp_path: Path) -> None:
+    async def work(node: NodeProcess) -> None:
+        async with asyncio_face.connect(node.endpoint) as client:
+            inbox = Inbox(await client.subscribe("true()", "largest"))
+            around = len(write_event(EventId(client.client_id, 1, 1, 1), "s", FLIGHT, flight(1)))
+            payload = flight(1, filling="x" * ((1 << 20) - around - 100))
+            receipt = await client.publish("largest", payload, FLIGHT)
+            await inbox.until_received([receipt])
+            await inbox.close()
+            assert len(inbox.events[0].document) > (1 << 20) - 200
+
+    limits = '[limits]\nmax_event_bytes = "1MiB"\nmax_frame_bytes = "1MiB"\n'
+    with NodeProcess(tmp_path, limits) as node:
+        within(work(node), 30)
 
 
 def test_events_larger_than_a_clients_window_pass_there_and_back(tmp_path: Path) -> None:
