@@ -65,8 +65,10 @@ class EventLogTests(SynchronousTestCase):
 
     def append(self, count: int) -> None:
         def done(result: list[LoggedEvent] | BrokerError) -> None:
-            failed = isinstance(result, BrokerError)
-            self.told.append(result.code if failed else [e.offset for e in result])  # type: ignore
+            if isinstance(result, BrokerError):
+                self.told.append(result.code)
+            else:
+                self.told.append([event.offset for event in result])
 
         self.log.append([(HEADER_RECORD, 1, b"<x/>")] * count, done)
 
