@@ -2,129 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from broker.client.core import ACKNOWLEDGE_AFTER, ACKNOWLEDGE_EVENTS, ClientCore
+from broker.client.core import ACKNOWLEDGE_AFTER, ACKNOWLEDGE_EVENTS
 from broker.client.effects import (
     Accepted,
-    Answered,
-    Arrived,
     Consumed,
-    Effect,
     HeldUp,
     Moved,
-    Over,
     Portion,
     Send,
-    SessionOver,
     Settled,
 )
-from broker.client.outbox import Outbox
 from broker.client.received import ALL, NEW, STORED, Flow, Gap, Receipt, Start, since
-from broker.errors import BadQuery, LogUnavailable, ProtocolError, ShuttingDown
-from broker.event.envelope import Header, Liveness, SecurityLevel
+from broker.errors import BadQuery, LogUnavailable, ProtocolError
+from broker.event.envelope import Liveness
 from broker.event.identity import EventId
 from broker.event.place import Place, Position
 from broker.session import messages
 from broker.session.batches import (
-    EncodedEvents,
     decode_batch,
     encode_delivery,
-    encode_events,
 )
 from broker.session.messages import (
-    NO_ERROR,
     Acknowledge,
-    Answer,
-    Ask,
     Ended,
     Flowing,
-    Goodbye,
-    Message,
     NotPublished,
     Progress,
     Published,
-    Refuse,
     Subscribe,
     Subscribed,
-    Unsubscribe,
 )
-from broker.store.records import LoggedEvent, encode_header
-
-
-def at(offset: int, epoch: int = 1) -> Position:
-    return Position({"n": (epoch, offset)})
-
-
-def logged(*offsets: int, epoch: int = 1) -> EncodedEvents:
-    header = Header(EventId("p", 1, 1, 1), "s", "t", "1.0", SecurityLevel.MED, Liveness.LIVE)
-    record = encode_header(header)
-    return encode_events("n", [LoggedEvent(epoch, o, 0, 1, record, b"<e/>") for o in offsets])
-
-
-def delivery(
-    *offsets: int, numbers: tuple[int, ...] = (1,), previous: int | None = None, epoch: int = 1
-) -> bytes:
-    before = None if previous is None else ("n", epoch, previous)
-    return encode_delivery(
-        logged(*offsets, epoch=epoch), [numbers] * len(offsets), Liveness.LIVE, before
-    )
-
-
-def tell(core: ClientCore, *said: Message | bytes, now: float = 0.0) -> list[Effect]:
-    effects: list[Effect] = []
-    for message in said:
-        data = message if isinstance(message, bytes) else messages.encode(message)
-        effects += core.message_received(data, now)
-    return effects
-
-
-def sent(effects: list[Effect]) -> list[Message]:
-    return [messages.decode(effect.data) for effect in effects if isinstance(effect, Send)]
-
-
-def arrived(effects: list[Effect], number: int = 1) -> list[Any]:
-    return [e.item for e in effects if isinstance(e, Arrived) and e.number == number]
-
-
-def consumed(effects: list[Effect]) -> int:
-    return sum(effect.count for effect in effects if isinstance(effect, Consumed))
-
-
-def new_core(connected: bool = True) -> ClientCore:
-    core = ClientCore(Outbox(100, 100_000))
-    if connected:
-        assert core.session_up(False) == []
-    return core
-
-
-def subscribe(core: ClientCore, start: Start = NEW, durable: str = "") -> list[Effect]:
-    _, effects = core.subscribe("q", "p.>", namespaces={"a": "b"}, durable=durable, start=start)
-    return effects
-
-
-def flowing(start: Start = NEW, durable: str = "", cut: int = 10) -> ClientCore:
-    core = new_core()
-    subscribe(core, start, durable)
-    tell(core, Subscribed(1, None, ()), Flowing(1, [("n", 1, cut)]))
-    return core
-
-
-def take(core: ClientCore, effects: list[Effect], now: float = 0.0) -> list[Effect]:
-    """The user processes all that arrived."""
-    return [e for item in arrived(effects) for e in core.taken(1, item, now)]
-
+from tests.client.node_words import (
+    arrived,
+    at,
+    consumed,
+    delivery,
+    flowing,
+    logged,
+    new_core,
+    publish,
+    sent,
+    subscribe,
+    take,
+    tell,
+)
 
 # ----------------------------------------------------------------------------- publishing
-
-
-def publish(core: ClientCore, count: int = 1) -> None:
-    for number in range(1, count + 1):
-        core.publish(b"<e/>", EventId("p", 1, number, 1), f"waiter {number}")
 
 
 def test_nothing_is_sent_without_a_session() -> None:
@@ -343,140 +268,6 @@ def test_a_position_reached_without_a_connection_is_acknowledged_with_the_next()
         take(core, effects)
         assert core.handle_timeout(99.0) == []
         assert sent(core.session_up(resumed))[-1] == Acknowledge([(1, (("n", 1, 11),))])
-
-
-# ----------------------------------------------------------------------------- sessions
-
-
-def test_a_resumed_session_hears_only_what_was_wished_meanwhile() -> None:
-    core = flowing()
-    core.session_down()
-    assert subscribe(core) == []
-    assert core.ask("status", {})[1] == []
-    assert arrived(core.unsubscribe(1)) == [Over(None, at(10))]
-    assert [type(message) for message in sent(core.session_up(True))] == [
-        Subscribe,
-        Ask,
-        Unsubscribe,
-    ]
-    core.session_down()
-    assert core.session_up(True) == []
-
-
-def test_a_new_session_hears_everything_from_where_it_has_arrived_not_been_processed() -> None:
-    core = flowing(durable="d")
-    subscribe(core, ALL)
-    core.ask("status", {})
-    publish(core)
-    core.flush()
-    tell(core, delivery(11, 12))
-    core.session_down()
-    again = sent(core.session_up(False))
-    assert [type(message) for message in again] == [Subscribe, Subscribe, Ask, Acknowledge]
-    first, second, _, acknowledged = again
-    assert isinstance(first, Subscribe) and isinstance(second, Subscribe)
-    assert (first.start, first.position) == ("position", (("n", 1, 12),))
-    assert (second.start, second.position) == ("all", ())
-    assert acknowledged == Acknowledge([(1, (("n", 1, 10),))])
-    assert len(core.flush()) == 1
-
-
-def test_an_unsubscription_is_over_when_the_node_says_so() -> None:
-    core = flowing()
-    assert sent(core.unsubscribe(1)) == [Unsubscribe(1, False)]
-    assert tell(core, delivery(11)) == [Consumed(1)]
-    assert arrived(tell(core, Ended(1, NO_ERROR))) == [Over(None, at(10))]
-    assert core.unsubscribe(1) == []
-
-
-def test_an_unsubscription_lost_with_its_session_is_over() -> None:
-    core = flowing()
-    core.unsubscribe(1)
-    core.session_down()
-    effects = core.session_up(False)
-    assert sent(effects) == [] and arrived(effects) == [Over(None, at(10))]
-
-
-def test_forgetting_lost_with_its_session_is_said_again() -> None:
-    core = flowing(durable="d")
-    core.unsubscribe(1, forget=True)
-    core.session_down()
-    again = sent(core.session_up(False))
-    assert [type(message) for message in again] == [Subscribe, Unsubscribe]
-    assert again[1] == Unsubscribe(1, True)
-    assert arrived(tell(core, Flowing(1, []), Ended(1, NO_ERROR))) == [Over(None, at(10))]
-
-
-def test_an_unsubscribed_durable_one_acknowledges_first() -> None:
-    core = flowing(durable="d")
-    take(core, tell(core, delivery(11)))
-    assert sent(core.unsubscribe(1)) == [
-        Acknowledge([(1, (("n", 1, 11),))]),
-        Unsubscribe(1, False),
-    ]
-
-
-def test_goodbye_acknowledges_first_and_needs_a_connection() -> None:
-    core = flowing(durable="d")
-    take(core, tell(core, delivery(11)))
-    assert [type(message) for message in sent(core.goodbye())] == [Acknowledge, Goodbye]
-    core.session_down()
-    assert core.goodbye() == []
-
-
-# ----------------------------------------------------------------------------- questions, the end
-
-
-def test_an_answer_goes_to_its_question() -> None:
-    core = new_core()
-    request, effects = core.ask("status", {"a": "b"})
-    assert sent(effects) == [Ask(request, "status", {"a": "b"})]
-    effects = tell(core, Answer(request, NO_ERROR, {"x": 1}))
-    assert effects == [Answered(request, {"x": 1}, None), Consumed(1)]
-    core.session_down()
-    assert core.session_up(False) == []
-
-
-def test_an_error_is_an_answer_too() -> None:
-    core = new_core()
-    request, _ = core.ask("status", {})
-    answered = tell(core, Answer(request, BadQuery("no").to_wire(), None))[0]
-    assert isinstance(answered, Answered) and isinstance(answered.error, BadQuery)
-
-
-def test_a_refusal_ends_the_session() -> None:
-    effects = tell(new_core(), Refuse(ShuttingDown("bye").to_wire()))
-    (over,) = (effect for effect in effects if isinstance(effect, SessionOver))
-    assert isinstance(over.error, ShuttingDown) and consumed(effects) == 1
-
-
-NOT_FOR_A_CLIENT = [
-    Goodbye(),
-    Acknowledge([]),
-    Ask(1, "status", {}),
-    Unsubscribe(1, False),
-    Subscribe(1, "a", "b", {}, "", "new", (), 0),
-    Published(1, (), 0, (), ()),
-    NotPublished(1, 1, NO_ERROR),
-]
-
-
-@pytest.mark.parametrize("message", NOT_FOR_A_CLIENT, ids=lambda message: type(message).__name__)
-def test_what_a_node_may_not_say_is_a_protocol_error(message: Message) -> None:
-    with pytest.raises(ProtocolError):
-        tell(new_core(), message)
-
-
-@given(st.lists(st.binary(max_size=60), max_size=5))
-def test_random_bytes_are_a_protocol_error_or_effects(said: list[bytes]) -> None:
-    core = flowing()
-    for data in said:
-        try:
-            effects = core.message_received(data, 0.0)
-        except ProtocolError as error:
-            assert error.text
-        else:
-            assert all(isinstance(effect, Effect) for effect in effects)
 
 
 def test_a_portion_knows_nothing_of_other_subscriptions_events() -> None:

@@ -197,7 +197,8 @@ def test_nothing_is_lost_or_doubled_in_a_storm(seed: int) -> None:
             check_lives(log, lives)
         check_positions(world, log, storm.living())
         world.check_outcomes()
-        for client in {user.client for user in (*storm.publishers, *storm.living())}:
+        clients = {p.client for p in storm.publishers} | {r.client for r in storm.living()}
+        for client in clients:
             world.wait(client.close())
         world.run(1.0)
         assert not list(world.node.reception.sessions), f"seed {seed}"

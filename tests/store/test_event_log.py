@@ -170,3 +170,102 @@ class EventLogTests(SynchronousTestCase):
         while self.writer.calls:
             self.writer.step()
         self.failureResultOf(closed, LogUnavailable)
+
+    def fail_next(self) -> None:
+        self.writer.broken = LogUnavailable("full")
+        self.writer.step()
+        self.writer.broken = None
+        self.writer.step()  # it opens the file again
+        self.clock.advance(RETRY_AFTER)
+
+    def test_readers_see_no_event_whose_commit_was_not_told(self) -> None:
+        # The thread has committed; the reactor has yet to hear of it.
+        self.append(2)
+        self.writer.step()
+        self.append(3)
+        done, call, args = self.writer.calls.pop(0)
+        result = call(*args)
+        self.assertEqual(self.log.bounds.last, 2)
+        page = self.log.read(1, 10, 10_000)
+        self.writer.step()
+        self.assertEqual([event.offset for event in self.successResultOf(page)], [1, 2])
+        done.callback(result)
+        self.assertEqual(self.log.bounds.last, 5)
+        page = self.log.read(1, 10, 10_000)
+        self.writer.step()
+        self.assertEqual(len(self.successResultOf(page)), 5)
+
+    def test_clients_are_told_no_cut_in_an_epoch_that_a_crash_would_lose(self) -> None:
+        self.append(2)
+        self.writer.step()
+        self.append(3)
+        self.assertEqual(self.log.firm_cut, (1, 5))
+        self.fail_next()
+        self.append(4)
+        self.assertEqual((self.log.cut, self.log.firm_cut), ((2, 6), (1, 6)))
+        self.writer.step()
+        self.assertEqual((self.log.cut, self.log.firm_cut), ((2, 6), (2, 6)))
+
+    def test_an_end_in_good_order_does_not_give_the_places_of_failed_commits_again(self) -> None:
+        self.append(2)
+        self.writer.step()
+        self.append(3)
+        self.fail_next()
+        closed = self.log.close()
+        while self.writer.calls:
+            self.writer.step()
+        self.successResultOf(closed)
+        again = LogFile(self.file._folder, Retention())
+        self.addCleanup(again.close)
+        self.assertEqual((again.bounds.epoch, again.bounds.last), (2, 2))
+
+    def test_who_counts_places_is_told_that_some_were_taken_back(self) -> None:
+        told: list[int] = []
+        self.log.began_again = told.append
+        self.append(2)
+        self.writer.step()
+        self.append(3)
+        self.assertEqual(told, [])
+        self.fail_next()
+        self.assertEqual(told, [3])
+
+    def test_the_first_event_at_a_time_may_be_under_way(self) -> None:
+        self.append(2)
+        self.writer.step()
+        self.now = 2000
+        self.append(1)
+        self.now = 3000
+        self.append(1)
+        self.assertEqual(
+            [self.log.first_at(t) for t in (0, 1000, 1001, 2000, 2001, 3000, 3001)],
+            [1, 1, 3, 3, 4, 4, 5],
+        )
+
+    def test_who_waits_for_a_durable_subscription_is_told_when_it_is_stored(self) -> None:
+        stored: list[str] = []
+        self.log.put_durable(b"a\0n", b"1", lambda: stored.append("n"))
+        self.writer.step()
+        self.assertEqual((stored, self.log.durables()), (["n"], [(b"a\0n", b"1")]))
+
+    def test_a_durable_subscription_waits_for_the_disk(self) -> None:
+        stored: list[str] = []
+        self.append(1)
+        self.log.put_durable(b"a\0n", b"1", lambda: stored.append("n"))
+        self.fail_next()
+        self.log.put_durable(b"a\0m", b"1", lambda: stored.append("m"))
+        self.assertEqual(stored, [])
+        while self.writer.calls:
+            self.writer.step()
+        self.assertEqual(stored, ["n", "m"])
+        self.assertEqual(len(self.log.durables()), 2)
+
+    def test_no_commit_is_tried_before_the_rest_is_over(self) -> None:
+        self.append(1)
+        self.writer.broken = LogUnavailable("full")
+        self.writer.step()
+        self.writer.broken = None
+        self.writer.step()
+        self.log.put_durable(b"a\0n", b"1", lambda: None)
+        self.assertEqual(self.writer.calls, [])
+        self.clock.advance(RETRY_AFTER)
+        self.assertEqual(len(self.writer.calls), 1)

@@ -1,0 +1,98 @@
+"""What a node says to a client's core, and what the core makes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.client.core import ClientCore
+from broker.client.effects import (
+    Arrived,
+    Consumed,
+    Effect,
+    Send,
+)
+from broker.client.outbox import Outbox
+from broker.client.received import NEW, Start
+from broker.event.envelope import Header, Liveness, SecurityLevel
+from broker.event.identity import EventId
+from broker.event.place import Position
+from broker.session import messages
+from broker.session.batches import (
+    EncodedEvents,
+    encode_delivery,
+    encode_events,
+)
+from broker.session.messages import (
+    Flowing,
+    Message,
+    Subscribed,
+)
+from broker.store.records import LoggedEvent, encode_header
+
+
+def at(offset: int, epoch: int = 1) -> Position:
+    return Position({"n": (epoch, offset)})
+
+
+def logged(*offsets: int, epoch: int = 1) -> EncodedEvents:
+    header = Header(EventId("p", 1, 1, 1), "s", "t", "1.0", SecurityLevel.MED, Liveness.LIVE)
+    record = encode_header(header)
+    return encode_events("n", [LoggedEvent(epoch, o, 0, 1, record, b"<e/>") for o in offsets])
+
+
+def delivery(
+    *offsets: int, numbers: tuple[int, ...] = (1,), previous: int | None = None, epoch: int = 1
+) -> bytes:
+    before = None if previous is None else ("n", epoch, previous)
+    return encode_delivery(
+        logged(*offsets, epoch=epoch), [numbers] * len(offsets), Liveness.LIVE, before
+    )
+
+
+def tell(core: ClientCore, *said: Message | bytes, now: float = 0.0) -> list[Effect]:
+    effects: list[Effect] = []
+    for message in said:
+        data = message if isinstance(message, bytes) else messages.encode(message)
+        effects += core.message_received(data, now)
+    return effects
+
+
+def sent(effects: list[Effect]) -> list[Message]:
+    return [messages.decode(effect.data) for effect in effects if isinstance(effect, Send)]
+
+
+def arrived(effects: list[Effect], number: int = 1) -> list[Any]:
+    return [e.item for e in effects if isinstance(e, Arrived) and e.number == number]
+
+
+def consumed(effects: list[Effect]) -> int:
+    return sum(effect.count for effect in effects if isinstance(effect, Consumed))
+
+
+def new_core(connected: bool = True) -> ClientCore:
+    core = ClientCore(Outbox(100, 100_000))
+    if connected:
+        assert core.session_up(False) == []
+    return core
+
+
+def subscribe(core: ClientCore, start: Start = NEW, durable: str = "") -> list[Effect]:
+    _, effects = core.subscribe("q", "p.>", namespaces={"a": "b"}, durable=durable, start=start)
+    return effects
+
+
+def flowing(start: Start = NEW, durable: str = "", cut: int = 10) -> ClientCore:
+    core = new_core()
+    subscribe(core, start, durable)
+    tell(core, Subscribed(1, None, ()), Flowing(1, [("n", 1, cut)]))
+    return core
+
+
+def take(core: ClientCore, effects: list[Effect], now: float = 0.0) -> list[Effect]:
+    """The user processes all that arrived."""
+    return [e for item in arrived(effects) for e in core.taken(1, item, now)]
+
+
+def publish(core: ClientCore, count: int = 1) -> None:
+    for number in range(1, count + 1):
+        core.publish(b"<e/>", EventId("p", 1, number, 1), f"waiter {number}")
