@@ -10,7 +10,7 @@ from benchmarks.harness.cue import Cue, act
 from benchmarks.harness.delivery_count import DeliveryCount
 from benchmarks.harness.lean_session import LeanSession
 from broker.client.settings import client_settings
-from broker.session.messages import Subscribe
+from broker.session.messages import Credit, Subscribe
 
 
 class Subscriber:
@@ -28,6 +28,8 @@ class Subscriber:
     async def subscribe(self) -> None:
         """Connect, subscribe, and wait until it flows."""
         await self.session.up
+        # Nothing waits for a user here: the stack's own window is bound enough.
+        self.session.say(Credit(1 << 62))
         self.session.say(
             Subscribe(
                 number=1,

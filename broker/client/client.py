@@ -56,7 +56,8 @@ class Client:
         self._loop = loop
         self._settings = settings
         self._mint = Mint(settings.client_id, settings.incarnation)
-        self._core = ClientCore(Outbox(settings.outbox_events, settings.outbox_bytes))
+        outbox = Outbox(settings.outbox_events, settings.outbox_bytes)
+        self._core = ClientCore(outbox, settings.window_bytes)
         self._driver = StackDriver(
             session_layers(settings.incarnation, settings.window_bytes, settings.outbox_bytes),
             loop.clock,

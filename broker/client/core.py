@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from broker.client.delivery_room import DeliveryRoom
 from broker.client.effects import (
     Accepted,
     Answered,
@@ -40,6 +41,7 @@ from broker.session.messages import (
     Acknowledge,
     Answer,
     Ask,
+    Credit,
     Ended,
     Flowing,
     Goodbye,
@@ -79,8 +81,10 @@ class _Subscription:
 class ClientCore:
     """One client's conversation with the network, through any number of sessions."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: Outbox, window_bytes: int) -> None:
+        """`window_bytes` bounds deliveries that have arrived and that no user has taken yet."""
         self.outbox = outbox
+        self._room = DeliveryRoom(window_bytes)
         self.connected = False
         self._subscriptions: dict[int, _Subscription] = {}
         self._ending: dict[int, tuple[_Subscription, bool]] = {}
@@ -160,7 +164,13 @@ class ClientCore:
         if not isinstance(item, Portion):
             return []
         item.share.remaining -= 1
-        return [Consumed(1)] if item.share.remaining == 0 else []
+        if item.share.remaining == 0:
+            self._room.free(item.share.size)
+        return self._grant()
+
+    def _grant(self) -> list[Effect]:
+        limit = self._room.grant() if self.connected else None
+        return [] if limit is None else [_send(Credit(limit))]
 
     def position(self, number: int) -> Position:
         """How far the user has processed a subscription."""
@@ -222,11 +232,11 @@ class ClientCore:
         self.connected = True
         unsaid, self._unsaid = self._unsaid, []
         if resumed:
-            return [*map(_send, unsaid), *self._acknowledge()]
+            return [*map(_send, unsaid), *self._acknowledge(), *self._grant()]
         self._previous = None
         self._retry_at = None
         self.outbox.send_all_again()
-        effects: list[Effect] = []
+        effects: list[Effect] = [_send(Credit(self._room.begin()))]
         for subscription in self._subscriptions.values():
             subscription.acknowledged = Position()
             effects.append(_send(self._wish(subscription)))
@@ -360,13 +370,16 @@ class ClientCore:
         if delivery.events:
             self._previous = delivery.events[-1].place
         known = {n: events for n, events in shares.items() if n in self._subscriptions}
+        self._room.take(len(data))
         if not known:
-            return [Consumed(1)]
-        share = Share(len(known))
+            self._room.free(len(data))
+            return [Consumed(1), *self._grant()]
+        share = Share(len(known), len(data))
         for number, events in known.items():
             subscription = self._subscriptions[number]
             subscription.received = subscription.received.advanced([events[-1].place])
-        return [Arrived(number, Portion(events, share)) for number, events in known.items()]
+        arrived = [Arrived(number, Portion(events, share)) for number, events in known.items()]
+        return [Consumed(1), *arrived]
 
 
 def _send(message: Message) -> Send:

@@ -17,6 +17,8 @@ class Share:
     """Counts how many subscriptions have yet to take their part of one delivery."""
 
     remaining: int
+    size: int
+    """Bytes of the delivery."""
 
 
 @attrs.frozen

@@ -31,8 +31,7 @@ class Subscription:
     An event counts as processed when the next one is asked for; the position of a durable
     subscription follows by itself. What arrives and is not yet asked for is bounded by the
     session's window: a slow user slows the node's deliveries to this client, and nobody else's.
-    Receipts and answers come behind the deliveries: who publishes through the same client reads
-    meanwhile, or publishes through another one.
+    Receipts and answers do not wait behind it: the same client may publish without reading.
 
     A gap is told to `on_gap` in its order, kept in `gaps`, and logged as a warning if nobody asked.
     """

@@ -23,9 +23,10 @@ from broker.session.messages import Gap, Message, Progress
 from broker.store.event_log import EventLog
 from broker.store.records import LoggedEvent
 
-#: A page of the log that one catching-up subscription reads at a time.
+#: A page of the log that one catching-up subscription reads at a time: so many events, of so many
+#: full deliveries.
 PAGE_EVENTS = 256
-PAGE_BYTES = 512 * 1024
+PAGE_DELIVERIES = 2
 
 
 class Outlet(Protocol):
@@ -34,7 +35,7 @@ class Outlet(Protocol):
     @property
     def writable(self) -> bool: ...
     def send_message(self, message: Message) -> None: ...
-    def send_bytes(self, data: bytes) -> None: ...
+    def send_delivery(self, data: bytes) -> None: ...
 
 
 class Link:
@@ -63,6 +64,8 @@ class Link:
         self._queue_bytes = 0
         self._untold = False  # something was dropped, and its subscriber does not know yet
         self._previous: tuple[str, int, int] | None = None
+        self._behind: deque[Feed] = deque()  # those that wait for their turn to read the log
+        self._reading = False
         self.closed = False
 
     # ------------------------------------------------------------------ subscriptions
@@ -247,17 +250,29 @@ class Link:
     def _read_on(self, feed: Feed) -> None:
         if not feed.reading:
             feed.reading = True
-            Deferred.fromCoroutine(self._catch_up(feed)).addErrback(self._catch_up_failed, feed)
+            self._behind.append(feed)
+        if not self._reading:
+            self._reading = True
+            Deferred.fromCoroutine(self._catch_up())
 
-    async def _catch_up(self, feed: Feed) -> None:
-        """Read pages for one subscription until the log's end, or until the session is full."""
-        try:
-            while self._is_behind(feed):
-                first = feed.cursor
-                events = await self._log.read(first, PAGE_EVENTS, PAGE_BYTES)
-                await self._feed_page(feed, events)
-        finally:
+    async def _catch_up(self) -> None:
+        """Read pages until the log's end, or until the session is full: for one subscription at a
+        time, a page each in turn. If all read at once, most would find the session full and read
+        the same again."""
+        page_bytes = PAGE_DELIVERIES * self._limits.delivery
+        while self._behind:
+            feed = self._behind[0]
+            try:
+                if self._is_behind(feed):
+                    events = await self._log.read(feed.cursor, PAGE_EVENTS, page_bytes)
+                    await self._feed_page(feed, events)
+                    self._behind.rotate(-1)
+                    continue
+            except Exception:
+                self._catch_up_failed(Failure(), feed)
+            self._behind.popleft()
             feed.reading = False
+        self._reading = False
 
     def _is_behind(self, feed: Feed) -> bool:
         """Whether there is something to read for it now; at the log's end it goes live."""
@@ -351,7 +366,7 @@ class Link:
                 feed.outcomes.delivered += 1
                 feed.told = event.mark
         numbers = [tuple([feed.number for feed in concerned]) for concerned in feeds]
-        self._outlet.send_bytes(encode_delivery(encoded, numbers, liveness, self._previous))
+        self._outlet.send_delivery(encode_delivery(encoded, numbers, liveness, self._previous))
         last = events[-1]
         self._previous = (self._log.origin, last.epoch, last.offset)
 

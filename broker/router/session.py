@@ -22,10 +22,12 @@ from broker.router.subscribing import Profile, Subscribing
 from broker.session import messages
 from broker.session.batches import Batch, decode_batch
 from broker.session.messages import (
+    INITIAL_CREDIT,
     NO_ERROR,
     Acknowledge,
     Answer,
     Ask,
+    Credit,
     Ended,
     Goodbye,
     Message,
@@ -81,6 +83,8 @@ class Session:
         self.connection_changed: Callable[[Session], None] = lambda _: None
         """Told when the state changed: who keeps the lease listens."""
         self._met = False
+        self._delivered = 0
+        self._credit = INITIAL_CREDIT
         self._services = services
         self.link = make_link(self)
         self._profile = Profile(identity, self.link)
@@ -91,14 +95,19 @@ class Session:
 
     @property
     def writable(self) -> bool:
-        """Whether the session takes more deliveries now."""
-        return not self.over and self.driver.writable
+        """Whether the session takes more deliveries now: one may go beyond the limit."""
+        return not self.over and self.driver.writable and self._delivered < self._credit
 
     def send_message(self, message: Message) -> None:
         """Send one control message."""
-        self.send_bytes(messages.encode(message))
+        self._send(messages.encode(message))
 
-    def send_bytes(self, data: bytes) -> None:
+    def send_delivery(self, data: bytes) -> None:
+        """Send one encoded DELIVER message."""
+        self._delivered += len(data)
+        self._send(data)
+
+    def _send(self, data: bytes) -> None:
         """Send one encoded message. A client that takes nothing at all loses its session."""
         if self.over:
             return
@@ -169,6 +178,9 @@ class Session:
             self._unsubscribe(message)
         elif isinstance(message, Acknowledge):
             self._acknowledge(message)
+        elif isinstance(message, Credit):
+            self._credit = message.limit
+            self.link.pump()
         elif isinstance(message, Ask):
             self._ask(message)
         elif isinstance(message, Goodbye):

@@ -20,6 +20,8 @@ from broker.errors import ProtocolError, WireError
 WirePosition: TypeAlias = tuple[tuple[str, int, int], ...]
 
 PROTOCOL_VERSIONS = (1,)
+#: What a node may send in DELIVER messages, in bytes, before the client's first `Credit`.
+INITIAL_CREDIT = 1 << 20
 MAGIC = "xmlbroker"
 #: No control message is longer, in bytes; a query alone may be `query.max_length`.
 MAX_CONTROL = 256 * 1024
@@ -285,6 +287,18 @@ class Gap(Message):
     last: tuple[int, int] = attrs.field(converter=_mark)
     count: int = attrs.field(converter=_count)
     reason: str = attrs.field(converter=_text)
+
+
+@_message(0x29)
+@attrs.frozen
+class Credit(Message):
+    """Client: so many bytes of DELIVER messages may be sent in this session altogether.
+
+    Beside p2p's credit, which returns as soon as a message has arrived: so deliveries that the
+    user has not looked at never keep receipts and answers from coming.
+    """
+
+    limit: int = attrs.field(converter=_count)
 
 
 # ----------------------------------------------------------------------------- asking

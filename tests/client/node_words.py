@@ -23,6 +23,7 @@ from broker.session.batches import (
     encode_events,
 )
 from broker.session.messages import (
+    Credit,
     Flowing,
     Message,
     Subscribed,
@@ -49,6 +50,10 @@ def delivery(
     )
 
 
+#: Room for deliveries that the user has not taken, in bytes: more than most tests fill.
+WINDOW = 1 << 20
+
+
 def tell(core: ClientCore, *said: Message | bytes, now: float = 0.0) -> list[Effect]:
     effects: list[Effect] = []
     for message in said:
@@ -58,7 +63,15 @@ def tell(core: ClientCore, *said: Message | bytes, now: float = 0.0) -> list[Eff
 
 
 def sent(effects: list[Effect]) -> list[Message]:
-    return [messages.decode(effect.data) for effect in effects if isinstance(effect, Send)]
+    """The messages for the node, credit left out."""
+    said = [messages.decode(effect.data) for effect in effects if isinstance(effect, Send)]
+    return [message for message in said if not isinstance(message, Credit)]
+
+
+def credit(effects: list[Effect]) -> list[int]:
+    """The limits told to the node."""
+    said = [messages.decode(effect.data) for effect in effects if isinstance(effect, Send)]
+    return [message.limit for message in said if isinstance(message, Credit)]
 
 
 def arrived(effects: list[Effect], number: int = 1) -> list[Any]:
@@ -69,10 +82,11 @@ def consumed(effects: list[Effect]) -> int:
     return sum(effect.count for effect in effects if isinstance(effect, Consumed))
 
 
-def new_core(connected: bool = True) -> ClientCore:
-    core = ClientCore(Outbox(100, 100_000))
+def new_core(connected: bool = True, window: int = WINDOW) -> ClientCore:
+    core = ClientCore(Outbox(100, 100_000), window)
     if connected:
-        assert core.session_up(False) == []
+        effects = core.session_up(False)
+        assert (credit(effects), sent(effects)) == ([window], [])
     return core
 
 

@@ -167,29 +167,15 @@ def test_events_count_as_processed_when_the_user_has_taken_them() -> None:
     effects = tell(core, delivery(11, 12))
     (portion,) = arrived(effects)
     assert [event.place.offset for event in portion.events] == [11, 12]
-    assert consumed(effects) == 0 and core.position(1) == at(10)
-    assert core.taken(1, portion, 0.0) == [Consumed(1)]
+    assert core.position(1) == at(10)
+    core.taken(1, portion, 0.0)
     assert core.position(1) == at(12)
 
 
-def test_credit_for_a_shared_delivery_returns_with_its_last_taker() -> None:
-    core = flowing()
-    subscribe(core)
-    effects = tell(core, delivery(11, numbers=(1, 2)))
-    (first,), (second,) = arrived(effects, 1), arrived(effects, 2)
-    assert core.taken(1, first, 0.0) == []
-    assert core.taken(2, second, 0.0) == [Consumed(1)]
-
-
-def test_a_delivery_that_nobody_wants_any_more_returns_its_credit_at_once() -> None:
-    core = flowing()
-    assert tell(core, delivery(11, numbers=(5,))) == [Consumed(1)]
-
-
-def test_what_is_discarded_returns_its_credit_and_moves_no_position() -> None:
+def test_what_is_discarded_moves_no_position() -> None:
     core = flowing()
     (portion,) = arrived(tell(core, delivery(11)))
-    assert core.discarded(portion) == [Consumed(1)]
+    core.discarded(portion)
     assert core.position(1) == at(10)
 
 

@@ -133,7 +133,7 @@ def test_an_answer_goes_to_its_question() -> None:
     effects = tell(core, Answer(request, NO_ERROR, {"x": 1}))
     assert effects == [Answered(request, {"x": 1}, None), Consumed(1)]
     core.session_down()
-    assert core.session_up(False) == []
+    assert sent(core.session_up(False)) == []
 
 
 def test_an_error_is_an_answer_too() -> None:

@@ -45,6 +45,7 @@ EXAMPLES: list[Message] = [
     Acknowledge(((1, (("n", 1, 17),)), (2, ()))),
     Progress(((1, (("n", 1, 17),)),)),
     Gap(1, "n", (1, 2), (1, 9), 8, "retention"),
+    messages.Credit(1 << 40),
     messages.Ask(1, "status", {"a": "b"}),
     Answer(1, messages.NO_ERROR, {"deep": [1, {"er": None}]}),
 ]

@@ -54,8 +54,8 @@ def test_a_kill_at_any_moment_of_a_batch_loses_and_doubles_nothing(moment: int) 
         for _ in range(3):
             for _ in range(5):
                 publisher.publish()
-            world.run(0.003, 0.001)
-        world.run(moment * 0.001, 0.0005)
+            world.run(0.003)
+        world.run(moment * 0.001)
         world.kill_node()
         publisher.publish()
         world.run(1.0)
@@ -75,7 +75,7 @@ def test_a_stop_in_good_order_keeps_epoch_and_sessions_of_thought(moment: int) -
         world.run(1.0)
         for _ in range(15):
             publisher.publish()
-        world.run(moment * 0.001, 0.0005)
+        world.run(moment * 0.001)
         world.stop_node()
         world.run(0.5)
         assert any(isinstance(reason, ShuttingDown) for reason in reasons)
@@ -95,7 +95,7 @@ def test_all_that_was_accepted_and_not_acknowledged_is_acknowledged_as_duplicate
         for _ in range(3000):
             publisher.publish()
         while world.node.event_log._file.bounds.last < len(publisher.results) + 1000:
-            world.run(0.001, 0.001)
+            world.run(0.001)
         answered = len(publisher.results)
         world.kill_node()
         world.start_node()
@@ -296,7 +296,7 @@ def test_answers_of_before_a_cut_are_not_taken_for_those_of_after_it(world: Worl
             for _ in range(6):
                 publisher.publish()
                 world.run(0.02)
-            world.run(0.05 + step * 0.005, 0.001)
+            world.run(0.05 + step * 0.005)
             address = world.address("publisher")
             world.network.refuse(address)
             world.cut("publisher")

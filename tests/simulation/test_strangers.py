@@ -163,7 +163,7 @@ def test_who_leaves_in_the_middle_of_the_greeting_leaves_nothing(world: World) -
     for _ in range(20):
         stranger = Stranger(world)
         stranger.channel.send([messages.encode(hello("a"))])
-        world.run(0.0021, 0.0001)
+        world.run(0.0021)
         world.cut("stranger")
     world.run(70.0)
     assert len(list(world.node.reception.sessions)) == 2

@@ -154,7 +154,7 @@ def test_an_accepted_durable_subscription_survives_the_node_at_once(world: World
     client = world.client("reader", incarnation=1)
     reader = Reader(world, client, durable="d")
     while reader.subscription is None:
-        world.run(0.001, 0.001)
+        world.run(0.001)
     world.kill_node()
     world.kill_client(client)
     world.start_node()
@@ -210,7 +210,7 @@ def test_the_cut_holds_while_batches_are_under_way(start: Start) -> None:
             for _ in range(5):
                 publisher.publish()
                 world.run(0.005)
-            world.run(step * 0.001, 0.001)
+            world.run(step * 0.001)
             reader = Reader(world, client, start=start)
             for _ in range(20):
                 publisher.publish()
@@ -233,10 +233,10 @@ def test_a_cut_told_before_a_failed_commit_hides_nothing(world: World) -> None:
     for _ in range(10):
         publisher.publish()
     while not world.node.event_log.pending_bytes:
-        world.run(0.0005, 0.0005)
+        world.run(0.0005)
     reader = Reader(world, client)
     while reader.subscription is None:
-        world.run(0.0005, 0.0005)
+        world.run(0.0005)
     world.run(3.0)
     world.disk.full = False
     world.run_until(lambda: not publisher.client.unacknowledged)
@@ -260,7 +260,7 @@ def test_no_place_is_given_twice_after_failed_commits_and_a_restart(
         for _ in range(5):
             publisher.publish()
         while not world.node.event_log.pending_bytes:
-            world.run(0.0005, 0.0005)
+            world.run(0.0005)
         readers.append(Reader(world, client))
         world.run(2.0)
     assert world.node.event_log.failures >= 4
