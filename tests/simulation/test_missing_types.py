@@ -13,9 +13,9 @@ from broker.client.received import ALL, Receipt
 from broker.config import Settings
 from broker.dtd.cache import CacheLimits
 from broker.dtd.catalogue import shipped_folder
+from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdSource
 from broker.dtd.reference import DtdReference
-from broker.dtd.hint import FetchHint
 from broker.errors import UnknownType
 from broker.testing.simulation import World
 from tests.simulation.watching import Interest, Publisher, Reader, check_publishers, truths
