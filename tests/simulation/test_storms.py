@@ -21,9 +21,9 @@ from tests.simulation.watching import (
     truths,
 )
 
-SECONDS = 20.0
+SECONDS = 12.0
 STEP = 0.05
-SEEDS = range(60)
+SEEDS = range(40)
 
 
 def small_settings() -> Settings:
@@ -175,7 +175,7 @@ class Storm:
         world.run_until(lambda: not any(p.client.unacknowledged for p in self.publishers))
         quiet_since, before = world.clock.seconds(), 0
         while world.clock.seconds() < quiet_since + 5.0:
-            world.run(STEP)
+            world.run(2 * STEP)
             for reader in self.living():
                 reader.read()
             taken = sum(len(reader.items) for reader in self.living())

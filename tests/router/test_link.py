@@ -1,0 +1,261 @@
+"""One session's link, with a session that takes what it is told to and a log in a list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.python.failure import Failure
+
+from broker.errors import LogUnavailable
+from broker.event.envelope import Header, Liveness, SecurityLevel
+from broker.event.identity import EventId
+from broker.event.place import Mark
+from broker.router.feed import Feed, Pace
+from broker.router.link import Link
+from broker.router.outgoing import Outgoing, QueueLimits
+from broker.session.batches import decode_delivery
+from broker.session.messages import Gap, Message, Progress
+from broker.store.log_file import Bounds
+from broker.store.records import LoggedEvent, encode_header
+
+HEADER = Header(EventId("p", 1, 1, 1), "s", "t", "1.0", SecurityLevel.LOW, Liveness.LIVE)
+RECORD = encode_header(HEADER)
+
+
+def event(offset: int, level: int = 0, epoch: int = 1, size: int = 4) -> LoggedEvent:
+    return LoggedEvent(epoch, offset, 0, level, RECORD, b"x" * size)
+
+
+class FakeOutlet:
+    """Takes as many more messages as it has `room` for."""
+
+    def __init__(self) -> None:
+        self.room = 1000
+        self.out: list[Message | list[int]] = []
+
+    @property
+    def writable(self) -> bool:
+        return self.room > 0
+
+    def send_message(self, message: Message) -> None:
+        self.out.append(message)
+
+    def send_delivery(self, data: bytes) -> None:
+        self.room -= 1
+        self.out.append([e.place.offset for e in decode_delivery(data).events])
+
+    @property
+    def deliveries(self) -> list[list[int]]:
+        return [each for each in self.out if isinstance(each, list)]
+
+
+class FakeLog:
+    origin = "n"
+
+    def __init__(self, *events: LoggedEvent) -> None:
+        self.events = list(events)
+        self.broken = False
+        self.reads = 0
+
+    @property
+    def bounds(self) -> Bounds:
+        if not self.events:
+            return Bounds(1, 1, 0, 0)
+        last = self.events[-1]
+        return Bounds(last.epoch, self.events[0].offset, last.offset, 0)
+
+    def read(self, start: int, most: int, _: int) -> Deferred[list[LoggedEvent]]:
+        self.reads += 1
+        if self.broken:
+            raise LogUnavailable("broken")
+        return succeed([e for e in self.events if e.offset >= start][:most])
+
+
+class Setting:
+    def __init__(self, *events: LoggedEvent, clearance: int = 2, delivery: int = 1) -> None:
+        self.outlet, self.log = FakeOutlet(), FakeLog(*events)
+        self.failures: list[tuple[Feed, Failure]] = []
+        self.unwanted: set[int] = set()
+        self.link = Link(
+            self.outlet,
+            clearance=clearance,
+            limits=QueueLimits(events=3, bytes=10_000, delivery=delivery),
+            log=cast(Any, self.log),
+            select=self.select,
+            failed=lambda feed, failure: self.failures.append((feed, failure)),
+        )
+
+    async def select(
+        self, number: int, documents: Sequence[bytes], liveness: Liveness
+    ) -> list[bool]:
+        return [number not in self.unwanted for _ in documents]
+
+    def subscribe(
+        self, number: int = 1, cursor: int = 1, cut: Mark = (1, 0), durable: bool = False
+    ) -> Feed:
+        feed = Feed(number, matcher_number=number, durable=durable, cut=cut, cursor=cursor)
+        self.link.add(feed)
+        self.link.start(number)
+        return feed
+
+    def commit(self, *events: LoggedEvent) -> None:
+        """All of them match all that is live."""
+        self.log.events += events
+        feeds = list(self.link.feeds)
+        self.link.deliver([Outgoing(e, list(feeds)) for e in events], {})
+        self.link.committed()
+
+    def check(self, feed: Feed) -> None:
+        self.link.settle()
+        o = feed.outcomes
+        parts = o.delivered + o.filtered + o.denied + o.dropped + self.link.waiting_for(feed)
+        assert o.seen == parts, o
+
+
+def test_a_page_is_sent_as_far_as_the_session_takes_it_and_the_rest_later() -> None:
+    setting = Setting(*map(event, range(1, 11)))
+    setting.outlet.room = 3
+    feed = setting.subscribe(cut=(1, 10), durable=True)
+    assert setting.outlet.deliveries == [[1], [2], [3]]
+    assert (feed.cursor, feed.outcomes.seen, feed.outcomes.delivered) == (4, 3, 3)
+    setting.check(feed)
+    setting.outlet.room = 100
+    setting.link.pump()
+    assert [n for delivery in setting.outlet.deliveries for n in delivery] == list(range(1, 11))
+    assert feed.pace is Pace.LIVE
+    setting.check(feed)
+
+
+def test_what_is_skipped_before_the_session_was_full_is_not_looked_at_again() -> None:
+    setting = Setting(event(1), event(2, level=2), event(3), event(4), clearance=1)
+    setting.outlet.room = 1
+    feed = setting.subscribe(cut=(1, 4))
+    assert (feed.cursor, feed.outcomes.denied, feed.outcomes.delivered) == (3, 1, 1)
+    setting.outlet.room = 100
+    setting.link.pump()
+    assert feed.outcomes.denied == 1
+    assert setting.outlet.deliveries == [[1], [3], [4]]
+    setting.check(feed)
+
+
+def test_subscriptions_that_catch_up_take_turns() -> None:
+    setting = Setting(*map(event, range(1, 1001)), delivery=100_000)
+    setting.outlet.room = 0
+    feeds = [setting.subscribe(n, cut=(1, 1000)) for n in (1, 2, 3)]
+    assert setting.log.reads == 0
+    setting.outlet.room = 4
+    setting.link.pump()
+    assert [feed.cursor for feed in feeds] == [513, 257, 257]
+    assert setting.log.reads == 4
+
+
+def test_a_subscription_that_can_not_be_fed_hinders_no_other() -> None:
+    setting = Setting(*map(event, range(1, 11)), delivery=100_000)
+    setting.outlet.room = 0
+    first = setting.subscribe(1, cut=(1, 10))
+    setting.outlet.room = 10
+    setting.log.broken = True
+    setting.link.pump()
+    ((failed, failure),) = setting.failures
+    assert failed is first and failure.check(LogUnavailable)
+    setting.log.broken = False
+    setting.subscribe(2, cut=(1, 10))
+    assert setting.outlet.deliveries == [list(range(1, 11))]
+
+
+def test_live_events_go_out_at_once_and_only_to_who_is_live() -> None:
+    setting = Setting()
+    live = setting.subscribe(1)
+    behind = setting.subscribe(2, cut=(1, 9), cursor=10)
+    behind.pace = Pace.CATCHING_UP
+    setting.commit(event(1), event(2))
+    assert setting.outlet.deliveries == [[1], [2]]
+    assert (live.outcomes.delivered, behind.outcomes.delivered) == (2, 0)
+    setting.check(live)
+
+
+def test_the_oldest_of_a_full_queue_are_dropped_and_told_before_the_rest() -> None:
+    setting = Setting(delivery=100_000)
+    transient, durable = setting.subscribe(1), setting.subscribe(2, durable=True)
+    setting.outlet.room = 0
+    setting.commit(*map(event, range(1, 8)))
+    assert (transient.outcomes.dropped, setting.link.queued[0]) == (4, 3)
+    assert (durable.pace, durable.cursor) == (Pace.CATCHING_UP, 1)
+    for feed in (transient, durable):
+        setting.check(feed)
+    setting.outlet.room = 10
+    setting.link.pump()
+    assert setting.outlet.out == [
+        Gap(1, "n", (1, 1), (1, 4), 4, "slow"),
+        [5, 6, 7],
+        [1, 2, 3, 4, 5, 6, 7],
+    ]
+    for feed in (transient, durable):
+        setting.check(feed)
+
+
+def test_a_gap_is_told_also_where_nothing_follows_it_in_the_queue() -> None:
+    setting = Setting(delivery=100_000)
+    feed = setting.subscribe()
+    setting.outlet.room = 0
+    setting.commit(event(1, size=20_000))
+    assert (feed.outcomes.dropped, setting.link.queued) == (1, (0, 0))
+    setting.outlet.room = 10
+    # Before the session has said that there is room again.
+    setting.link.progress()
+    setting.commit(event(2))
+    assert setting.outlet.out == []
+    setting.link.pump()
+    assert setting.outlet.out == [Gap(1, "n", (1, 1), (1, 1), 1, "slow"), [2]]
+    setting.check(feed)
+
+
+def test_what_waits_for_a_subscription_that_ends_is_dropped_with_it() -> None:
+    setting = Setting(delivery=100_000)
+    first, second = setting.subscribe(1), setting.subscribe(2)
+    setting.outlet.room = 0
+    setting.commit(event(1), event(2))
+    setting.link.remove(1)
+    assert (first.outcomes.seen, first.outcomes.dropped) == (2, 2)
+    setting.link.close()
+    assert (second.outcomes.seen, second.outcomes.dropped) == (2, 2)
+    assert setting.link.queued == (0, 0)
+    # A closed link takes nothing: nobody would count it.
+    setting.link.deliver([Outgoing(event(3), [second])], {})
+    assert setting.link.queued == (0, 0)
+
+
+def test_what_retention_took_is_told_in_the_epoch_of_what_follows() -> None:
+    setting = Setting(event(7, epoch=2), event(8, epoch=3))
+    feed = setting.subscribe(cursor=3, cut=(3, 8))
+    assert setting.outlet.out[0] == Gap(1, "n", (1, 3), (2, 6), 4, "retention")
+    assert feed.outcomes.gone == 4
+    setting.check(feed)
+
+
+def test_progress_is_told_once_for_each_move_and_never_ahead_of_what_waits() -> None:
+    setting = Setting()
+    feed = setting.subscribe()
+    setting.log.events += [event(1), event(2)]
+    setting.link.progress()
+    setting.link.progress()
+    assert setting.outlet.out == [Progress([(1, (("n", 1, 2),))])]
+    setting.outlet.room = 0
+    setting.commit(event(3))
+    setting.link.progress()
+    assert len(setting.outlet.out) == 1
+    setting.check(feed)
+
+
+def test_a_subscription_waits_at_the_logs_end_for_what_was_under_way() -> None:
+    setting = Setting(event(1), delivery=100_000)
+    feed = setting.subscribe(cut=(1, 3))
+    assert feed.waiting_for_commit and feed.pace is Pace.CATCHING_UP
+    # Two and three were matched before it was there: they are read, not delivered live.
+    setting.log.events += [event(2), event(3)]
+    setting.link.committed()
+    assert feed.pace is Pace.LIVE
+    assert setting.outlet.deliveries == [[1], [2, 3]]
+    setting.check(feed)
