@@ -20,7 +20,7 @@ class Durable:
     namespaces: Mapping[str, str]
     position: Position
     used: int
-    """Ms since 1970 when it was last subscribed or acknowledged."""
+    """Ms since 1970 when it was last subscribed, acknowledged, or left."""
 
     def encode(self) -> bytes:
         """The stored bytes."""
@@ -44,6 +44,7 @@ class Durables:
         self._wall_clock = wall_clock
         self._expiry_ms = expiry_ms
         self._kept = {key: Durable.decode(value) for key, value in log.durables()}
+        self._in_use: set[bytes] = set()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -68,8 +69,12 @@ class Durables:
         position: Position,
         stored: Callable[[], object],
     ) -> None:
-        """Store a new one, or a changed profile of a known one; `stored` is told when it is."""
+        """Store a new one, or a changed profile of a known one; `stored` is told when it is.
+
+        It is in use from now on, until `release`.
+        """
         key = _key(client_id, name)
+        self._in_use.add(key)
         durable = Durable(pattern, query, dict(namespaces), position, self._wall_clock())
         self._kept[key] = durable
         self._log.put_durable(key, durable.encode(), stored)
@@ -82,6 +87,14 @@ class Durables:
             moved = durable.position.merged(position)
             self._store(key, attrs.evolve(durable, position=moved, used=self._wall_clock()))
 
+    def release(self, client_id: str, name: str) -> None:
+        """It is not in use any more: its time to expire begins."""
+        key = _key(client_id, name)
+        self._in_use.discard(key)
+        durable = self._kept.get(key)
+        if durable is not None:
+            self._store(key, attrs.evolve(durable, used=self._wall_clock()))
+
     def forget(self, client_id: str, name: str) -> None:
         """Drop a durable subscription for good."""
         key = _key(client_id, name)
@@ -91,7 +104,8 @@ class Durables:
     def expire(self) -> int:
         """Drop those that nobody used for their time; returns how many."""
         limit = self._wall_clock() - self._expiry_ms
-        old = [key for key, durable in self._kept.items() if durable.used < limit]
+        kept = self._kept.items()
+        old = [key for key, d in kept if d.used < limit and key not in self._in_use]
         for key in old:
             del self._kept[key]
             self._log.put_durable(key, None)

@@ -117,8 +117,10 @@ class Subscribing:
         self._matcher.unsubscribe(feed.matcher_number)
         self._output.unsubscribe(feed.matcher_number)
         name = profile.durable.pop(number, None)
-        if forget and name is not None:
-            self._durables.forget(profile.identity.client_id, name)
+        if name is not None:
+            self._durables.release(profile.identity.client_id, name)
+            if forget:
+                self._durables.forget(profile.identity.client_id, name)
 
     def acknowledge(self, profile: Profile, number: int, position: Position) -> None:
         """Note how far a durable subscription was processed; nothing for a transient one."""
@@ -134,6 +136,8 @@ class Subscribing:
         """The session is over: its subscriptions end, durable ones stay stored."""
         for feed in list(profile.link.feeds):
             self._matcher.unsubscribe(feed.matcher_number)
+        for name in profile.durable.values():
+            self._durables.release(profile.identity.client_id, name)
         self._output.remove_link(profile.link)
 
     # ------------------------------------------------------------------ where to begin

@@ -214,9 +214,9 @@ class EventLog:
         if self._gathering.commit.events:
             self._begin()
         for done, events in committed.told:
-            done(events)
+            self._tell(done, events)
         for stored in committed.stored:
-            stored()
+            self._tell(stored)
         self._begin()
 
     def _failed(self, failure: Failure) -> None:
@@ -243,7 +243,7 @@ class EventLog:
         self.began_again(self._next)
         for gathering in failed:
             for done, _ in gathering.told:
-                done(error)
+                self._tell(done, error)
         # Who drains a log that can not be written is not kept waiting for a disk.
         self._tell_idle()
         if self._gathering.commit.durables or self._gathering.commit.clients:
@@ -253,8 +253,15 @@ class EventLog:
         """Nothing is left to write: who appended nothing but duplicates, or drains, is told."""
         self._gathering = _Gathering()
         for done, events in gathering.told:
-            done(events)
+            self._tell(done, events)
         self._tell_idle()
+
+    def _tell(self, whom: Callable[..., object], *what: object) -> None:
+        """One who breaks must keep nobody else from being told."""
+        try:
+            whom(*what)
+        except Exception:
+            self.log.failure("what follows a commit failed")
 
     def _tell_idle(self) -> None:
         idle, self._idle = self._idle, []

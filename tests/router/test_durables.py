@@ -107,9 +107,26 @@ def test_only_those_that_nobody_used_for_their_time_expire() -> None:
     setting = Setting()
     setting.put("alice", "old")
     setting.put("alice", "used")
+    for name in ("old", "used"):
+        setting.durables.release("alice", name)
     setting.now += 20 * DAY
     setting.durables.acknowledge("alice", "used", Position())
     setting.now += 11 * DAY
     assert setting.durables.expire() == 1
     assert setting.durables.get("alice", "old") is None
     assert len(setting.opened()) == 1
+
+
+def test_one_in_use_does_not_expire_however_quiet_it_is() -> None:
+    setting = Setting()
+    setting.put("alice", "d")
+    setting.now += 40 * DAY
+    assert setting.durables.expire() == 0
+    # Its time begins when its session has ended.
+    setting.durables.release("alice", "d")
+    setting.now += 29 * DAY
+    assert setting.durables.expire() == 0
+    setting.now += 2 * DAY
+    assert setting.durables.expire() == 1
+    setting.durables.release("alice", "d")
+    assert len(setting.opened()) == 0

@@ -12,6 +12,7 @@ from broker.config import Settings
 from broker.errors import BadPosition, BadQuery
 from broker.event.envelope import Liveness
 from broker.event.place import Place, Position
+from broker.node import CARE_EVERY
 from broker.testing.simulation import World
 from tests.simulation.watching import INTERESTS, Publisher, Reader, truths
 
@@ -194,6 +195,20 @@ def test_a_forgotten_durable_subscription_begins_anew(world: World) -> None:
     publish(world, publisher, 5)
     read(world, again)
     assert offsets(again) == [11, 12, 13, 14, 15]
+
+
+def test_a_durable_subscription_expires_when_nobody_has_used_it_for_its_time() -> None:
+    settings = Settings()
+    log = attrs.evolve(settings.log, durable_expiry=600.0)
+    with World(1, settings=attrs.evolve(settings, log=log)) as world:
+        client = world.client("reader")
+        Reader(world, client, durable="d")
+        # Hours in which nothing is published: nothing to acknowledge either.
+        world.run(3 * CARE_EVERY)
+        assert world.node.durables.get("reader", "d") is not None
+        world.wait(client.close())
+        world.run(2 * CARE_EVERY)
+        assert world.node.durables.get("reader", "d") is None
 
 
 # ----------------------------------------------------------------------------- the cut

@@ -269,3 +269,21 @@ class EventLogTests(SynchronousTestCase):
         self.assertEqual(self.writer.calls, [])
         self.clock.advance(RETRY_AFTER)
         self.assertEqual(len(self.writer.calls), 1)
+
+    def test_one_who_breaks_when_told_keeps_nobody_else_from_being_told(self) -> None:
+        def broken(_: list[LoggedEvent] | BrokerError) -> None:
+            raise RuntimeError("a bug")
+
+        for outcome in (None, LogUnavailable("full")):
+            self.append(1)
+            self.log.append([(HEADER_RECORD, 1, b"<x/>")], broken)
+            self.append(1)
+            self.writer.step()
+            self.writer.broken = outcome
+            self.writer.step()
+            self.writer.broken = None
+            while self.writer.calls:
+                self.writer.step()
+            self.clock.advance(RETRY_AFTER)
+            self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
+        self.assertEqual(self.told, [[1], [3], [4], "log-unavailable"])

@@ -132,8 +132,13 @@ def test_a_node_killed_while_idle_begins_a_new_epoch_and_has_everything(tmp_path
 def test_a_stop_commits_says_so_and_keeps_the_epoch(by: signal.Signals, tmp_path: Path) -> None:
     async def work(node: NodeProcess) -> None:
         reasons: list[BrokerError | None] = []
-        async with connect(node.endpoint, client_id="publisher") as client:
-            client.on_state = lambda up, error: None if up else reasons.append(error)
+        async with (
+            connect(node.endpoint, client_id="publisher") as client,
+            connect(node.endpoint, client_id="watcher") as watcher,
+        ):
+            # Who is in the middle of sending may meet a reset before the reason.
+            await watcher.when_connected()
+            watcher.on_state = lambda up, error: None if up else reasons.append(error)
             inbox = Inbox(await client.subscribe("true()", "crash.>", durable="all"))
             publications = Publications(client)
             publishing = asyncio.create_task(publications.run())
