@@ -23,10 +23,8 @@ from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
 from broker.errors import (
     BrokerError,
-    ClearanceTooLow,
     ForgedIdentity,
     LogUnavailable,
-    NotAllowed,
     OurError,
     OutsideWindow,
     PeerError,
@@ -65,7 +63,8 @@ class Publisher:
     resend_from: int | None = None
     """The batch that has to come again before any later one is taken."""
     taking: bool = False
-    allowed: dict[str, bool] = attrs.field(factory=dict)
+    allowed: set[str] = attrs.field(factory=set)
+    """Streams that it is known to have the right for."""
     missing: dict[DtdReference, BrokerError] = attrs.field(factory=dict)
     """Types that could not be had for what waits, and why."""
 
@@ -229,8 +228,8 @@ class Input:
                     f"the event says {event_id.client_id}/{event_id.incarnation}, "
                     f"the session is {client_id}/{incarnation}"
                 )
-            elif not publisher.allowed.get(header.stream) or (
-                header.security_level > identity.clearance
+            elif header.stream not in publisher.allowed or not identity.is_cleared(
+                header.security_level
             ):
                 refusal = self._not_allowed(publisher, header)
             if refusal is None:
@@ -251,19 +250,13 @@ class Input:
         return judged
 
     def _not_allowed(self, publisher: Publisher, header: Header) -> PeerError | None:
-        allowed = publisher.allowed
-        if header.stream not in allowed:
-            if len(allowed) >= _REMEMBERED_STREAMS:
-                allowed.clear()
-            allowed[header.stream] = publisher.identity.rights.may_publish(header.stream)
-        if not allowed[header.stream]:
-            return NotAllowed(f"no right to publish on stream {header.stream}")
-        clearance = publisher.identity.clearance
-        if header.security_level > clearance:
-            return ClearanceTooLow(
-                f"security level {header.security_level.value} is above the clearance "
-                f"{clearance.value} of {publisher.identity.client_id}"
-            )
+        try:
+            publisher.identity.check_publish(header.stream, header.security_level)
+        except PeerError as error:
+            return error
+        if len(publisher.allowed) >= _REMEMBERED_STREAMS:
+            publisher.allowed.clear()
+        publisher.allowed.add(header.stream)
         return None
 
     def _refuse(

@@ -9,7 +9,7 @@ import pytest
 
 from broker.client.received import ALL, NEW, STORED, Gap, Start, since, since_time
 from broker.config import Settings
-from broker.errors import BadPosition, BadQuery
+from broker.errors import BadPosition, BadQuery, TooManySessions
 from broker.event.envelope import Liveness
 from broker.event.place import Place, Position
 from broker.node import CARE_EVERY
@@ -259,6 +259,31 @@ def test_a_cut_told_before_a_failed_commit_hides_nothing(world: World) -> None:
     # The ten were under way when it subscribed; then they were not, and came again.
     assert reader.cut[0] == 1 and offsets(reader) == list(range(4, 14))
     world.check_outcomes()
+
+
+def test_a_cut_holds_in_a_new_session_while_its_batches_are_under_way() -> None:
+    with World(1, thread_delay=3.0) as world:
+        publisher = Publisher(world, world.client("publisher"))
+        client = world.client("reader")
+        world.run(1.0)
+        for _ in range(5):
+            publisher.publish()
+        while not world.node.event_log.pending_bytes:
+            world.run(0.0005)
+        reader = Reader(world, client)
+        while reader.subscription is None:
+            world.run(0.0005)
+        assert reader.cut == (1, 5)
+        (session,) = [s for s in world.node.reception.sessions if s.link.feeds]
+        session.end(TooManySessions("for a moment"))
+        world.run(0.5)
+        # It has said again where it was; the five are still on their way to the disk.
+        assert client.connected and world.node.event_log.bounds.last == 0
+        world.run_until(lambda: not publisher.client.unacknowledged)
+        publisher.publish()
+        world.run_until(lambda: not publisher.client.unacknowledged)
+        read(world, reader)
+        assert offsets(reader) == [6]
 
 
 @pytest.mark.parametrize("ending", ["stop", "kill"])
