@@ -187,6 +187,11 @@ class Client:
             self._mint.take_back(event_id)
             raise
 
+    def publish_document(self, document: bytes, event_id: EventId) -> Awaitable[Receipt]:
+        """Publish an event that was written already, under this client's name and incarnation."""
+        self._check_open()
+        return self._enqueue(document, event_id)
+
     def subscribe(
         self,
         query: str = "true()",

@@ -263,7 +263,7 @@ def test_progress_is_told_once_for_each_move_and_never_ahead_of_what_waits() -> 
 def test_a_subscription_waits_at_the_logs_end_for_what_was_under_way() -> None:
     setting = Setting(event(1), delivery=100_000)
     feed = setting.subscribe(cut=(1, 3))
-    assert feed.waiting_for_commit and feed.pace is Pace.CATCHING_UP
+    assert feed.waiting_for_commit
     # Two and three were matched before it was there: they are read, not delivered live.
     setting.log.events += [event(2), event(3)]
     setting.link.committed()

@@ -232,7 +232,7 @@ def test_many_subscriptions_that_catch_up_at_once_do_not_flood_their_session() -
             looked_at += len(documents)
             return select(number, documents, *rest)
 
-        world.node.matcher.select = count  # type: ignore[method-assign]
+        world.node.matcher.select = count  # type: ignore[method-assign, assignment]
         readers = [Reader(world, client, start=ALL) for _ in range(10)]
         read_all(world, *readers, seconds=90.0)
         log = truths(world)

@@ -268,3 +268,24 @@ def check_publishers(
             assert result.duplicate or result.place is not None
             if result.place is not None:
                 assert result.place.mark == truth.mark, f"{event_id} (seed {seed})"
+
+
+def publish(world: World, publisher: Publisher, count: int, size: int = 0) -> None:
+    """Publish so many flights, and wait for their receipts."""
+    for _ in range(count):
+        publisher.publish(altitude=600, size=size)
+    world.run_until(lambda: not publisher.client.unacknowledged)
+
+
+def read(world: World, *readers: Reader, seconds: float = 2.0) -> None:
+    """Let these read what comes for a while."""
+    end = world.clock.seconds() + seconds
+    while world.clock.seconds() < end:
+        for reader in readers:
+            reader.read()
+        world.run(0.05)
+
+
+def offsets(reader: Reader) -> list[int]:
+    """The offsets of what it has taken."""
+    return [event.place.offset for event in reader.events]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -207,3 +210,17 @@ def test_a_folder_that_can_not_be_made_is_an_error_that_names_it(tmp_path: Path)
     (tmp_path / "file").write_text("")
     with pytest.raises(LogUnavailable, match="file"):
         LogFile(tmp_path / "file" / "log", Retention())
+
+
+def test_a_log_that_could_not_be_opened_leaves_nothing_open(tmp_path: Path) -> None:
+    class OnFullDisk(LogFile):
+        @contextmanager
+        def _writing(self) -> Iterator[Any]:
+            raise LogUnavailable("no space left on device")
+            yield
+
+    # What was caught keeps the object alive, and with it whatever it has open.
+    with pytest.raises(LogUnavailable) as caught:
+        OnFullDisk(tmp_path, Retention())
+    LogFile(tmp_path, Retention()).close()
+    assert caught.value.text == "no space left on device"

@@ -1,0 +1,100 @@
+"""What retention took is told to who needed it, with its bounds; then comes the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+import pytest
+
+from broker.client.received import Gap
+from broker.config import Settings
+from broker.event.place import Place
+from broker.testing.simulation import World
+from tests.simulation.watching import INTERESTS, Publisher, Reader, offsets, publish, read
+
+
+@pytest.fixture
+def small() -> Iterator[World]:
+    settings = Settings()
+    with World(
+        1, settings=attrs.evolve(settings, log=attrs.evolve(settings.log, max_bytes=200_000))
+    ) as world:
+        yield world
+
+
+def test_what_retention_took_is_told_with_its_bounds_and_then_comes_the_rest(small: World) -> None:
+    world = small
+    publisher = Publisher(world, world.client("publisher"))
+    first = Reader(world, world.client("reader", incarnation=1), durable="d")
+    world.run(1.0)
+    publish(world, publisher, 10)
+    read(world, first)
+    world.kill_client(first.client)
+    for _ in range(20):
+        publish(world, publisher, 50)
+    bounds = world.node.event_log.bounds
+    assert 100 < bounds.first < bounds.last == 1010
+    second = Reader(world, world.client("reader", incarnation=2), durable="d")
+    read(world, second, seconds=5.0)
+    origin = world.node.event_log.origin
+    (gap,) = second.gaps
+    assert gap == Gap(
+        Place(origin, 1, 11), Place(origin, 1, bounds.first - 1), bounds.first - 11, "retention"
+    )
+    assert second.items[0] is gap
+    assert offsets(second) == list(range(bounds.first, 1011))
+    world.check_outcomes()
+
+
+def test_a_position_does_not_stand_still_behind_a_gap_that_ends_in_an_earlier_epoch(
+    small: World,
+) -> None:
+    world = small
+    publisher = Publisher(world, world.client("publisher"))
+    first = Reader(world, world.client("reader", incarnation=1), durable="d")
+    world.run(1.0)
+    publish(world, publisher, 10)
+    read(world, first)
+    world.kill_client(first.client)
+    for _ in range(20):
+        publish(world, publisher, 50)
+    world.kill_node()
+    world.start_node()
+    world.run(2.0)
+    assert world.node.event_log.bounds.epoch == 2
+    second = Reader(world, world.client("reader", incarnation=2), durable="d")
+    read(world, second, seconds=5.0)
+    assert second.gaps[0].last.epoch == 1
+    got = offsets(second)
+    assert got[-1] == 1010
+    # The node forgets the session; what had arrived must not come again.
+    world.kill_node()
+    world.start_node()
+    read(world, second, seconds=5.0)
+    assert offsets(second) == got
+    # And what was processed is stored as processed.
+    world.kill_client(second.client)
+    third = Reader(world, world.client("reader", incarnation=3), durable="d")
+    read(world, third, seconds=3.0)
+    assert offsets(third) == [] and third.gaps == []
+
+
+def test_a_rare_query_that_is_read_pins_nothing_and_gets_no_gap(small: World) -> None:
+    world = small
+    publisher = Publisher(world, world.client("publisher"))
+    rare = Reader(world, world.client("reader"), INTERESTS[3], durable="d")
+    world.run(1.0)
+    for _ in range(20):
+        publish(world, publisher, 50)
+        read(world, rare, seconds=2.0)
+    assert world.node.event_log.bounds.first > 100
+    stored = world.node.durables.get("reader", "d")
+    assert stored is not None
+    assert list(stored.position.marks.values()) == [(1, 1000)]
+    world.cut("reader")
+    world.kill_node()
+    world.start_node()
+    publisher.publish(altitude=7)
+    read(world, rare, seconds=5.0)
+    assert rare.gaps == [] and offsets(rare) == [1001]
