@@ -33,8 +33,10 @@ class Feed:
     matcher_number: int
     durable: bool
     cut: Mark
-    """The newest place when it subscribed: what lies up to it is recovery, what follows live."""
+    """What the client was told: what lies up to it is recovery, what follows live."""
     cursor: int
+    given: Mark = attrs.field(default=attrs.Factory(lambda feed: feed.cut, takes_self=True))
+    """The newest place when it subscribed: the matcher knows it for whatever follows."""
     pace: Pace = Pace.UNCONFIRMED
     reading: bool = False
     waiting_for_commit: bool = False

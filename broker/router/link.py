@@ -92,7 +92,7 @@ class Link:
         """Begin to feed a subscription from its cursor on: it was told that it is accepted."""
         feed = self._feeds[number]
         feed.pace = Pace.CATCHING_UP
-        if feed.cursor > feed.cut[1] and self._log.bounds.last <= feed.cut[1]:
+        if feed.cursor > feed.given[1] and self._log.bounds.last <= feed.given[1]:
             # It wants nothing older than what is to come: live at once, without a look at the
             # log. Events of a commit under way are not for it; the matcher did not know it.
             feed.go_live(feed.cursor)
@@ -281,7 +281,7 @@ class Link:
         bounds = self._log.bounds
         if feed.cursor <= bounds.last:
             return True
-        if (bounds.epoch, bounds.last) >= feed.cut:
+        if (bounds.epoch, bounds.last) >= feed.given:
             feed.go_live(feed.cursor)
         else:
             # Events that were under way when it subscribed: the next commit brings them.

@@ -77,8 +77,8 @@ class Subscribing:
         identity.check_subscribe(pattern)
         self._check_room(profile, wanted)
         query = self._parse_query(wanted.query, wanted.namespaces)
-        cut = self._log.cut
-        firm = (self._log.origin, *self._log.firm_cut)
+        cut = self._log.firm_cut
+        told = (self._log.origin, *cut)
         stored = self._stored(profile, wanted)
         cursor = self._cursor(wanted, stored)
         feed = Feed(
@@ -86,6 +86,7 @@ class Subscribing:
             matcher_number=self._matcher.subscribe(pattern, query),
             durable=bool(wanted.durable),
             cut=cut,
+            given=self._log.cut,
             cursor=cursor,
         )
         self._output.subscribe(link, feed)
@@ -93,7 +94,7 @@ class Subscribing:
         def begin() -> None:
             if link.get(wanted.number) is feed:
                 left_off = None if stored is None else stored.to_wire()
-                confirm(Subscribed(wanted.number, left_off, ()), Flowing(wanted.number, (firm,)))
+                confirm(Subscribed(wanted.number, left_off, ()), Flowing(wanted.number, (told,)))
 
         if not wanted.durable:
             begin()
@@ -173,7 +174,7 @@ class Subscribing:
     def _cursor(self, wanted: Subscribe, stored: Position | None) -> int:
         log = self._log
         if wanted.start == "new" or (wanted.start == "stored" and stored is None):
-            return log.cut[1] + 1
+            return log.firm_cut[1] + 1
         if wanted.start == "all":
             return log.bounds.first
         if wanted.start == "time":

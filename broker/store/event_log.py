@@ -120,9 +120,11 @@ class EventLog:
     def firm_cut(self) -> Mark:
         """The cut as clients are told it: not in an epoch of which nothing is durable yet.
 
-        An end of the process now would lose that epoch, and with it the sense of the mark.
+        An end of the process now would lose that epoch, and with it the sense of the mark. So
+        after a failed commit it is the newest durable place, until another commit succeeds.
         """
-        return (self._bounds.epoch, self._next - 1)
+        bounds = self._bounds
+        return self.cut if self._epoch == bounds.epoch else (bounds.epoch, bounds.last)
 
     @property
     def pending_bytes(self) -> int:

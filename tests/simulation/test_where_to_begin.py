@@ -243,6 +243,33 @@ def test_a_cut_told_before_a_failed_commit_hides_nothing(world: World) -> None:
     world.check_outcomes()
 
 
+def test_a_cut_holds_while_the_first_batches_after_a_failed_commit_are_under_way() -> None:
+    with World(1, thread_delay=3.0) as world:
+        publisher = Publisher(world, world.client("publisher"))
+        client = world.client("reader")
+        publish(world, publisher, 3)
+        world.disk.full = True
+        for _ in range(5):
+            publisher.publish()
+        world.run_until(lambda: world.node.event_log.failures == 1)
+        world.disk.full = False
+        while world.node.event_log.cut != (2, 8):
+            world.run(0.01)
+        readers = [Reader(world, client), Reader(world, client, start=ALL)]
+        while not all(reader.subscription for reader in readers):
+            world.run(0.01)
+        assert world.node.event_log.bounds.last == 3
+        world.run_until(lambda: not publisher.client.unacknowledged)
+        publish(world, publisher, 2)
+        read(world, *readers, seconds=30.0)
+        # The epoch of the five was not sure to stay: no cut in it could be told.
+        assert readers[0].cut == (1, 3)
+        for reader in readers:
+            reader.check(truths(world))
+        assert offsets(readers[0]) == list(range(4, 11))
+        world.check_outcomes()
+
+
 def test_a_cut_holds_in_a_new_session_while_its_batches_are_under_way() -> None:
     with World(1, thread_delay=3.0) as world:
         publisher = Publisher(world, world.client("publisher"))

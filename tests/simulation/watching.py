@@ -172,9 +172,6 @@ class Reader:
                 for event in item.events:
                     self.arrivals.append((now, event))
                     missed = event.place.mark <= cut
-                    if event.place.epoch != cut[0] and event.place.offset <= cut[1]:
-                        # Given while the node stood behind a failed commit: either is true.
-                        continue
                     if (event.liveness is Liveness.RECOVERY) is not missed:
                         self.wrong_liveness.append(event)
             arrived(item)

@@ -202,7 +202,7 @@ class EventLogTests(SynchronousTestCase):
         self.assertEqual(self.log.firm_cut, (1, 5))
         self.fail_next()
         self.append(4)
-        self.assertEqual((self.log.cut, self.log.firm_cut), ((2, 6), (1, 6)))
+        self.assertEqual((self.log.cut, self.log.firm_cut), ((2, 6), (1, 2)))
         self.writer.step()
         self.assertEqual((self.log.cut, self.log.firm_cut), ((2, 6), (2, 6)))
 
