@@ -1,129 +1,44 @@
-"""What content routing costs an event, against nothing but parsing it, in one process."""
+"""What content routing costs an event, against nothing but parsing it."""
 
 from __future__ import annotations
 
-import gc
-import statistics
-import time
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
-from lxml import etree
-from twisted.internet.task import Clock
-
-from benchmarks.harness.failure import BenchmarkFailed
-from benchmarks.harness.flights import FLIGHT, flight_documents
+from benchmarks.content_report import report
 from benchmarks.harness.lab import Lab
-from benchmarks.harness.report import Report, Sheet
-from broker.content.contract import Accepted
-from broker.content.query.query import parse_query
-from broker.content.reference import ReferenceMatcher
-from broker.dtd.cache import CacheLimits, DtdCache
-from broker.dtd.catalogue import Catalogue, shipped_folder
-from broker.dtd.hint import FetchHint
-from broker.dtd.reference import DtdReference
-from broker.event.identity import Mint
-from broker.event.stream import StreamPattern
+from benchmarks.harness.report import Report
+from benchmarks.routing.engine import ENGINE
+from benchmarks.routing.findings import Plan
+from benchmarks.routing.measuring import measured
 
-DESCRIPTION: Final = "screening, parsing, validating and matching an event, against a bare parse"
+DESCRIPTION: Final = "an event against up to 100,000 queries, compared with parsing it once"
 
-EVENTS: Final = 5_000
-ROUNDS: Final = 7
-QUERIES: Final = (0, 1, 10, 100)
-BARE: Final = "lxml parses, nothing else"
-
-#: Does its work on all documents of a round; the number of matches.
-_Task = Callable[[Sequence[bytes]], int]
+FULL: Final = Plan(
+    engine=ENGINE,
+    queries=(1_000, 10_000, 100_000),
+    compared=10_000,
+    documents=12_000,
+    news=1_600,
+    rounds=7,
+    sample=4,
+    agreeing=4,
+    changes=1_000,
+    packets=None,
+)
+QUICK: Final = Plan(
+    engine=ENGINE,
+    queries=(100, 500),
+    compared=500,
+    documents=300,
+    news=60,
+    rounds=2,
+    sample=2,
+    agreeing=2,
+    changes=50,
+    packets=300,
+)
 
 
 def run(lab: Lab) -> Report:
-    """All tasks in turn, several rounds, so that what disturbs one disturbs all."""
-    events, rounds = (500, 2) if lab.quick else (EVENTS, ROUNDS)
-    documents = list(flight_documents(Mint("publisher", 1), events))
-    tasks: dict[str, _Task] = {BARE: _parse}
-    tasks.update({_name(count): _matching(count) for count in QUERIES})
-    seconds: dict[str, list[float]] = {name: [] for name in tasks}
-    matches = {}
-    for number in range(rounds):
-        lab.say(f"round {number + 1} of {rounds}")
-        for name, task in tasks.items():
-            gc.collect()
-            began = time.perf_counter()
-            matches[name] = task(documents)
-            seconds[name].append(time.perf_counter() - began)
-    micros = {name: [1e6 * each / events for each in found] for name, found in seconds.items()}
-    return _report(events, len(documents[0]), micros, matches)
-
-
-def _name(queries: int) -> str:
-    return f"validated, {queries} queries" if queries != 1 else "validated, 1 query"
-
-
-def _parse(documents: Sequence[bytes]) -> int:
-    for document in documents:
-        etree.fromstring(document)
-    return 0
-
-
-def _matching(queries: int) -> _Task:
-    dtds = DtdCache(Catalogue.load(shipped_folder()), [], CacheLimits(), Clock())
-    # From the catalogue it is there at once.
-    dtds.lookup(DtdReference(FLIGHT.name, FLIGHT.version), FetchHint(""))
-    matcher = ReferenceMatcher(dtds, clock=time.perf_counter)
-    for number in range(queries):
-        query = parse_query(f'/flight[id = "UAL{1000 + number}"]/flightleg[altitude > 100]', {})
-        matcher.subscribe(StreamPattern.parse(">"), query)
-
-    def match(documents: Sequence[bytes]) -> int:
-        count = 0
-        for verdict in matcher.match(documents):
-            if not isinstance(verdict, Accepted):
-                raise BenchmarkFailed(f"an event was not accepted: {verdict}")
-            count += len(verdict.subscriptions)
-        return count
-
-    return match
-
-
-def _report(
-    events: int, size: int, micros: dict[str, list[float]], matches: dict[str, int]
-) -> Report:
-    medians = {name: statistics.median(found) for name, found in micros.items()}
-    return Report(
-        name="content",
-        sheets=[
-            Sheet(
-                "Processor time for one event",
-                ["what is done", "us/event", "min-max", "ratio to bare", "matches/event"],
-                [
-                    [
-                        name,
-                        f"{medians[name]:.2f}",
-                        f"{min(found):.2f}-{max(found):.2f}",
-                        f"{medians[name] / medians[BARE]:.2f}",
-                        f"{matches[name] / events:.3f}",
-                    ]
-                    for name, found in micros.items()
-                ],
-            )
-        ],
-        floors=[],
-        notes=[
-            f"{events:,} distinct flight events of about {size} bytes, in {len(micros[BARE])} "
-            "rounds of all tasks in turn, in one process without sockets or log",
-            "validated: screened, parsed, checked against the DTD, defaults applied, envelope "
-            "read; the queries are distinct, each asks for a flight's id and an altitude",
-        ],
-        figures={"microseconds_per_event": micros, "matches": matches, "events": events},
-        draw=lambda figure: _draw(micros, figure),
-    )
-
-
-def _draw(micros: dict[str, list[float]], figure: Any) -> None:
-    axes = figure.subplots()
-    medians = [statistics.median(found) for found in micros.values()]
-    bars = axes.barh(list(micros), medians)
-    axes.bar_label(bars, [f"{value / medians[0]:.1f}x" for value in medians], padding=3)
-    axes.margins(x=0.1)
-    axes.invert_yaxis()
-    axes.set_xlabel("microseconds of processor time for one event")
+    """All workloads; the report says which were left out, and why."""
+    return report(measured(lab, QUICK if lab.quick else FULL))

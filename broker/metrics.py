@@ -6,7 +6,7 @@ beyond its own integers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import attrs
 from prometheus_client import CollectorRegistry, generate_latest
@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
+from broker.content.contract import TypeFigures
 from broker.errors import BrokerError
 from broker.status import Inspected, deliveries, resident_bytes
 
@@ -47,6 +48,20 @@ class NodeCollector(Collector):
             if outcome != "seen":
                 delivered.add_metric([outcome], count)
         yield delivered
+        notices = CounterMetricFamily(
+            "xmlbroker_type_notices",
+            "Notices of changed event types to subscribers.",
+            labels=["outcome"],
+        )
+        notices.add_metric(["sent"], node.notices.counts.sent)
+        notices.add_metric(["dropped"], node.notices.counts.dropped)
+        yield notices
+        yield CounterMetricFamily(
+            "xmlbroker_new_versions",
+            "Newer versions of known event types.",
+            value=node.notices.counts.versions,
+        )
+        yield from type_metrics(node.matcher.types())
         reception = node.reception
         for name, text, counts in (
             ("xmlbroker_refused_connections", "Connections refused.", reception.refused),
@@ -75,6 +90,38 @@ class NodeCollector(Collector):
         yield CounterMetricFamily(
             "xmlbroker_log_failures", "Commits that failed.", value=node.event_log.failures
         )
+
+
+def type_metrics(types: Iterable[TypeFigures]) -> Iterator[Metric]:
+    """How the events of each type were answered, and how long that took."""
+    by_type = ["type", "version"]
+    events = CounterMetricFamily(
+        "xmlbroker_type_events", "Events by how they were read.", labels=[*by_type, "path"]
+    )
+    seconds = CounterMetricFamily(
+        "xmlbroker_type_seconds",
+        "Time spent on events; `undecided` is part of `recognised`.",
+        labels=[*by_type, "path"],
+    )
+    undecided = CounterMetricFamily(
+        "xmlbroker_type_undecided_evaluations",
+        "Queries evaluated one by one on recognised events.",
+        labels=by_type,
+    )
+    shapes = GaugeMetricFamily("xmlbroker_type_shapes", "Shapes known.", labels=by_type)
+    suspended = GaugeMetricFamily(
+        "xmlbroker_type_suspended", "Whether its shapes do not recur: parsed.", labels=by_type
+    )
+    for figures in types:
+        name = [figures.type, figures.version]
+        for path in ("recognised", "parsed", "refused"):
+            events.add_metric([*name, path], getattr(figures, path))
+        for path in ("recognised", "undecided", "parsed"):
+            seconds.add_metric([*name, path], getattr(figures, f"{path}_seconds"))
+        undecided.add_metric(name, figures.undecided)
+        shapes.add_metric(name, figures.shapes)
+        suspended.add_metric(name, int(figures.suspended))
+    yield from (events, seconds, undecided, shapes, suspended)
 
 
 class _Page(Resource):

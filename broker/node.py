@@ -15,10 +15,14 @@ from twisted.web.client import Agent
 from broker.channel.driver import StackDriver
 from broker.channel.socket import ISocketChannel
 from broker.config import Settings
+from broker.content.contract import IMatcher
 from broker.content.limits import DocumentLimits
 from broker.content.query.limits import QueryLimits
 from broker.content.query.query import parse_query
 from broker.content.reference import ReferenceMatcher
+from broker.content.schema.advice import Advisor
+from broker.content.schema.known import KnownTypes
+from broker.content.switch import Switch
 from broker.dtd.cache import CacheLimits, DtdCache
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.hint import FetchHint
@@ -29,10 +33,13 @@ from broker.dtd.sources import CatalogueSource
 from broker.errors import BrokerError, ConfigurationError, LogUnavailable
 from broker.event.envelope import Liveness
 from broker.identity import Identity, authenticator_for
+from broker.router.deliverability import Deliverability
 from broker.router.durables import Durables
+from broker.router.explaining import Explaining
 from broker.router.feed import Feed
 from broker.router.input import Input
 from broker.router.link import Link
+from broker.router.notices import Notices
 from broker.router.outgoing import DELIVERY_BYTES, QueueLimits
 from broker.router.output import Output
 from broker.router.quarantine import Quarantine
@@ -40,12 +47,18 @@ from broker.router.reception import Reception, ReceptionLimits
 from broker.router.selection import Selection
 from broker.router.session import Session, SessionServices
 from broker.router.subscribing import Subscribing
+from broker.session.messages import Ask
 from broker.session.stack import ENVELOPE_BYTES, session_layers
 from broker.status import status
 from broker.store.event_log import EventLog
 from broker.store.log_file import LogFile, Retention
 from broker.threads import Threads
 
+#: Engines of content routing by their name in the settings.
+_ENGINES: Mapping[str, Callable[..., IMatcher]] = {
+    "switch": Switch,
+    "reference": ReferenceMatcher,
+}
 #: How often (seconds) subscribers are told positions that moved without an event.
 PROGRESS_EVERY = 1.0
 #: How often (seconds) old marks and durable subscriptions are looked for.
@@ -84,7 +97,7 @@ class Node:
         data = settings.node.data
         self.dtds = self._make_dtds()
         self.event_log = self._open_log(data)
-        self.matcher = ReferenceMatcher(
+        self.matcher = _ENGINES[settings.validation.engine](
             self.dtds,
             document_limits=DocumentLimits(
                 max_bytes=settings.limits.max_event_bytes,
@@ -95,7 +108,7 @@ class Node:
             clock=time.perf_counter,
             max_run_time=settings.query.max_run_time,
         )
-        self.output = Output()
+        self.output = Output(self.event_log.origin)
         self.quarantine = Quarantine(
             data / "quarantine",
             max_files=settings.limits.refusals_kept,
@@ -119,6 +132,9 @@ class Node:
         self.subscribing = Subscribing(
             matcher=self.matcher,
             parse_query=self._parse_query,
+            advise=Advisor(
+                self._types, undescribed=settings.types.undescribed == "accept"
+            ).warnings,
             log=self.event_log,
             output=self.output,
             durables=self.durables,
@@ -126,6 +142,9 @@ class Node:
         )
         self.event_log.began_again = self.output.begin_again
         self.reception = self._make_reception()
+        self.explaining = self._make_explaining()
+        self.notices = Notices(self._types, lambda: self.reception.sessions, reactor)
+        self.dtds.on_new_version = self.notices.new_version
 
     # ------------------------------------------------------------------ building
 
@@ -147,12 +166,12 @@ class Node:
 
     def _make_dtds(self) -> DtdCache:
         types = self.settings.types
-        sources: list[IDtdSource] = []
-        for folder in types.folders:
-            try:
-                sources.append(CatalogueSource(Catalogue.load(folder)))
-            except BrokerError as error:
-                raise ConfigurationError(f"types.folders: {error}") from None
+        shipped = Catalogue.load(shipped_folder())
+        try:
+            folders = [Catalogue.load(folder) for folder in types.folders]
+        except BrokerError as error:
+            raise ConfigurationError(f"types.folders: {error}") from None
+        sources: list[IDtdSource] = [CatalogueSource(folder) for folder in folders]
         sources.append(
             PointerSource(
                 Agent(self._reactor, connectTimeout=PointerLimits().timeout),
@@ -160,7 +179,9 @@ class Node:
                 [AllowedPlace.parse(url) for url in types.pointers],
             )
         )
-        return DtdCache(Catalogue.load(shipped_folder()), sources, CacheLimits(), self._reactor)
+        dtds = DtdCache(shipped, sources, CacheLimits(), self._reactor)
+        self._types = KnownTypes(dtds, shipped, folders)
+        return dtds
 
     def _make_reception(self) -> Reception:
         limits = self.settings.limits
@@ -171,6 +192,7 @@ class Node:
                 "status": self._answer_status,
                 "dtd-list": self._answer_dtd_list,
                 "dtd-show": self._answer_dtd_show,
+                "explain": lambda identity, ask: self.explaining.answer(identity, ask),
             },
             ended=lambda session: self.reception.ended(session),
         )
@@ -200,6 +222,23 @@ class Node:
                 ),
             ),
             make_session=make_session,
+        )
+
+    def _make_explaining(self) -> Explaining:
+        return Explaining(
+            matcher=self.matcher,
+            dtds=self.dtds,
+            parse_query=self._parse_query,
+            deliverability=Deliverability(
+                sessions=lambda: self.reception.sessions,
+                durables=self.durables,
+                deduplication=self.event_log.deduplication,
+                parse_query=self._parse_query,
+                stopwatch=time.perf_counter,
+            ),
+            reactor=self._reactor,
+            stopwatch=time.perf_counter,
+            accept_undescribed=self.settings.types.undescribed == "accept",
         )
 
     def _make_link(self, session: Session) -> Link:
@@ -255,8 +294,12 @@ class Node:
         self.reception.connected(channel)
 
     def progress(self) -> None:
-        """Tell positions that moved without an event: to be called every `PROGRESS_EVERY`."""
+        """Tell positions that moved without an event, and notices that wait.
+
+        To be called every `PROGRESS_EVERY`.
+        """
         self.output.progress()
+        self.notices.flush()
 
     def care(self) -> None:
         """Drop what is too old: to be called every `CARE_EVERY`."""
@@ -267,6 +310,8 @@ class Node:
 
     async def stop(self) -> None:
         """Stop in good order: commit and answer what was taken, send clients away, close."""
+        self.notices.stop()
+        self.explaining.stop()
         try:
             await self.event_log.drain()
             self.output.progress()
@@ -289,14 +334,15 @@ class Node:
 
     # ------------------------------------------------------------------ answers
 
-    def _answer_status(self, identity: Identity, _: Mapping[str, str]) -> Any:
+    def _answer_status(self, identity: Identity, _: Ask) -> Any:
         identity.check_administer()
         return status(self)
 
-    def _answer_dtd_list(self, _: Identity, __: Mapping[str, str]) -> Any:
+    def _answer_dtd_list(self, _: Identity, __: Ask) -> Any:
         return [(reference.type, reference.version) for reference in self.dtds.references()]
 
-    def _answer_dtd_show(self, _: Identity, arguments: Mapping[str, str]) -> Any:
-        reference = DtdReference(arguments.get("type", ""), arguments.get("version", ""))
+    def _answer_dtd_show(self, _: Identity, ask: Ask) -> Any:
+        said = ask.arguments
+        reference = DtdReference(said.get("type", ""), said.get("version", ""))
         dtd = self.dtds.lookup(reference, FetchHint(""))
         return dtd.addCallback(lambda found: found.text.decode())

@@ -13,6 +13,7 @@ from broker.config import Settings
 from broker.content.contract import IMatcher
 from broker.router.durables import Durables
 from broker.router.input import Input
+from broker.router.notices import Notices
 from broker.router.outcomes import DeliveryOutcomes
 from broker.router.output import Output
 from broker.router.reception import Reception
@@ -39,6 +40,8 @@ class Inspected(Protocol):
     def durables(self) -> Durables: ...
     @property
     def reception(self) -> Reception: ...
+    @property
+    def notices(self) -> Notices: ...
 
 
 def status(node: Inspected) -> dict[str, Any]:
@@ -64,6 +67,8 @@ def status(node: Inspected) -> dict[str, Any]:
         "published": published(node),
         "delivered": attrs.asdict(deliveries(node)),
         "matcher": dict(node.matcher.statistics()),
+        "types": [attrs.asdict(figures) for figures in node.matcher.types()],
+        "notices": attrs.asdict(node.notices.counts),
         "durable_subscriptions": len(node.durables),
         "refused_connections": dict(node.reception.refused),
         "broken_connections": dict(node.reception.broken),

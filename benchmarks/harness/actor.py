@@ -34,6 +34,11 @@ class Actor:
         self._buffer = b""
         self._tell(task)
 
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
     def go(self, **figures: Any) -> None:
         """Tell it to begin, and what it needs to know for that."""
         self._tell(figures)

@@ -1,10 +1,16 @@
-"""Flight events: the papers' record with the time of the report, 262 bytes, every one distinct."""
+"""Flight events: the papers' record with the time of the report, 262 bytes, every one distinct.
+
+Each report is of one aircraft of a fleet of some thousands, at a random height, speed and place:
+all independent and evenly spread, so that the share of events that a query matches can be told.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from typing import Final
+
+import attrs
 
 from broker.event.envelope import EventType
 from broker.event.identity import Mint
@@ -14,39 +20,96 @@ FLIGHT: Final = EventType("flight", "1.1")
 STREAM: Final = "flights"
 #: Length in bytes of every payload, as in the measurements of the peers.
 PAYLOAD_BYTES: Final = 262
-#: A query with a predicate that about half of the payloads match.
+#: A query with a predicate that half of the payloads match.
 HIGH: Final = "/flight[flightleg/altitude > 274]"
 
+AIRLINES: Final = (
+    *("AAL", "ACA", "AFR", "ASA", "BAW", "COA", "DAL", "DLH", "EDV", "ENY", "FDX", "FFT"),
+    *("GJS", "HAL", "JBU", "JIA", "KLM", "MXY", "NKS", "NWA", "PDT", "QFA", "QXE", "RPA"),
+    *("SKW", "SWA", "SWR", "TWA", "UAL", "UPS", "USA", "VIR"),
+)
+#: Aircraft that report: each airline has as many.
+FLEET: Final = 20_000
+#: What is reported, all inclusive, in hundreds of feet, knots, and whole degrees north and west.
+ALTITUDES: Final = range(100, 450)
+SPEEDS: Final = range(250, 600)
+LATITUDES: Final = range(25, 50)
+LONGITUDES: Final = range(67, 125)
+
 _RECORD: Final = (
-    b"<flight><id>UAL%d</id><timestamp>%s</timestamp>"
+    b"<flight><id>%s</id><timestamp>%s</timestamp>"
     b'<flightleg status="active"><speed type="ground">%03d</speed>'
     b'<altitude type="reported" mode="plain">%03d</altitude>'
     b"<coordinate><lat>%02d%02dN</lat><lon>%03d%02dW</lon></coordinate></flightleg></flight>"
 )
+#: Of splitmix64, whose outputs are as good as random for consecutive inputs.
+_STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_WORD: Final = (1 << 64) - 1
+
+
+@attrs.frozen
+class Report:
+    """What one position report says."""
+
+    flight_id: str
+    speed: int
+    altitude: int
+    latitude: tuple[int, int]
+    """Degrees and minutes."""
+    longitude: tuple[int, int]
+
+
+def flight_id(aircraft: int) -> str:
+    """The id of an aircraft of the fleet (0 to FLEET - 1), such as `UAL1021`."""
+    rank, airline = divmod(aircraft, len(AIRLINES))
+    # The factor shares no divisor with 9,000, so no airline has a number twice.
+    return f"{AIRLINES[airline]}{1000 + rank * 7919 % 9000}"
+
+
+def report(number: int) -> Report:
+    """What payload `number` reports."""
+    bits = _scattered(number)
+    bits, aircraft = divmod(bits, FLEET)
+    bits, speed = divmod(bits, len(SPEEDS))
+    bits, altitude = divmod(bits, len(ALTITUDES))
+    # Four more figures would not be independent if they came of what is left of 64 bits.
+    more = _scattered(~number & _WORD)
+    more, latitude = divmod(more, len(LATITUDES))
+    more, longitude = divmod(more, len(LONGITUDES))
+    more, north = divmod(more, 60)
+    return Report(
+        flight_id(aircraft),
+        SPEEDS[speed],
+        ALTITUDES[altitude],
+        (LATITUDES[latitude], north),
+        (LONGITUDES[longitude], more % 60),
+    )
 
 
 def flight_payload(number: int, timestamp: bytes | None = None) -> bytes:
     """Payload `number`; `timestamp` takes the place of a time of 2026 and has its 24 characters."""
-    if timestamp is None:
-        seconds, millis = divmod(number, 1000)
-        minutes, seconds = divmod(seconds, 60)
-        hours, minutes = divmod(minutes, 60)
-        timestamp = b"2026-11-20T%02d:%02d:%02d.%03dZ" % (hours % 24, minutes, seconds, millis)
+    told = report(number)
     return _RECORD % (
-        1000 + number % 1000,
-        timestamp,
-        400 + number * 7 % 200,
-        _altitude(number),
-        30 + number % 20,
-        number * 3 % 60,
-        70 + number % 53,
-        number * 11 % 60,
+        told.flight_id.encode(),
+        time_of(number) if timestamp is None else timestamp,
+        told.speed,
+        told.altitude,
+        *told.latitude,
+        *told.longitude,
     )
+
+
+def time_of(number: int) -> bytes:
+    """The time that payload `number` was reported at: a millisecond after the one before."""
+    seconds, millis = divmod(number, 1000)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return b"2026-11-20T%02d:%02d:%02d.%03dZ" % (hours % 24, minutes, seconds, millis)
 
 
 def is_high(number: int) -> bool:
     """Whether payload `number` matches `HIGH`."""
-    return _altitude(number) > 274
+    return report(number).altitude > 274
 
 
 def flight_documents(mint: Mint, count: int, first: int = 0) -> Iterator[bytes]:
@@ -56,5 +119,8 @@ def flight_documents(mint: Mint, count: int, first: int = 0) -> Iterator[bytes]:
         yield write_event(mint.next(now), STREAM, FLIGHT, flight_payload(number))
 
 
-def _altitude(number: int) -> int:
-    return 100 + number * 13 % 350
+def _scattered(number: int) -> int:
+    bits = (number + 1) * _STEP & _WORD
+    bits = (bits ^ bits >> 30) * _FIRST & _WORD
+    bits = (bits ^ bits >> 27) * _SECOND & _WORD
+    return bits ^ bits >> 31

@@ -32,7 +32,7 @@ class Flow:
     dropped: int
     """Events that a subscriber was told it did not get, over all subscribers."""
     actors_cpu: float
-    """Processor seconds of publisher and subscribers."""
+    """Processor seconds of publisher and subscribers, those beside included."""
     others: float
     """Cores that other processes of the machine used meanwhile."""
 
@@ -75,9 +75,20 @@ class Spread:
 class Course:
     """A publisher and subscribers, connected to a broker, that make runs one after another."""
 
-    def __init__(self, pid: int, publisher: Actor, subscriber: Actor, subscribers: int) -> None:
-        """`subscriber` is one process with all of the `subscribers` in it."""
+    def __init__(
+        self,
+        pid: int,
+        publisher: Actor,
+        subscriber: Actor,
+        subscribers: int,
+        further: Sequence[Actor] = (),
+    ) -> None:
+        """`subscriber` is one process with all of the `subscribers` in it.
+
+        `further` are connected to the broker as well, but nothing is asked of them in a run.
+        """
         self._pid = pid
+        self._further = tuple(actor.pid for actor in further)
         self._publisher = publisher
         self._subscriber = subscriber
         self.subscribers = subscribers
@@ -88,7 +99,7 @@ class Course:
         ready = self._publisher.hear("ready", PATIENCE)
         self._subscriber.hear("ready", PATIENCE)
         self._most = memory(self._pid)
-        cpu, busy = cpu_seconds(self._pid), busy_seconds()
+        cpu, busy, further = cpu_seconds(self._pid), busy_seconds(), self._further_cpu()
         self._subscriber.go(bytes=ready["bytes"])
         self._publisher.go()
         sent = self._publisher.hear("done", PATIENCE, self._look)
@@ -96,7 +107,7 @@ class Course:
         cpu, busy = cpu_seconds(self._pid) - cpu, busy_seconds() - busy
         self._look()
         seconds = came["ended"] - sent["began"]
-        actors_cpu = sent["cpu"] + came["cpu"]
+        actors_cpu = sent["cpu"] + came["cpu"] + self._further_cpu() - further
         return Flow(
             events=events,
             subscribers=self.subscribers,
@@ -114,6 +125,9 @@ class Course:
         """Publisher and subscribers are not needed any more."""
         self._publisher.end()
         self._subscriber.end()
+
+    def _further_cpu(self) -> float:
+        return sum(map(cpu_seconds, self._further))
 
     def _look(self) -> None:
         now = memory(self._pid)

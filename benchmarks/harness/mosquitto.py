@@ -10,15 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.harness.children import Children
+from benchmarks.harness.debian import Unavailable, install
 from benchmarks.harness.failure import BenchmarkFailed
 from benchmarks.harness.node_process import free_port, is_listening
 
 _STARTUP: Final = 10.0
 _GLANCE: Final = 0.01
-
-
-class Unavailable(Exception):
-    """The peer can not be measured here, and why."""
 
 
 def executable() -> str:
@@ -28,11 +25,7 @@ def executable() -> str:
     """
     found = _find()
     if found is None:
-        if shutil.which("apt-get") is None:
-            raise Unavailable("mosquitto is not installed, and this is no Debian")
-        if os.geteuid() != 0:
-            raise Unavailable("mosquitto is not installed: sudo apt-get install mosquitto")
-        _install()
+        install("mosquitto")
         found = _find()
     if found is None:
         raise Unavailable("mosquitto could not be installed")
@@ -77,15 +70,3 @@ class MosquittoProcess:
 def _find() -> str | None:
     # Debian keeps daemons where a user's PATH does not look.
     return shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
-
-
-def _install() -> None:
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["update"], ["install", "-y", "--no-install-recommends", "mosquitto"]):
-        subprocess.run(
-            ["apt-get", "-qq", *command],
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=False,
-        )

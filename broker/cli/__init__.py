@@ -18,6 +18,7 @@ from broker.errors import BrokerError
 COMMANDS: Final = {
     "pub": "Publish XML documents from files, folders, archives or a pipe.",
     "sub": "Subscribe: print the events that match an XPath query.",
+    "explain": "Say how a query is answered, and why an event matches it or does not.",
     "status": "Show what a node is doing.",
     "dtd": "List and show DTDs; check one of your own.",
     "config": "Explain or check a node's configuration; hash a secret for it.",

@@ -69,14 +69,14 @@ class NodeAccess:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(client.close(), GOODBYE)
 
-    def ask(self, what: str, **arguments: str) -> Any:
+    def ask(self, what: str, document: bytes = b"", /, **arguments: str) -> Any:
         """The node's answer to one question; `GaveUp` when it does not come in time."""
-        return asyncio.run(self._ask(what, arguments))
+        return asyncio.run(self._ask(what, document, arguments))
 
-    async def _ask(self, what: str, arguments: dict[str, str]) -> Any:
+    async def _ask(self, what: str, document: bytes, arguments: dict[str, str]) -> Any:
         async with self.session(Stop()) as client:
             try:
-                return await asyncio.wait_for(client.ask(what, **arguments), self.timeout)
+                return await asyncio.wait_for(client.ask(what, document, **arguments), self.timeout)
             except TimeoutError:
                 raise GaveUp(f"the node did not answer in {self.timeout:g} s") from None
 

@@ -6,10 +6,16 @@ import asyncio
 import os
 from typing import IO, Final
 
-from broker.cli.rendering import Form, gap_as_json, gap_as_text
+from broker.cli.rendering import (
+    Form,
+    change_as_json,
+    change_as_text,
+    gap_as_json,
+    gap_as_text,
+)
 from broker.cli.stopping import Stop
 from broker.cli.terminal import note
-from broker.client.received import Gap, ReceivedEvent
+from broker.client.received import Gap, ReceivedEvent, TypeChanged
 
 #: What is not written yet never exceeds this by more than one event, in bytes.
 _ENOUGH: Final = 64 * 1024
@@ -49,6 +55,12 @@ class Output:
         note(gap_as_text(gap))
         if self._json:
             self._print(gap_as_json(gap))
+
+    def change(self, change: TypeChanged) -> None:
+        """Tell of a newer version of a type on stderr, and among the lines of JSON."""
+        note(change_as_text(change))
+        if self._json:
+            self._print(change_as_json(change))
 
     def flush(self) -> None:
         """Write what was printed. A pipe without a reader means that the user has had enough."""

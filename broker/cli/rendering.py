@@ -1,4 +1,4 @@
-"""How received events and gaps are printed."""
+"""How received events, gaps and changes of types are printed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
+import attrs
+
 from broker.cli.terminal import json_line, printable
-from broker.client.received import Gap, ReceivedEvent
+from broker.client.received import Gap, ReceivedEvent, TypeChanged
 
 #: Makes the bytes that are printed for an event.
 Form = Callable[[ReceivedEvent], bytes]
@@ -88,3 +90,33 @@ def gap_as_json(gap: Gap) -> bytes:
         "reason": gap.reason,
     }
     return (json_line({"gap": content}) + "\n").encode()
+
+
+_EFFECTS: Final = {
+    "can-not-match-any-more": "the query can match no event of it",
+    "can-match-now": "the query can match its events, and none of the version before",
+    "reads-what-changed": "the query reads what changed",
+}
+
+
+def change_as_text(change: TypeChanged) -> str:
+    """For people, on one line."""
+    effect = _EFFECTS.get(change.effect, change.effect)
+    reason = f" ({change.reason})" if change.reason else ""
+    parts = [f"type: {change.type} {change.new} has turned up after {change.old}: {effect}{reason}"]
+    for word, paths in (
+        ("it reads", change.paths),
+        ("came", change.came),
+        ("went", change.went),
+        ("changed", change.changed),
+    ):
+        if paths:
+            parts.append(f"{word}: {', '.join(paths)}")
+    if change.left_out:
+        parts.append(f"and {change.left_out} more")
+    return "; ".join(parts)
+
+
+def change_as_json(change: TypeChanged) -> bytes:
+    """One line of JSON among those of the events."""
+    return (json_line({"type-changed": attrs.asdict(change)}) + "\n").encode()

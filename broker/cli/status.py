@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON.  [default in a pipe]")
 @node_options
 def command(access: NodeAccess, as_json: bool) -> None:
-    """Show a node's log, what became of events, and its sessions."""
+    """Show a node's log, what became of events, what each type costs, and its sessions."""
     status = access.ask("status")
     if as_json or not on_terminal():
         click.echo(json_line(status))
@@ -32,7 +32,7 @@ def command(access: NodeAccess, as_json: bool) -> None:
 def tables(status: Mapping[str, Any]) -> Iterable[Table]:
     """The answer of a node as tables. A later version's further keys are shown as they are."""
     log, memory = status.get("log", {}), status.get("memory", {})
-    shown = {"memory", "log", "published", "delivered", "sessions"}
+    shown = {"memory", "log", "published", "delivered", "types", "sessions"}
     started = status.get("started_ms")
     yield _pairs(
         "Node",
@@ -49,6 +49,8 @@ def tables(status: Mapping[str, Any]) -> Iterable[Table]:
     yield _pairs("Log", {_words(key): _quantity(key, value) for key, value in log.items()})
     for key in ("published", "delivered"):
         yield _pairs(f"Events {key}", {_words(k): _flat(v) for k, v in status.get(key, {}).items()})
+    if status.get("types"):
+        yield _types(status["types"])
     yield _sessions(status.get("sessions", ()))
 
 
@@ -86,6 +88,22 @@ def _sessions(sessions: Iterable[Mapping[str, Any]]) -> Table:
     return table
 
 
+def _types(types: Iterable[Mapping[str, Any]]) -> Table:
+    table = _table("Types")
+    counts = ("shapes", "recognised", "parsed", "refused", "undecided")
+    spent = ("recognised", "undecided", "parsed")
+    for name in ("type", *counts, *(f"{path} s" for path in spent)):
+        table.add_column(name, justify="left" if name == "type" else "right")
+    for each in types:
+        name = f"{each.get('type')} {each.get('version')}" if each.get("type") else "(of no known)"
+        table.add_row(
+            one_line(name) + (" (suspended)" if each.get("suspended") else ""),
+            *(f"{each.get(count, 0):,}" for count in counts),
+            *(f"{each.get(f'{path}_seconds', 0.0):,.3f}" for path in spent),
+        )
+    return table
+
+
 def _table(title: str) -> Table:
     from rich import box
     from rich.table import Table
@@ -95,7 +113,7 @@ def _table(title: str) -> Table:
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE,
-        show_header=title == "Sessions",
+        show_header=title in ("Sessions", "Types"),
         pad_edge=False,
     )
 

@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from broker.cli.namespaces import namespace_option
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.output import Output
 from broker.cli.rendering import as_document, as_json, as_payload, as_text
@@ -28,29 +29,12 @@ def _start(_: click.Context, __: click.Parameter, value: str | None) -> Start | 
         raise click.BadParameter(f"{value!r}: {error}") from None
 
 
-def _bindings(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    bindings = {}
-    for value in values:
-        prefix, _equals, uri = value.partition("=")
-        if not (prefix and uri):
-            raise click.BadParameter(f"{value!r} is not PREFIX=URI")
-        bindings[prefix] = uri
-    return bindings
-
-
 @click.command()
 @click.argument("query", default="true()")
 @click.option(
     "--streams", default=">", show_default=True, metavar="PATTERN", help="* is one part, > the rest"
 )
-@click.option(
-    "--namespace",
-    "namespaces",
-    callback=_bindings,
-    multiple=True,
-    metavar="p=URI",
-    help="Bind a prefix of the query; may be repeated.",
-)
+@namespace_option
 @click.option(
     "--durable", default="", metavar="NAME", help="Go on where this client left that name."
 )
@@ -120,6 +104,7 @@ def command(
                         durable=durable,
                         start=start,
                         on_gap=output.gap,
+                        on_change=output.change,
                     )
                 )
                 if subscription is None:

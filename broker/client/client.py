@@ -189,7 +189,6 @@ class Client:
 
     def publish_document(self, document: bytes, event_id: EventId) -> Awaitable[Receipt]:
         """Publish an event that was written already, under this client's name and incarnation."""
-        self._check_open()
         return self._enqueue(document, event_id)
 
     def subscribe(
@@ -201,10 +200,12 @@ class Client:
         durable: str = "",
         start: Start | None = None,
         on_gap: Callable[..., None] | None = None,
+        on_change: Callable[..., None] | None = None,
     ) -> Awaitable[Subscription]:
         """Subscribe; resolves when the node has accepted the query and the flow has begun.
 
         `start` is `NEW` for a transient and `STORED` for a durable subscription unless given.
+        `on_gap` is told each `Gap`, `on_change` each `TypeChanged`, in order with the events.
         Raises `BadQuery`, `QueryTooExpensive`, `BadName`, `NotAllowed`, `BadPosition` or
         `TooManySubscriptions` as the node says.
         """
@@ -213,15 +214,16 @@ class Client:
         number, effects = self._core.subscribe(
             query, streams, namespaces=namespaces or {}, durable=durable, start=begin
         )
-        subscription = Subscription(self, self._loop, number, query, streams, on_gap)
+        subscription = Subscription(self, self._loop, number, query, streams, on_gap, on_change)
         self._subscriptions[number] = subscription
         self._apply(effects)
         return subscription.flowing
 
-    def ask(self, what: str, **arguments: str) -> Awaitable[Any]:
-        """Ask the node something (`status`, `dtd-list`, `dtd-show`); resolves to its answer."""
-        self._check_open()
-        request, effects = self._core.ask(what, arguments)
+    def ask(self, what: str, document: bytes = b"", /, **arguments: str) -> Awaitable[Any]:
+        """Ask the node something (`status`, `dtd-list`, `dtd-show`, `explain`), maybe about an
+        event; resolves to its answer. Raises `TooLarge` for an event over the node's limit."""
+        self._check_open(document)
+        request, effects = self._core.ask(what, arguments, document)
         answer = self._waiting.for_answer(request)
         self._apply(effects)
         return answer
@@ -295,11 +297,7 @@ class Client:
         self._driver.attach(channel)
 
     def _enqueue(self, document: bytes, event_id: EventId) -> Awaitable[Receipt]:
-        if self.welcome is not None and len(document) > self.welcome.max_event_bytes:
-            raise TooLarge(
-                f"the event has {len(document)} bytes, the node takes "
-                f"{self.welcome.max_event_bytes}"
-            )
+        self._check_open(document)
         promise = self._loop.promise()
         self._core.publish(document, event_id, promise)
         self._flush_soon()
@@ -393,6 +391,10 @@ class Client:
         promise.fail(self._error or Closed("the client is closed"))
         return promise.awaitable
 
-    def _check_open(self) -> None:
+    def _check_open(self, document: bytes = b"") -> None:
+        """And that the node takes such an event, as far as it has said."""
         if self._over or self._closed is not None:
             raise self._error or Closed("the client is closed")
+        if self.welcome is not None and len(document) > self.welcome.max_event_bytes:
+            most = self.welcome.max_event_bytes
+            raise TooLarge(f"the event has {len(document)} bytes, the node takes {most}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias, get_args
 
 import attrs
 
@@ -30,7 +30,7 @@ from broker.client.effects import (
     Share,
 )
 from broker.client.outbox import Outbox
-from broker.client.received import Flow, Gap, ReceivedEvent, Start
+from broker.client.received import Flow, Gap, ReceivedEvent, Start, TypeChanged
 from broker.errors import ProtocolError, from_wire
 from broker.event.identity import EventId
 from broker.event.place import Place, Position
@@ -58,6 +58,9 @@ from broker.session.messages import (
 #: A subscription reports its position after so many processed events, or `ACKNOWLEDGE_AFTER` s.
 ACKNOWLEDGE_EVENTS = 1000
 ACKNOWLEDGE_AFTER = 0.5
+
+_AboutSubscription: TypeAlias = Subscribed | Flowing | Ended | messages.Gap | messages.TypeChanged
+_ABOUT_SUBSCRIPTIONS = get_args(_AboutSubscription)
 
 
 @attrs.define(eq=False)
@@ -140,10 +143,12 @@ class ClientCore:
             effects.append(Arrived(number, Over(None, subscription.processed)))
         return effects
 
-    def ask(self, what: str, arguments: Mapping[str, str]) -> tuple[int, list[Effect]]:
-        """Ask the node something; the answer comes under the returned number."""
+    def ask(
+        self, what: str, arguments: Mapping[str, str], document: bytes = b""
+    ) -> tuple[int, list[Effect]]:
+        """Ask the node something, maybe about an event; the answer comes under the number."""
         request = next(self._numbers)
-        self._asked[request] = Ask(request, what, arguments)
+        self._asked[request] = Ask(request, what, arguments, document)
         return request, self._say(self._asked[request])
 
     def taken(self, number: int, item: Item, now: float) -> list[Effect]:
@@ -308,7 +313,7 @@ class ClientCore:
         if isinstance(message, Ended) and message.number in self._ending:
             subscription, _ = self._ending.pop(message.number)
             return [Arrived(message.number, Over(None, subscription.processed))]
-        if isinstance(message, Subscribed | Flowing | Ended | messages.Gap):
+        if isinstance(message, _ABOUT_SUBSCRIPTIONS):
             known = self._subscriptions.get(message.number)
             return [] if known is None else self._told(known, message)
         raise ProtocolError(f"{type(message).__name__} is not for a client")
@@ -320,9 +325,7 @@ class ClientCore:
         subscription.received = subscription.received.merged(position)
         return [Arrived(number, Moved(position))]
 
-    def _told(
-        self, subscription: _Subscription, message: Subscribed | Flowing | Ended | messages.Gap
-    ) -> list[Effect]:
+    def _told(self, subscription: _Subscription, message: _AboutSubscription) -> list[Effect]:
         number = subscription.number
         start = subscription.start
         if isinstance(message, Subscribed):
@@ -342,6 +345,8 @@ class ClientCore:
             del self._subscriptions[number]
             error = from_wire(message.error) if message.error[0] else None
             return [Arrived(number, Over(error, subscription.processed))]
+        if isinstance(message, messages.TypeChanged):
+            return [Arrived(number, TypeChanged.of(message))]
         gap = Gap(
             Place(message.origin, *message.first),
             Place(message.origin, *message.last),

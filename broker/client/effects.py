@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from broker.client.received import Flow, Gap, Receipt, ReceivedEvent
+from broker.client.received import Flow, Gap, Receipt, ReceivedEvent, TypeChanged
 from broker.errors import BrokerError
 from broker.event.place import Position
 
@@ -68,7 +68,7 @@ class Over:
     """How far it was processed."""
 
 
-Item: TypeAlias = Accepted | Flow | Portion | Moved | Gap | Over
+Item: TypeAlias = Accepted | Flow | Portion | Moved | Gap | TypeChanged | Over
 
 
 @attrs.frozen

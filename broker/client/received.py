@@ -10,6 +10,7 @@ from broker.event.envelope import Event, Header, Liveness
 from broker.event.identity import EventId
 from broker.event.place import Place, Position
 from broker.event.reading import read_event
+from broker.session import messages
 
 
 @attrs.frozen
@@ -64,6 +65,39 @@ class Gap:
     """For `slow` the events dropped; for `retention` the places gone, matching or not."""
     reason: str
     """`slow`: the transient subscriber's queue was full. `retention`: the log lets go of it."""
+
+
+@attrs.frozen
+class TypeChanged:
+    """A newer version of an event type turned up, and touches what the query reads (M16).
+
+    Paths are label paths such as `/flight/leg/@status`, those of the query first.
+    """
+
+    type: str
+    old: str
+    """The newest version that the node knew before."""
+    new: str
+    effect: str
+    """`can-not-match-any-more` and `can-match-now` speak of events of the new version beside those
+    of the old one; `reads-what-changed`: it may match both."""
+    reason: str
+    """For the first two: why the query matches no event of the one version."""
+    paths: tuple[str, ...]
+    """What the query reads of all that came, went or changed."""
+    came: tuple[str, ...]
+    went: tuple[str, ...]
+    changed: tuple[str, ...]
+    """Attributes with other values or another default: path, colon, how."""
+    left_out: int
+    """How many entries the four lists lack altogether, since there are too many."""
+
+    @classmethod
+    def of(cls, message: messages.TypeChanged) -> TypeChanged:
+        """What a message says to the subscription with its number."""
+        said = attrs.asdict(message, recurse=False)
+        del said["number"]
+        return cls(**said)
 
 
 @attrs.frozen

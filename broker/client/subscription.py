@@ -9,7 +9,7 @@ from typing import Protocol
 
 from broker.client.effects import Accepted, Item, Moved, Over, Portion
 from broker.client.loop import Loop, Promise
-from broker.client.received import Flow, Gap, ReceivedEvent
+from broker.client.received import Flow, Gap, ReceivedEvent, TypeChanged
 from broker.errors import BrokerError, Closed
 from broker.event.place import Position
 
@@ -34,6 +34,7 @@ class Subscription:
     Receipts and answers do not wait behind it: the same client may publish without reading.
 
     A gap is told to `on_gap` in its order, kept in `gaps`, and logged as a warning if nobody asked.
+    So is, to `on_change` and in `changes`, a new version of an event type that touches the query.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Subscription:
         query: str,
         streams: str,
         on_gap: Callable[[Gap], None] | None,
+        on_change: Callable[[TypeChanged], None] | None = None,
     ) -> None:
         self._owner = owner
         self._loop = loop
@@ -51,7 +53,8 @@ class Subscription:
         self.query = query
         self.streams = streams
         self._on_gap = on_gap
-        self._items: deque[Portion | Moved | Gap] = deque()
+        self._on_change = on_change
+        self._items: deque[Portion | Moved | Gap | TypeChanged] = deque()
         self._wanted: Promise | None = None
         self._flowing: Promise | None = loop.promise()
         self.flowing: Awaitable[Subscription] = self._flowing.awaitable
@@ -64,8 +67,11 @@ class Subscription:
         self.cut = Position()
         """After this nothing that matches is missed; known once the subscription is flowing."""
         self.warnings: tuple[str, ...] = ()
+        """What the node has to say of the query: that it can never match."""
         self.gaps: deque[Gap] = deque(maxlen=1000)
         """The newest gaps."""
+        self.changes: deque[TypeChanged] = deque(maxlen=1000)
+        """The newest notices of changed types."""
 
     @property
     def position(self) -> Position:
@@ -182,9 +188,12 @@ class Subscription:
         if portion is not None:
             self._owner.taken(self._number, portion)
 
-    def _pass(self, item: Moved | Gap) -> None:
+    def _pass(self, item: Moved | Gap | TypeChanged) -> None:
         if isinstance(item, Moved):
             self._owner.taken(self._number, item)
+            return
+        if isinstance(item, TypeChanged):
+            self._pass_change(item)
             return
         self.gaps.append(item)
         if self._on_gap is not None:
@@ -197,6 +206,21 @@ class Subscription:
                 item.first,
                 item.last,
                 item.reason,
+            )
+
+    def _pass_change(self, change: TypeChanged) -> None:
+        self.changes.append(change)
+        if self._on_change is not None:
+            self._on_change(change)
+        else:
+            _log.warning(
+                "subscription %r: %s %s turned up after %s: %s %s",
+                self.query,
+                change.type,
+                change.new,
+                change.old,
+                change.effect,
+                change.reason or ", ".join(change.paths),
             )
 
     def _wake(self) -> None:

@@ -177,7 +177,11 @@ class TypeSettings:
 class ValidationSettings:
     """How events are validated and matched."""
 
-    engine: str = setting(kinds.choice("reference"), "reference", "The engine that does it.")
+    engine: str = setting(
+        kinds.choice("switch", "reference"),
+        "switch",
+        'The engine: "switch", or "reference", which asks each query of each event.',
+    )
 
 
 @attrs.frozen

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 
 from lxml import etree
 
-from broker.content.evaluation import Subject
+from broker.content.evaluation import CompiledQuery, Subject
 from broker.content.query.cost import MODEL_NODES, estimate
 from broker.content.query.limits import QueryLimits
-from broker.content.subscriptions import Group, Interest
 from broker.errors import QueryTooExpensive
 
 #: Documents up to this size can not have more elements than the cost model's document.
@@ -19,6 +19,19 @@ _SMALL_DOCUMENT = 4 * MODEL_NODES
 _ORDINARY_DOCUMENT = 64 * 1024
 #: What a query may cost on a large document, against what it may on the model's.
 _LARGE_FACTOR = 10
+
+
+class Runnable(Protocol):
+    """A query that can be evaluated."""
+
+    @property
+    def compiled(self) -> CompiledQuery: ...
+    @property
+    def estimates(self) -> dict[int, float]:
+        """Estimated costs by the size of a document: kept for the budget."""
+
+
+_Runnable = TypeVar("_Runnable", bound=Runnable)
 
 
 class Budget:
@@ -38,44 +51,43 @@ class Budget:
         self.evaluations = 0
 
     def evaluate(
-        self, interests: tuple[Interest, ...], subject: Subject, document: bytes
-    ) -> tuple[list[Interest], list[tuple[Group, QueryTooExpensive]]]:
+        self, queries: Sequence[_Runnable], subject: Subject, document: bytes
+    ) -> tuple[list[_Runnable], list[tuple[_Runnable, QueryTooExpensive]]]:
         """Those that match, and those to be suspended with the reason."""
-        matching: list[Interest] = []
-        broken: list[tuple[Group, QueryTooExpensive]] = []
+        matching: list[_Runnable] = []
+        broken: list[tuple[_Runnable, QueryTooExpensive]] = []
         nodes = document.count(b"<") if len(document) > _SMALL_DOCUMENT else 0
         clock, allowed = self._clock, self._max_run_time
         if len(document) > _ORDINARY_DOCUMENT:
             allowed *= len(document) / _ORDINARY_DOCUMENT
         before = clock()
-        for interest in interests:
-            group = interest.group
-            if group.compiled.always:
-                matching.append(interest)
+        for query in queries:
+            if query.compiled.always:
+                matching.append(query)
                 continue
             try:
                 if nodes > MODEL_NODES:
-                    self._check_estimate(group, nodes)
+                    self._check_estimate(query, nodes)
                     before = clock()
                 self.evaluations += 1
-                matches = group.compiled.matches(subject)
+                matches = query.compiled.matches(subject)
                 after = clock()
                 if after - before > allowed:
-                    after = self._again(group, subject, after, allowed)
+                    after = self._again(query, subject, after, allowed)
                 before = after
             except QueryTooExpensive as error:
-                broken.append((group, error))
+                broken.append((query, error))
                 before = clock()
             except etree.LxmlError as error:
-                broken.append((group, QueryTooExpensive(f"libxml2 gave up on the query: {error}")))
+                broken.append((query, QueryTooExpensive(f"libxml2 gave up on the query: {error}")))
                 before = clock()
             else:
                 if matches:
-                    matching.append(interest)
+                    matching.append(query)
         return matching, broken
 
-    def _again(self, group: Group, subject: Subject, before: float, allowed: float) -> float:
-        group.compiled.matches(subject)
+    def _again(self, query: Runnable, subject: Subject, before: float, allowed: float) -> float:
+        query.compiled.matches(subject)
         after = self._clock()
         if after - before > allowed:
             raise QueryTooExpensive(
@@ -84,13 +96,13 @@ class Budget:
             )
         return after
 
-    def _check_estimate(self, group: Group, nodes: int) -> None:
+    def _check_estimate(self, query: Runnable, nodes: int) -> None:
         # Rounded up to a power of two, so that few estimates serve all documents.
         size = 1 << (nodes - 1).bit_length()
-        cost = group.estimates.get(size)
+        cost = query.estimates.get(size)
         if cost is None:
-            cost = estimate(group.compiled.query.expression, size).cost
-            group.estimates[size] = cost
+            cost = estimate(query.compiled.query.expression, size).cost
+            query.estimates[size] = cost
         if cost > self._max_cost:
             raise QueryTooExpensive(
                 f"the query would visit about {cost:.3g} nodes of an event with {nodes} elements, "

@@ -6,11 +6,12 @@ Nothing outside `broker/content` knows which engine is behind it.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import attrs
 from zope.interface import Interface
 
+from broker.content.explaining.explanation import Explanation
 from broker.content.query.query import Query
 from broker.dtd.reference import DtdReference
 from broker.errors import InvalidEvent, QueryTooExpensive, UnknownType
@@ -18,9 +19,11 @@ from broker.event.envelope import Header, Liveness
 from broker.event.stream import StreamPattern
 
 
-@attrs.frozen(slots=True)
-class Accepted:
-    """A valid event and the numbers of the subscriptions that it matches, ascending."""
+class Accepted(NamedTuple):
+    """A valid event and the numbers of the subscriptions that it matches, ascending.
+
+    A tuple, because one is made per event at every hop.
+    """
 
     header: Header
     subscriptions: tuple[int, ...]
@@ -55,6 +58,34 @@ class DtdNeeded(UnknownType):
     def __init__(self, missing: TypeMissing) -> None:
         super().__init__(f"the DTD of {missing.reference} is not in the cache")
         self.missing = missing
+
+
+@attrs.frozen
+class TypeFigures:
+    """What the events of one type have cost since the start, and what there is now.
+
+    Without a name (`type` and `version` empty) stand refused events of no known type, and events
+    of types beyond the number that an engine keeps apart.
+    """
+
+    type: str
+    version: str
+    recognised: int
+    """Events that a shape recognised: they were not parsed."""
+    parsed: int
+    """Events that were parsed and accepted."""
+    refused: int
+    undecided: int
+    """Queries evaluated one by one on recognised events (F6)."""
+    recognised_seconds: float
+    """Spent on recognised events, behind the recognition itself."""
+    undecided_seconds: float
+    """Of that, on queries evaluated one by one."""
+    parsed_seconds: float
+    """Spent on events that were parsed or refused."""
+    shapes: int
+    suspended: bool
+    """Its shapes do not recur, so for the time being its events are parsed."""
 
 
 class IMatcher(Interface):
@@ -97,3 +128,21 @@ class IMatcher(Interface):
 
     def statistics() -> dict[str, int | float]:
         """Counters since the start, and sizes now."""
+
+    def types() -> tuple[TypeFigures, ...]:
+        """The figures of each event type that came, sorted by name and version."""
+
+    def explain(
+        query: Query,
+        document: bytes | None,
+        undescribed: Set[DtdReference] = frozenset(),
+        *,
+        shapes: bool = True,
+    ) -> Explanation:
+        """How a query is answered; whether and why an event matches it, if one is given (N7).
+
+        The event is examined as one that is published. What it says agrees with `match`; nothing
+        is counted, learnt or suspended by it. It takes a few tenths of a second at most, and tells
+        what it left out. Without `shapes` nothing is told of the events that were seen so far.
+        Raises `DtdNeeded` when the event's DTD is not in the cache and not in `undescribed`.
+        """

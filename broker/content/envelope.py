@@ -136,7 +136,7 @@ def _read(root: etree._Element, reference: DtdReference) -> EnvelopeParts:
     last = root[-1]
     if children == 5:
         return EnvelopeParts(header, None if last.tag in _OWN else last)
-    return EnvelopeParts(header, _payload(root))
+    return EnvelopeParts(header, payload_of(root))
 
 
 def _read_around_remarks(root: etree._Element, reference: DtdReference) -> EnvelopeParts:
@@ -154,10 +154,11 @@ def _read_around_remarks(root: etree._Element, reference: DtdReference) -> Envel
         reference,
     )
     _check_bundles_of(linkage)
-    return EnvelopeParts(header, _payload(root))
+    return EnvelopeParts(header, payload_of(root))
 
 
-def _payload(root: etree._Element) -> etree._Element | None:
+def payload_of(root: etree._Element) -> etree._Element | None:
+    """The payload's element, None if the event has none; raises `BadField` for two of them."""
     payloads = [child for child in _elements(root) if child.tag not in _OWN]
     if len(payloads) > 1:
         raise BadField("Event", "there is more than one payload element")

@@ -31,6 +31,16 @@ class Interest:
     group: Group
     numbers: tuple[int, ...]
 
+    @property
+    def compiled(self) -> CompiledQuery:
+        """The query."""
+        return self.group.compiled
+
+    @property
+    def estimates(self) -> dict[int, float]:
+        """The group's, for the budget."""
+        return self.group.estimates
+
 
 class Subscriptions:
     """Subscriptions by number, and for each stream the queries that concern it."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 import attrs
 from lxml import etree
+
+from broker.dtd.content import Content
 
 
 @attrs.frozen
@@ -27,6 +30,9 @@ class DeclaredAttribute:
 
     fixed: bool = False
     #: No other value than the default is valid.
+
+    required: bool = False
+    #: The document has to write it.
 
     @property
     def qualified_name(self) -> str:
@@ -53,6 +59,22 @@ class DeclaredElement:
     #: `empty`, `any`, `mixed` or `element`.
 
     attributes: tuple[DeclaredAttribute, ...]
+    content: Content = Content()
+
+    @property
+    def children(self) -> frozenset[str]:
+        """Qualified names of the elements that it may contain; those of `any` are not listed."""
+        return self.content.children
+
+    @property
+    def has_text(self) -> bool:
+        """It may contain text that is not just white space between elements."""
+        return self.content.has_text
+
+    @property
+    def any(self) -> bool:
+        """It may contain all elements that the DTD declares."""
+        return self.content.any
 
     @property
     def qualified_name(self) -> str:
@@ -60,8 +82,10 @@ class DeclaredElement:
         return f"{self.prefix}:{self.name}" if self.prefix else self.name
 
 
-def declared_elements(dtd: etree.DTD) -> tuple[DeclaredElement, ...]:
-    """All elements of a DTD."""
+def declared_elements(
+    dtd: etree.DTD, contents: Mapping[str, Content]
+) -> tuple[DeclaredElement, ...]:
+    """All elements of a DTD; `contents` by qualified name, since lxml hides prefixes in models."""
     # lxml's type stubs do not know the methods of DTD that list its declarations.
     elements = cast(Any, dtd).iterelements()
     return tuple(
@@ -70,6 +94,7 @@ def declared_elements(dtd: etree.DTD) -> tuple[DeclaredElement, ...]:
             element.name,
             element.type,
             tuple(_attribute(attribute) for attribute in element.iterattributes()),
+            contents.get(_qualified(element), Content()),
         )
         for element in elements
     )
@@ -87,4 +112,9 @@ def _attribute(attribute: Any) -> DeclaredAttribute:
         default,
         tuple(attribute.itervalues()),
         attribute.default == "fixed",
+        attribute.default == "required",
     )
+
+
+def _qualified(element: Any) -> str:
+    return f"{element.prefix}:{element.name}" if element.prefix else element.name

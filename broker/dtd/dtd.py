@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from io import BytesIO
+from types import MappingProxyType
 from typing import Any, Final, cast
 
 from lxml import etree
 from zope.interface import implementer
 
 from broker.dtd.assembly import AssemblyLimits, Resolver, assemble
+from broker.dtd.content import contents
 from broker.dtd.content_model import MAX_PAIRS_OF_DTD, UnusableModel, measure
 from broker.dtd.declared import DeclaredElement, declared_elements
 from broker.dtd.defaults import DefaultAttributes
@@ -42,6 +44,7 @@ class Dtd:
         self.reference = reference
         self.text = text
         self.content_hash = hashlib.sha256(text).hexdigest()
+        self.elements = MappingProxyType({each.qualified_name: each for each in elements})
         self.names = frozenset(
             name
             for element in elements
@@ -73,7 +76,7 @@ class Dtd:
             parsed = etree.DTD(BytesIO(assembled.text))
         except etree.DTDParseError as error:
             raise BadDtd(_parse_problem(error, assembled.text)) from error
-        elements = declared_elements(parsed)
+        elements = declared_elements(parsed, contents(assembled.text.decode()))
         _check_elements(elements, assembled.element_places)
         return cls(reference, assembled.text, parsed, elements)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lxml import etree
@@ -9,6 +10,7 @@ from twisted.internet.defer import Deferred
 from zope.interface import Attribute, Interface
 
 if TYPE_CHECKING:
+    from broker.dtd.declared import DeclaredElement
     from broker.dtd.hint import FetchHint
     from broker.dtd.reference import DtdReference
     from broker.errors import NotValid
@@ -21,6 +23,7 @@ class IDtd(Interface):
     text: bytes = Attribute("The DTD, self-contained and in canonical form; UTF-8.")
     content_hash: str = Attribute("SHA-256 of `text`, in hexadecimal: what a type means (T26).")
     names: frozenset[str] = Attribute("All element and attribute names declared, with prefixes.")
+    elements: Mapping[str, DeclaredElement] = Attribute("What it declares, by qualified name.")
 
     def check(root: etree._Element) -> NotValid | None:
         """What makes the event invalid, or None. `root` is the envelope's root element."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+from typing import NamedTuple
 
 import attrs
 
@@ -23,16 +24,14 @@ class SecurityLevel(enum.Enum):
     MED = "med"
     HIGH = "high"
 
-    @property
-    def rank(self) -> int:
-        """0, 1, 2 from low to high."""
-        return _RANKS[self]
+    rank: int
+    """0, 1, 2 from low to high."""
+
+    def __init__(self, _: str) -> None:
+        self.rank = len(type(self).__members__)
 
     def __lt__(self, other: SecurityLevel) -> bool:
         return self.rank < other.rank
-
-
-_RANKS = {SecurityLevel.LOW: 0, SecurityLevel.MED: 1, SecurityLevel.HIGH: 2}
 
 
 class Liveness(enum.Enum):
@@ -105,9 +104,11 @@ class Event:
     document: bytes = attrs.field(default=b"", repr=False)
 
 
-@attrs.frozen(slots=True)
-class Header:
-    """What a hop needs of an event without opening it: repeated in frames (DESIGN 4)."""
+class Header(NamedTuple):
+    """What a hop needs of an event without opening it: repeated in frames (DESIGN 4).
+
+    A tuple, because one is made per event at every hop.
+    """
 
     event_id: EventId
     stream: str

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import attrs
 
 
-@attrs.frozen(slots=True, order=False)
-class EventId:
-    """Unique in space and time.
+class EventId(NamedTuple):
+    """Unique in space and time. A tuple, because one is made per event at every hop.
 
     `sequence_number` counts from 1 without holes per (`client_id`, `incarnation`) over all
     streams; `timestamp` is milliseconds since 1970 and never falls within an incarnation.

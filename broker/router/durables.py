@@ -53,6 +53,19 @@ class Durables:
         """What is stored under a client's name for it."""
         return self._kept.get(_key(client_id, name))
 
+    def of(self, client_id: str) -> dict[str, Durable]:
+        """What is stored for a client, by name."""
+        prefix = _key(client_id, "")
+        return {
+            key[len(prefix) :].decode(): durable
+            for key, durable in self._kept.items()
+            if key.startswith(prefix)
+        }
+
+    def in_use(self, client_id: str, name: str) -> bool:
+        """Whether a session has it now."""
+        return _key(client_id, name) in self._in_use
+
     def count(self, client_id: str) -> int:
         """How many a client has."""
         prefix = _key(client_id, "")

@@ -6,7 +6,9 @@ import enum
 
 import attrs
 
+from broker.content.query.query import Query
 from broker.event.place import Mark
+from broker.event.stream import StreamPattern
 from broker.router.outcomes import DeliveryOutcomes
 
 
@@ -35,6 +37,10 @@ class Feed:
     cut: Mark
     """What the client was told: what lies up to it is recovery, what follows live."""
     cursor: int
+    query: Query | None = None
+    """For who is to be told of changed types; None: nobody is."""
+    pattern: StreamPattern | None = None
+    """The streams that it asked for, for who wants an explanation."""
     given: Mark = attrs.field(default=attrs.Factory(lambda feed: feed.cut, takes_self=True))
     """The newest place when it subscribed: the matcher knows it for whatever follows."""
     pace: Pace = Pace.UNCONFIRMED
@@ -79,6 +85,6 @@ class Feed:
         self.live_from = min(self.live_from, offset)
         self.cursor = min(self.cursor, offset)
 
-    def matched_live(self) -> None:
-        """An event came live and matched: it is none of the filtered, which `settle` will count."""
-        self.outcomes.filtered -= 1
+    def matched_live(self, count: int) -> None:
+        """Events came live and matched: they are none of the filtered, which `settle` counts."""
+        self.outcomes.filtered -= count

@@ -13,71 +13,28 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-import attrs
 from twisted.internet.defer import DeferredList
 from twisted.python.failure import Failure
 
-from broker.content.contract import Accepted, IMatcher, Refused, TypeMissing, Verdict
+from broker.content.contract import IMatcher, TypeMissing
 from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
-from broker.errors import (
-    BrokerError,
-    ForgedIdentity,
-    LogUnavailable,
-    OurError,
-    OutsideWindow,
-    PeerError,
-    UnknownType,
-)
-from broker.event.envelope import Header
-from broker.identity import Identity
+from broker.errors import BrokerError, LogUnavailable, OurError, UnknownType
+from broker.router.judging import Judged, judge
 from broker.router.outcomes import PublishOutcomes
+from broker.router.publisher import Publisher
 from broker.router.quarantine import Quarantine
 from broker.session.batches import Batch
 from broker.session.messages import NotPublished, Published
-from broker.store.deduplication import Freshness
 from broker.store.event_log import RETRY_AFTER, EventLog
-from broker.store.records import LoggedEvent, encode_header
+from broker.store.records import LoggedEvent
 
 #: Told of events that became durable, with the subscriptions that match each.
-Committed: TypeAlias = Callable[[Sequence[LoggedEvent], Sequence[tuple[int, ...]]], None]
+Committed: TypeAlias = Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None]
 
-#: Most stream names whose permission is remembered per publisher.
-_REMEMBERED_STREAMS = 1_000
 #: Documents matched at one go, unless a single batch has more.
 _DOCUMENTS_A_TURN = 1_000
-
-
-@attrs.define(eq=False)
-class Publisher:
-    """A session as the input sees it."""
-
-    identity: Identity
-    incarnation: int
-    answer: Callable[[Published | NotPublished], None]
-    """Called once for every batch."""
-    waiting: deque[Batch] = attrs.field(factory=deque)
-    held: bool = False
-    """Whether what waits waits for a DTD."""
-    resend_from: int | None = None
-    """The batch that has to come again before any later one is taken."""
-    taking: bool = False
-    allowed: set[str] = attrs.field(factory=set)
-    """Streams that it is known to have the right for."""
-    missing: dict[DtdReference, BrokerError] = attrs.field(factory=dict)
-    """Types that could not be had for what waits, and why."""
-
-
-@attrs.define
-class _Judged:
-    """One batch after matching, on its way through a commit."""
-
-    batch: Batch
-    refused: list[tuple[int, BrokerError]] = attrs.field(factory=list)
-    duplicates: list[int] = attrs.field(factory=list)
-    entries: list[tuple[bytes, int, bytes]] = attrs.field(factory=list)
-    matches: list[tuple[int, ...]] = attrs.field(factory=list)
 
 
 class Input:
@@ -139,7 +96,7 @@ class Input:
         verdicts = self._matcher.match(documents, frozenset(undescribed))
         unknown = {
             verdict.reference: verdict.system_id
-            for verdict in verdicts
+            for verdict in (verdicts if TypeMissing in set(map(type, verdicts)) else ())
             if isinstance(verdict, TypeMissing) and verdict.reference not in publisher.missing
         }
         if unknown:
@@ -154,10 +111,15 @@ class Input:
                 self._send_back(publisher, batch, busy)
             return
         remaining = iter(verdicts)
-        judged = [
-            self._judge(publisher, batch, list(itertools.islice(remaining, len(batch.documents))))
-            for batch in batches
-        ]
+        now = self._wall_clock()
+        judged = []
+        for batch in batches:
+            mine = list(itertools.islice(remaining, len(batch.documents)))
+            one = judge(publisher, batch, mine, self._log.deduplication, now)
+            for index, reason in one.refused:
+                document = batch.documents[index]
+                self._quarantine.keep(document, reason, publisher.identity.client_id)
+            judged.append(one)
         if judged:
             self._append(publisher, judged)
 
@@ -202,72 +164,9 @@ class Input:
             ]
         ).addCallback(release)
 
-    # ------------------------------------------------------------------ one batch
-
-    def _judge(self, publisher: Publisher, batch: Batch, verdicts: Sequence[Verdict]) -> _Judged:
-        judged = _Judged(batch)
-        identity, incarnation = publisher.identity, publisher.incarnation
-        client_id = identity.client_id
-        record = self._log.deduplication.record
-        key, now = (client_id, incarnation), self._wall_clock()
-        for index, verdict in enumerate(verdicts):
-            document = batch.documents[index]
-            if not isinstance(verdict, Accepted):
-                error = (
-                    verdict.error
-                    if isinstance(verdict, Refused)
-                    else publisher.missing[verdict.reference]
-                )
-                self._refuse(judged, index, error, publisher)
-                continue
-            header = verdict.header
-            event_id = header.event_id
-            refusal: PeerError | None = None
-            if event_id.client_id != client_id or event_id.incarnation != incarnation:
-                refusal = ForgedIdentity(
-                    f"the event says {event_id.client_id}/{event_id.incarnation}, "
-                    f"the session is {client_id}/{incarnation}"
-                )
-            elif header.stream not in publisher.allowed or not identity.is_cleared(
-                header.security_level
-            ):
-                refusal = self._not_allowed(publisher, header)
-            if refusal is None:
-                freshness = record(key, event_id.sequence_number, now)
-                if freshness is Freshness.DUPLICATE:
-                    judged.duplicates.append(index)
-                    continue
-                if freshness is Freshness.OUTSIDE:
-                    refusal = OutsideWindow(
-                        f"sequence number {event_id.sequence_number} lies below the window in "
-                        "which duplicates are known"
-                    )
-            if refusal is not None:
-                self._refuse(judged, index, refusal, publisher)
-                continue
-            judged.entries.append((encode_header(header), header.security_level.rank, document))
-            judged.matches.append(verdict.subscriptions)
-        return judged
-
-    def _not_allowed(self, publisher: Publisher, header: Header) -> PeerError | None:
-        try:
-            publisher.identity.check_publish(header.stream, header.security_level)
-        except PeerError as error:
-            return error
-        if len(publisher.allowed) >= _REMEMBERED_STREAMS:
-            publisher.allowed.clear()
-        publisher.allowed.add(header.stream)
-        return None
-
-    def _refuse(
-        self, judged: _Judged, index: int, error: BrokerError, publisher: Publisher
-    ) -> None:
-        judged.refused.append((index, error))
-        self._quarantine.keep(judged.batch.documents[index], error, publisher.identity.client_id)
-
     # ------------------------------------------------------------------ the commit
 
-    def _append(self, publisher: Publisher, judged: list[_Judged]) -> None:
+    def _append(self, publisher: Publisher, judged: list[Judged]) -> None:
         entries = [entry for one in judged for entry in one.entries]
         matches = [match for one in judged for match in one.matches]
 
@@ -286,7 +185,7 @@ class Input:
 
         self._log.append(entries, done)
 
-    def _answer(self, publisher: Publisher, judged: _Judged, first: LoggedEvent | None) -> None:
+    def _answer(self, publisher: Publisher, judged: Judged, first: LoggedEvent | None) -> None:
         accepted = len(judged.entries)
         outcomes = self.outcomes
         outcomes.received += len(judged.batch.documents)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from broker.router.division import divide
 from broker.router.feed import Feed
 from broker.router.link import Link
 from broker.router.outcomes import DeliveryOutcomes
-from broker.router.outgoing import Outgoing
-from broker.session.batches import EncodedEvents
+from broker.router.outgoing import Encodings
 from broker.store.records import LoggedEvent
 
 
 class Output:
     """Knows which link a subscription belongs to, and hands each link its share of a commit."""
 
-    def __init__(self) -> None:
+    def __init__(self, origin: str) -> None:
+        """`origin` is the name of the log whose events go out."""
+        self._origin = origin
         self._subscribers: dict[int, tuple[Link, Feed]] = {}
         self._links: dict[Link, None] = {}
         self.ended = DeliveryOutcomes()
@@ -52,24 +54,12 @@ class Output:
         """The link and feed of a matcher's number."""
         return self._subscribers.get(matcher_number)
 
-    def committed(self, events: Sequence[LoggedEvent], matches: Sequence[tuple[int, ...]]) -> None:
+    def committed(self, events: list[LoggedEvent], matches: Sequence[tuple[int, ...]]) -> None:
         """Hand durable events to every link that wants some; each link sends once."""
-        subscribers = self._subscribers
-        shares: dict[Link, list[Outgoing]] = {}
-        for event, numbers in zip(events, matches, strict=True):
-            for number in numbers:
-                found = subscribers.get(number)
-                if found is None:
-                    continue
-                link, feed = found
-                share = shares.setdefault(link, [])
-                if share and share[-1].event is event:
-                    share[-1].feeds.append(feed)
-                else:
-                    share.append(Outgoing(event, [feed]))
-        shared: dict[tuple[int, ...], EncodedEvents] = {}
-        for link, share in shares.items():
-            link.deliver(share, shared)
+        if events:
+            shared = Encodings(self._origin)
+            for link, share in divide(events, matches, self._subscribers).items():
+                link.deliver(share, shared)
         for link in list(self._links):
             link.committed()
 

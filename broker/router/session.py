@@ -16,8 +16,9 @@ from broker.channel.view import LinkState, View
 from broker.errors import BrokerError, Closed, Overloaded, PeerError, ProtocolError
 from broker.event.place import Position
 from broker.identity import Identity
-from broker.router.input import Input, Publisher
+from broker.router.input import Input
 from broker.router.link import Link
+from broker.router.publisher import Publisher
 from broker.router.subscribing import Profile, Subscribing
 from broker.session import messages
 from broker.session.batches import Batch, decode_batch
@@ -38,8 +39,8 @@ from broker.session.messages import (
     Unsubscribe,
 )
 
-#: Answers a question of a client: (identity, arguments) -> plain content, or a Deferred of it.
-Answerer: TypeAlias = Callable[[Identity, Mapping[str, str]], Any]
+#: Answers a question of a client with plain content, or a Deferred of it.
+Answerer: TypeAlias = Callable[[Identity, Ask], Any]
 
 
 @attrs.frozen
@@ -225,7 +226,7 @@ class Session:
             error = ProtocolError(f"this node can not answer {message.what[:40]!r}")
             self.send_message(Answer(message.request, error.to_wire(), None))
             return
-        answer = maybeDeferred(answerer, self.identity, message.arguments)
+        answer = maybeDeferred(answerer, self.identity, message)
         answer.addCallbacks(
             lambda content: self.send_message(Answer(message.request, NO_ERROR, content)),
             lambda failure: self._not_answered(message, failure),

@@ -44,13 +44,17 @@ class Subscribing:
         *,
         matcher: IMatcher,
         parse_query: Callable[[str, Any], Query],
+        advise: Callable[[Query, bool], tuple[str, ...]],
         log: EventLog,
         output: Output,
         durables: Durables,
         max_subscriptions: int,
     ) -> None:
+        """`advise` gives warnings for a query, and for one of a durable subscription that was left
+        and is taken up again."""
         self._matcher = matcher
         self._parse_query = parse_query
+        self._advise = advise
         self._log = log
         self._output = output
         self._durables = durables
@@ -81,6 +85,7 @@ class Subscribing:
         told = (self._log.origin, *cut)
         stored = self._stored(profile, wanted)
         cursor = self._cursor(wanted, stored)
+        warnings = self._advise(query, stored is not None)
         feed = Feed(
             number=wanted.number,
             matcher_number=self._matcher.subscribe(pattern, query),
@@ -88,13 +93,17 @@ class Subscribing:
             cut=cut,
             given=self._log.cut,
             cursor=cursor,
+            query=query,
+            pattern=pattern,
         )
         self._output.subscribe(link, feed)
 
         def begin() -> None:
             if link.get(wanted.number) is feed:
                 left_off = None if stored is None else stored.to_wire()
-                confirm(Subscribed(wanted.number, left_off, ()), Flowing(wanted.number, (told,)))
+                confirm(
+                    Subscribed(wanted.number, left_off, warnings), Flowing(wanted.number, (told,))
+                )
 
         if not wanted.durable:
             begin()

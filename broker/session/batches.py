@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
 import msgpack
 
+from broker.channel.shared import SharedMessage
 from broker.errors import ProtocolError
 from broker.event.envelope import Header, Liveness
 from broker.event.place import Place
@@ -85,7 +86,7 @@ def decode_batch(data: bytes) -> Batch:
     return Batch(number, documents)
 
 
-@attrs.frozen
+@attrs.define(eq=False)
 class EncodedEvents:
     """The part of a delivery that is the same for every link that gets these events."""
 
@@ -93,40 +94,65 @@ class EncodedEvents:
     lengths: list[int]
     records: bytes
     documents: bytes
+    last: tuple[object, bytes] | None = None
+    """What the last delivery that was made of them said beside them, and its bytes."""
 
 
 def encode_events(origin: str, events: Sequence[LoggedEvent]) -> EncodedEvents:
     """Join what several links may share; made once per distinct set of events."""
+    documents = [event.document for event in events]
+    return EncodedEvents(
+        _places(origin, events),
+        list(map(len, documents)),
+        b"".join([event.record for event in events]),
+        b"".join(documents),
+    )
+
+
+def _places(origin: str, events: Sequence[LoggedEvent]) -> list[tuple[str, int, int, int]]:
+    if not events:
+        return []
+    first, last = events[0], events[-1]
+    if last.offset - first.offset == len(events) - 1 and first.epoch == last.epoch:
+        # Offsets rise from event to event: there is no hole.
+        return [(origin, first.epoch, first.offset, len(events))]
     runs: list[tuple[str, int, int, int]] = []
-    epoch = first = count = 0
+    epoch = start = count = 0
     for event in events:
-        if event.offset == first + count and event.epoch == epoch:
+        if event.offset == start + count and event.epoch == epoch:
             count += 1
             continue
         if count:
-            runs.append((origin, epoch, first, count))
-        epoch, first, count = event.epoch, event.offset, 1
-    if count:
-        runs.append((origin, epoch, first, count))
-    return EncodedEvents(
-        runs,
-        [len(event.document) for event in events],
-        b"".join([event.record for event in events]),
-        b"".join([event.document for event in events]),
-    )
+            runs.append((origin, epoch, start, count))
+        epoch, start, count = event.epoch, event.offset, 1
+    runs.append((origin, epoch, start, count))
+    return runs
 
 
 def encode_delivery(
     events: EncodedEvents,
-    subscriptions: Iterable[tuple[int, ...]],
+    subscriptions: Sequence[tuple[int, Sequence[int]]],
     liveness: Liveness,
     previous: tuple[str, int, int] | None,
 ) -> bytes:
-    """The bytes of a DELIVER message; `subscriptions` gives the numbers for each event."""
-    runs = [(len(list(group)), numbers) for numbers, group in itertools.groupby(subscriptions)]
-    header = msgpack.packb((PLAIN, liveness.value, previous, runs, events.places, events.lengths))
+    """The bytes of a DELIVER message; `subscriptions` are runs (count of events, numbers).
+
+    Links that get the same events under the same numbers get the same message.
+    """
+    beside = (subscriptions, liveness, previous)
+    if events.last is not None and events.last[0] == beside:
+        message = events.last[1]
+        if not isinstance(message, SharedMessage):
+            message = SharedMessage(message)
+            events.last = beside, message
+        return message
+    header = msgpack.packb(
+        (PLAIN, liveness.value, previous, subscriptions, events.places, events.lengths)
+    )
     head = _DELIVER.pack(DELIVER, len(header), len(events.records))
-    return b"".join((head, header, events.records, events.documents))
+    message = b"".join((head, header, events.records, events.documents))
+    events.last = beside, message
+    return message
 
 
 def decode_delivery(data: bytes) -> Delivery:

@@ -301,17 +301,47 @@ class Credit(Message):
     limit: int = attrs.field(converter=_count)
 
 
+@_message(0x2A)
+@attrs.frozen
+class TypeChanged(Message):
+    """Node: a newer version of an event type turned up, and touches this subscription's query.
+
+    Paths are label paths such as `/flight/leg/@status`. Each list is cut to what a person reads;
+    what the query reads stands first.
+    """
+
+    number: int = attrs.field(converter=_count)
+    type: str = attrs.field(converter=_text)
+    old: str = attrs.field(converter=_text)
+    """The newest version before."""
+    new: str = attrs.field(converter=_text)
+    effect: str = attrs.field(converter=_text)
+    """`can-not-match-any-more`, `can-match-now`, or `reads-what-changed`."""
+    reason: str = attrs.field(converter=_text)
+    """For the first two: why the query can match no event of the one version."""
+    paths: tuple[str, ...] = attrs.field(converter=_text_list)
+    """What the query reads of all that came, went or changed."""
+    came: tuple[str, ...] = attrs.field(converter=_text_list)
+    went: tuple[str, ...] = attrs.field(converter=_text_list)
+    changed: tuple[str, ...] = attrs.field(converter=_text_list)
+    """Attributes with other values or another default: path, colon, how."""
+    left_out: int = attrs.field(converter=_count)
+    """How many entries the four lists lack altogether."""
+
+
 # ----------------------------------------------------------------------------- asking
 
 
 @_message(0x30)
 @attrs.frozen
 class Ask(Message):
-    """Client: a question to the node (`status`, `dtd-list`, `dtd-show`), with its arguments."""
+    """Client: a question to the node (`status`, `dtd-list`, `dtd-show`, `explain`)."""
 
     request: int = attrs.field(converter=_count)
     what: str = attrs.field(converter=_text)
     arguments: Mapping[str, str] = attrs.field(converter=_texts)
+    document: bytes = attrs.field(default=b"", converter=_bytes, repr=False)
+    """The event that the question is about, or empty; it may be as large as a frame."""
 
 
 @_message(0x31)
@@ -344,10 +374,13 @@ def decode(data: bytes) -> Message:
     cls = _by_kind.get(data[0]) if data else None
     if cls is None:
         raise ProtocolError(f"unknown message kind {data[:1].hex() or 'of an empty message'}")
-    if len(data) > MAX_CONTROL and cls not in (Answer, Published):
+    if len(data) > MAX_CONTROL and cls not in (Answer, Published, Ask):
         raise ProtocolError(f"{cls.__name__} of {len(data)} bytes")
     try:
         fields = msgpack.unpackb(memoryview(data)[1:], use_list=False, strict_map_key=True)
-        return cls(*fields)
+        message = cls(*fields)
+        if isinstance(message, Ask) and len(data) - len(message.document) > MAX_CONTROL:
+            raise ProtocolError(f"Ask of {len(data)} bytes")
+        return message
     except (ValueError, TypeError, AttributeError, msgpack.UnpackException, RecursionError):
         raise ProtocolError(f"malformed {cls.__name__} message") from None

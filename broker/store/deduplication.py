@@ -66,6 +66,15 @@ class SequenceWindow:
         self._replace(index, 1, [part for part in parts if part[0] <= part[1]])
         return Freshness.NEW
 
+    def known(self, number: int) -> Freshness:
+        """What the marks say of `number`; records nothing."""
+        if number > self.high:
+            return Freshness.NEW
+        if number < self.floor:
+            return Freshness.OUTSIDE
+        missing = any(first <= number <= last for first, last in self.missing)
+        return Freshness.NEW if missing else Freshness.DUPLICATE
+
     def _replace(self, index: int, count: int, runs: list[tuple[int, int]]) -> None:
         self.missing[index : index + count] = runs
         while len(self.missing) > self.width:
@@ -107,8 +116,37 @@ class Deduplication:
         self._changed: set[Publisher] = set()
         self._committing: set[Publisher] = set()
 
+    def following(self, publisher: Publisher) -> int:
+        """The number after the highest that was accepted: it and all above it are new."""
+        return self._window(publisher).high + 1
+
+    def record_run(self, publisher: Publisher, last: int, now_ms: int) -> None:
+        """Record the numbers from `following` to `last`, all of them new."""
+        window = self._window(publisher)
+        window.high = last
+        window.used = now_ms
+        self._changed.add(publisher)
+
     def record(self, publisher: Publisher, number: int, now_ms: int) -> Freshness:
         """Check-and-record one sequence number."""
+        window = self._window(publisher)
+        freshness = window.record(number)
+        if freshness is Freshness.NEW:
+            window.used = now_ms
+            self._changed.add(publisher)
+        return freshness
+
+    def known(self, publisher: Publisher, number: int) -> Freshness:
+        """What the marks say of a sequence number; nothing is recorded or kept."""
+        window = self._windows.get(publisher)
+        if window is None:
+            stored = self._load(publisher)
+            if stored is None:
+                return Freshness.NEW
+            window = SequenceWindow.decode(stored, self._width)
+        return window.known(number)
+
+    def _window(self, publisher: Publisher) -> SequenceWindow:
         window = self._windows.get(publisher)
         if window is None:
             stored = self._load(publisher)
@@ -118,11 +156,7 @@ class Deduplication:
                 else SequenceWindow.decode(stored, self._width)
             )
             self._windows[publisher] = window
-        freshness = window.record(number)
-        if freshness is Freshness.NEW:
-            window.used = now_ms
-            self._changed.add(publisher)
-        return freshness
+        return window
 
     def changed(self) -> list[tuple[Publisher, bytes]]:
         """The windows that changed, encoded; then bring the cache back to its bound."""

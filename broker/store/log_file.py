@@ -1,8 +1,8 @@
 """The event log on disk: one LMDB environment, synchronous, one writer (DESIGN 8).
 
-Five tables: `events` (offset -> event), `marks` (publisher -> de-duplication window), `durables`
-(client and name -> durable subscription), `clients` (newest incarnations), `meta`. Everything that
-one commit brings is one transaction, so an event never lies here without its mark.
+Five tables: `events` (offset -> chunk of events), `marks` (publisher -> de-duplication window),
+`durables` (client and name -> durable subscription), `clients` (newest incarnations), `meta`.
+Everything that one commit brings is one transaction, so an event never lies here without its mark.
 
 Readers copy and end their transaction at once: a reader held open would keep freed pages from
 being used again. So another process may read the same file while it stays bounded.
@@ -25,13 +25,21 @@ import lmdb
 
 from broker.errors import BrokerError, LogCorrupt, LogUnavailable
 from broker.event.place import Mark
-from broker.store import records
+from broker.store.chunks import (
+    CHUNK_BYTES,
+    Chunk,
+    decode_key,
+    encode_chunk,
+    encode_key,
+    page,
+    portions,
+)
 from broker.store.deduplication import Publisher
 from broker.store.records import LoggedEvent
 
-FORMAT = b"xmlbroker-log-1"
-#: Most events that one commit deletes, so that catching up with retention never stalls it.
-TRIM_AT_MOST = 5_000
+FORMAT = b"xmlbroker-log-2"
+#: Most chunks that one commit deletes, so that catching up with retention never stalls it.
+TRIM_AT_MOST = 2_000
 _MIB = 1 << 20
 
 #: (offset, epoch, arrival) -> whether what is searched for begins here or before.
@@ -160,9 +168,10 @@ class LogFile:
             epoch += 1
         txn.put(b"epoch", b"%d" % epoch, db=self._meta)
         first, last = self._ends(txn)
-        if last >= first:
-            value = txn.get(records.encode_key(last), b"", db=self._events)
-            _, self._arrival = records.decode_times(value)
+        with txn.cursor(db=self._events) as cursor:
+            newest = Chunk.last_of(cursor)
+        if newest is not None:
+            _, self._arrival = newest.times(last)
         self._bounds = Bounds(epoch, first, last, self._used(txn))
 
     def reopen(self) -> None:
@@ -195,7 +204,7 @@ class LogFile:
     @contextmanager
     def _writing(self) -> Iterator[lmdb.Transaction]:
         try:
-            with self._env.begin(write=True) as txn:
+            with self._env.begin(write=True, buffers=True) as txn:
                 yield txn
         except lmdb.MapFullError:
             raise LogUnavailable("the event log has reached its size limit") from None
@@ -203,6 +212,9 @@ class LogFile:
             # LMDB calls a write that did not fit an input/output error.
             reason = "its disk is full" if self._disk_is_full() else str(error)
             raise LogUnavailable(f"the event log can not be written: {reason}") from None
+
+    def _reading(self) -> lmdb.Transaction:
+        return self._env.begin(buffers=True)
 
     def _disk_is_full(self) -> bool:
         try:
@@ -220,13 +232,10 @@ class LogFile:
         with self._writing() as txn:
             if epoch != self._bounds.epoch:
                 txn.put(b"epoch", b"%d" % epoch, db=self._meta)
-            for event in commit.events:
-                txn.put(
-                    records.encode_key(event.offset),
-                    records.encode_event(event),
-                    db=self._events,
-                    append=True,
-                )
+            events = commit.events
+            for start, end in portions(CHUNK_BYTES, events):
+                key = encode_key(events[start].offset)
+                txn.put(key, encode_chunk(events[start:end]), db=self._events, append=True)
             for publisher, window in commit.marks:
                 txn.put(_publisher_key(publisher), window, db=self._marks)
             for key, value in commit.durables:
@@ -249,16 +258,17 @@ class LogFile:
             if not cursor.first():
                 return
             for _ in range(TRIM_AT_MOST):
-                value = cursor.value()
-                if over <= 0 and records.decode_times(value)[1] >= oldest_arrival:
+                chunk = Chunk.under(cursor)
+                last = chunk.last
+                # It goes as a whole, with its newest event.
+                if over <= 0 and chunk.times(last)[1] >= oldest_arrival:
                     return
                 # Pages hold whole values, so the true saving is a little larger: the next
                 # commit measures again.
-                over -= len(value)
-                key = cursor.key()
+                over -= len(cursor.value())
                 if not cursor.delete() or not cursor.key():
                     # The last offset must outlive its event, or it would be given twice.
-                    txn.put(b"last", bytes(key), db=self._meta)
+                    txn.put(b"last", encode_key(last), db=self._meta)
                     return
 
     def forget_old(self, now_ms: int) -> int:
@@ -292,18 +302,8 @@ class LogFile:
 
         Begins later than `start` where retention has taken events.
         """
-        events: list[LoggedEvent] = []
-        room = max_bytes
-        with self._guard, self._env.begin(db=self._events) as txn, txn.cursor() as cursor:
-            if not cursor.set_range(records.encode_key(start)):
-                return events
-            for key, value in cursor:
-                event = records.decode_event(records.decode_key(key), value)
-                events.append(event)
-                room -= event.size
-                if len(events) >= max_events or room <= 0:
-                    break
-        return events
+        with self._guard, self._reading() as txn, txn.cursor(db=self._events) as cursor:
+            return page(cursor, start, max_events, max_bytes)
 
     def first_after(self, mark: Mark) -> int:
         """The offset of the first event whose (epoch, offset) is greater than `mark`."""
@@ -318,13 +318,14 @@ class LogFile:
 
         Both epochs and arrival times rise with offsets, so halving finds it.
         """
-        with self._guard, self._env.begin(db=self._events) as txn:
+        with self._guard, self._reading() as txn, txn.cursor(db=self._events) as cursor:
             low, high = self._ends(txn)
             high += 1
             while low < high:
                 middle = (low + high) // 2
-                epoch, arrived = records.decode_times(txn.get(records.encode_key(middle), b""))
-                if reached(middle, epoch, arrived):
+                chunk = Chunk.holding(cursor, middle)
+                assert chunk is not None
+                if reached(middle, *chunk.times(middle)):
                     high = middle
                 else:
                     low = middle + 1
@@ -332,9 +333,12 @@ class LogFile:
 
     def mark_before(self, offset: int) -> Mark | None:
         """The mark of the event before `offset`; None where the log does not hold it."""
-        with self._guard, self._env.begin(db=self._events) as txn:
-            value = txn.get(records.encode_key(offset - 1)) if offset > 0 else None
-            return None if value is None else (records.decode_times(value)[0], offset - 1)
+        before = offset - 1
+        with self._guard, self._reading() as txn, txn.cursor(db=self._events) as cursor:
+            chunk = Chunk.holding(cursor, before) if before >= 0 else None
+            if chunk is None or chunk.first > before:
+                return None
+            return chunk.times(before)[0], before
 
     def mark_of(self, publisher: Publisher) -> bytes | None:
         """The stored de-duplication window of a publisher."""
@@ -355,13 +359,12 @@ class LogFile:
 
     def _ends(self, txn: lmdb.Transaction) -> tuple[int, int]:
         with txn.cursor(db=self._events) as cursor:
-            if not cursor.first():
+            oldest, newest = Chunk.first_of(cursor), Chunk.last_of(cursor)
+            if oldest is None or newest is None:
                 stored = txn.get(b"last", db=self._meta)
-                last = 0 if stored is None else records.decode_key(stored)
+                last = 0 if stored is None else decode_key(stored)
                 return last + 1, last
-            first = records.decode_key(cursor.key())
-            cursor.last()
-            return first, records.decode_key(cursor.key())
+            return oldest.first, newest.last
 
     def _used(self, txn: lmdb.Transaction) -> int:
         """Bytes of the pages that hold events: what `max_bytes` bounds."""
@@ -379,13 +382,7 @@ def read_only(folder: Path, start: int, max_events: int) -> Sequence[LoggedEvent
     """Read a log that a running node writes, from another process: a copy, in one transaction."""
     with (
         lmdb.open(str(folder), readonly=True, max_dbs=8, max_readers=64) as env,
-        env.begin(db=env.open_db(b"events", create=False)) as txn,
+        env.begin(db=env.open_db(b"events", create=False), buffers=True) as txn,
         txn.cursor() as cursor,
     ):
-        events: list[LoggedEvent] = []
-        if cursor.set_range(records.encode_key(start)):
-            for key, value in cursor:
-                events.append(records.decode_event(records.decode_key(key), value))
-                if len(events) >= max_events:
-                    break
-        return events
+        return page(cursor, start, max_events)

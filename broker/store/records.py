@@ -1,14 +1,12 @@
-"""How an event lies in the log, byte by byte.
+"""An event with its place, and the record of its header.
 
-A value is `epoch u32 | arrival u64 (ms since 1970) | record length u16 | record | document`, all
-integers big-endian; the key is the offset as u64. The record is the header as a msgpack array, made
-once at ingress: frames carry these same bytes, so nothing is encoded again per link.
+The record is the header as a msgpack array, made once at ingress: the log keeps and frames carry
+these same bytes, so nothing is encoded again per link.
 """
 
 from __future__ import annotations
 
-import struct
-from typing import Any, TypeAlias
+from typing import Any
 
 import attrs
 import msgpack
@@ -17,11 +15,8 @@ from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.identity import EventId
 from broker.event.place import Mark
 
-#: What LMDB hands out: bytes, or a view of the map for as long as the transaction lasts.
-Buffer: TypeAlias = bytes | memoryview
-
-_VALUE = struct.Struct(">IQH")
-_KEY = struct.Struct(">Q")
+#: Bytes that an event takes beside its record and document, about.
+OVERHEAD = 64
 
 _LEVELS = {level.value: level for level in SecurityLevel}
 _LIVENESS = {liveness.value: liveness for liveness in Liveness}
@@ -53,23 +48,25 @@ class LoggedEvent:
     @property
     def size(self) -> int:
         """Bytes it takes in a queue or a frame, about."""
-        return len(self.record) + len(self.document) + 64
+        return len(self.record) + len(self.document) + OVERHEAD
 
 
 def encode_header(header: Header) -> bytes:
     """The record of a header: what travels in frames and lies in the log."""
-    event_id = header.event_id
+    event_id, stream, type_name, version, level, liveness = header
+    client_id, timestamp, number, incarnation = event_id
+    # `_value_` is the plain attribute behind `value`, which takes as long as all the rest.
     record: bytes = _pack(
         (
-            event_id.client_id,
-            event_id.timestamp,
-            event_id.sequence_number,
-            event_id.incarnation,
-            header.stream,
-            header.type_name,
-            header.version,
-            header.security_level.value,
-            header.liveness.value,
+            client_id,
+            timestamp,
+            number,
+            incarnation,
+            stream,
+            type_name,
+            version,
+            level._value_,
+            liveness._value_,
         )
     )
     return record
@@ -86,35 +83,3 @@ def header_from_fields(fields: Any) -> Header:
         _LEVELS[level],
         _LIVENESS[liveness],
     )
-
-
-def encode_key(offset: int) -> bytes:
-    """The key of an offset; keys sort as offsets do."""
-    return _KEY.pack(offset)
-
-
-def decode_key(key: Buffer) -> int:
-    """The offset of a key."""
-    (offset,) = _KEY.unpack(key)
-    return int(offset)
-
-
-def encode_event(event: LoggedEvent) -> bytes:
-    """The value under which an event is stored."""
-    record = event.record
-    return _VALUE.pack(event.epoch, event.arrival, len(record)) + record + event.document
-
-
-def decode_event(offset: int, value: bytes) -> LoggedEvent:
-    """The event that `encode_event` wrote."""
-    epoch, arrival, length = _VALUE.unpack_from(value)
-    start = _VALUE.size
-    record = value[start : start + length]
-    level = _LEVELS[msgpack.unpackb(record)[7]].rank
-    return LoggedEvent(epoch, offset, arrival, level, record, value[start + length :])
-
-
-def decode_times(value: Buffer) -> tuple[int, int]:
-    """(epoch, arrival) of a stored value, without reading the rest."""
-    epoch, arrival, _ = _VALUE.unpack_from(value)
-    return epoch, arrival

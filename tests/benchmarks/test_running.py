@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.actors.stomp_read import expected
+from benchmarks.workloads.flights import rare_queries
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -61,16 +64,46 @@ def test_quick_runs_print_tables_and_write_their_figures(tmp_path: Path) -> None
     process = started(
         *("--quick", "--results", str(results), "--data", str(data), "latency", "content")
     )
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     assert "means nothing" in output
     latency = saved(results, "latency")
     assert latency["delivered"] == 241
     assert 0 < latency["milliseconds"]["p50"] <= latency["milliseconds"]["max"]
     content = saved(results, "content")
-    assert content["matches"]["validated, 100 queries"] > 0
+    flights = [cost for cost in content["costs"] if cost["workload"] == "flights"]
+    assert flights[0]["median_ratio"] == 1.0
+    assert {cost["queries"] for cost in flights} == {None, 0, 4, 100, 500}
+    assert all(cost["median_micros"] > 0 for cost in content["costs"])
+    # Engine and lxml were compared, or the run would have failed.
+    assert content["agreed"]["flights, 500 harder queries"] > 0
     assert list(data.iterdir()) == []
     assert processes_that_mention(str(data)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.system
+def test_a_quick_run_of_the_node_counts_what_further_queries_get(tmp_path: Path) -> None:
+    if not (Path("/usr/share/activemq").is_dir() and Path("/usr/sbin/mosquitto").is_file()):
+        pytest.skip("the peers are not installed, and the run would install them")
+    results, data = tmp_path / "results", tmp_path / "data"
+    data.mkdir()
+    process = started("--quick", "--results", str(results), "--data", str(data), "node")
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
+    works = {
+        (work["name"], work["subscribers"], work["queries"]): work
+        for work in saved(results, "node")["works"]
+    }
+    assert len(works) == 16
+    for subscribers in (1, 10):
+        beside = works["node, prebuilt", subscribers, 1000]["beside"]
+        assert beside["published"] == 2_500
+        # The same events and queries: what lxml finds.
+        assert beside["delivered"] == expected(rare_queries(1_000), range(2_500))
+        assert beside["dropped"] == 0
+    assert works["ActiveMQ, payload alone", 1, 1000]["runs"][0]["published_per_second"] > 0
+    assert list(data.iterdir()) == []
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import attrs
 from click.testing import CliRunner, Result
 
 from broker.cli import main
-from broker.client.received import Gap, Receipt, ReceivedEvent
+from broker.client.received import Gap, Receipt, ReceivedEvent, TypeChanged
 from broker.errors import BrokerError, from_wire
 from broker.event.envelope import EventType, Header, Liveness, SecurityLevel
 from broker.event.identity import EventId
@@ -40,7 +40,7 @@ class FakeNode:
     silent: bool = False
     """Whether receipts never come."""
     answers: dict[str, Any] = attrs.field(factory=dict)
-    stored: list[ReceivedEvent | Gap] = attrs.field(factory=list)
+    stored: list[ReceivedEvent | Gap | TypeChanged] = attrs.field(factory=list)
     """What a subscription delivers; behind that it waits."""
     bad_query: BrokerError | None = None
     warnings: tuple[str, ...] = ()
@@ -53,6 +53,8 @@ class FakeNode:
     connections: list[dict[str, Any]] = attrs.field(factory=list)
     subscriptions: list[dict[str, Any]] = attrs.field(factory=list)
     asked: list[tuple[str, dict[str, str]]] = attrs.field(factory=list)
+    asked_about: list[bytes] = attrs.field(factory=list)
+    """The events that the questions were about."""
     processed: list[Any] = attrs.field(factory=list)
     """Positions that were reported."""
     closed: int = 0
@@ -106,10 +108,13 @@ class FakeClient:
 
     def subscribe(self, query: str, streams: str, **rest: Any) -> Awaitable[FakeSubscription]:
         self._node.subscriptions.append({"query": query, "streams": streams, **rest})
-        return _settled(FakeSubscription(self._node, rest["on_gap"]), self._node.bad_query)
+        return _settled(
+            FakeSubscription(self._node, rest["on_gap"], rest["on_change"]), self._node.bad_query
+        )
 
-    def ask(self, what: str, **arguments: str) -> Awaitable[Any]:
+    def ask(self, what: str, document: bytes = b"", /, **arguments: str) -> Awaitable[Any]:
         self._node.asked.append((what, arguments))
+        self._node.asked_about.append(document)
         answer = self._node.answers[what]
         failed = answer if isinstance(answer, BrokerError) else None
         return _settled(answer, failed)
@@ -125,10 +130,16 @@ class FakeClient:
 class FakeSubscription:
     """Delivers what the node has stored, and then nothing."""
 
-    def __init__(self, node: FakeNode, on_gap: Callable[[Gap], None]) -> None:
+    def __init__(
+        self,
+        node: FakeNode,
+        on_gap: Callable[[Gap], None],
+        on_change: Callable[[TypeChanged], None],
+    ) -> None:
         self._node = node
         self._items = list(node.stored)
         self._on_gap = on_gap
+        self._on_change = on_change
         self.warnings = node.warnings
 
     def processed(self, event: ReceivedEvent) -> None:
@@ -142,7 +153,10 @@ class FakeSubscription:
             item = self._items.pop(0)
             if isinstance(item, ReceivedEvent):
                 return item
-            self._on_gap(item)
+            if isinstance(item, Gap):
+                self._on_gap(item)
+            else:
+                self._on_change(item)
         self._node.on_wait()
         await asyncio.get_running_loop().create_future()
         raise AssertionError("nobody gives that a result")
@@ -165,6 +179,22 @@ def received(
 def gap(first: int, last: int, reason: str = "retention") -> Gap:
     """A gap between two offsets."""
     return Gap(Place("origin", 1, first), Place("origin", 1, last), last - first + 1, reason)
+
+
+def change() -> TypeChanged:
+    """Flights have lost their altitude."""
+    return TypeChanged(
+        type="flight",
+        old="1.0",
+        new="2.0",
+        effect="can-not-match-any-more",
+        reason="the DTD flight 2.0 has no element 'alt'",
+        paths=("/flight/alt",),
+        came=(),
+        went=("/flight/alt", "/flight/alt/text()"),
+        changed=(),
+        left_out=2,
+    )
 
 
 def run(node: FakeNode, *arguments: str, stdin: bytes | str | None = None, **env: str) -> Result:

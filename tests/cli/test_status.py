@@ -21,6 +21,18 @@ STATUS: dict[str, Any] = {
     "delivered": {"delivered": 99, "dropped": 0},
     "matcher": {"evaluations": 5},
     "of a later version": [1, 2],
+    "types": [
+        {
+            "type": "flight",
+            "version": "1.1",
+            "shapes": 3,
+            "recognised": 98_765,
+            "parsed": 4,
+            "recognised_seconds": 1.25,
+            "suspended": True,
+        },
+        {"type": "", "version": "", "refused": 5},
+    ],
     "sessions": [
         {
             "client": "evil\x1b[2J",
@@ -55,6 +67,9 @@ def test_people_get_tables() -> None:
         assert part in text
     assert "2026-11-18T11:06:40.000Z" in text
     assert "of a later version" in text
+    assert "flight 1.1 (suspended)" in text
+    assert "98,765" in text and "1.250" in text
+    assert "(of no known)" in text
     assert "\x1b" not in text
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from broker.client.received import ALL, since_time
 from broker.errors import BadQuery, GaveUp
-from tests.cli.fake_node import FakeNode, gap, received, run
+from tests.cli.fake_node import FakeNode, change, gap, received, run
 
 
 def test_a_pipe_gets_lines_of_json() -> None:
@@ -70,6 +70,7 @@ def test_what_is_wanted_is_what_the_node_is_asked() -> None:
     )
     asked = node.subscriptions[0]
     asked.pop("on_gap")
+    asked.pop("on_change")
     assert asked == {
         "query": "/v:a[b > 3]",
         "streams": "asdi.*.tz",
@@ -93,6 +94,31 @@ def test_idleness_ends_it() -> None:
     result = run(node, "sub", "--payload", "--idle", "0.05")
     assert result.exit_code == 0
     assert len(result.stdout.splitlines()) == 2000
+
+
+def test_a_changed_type_is_told_in_its_place() -> None:
+    node = FakeNode(stored=[received(1), change(), received(2)])
+    result = run(node, "sub", "--count", "2")
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [line.get("place") for line in lines] == ["origin:1:1", None, "origin:1:2"]
+    assert lines[1]["type-changed"] == {
+        "type": "flight",
+        "old": "1.0",
+        "new": "2.0",
+        "effect": "can-not-match-any-more",
+        "reason": "the DTD flight 2.0 has no element 'alt'",
+        "paths": ["/flight/alt"],
+        "came": [],
+        "went": ["/flight/alt", "/flight/alt/text()"],
+        "changed": [],
+        "left_out": 2,
+    }
+    assert result.stderr.splitlines() == [
+        "type: flight 2.0 has turned up after 1.0: the query can match no event of it "
+        "(the DTD flight 2.0 has no element 'alt'); it reads: /flight/alt; "
+        "went: /flight/alt, /flight/alt/text(); and 2 more",
+        "2 events",
+    ]
 
 
 def test_gaps_are_told_in_their_place() -> None:

@@ -46,7 +46,7 @@ def delivery(
 ) -> bytes:
     before = None if previous is None else ("n", epoch, previous)
     return encode_delivery(
-        logged(*offsets, epoch=epoch), [numbers] * len(offsets), Liveness.LIVE, before
+        logged(*offsets, epoch=epoch), [(len(offsets), numbers)], Liveness.LIVE, before
     )
 
 

@@ -14,7 +14,7 @@ from broker.client.effects import (
     Send,
     Settled,
 )
-from broker.client.received import ALL, NEW, STORED, Flow, Gap, Receipt, Start, since
+from broker.client.received import ALL, NEW, STORED, Flow, Gap, Receipt, Start, TypeChanged, since
 from broker.errors import BadQuery, LogUnavailable, ProtocolError
 from broker.event.envelope import Liveness
 from broker.event.identity import EventId
@@ -220,6 +220,15 @@ def test_a_gap_arrives_in_order_and_moves_the_position_past_it() -> None:
     assert moved == Moved(at(15))
 
 
+def test_a_changed_type_arrives_and_moves_no_position() -> None:
+    core = flowing()
+    said = ("flight", "1.0", "2.0", "reads-what-changed", "", ("/a",), (), ("/a",), (), 0)
+    (change,) = arrived(tell(core, messages.TypeChanged(1, *said)))
+    assert change == TypeChanged(*said)
+    assert core.position(1) == at(10)
+    assert arrived(tell(core, messages.TypeChanged(7, *said)), 7) == []
+
+
 # ----------------------------------------------------------------------------- acknowledging
 
 
@@ -259,7 +268,7 @@ def test_a_position_reached_without_a_connection_is_acknowledged_with_the_next()
 def test_a_portion_knows_nothing_of_other_subscriptions_events() -> None:
     core = flowing()
     subscribe(core)
-    numbers = [(1,), (2,), (1, 2)]
+    numbers = [(1, (1,)), (1, (2,)), (1, (1, 2))]
     data = encode_delivery(logged(11, 12, 13), numbers, Liveness.LIVE, None)
     effects = tell(core, data)
     for number, offsets in ((1, [11, 13]), (2, [12, 13])):

@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from broker.client.effects import Accepted, Item, Moved, Over, Portion, Share
 from broker.client.loop import Loop
-from broker.client.received import Flow, Gap, ReceivedEvent
+from broker.client.received import Flow, Gap, ReceivedEvent, TypeChanged
 from broker.client.subscription import Subscription
 from broker.client.twisted_face import DeferredPromise
 from broker.errors import BadQuery, Closed
@@ -32,6 +32,12 @@ def portion(*offsets: int) -> Portion:
 
 def gap(first: int, last: int) -> Gap:
     return Gap(Place("n", 1, first), Place("n", 1, last), last - first + 1, "slow")
+
+
+CHANGE = TypeChanged(
+    *("flight", "1.0", "2.0", "can-not-match-any-more", "no such element"),
+    *(("/a",), (), ("/a",), (), 0),
+)
 
 
 class FakeOwner:
@@ -133,6 +139,21 @@ class SubscriptionTests(SynchronousTestCase):
         self.assertEqual(self.offset(), 6)
         self.assertEqual(self.gaps, [gap(2, 5)])
         self.assertEqual(list(self.subscription.gaps), [gap(2, 5)])
+
+    def test_a_changed_type_is_told_in_its_order_and_kept(self) -> None:
+        told: list[TypeChanged] = []
+        loop = cast(Loop, FakeLoop())
+        self.subscription = Subscription(self.owner, loop, 1, "q", "s", None, told.append)
+        self.arrive(portion(1), CHANGE, portion(2))
+        self.assertEqual((self.offset(), told), (1, []))
+        self.assertEqual((self.offset(), told), (2, [CHANGE]))
+        self.assertEqual(list(self.subscription.changes), [CHANGE])
+
+    def test_a_changed_type_that_nobody_asked_about_is_logged(self) -> None:
+        with self.assertLogs("broker.client.subscription", "WARNING") as logged:
+            self.arrive(CHANGE)
+            self.assertNoResult(self.next())
+        self.assertIn("flight 2.0 turned up after 1.0: can-not-match", logged.output[0])
 
     def test_an_unsubscription_lets_go_of_what_was_not_read(self) -> None:
         self.owner.position = at(4)

@@ -143,7 +143,7 @@ def test_an_unknown_key_that_is_like_no_other_is_not_guessed_at() -> None:
         ('[types]\npointers = ["https://example.org"]', 2, ["end it in '/'"]),
         ('[types]\npointers = ["https://a@example.org/"]', 2, ["no user"]),
         ('[types]\npointers = "https://example.org/"', 2, ["a list"]),
-        ('[validation]\nengine = "fast"', 2, ["validation.engine", '"reference"']),
+        ('[validation]\nengine = "fast"', 2, ["validation.engine", '"switch" or "reference"']),
         ("[listen]\nendpoints = []", 2, ["listen.endpoints", "a list of 1 to 64"]),
         ('[listen]\nendpoints = ["unix:a",\n"udp:port=1"]', 3, ["element 2", "'udp' is none of"]),
         ("[listen]\nendpoints = [\n3]", 3, ["listen.endpoints", "element 1"]),

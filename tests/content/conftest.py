@@ -9,6 +9,7 @@ import pytest
 
 from broker.content.contract import IMatcher
 from broker.content.reference import ReferenceMatcher
+from broker.content.switch import Switch
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
@@ -17,7 +18,7 @@ from broker.event.identity import EventId
 from broker.event.writing import write_event
 
 #: Engines that the contract suite runs on: name -> factory that takes the DTDs and options.
-ENGINES: dict[str, Callable[..., IMatcher]] = {"reference": ReferenceMatcher}
+ENGINES: dict[str, Callable[..., IMatcher]] = {"reference": ReferenceMatcher, "switch": Switch}
 
 FLIGHT_DTD = b"""
 <!ENTITY % Mspaces.content ", flight?">

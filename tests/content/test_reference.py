@@ -142,7 +142,7 @@ def test_the_parsers_error_log_does_not_grow(dtds: Any, ticking: Any) -> None:
     engine = ReferenceMatcher(dtds, clock=ticking)
     for _ in range(50):
         engine.match([b"<a>" + b"<p:b/>" * 100 + b"</a>", b"<a>"])
-    assert len(engine._parser._parser.error_log) <= 100
+    assert len(engine._examiner._parser._parser.error_log) <= 100
 
 
 def test_the_streams_remembered_are_bounded(dtds: Any, ticking: Any, make_event: MakeEvent) -> None:

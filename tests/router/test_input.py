@@ -21,7 +21,8 @@ from broker.errors import (
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.identity import EventId
 from broker.identity.who import anonymous
-from broker.router.input import Input, Publisher
+from broker.router.input import Input
+from broker.router.publisher import Publisher
 from broker.session.batches import Batch
 from broker.session.messages import NotPublished, Published
 from broker.store.deduplication import Deduplication

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from broker.event.identity import EventId
 from broker.event.place import Mark
 from broker.router.feed import Feed, Pace
 from broker.router.link import Link
-from broker.router.outgoing import Outgoing, QueueLimits
+from broker.router.outgoing import Encodings, QueueLimits, Share
 from broker.session.batches import decode_delivery
 from broker.session.messages import Gap, Message, Progress
 from broker.store.log_file import Bounds
@@ -114,7 +115,8 @@ class Setting:
         """All of them match all that is live."""
         self.log.events += events
         feeds = list(self.link.feeds)
-        self.link.deliver([Outgoing(e, list(feeds)) for e in events], {})
+        share = Share(list(events), deque([(len(events), feeds)]))
+        self.link.deliver(share, Encodings("n"))
         self.link.committed()
 
     def check(self, feed: Feed) -> None:
@@ -234,7 +236,7 @@ def test_what_waits_for_a_subscription_that_ends_is_dropped_with_it() -> None:
     assert (second.outcomes.seen, second.outcomes.dropped) == (2, 2)
     assert setting.link.queued == (0, 0)
     # A closed link takes nothing: nobody would count it.
-    setting.link.deliver([Outgoing(event(3), [second])], {})
+    setting.link.deliver(Share([event(3)], deque([(1, [second])])), Encodings("n"))
     assert setting.link.queued == (0, 0)
 
 

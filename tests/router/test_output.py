@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, cast
 
 from broker.router.feed import Feed
+from broker.router.outgoing import Encodings, Share
 from broker.router.output import Output
 from broker.store.records import LoggedEvent
 
@@ -24,8 +26,14 @@ class FakeLink:
     def close(self) -> None:
         self.told.append("close")
 
-    def deliver(self, outgoing: list[Any], shared: dict[Any, Any]) -> None:
-        self.told.append([(one.event.offset, [f.number for f in one.feeds]) for one in outgoing])
+    def deliver(self, share: Share, shared: Encodings) -> None:
+        feeds = itertools.chain.from_iterable([each] * count for count, each in share.runs)
+        self.told.append(
+            [
+                (event.offset, [feed.number for feed in each])
+                for event, each in zip(share.events, feeds, strict=True)
+            ]
+        )
 
     def committed(self) -> None:
         self._say("committed")
@@ -44,7 +52,7 @@ class FakeLink:
 
 def setting(*numbers: int) -> tuple[Output, dict[int, FakeLink]]:
     """An output with a link for each tens digit, and subscriptions with these matcher's numbers."""
-    output = Output()
+    output = Output("n")
     links: dict[int, FakeLink] = {}
     for number in numbers:
         if number // 10 not in links:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.channel.shared import SharedMessage
 from broker.errors import ProtocolError
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.identity import EventId
@@ -61,7 +62,9 @@ def test_a_delivery_survives_the_wire(
     events = [logged(epoch, offset) for epoch, offset in marks]
     numbers = [data.draw(st.sampled_from([(1,), (1, 2), (3,)])) for _ in events]
     delivery = decode_delivery(
-        encode_delivery(encode_events("n", events), numbers, liveness, previous)
+        encode_delivery(
+            encode_events("n", events), [(1, each) for each in numbers], liveness, previous
+        )
     )
     assert delivery.previous == (None if previous is None else Place(*previous))
     assert [e.place for e in delivery.events] == [Place("n", *mark) for mark in marks]
@@ -74,6 +77,21 @@ def test_a_delivery_survives_the_wire(
 def test_neighbouring_places_travel_as_one_run() -> None:
     events = [logged(1, offset) for offset in range(1, 1001)]
     assert encode_events("n", events).places == [("n", 1, 1, 1000)]
+    del events[500]
+    assert encode_events("n", events).places == [("n", 1, 1, 500), ("n", 1, 502, 499)]
+
+
+def test_links_that_get_the_same_get_one_message() -> None:
+    events = encode_events("n", [logged(1, 1), logged(1, 2)])
+
+    def delivery(number: int, previous: tuple[str, int, int] | None) -> bytes:
+        return encode_delivery(events, [(2, [number])], Liveness.LIVE, previous)
+
+    first, second, third = (delivery(1, ("n", 1, 7)) for _ in range(3))
+    assert first == second and second is third
+    assert isinstance(third, SharedMessage)
+    assert decode_delivery(delivery(2, ("n", 1, 7))).events[0].subscriptions == (2,)
+    assert decode_delivery(delivery(2, None)).previous is None
 
 
 @given(st.binary(max_size=100))
@@ -88,7 +106,7 @@ def test_random_bytes_behind_the_kind_are_a_protocol_error(data: bytes) -> None:
 def test_a_delivery_with_a_changed_byte_raises_nothing_else(data: st.DataObject) -> None:
     events = [logged(1, offset) for offset in (1, 2, 5)]
     encoded = bytearray(
-        encode_delivery(encode_events("n", events), [(1,)] * 3, Liveness.LIVE, None)
+        encode_delivery(encode_events("n", events), [(3, (1,))], Liveness.LIVE, None)
     )
     encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
     try:

@@ -45,8 +45,12 @@ EXAMPLES: list[Message] = [
     Acknowledge(((1, (("n", 1, 17),)), (2, ()))),
     Progress(((1, (("n", 1, 17),)),)),
     Gap(1, "n", (1, 2), (1, 9), 8, "retention"),
+    messages.TypeChanged(
+        *(1, "flight", "1.0", "2.0", "can-not-match-any-more", "no such element"),
+        *(("/a",), (), ("/a", "/a/@b"), ("/c/@d: 'e' came",), 3),
+    ),
     messages.Credit(1 << 40),
-    messages.Ask(1, "status", {"a": "b"}),
+    messages.Ask(1, "explain", {"query": "//a"}, b"<event/>"),
     Answer(1, messages.NO_ERROR, {"deep": [1, {"er": None}]}),
 ]
 
@@ -93,6 +97,18 @@ def test_a_control_message_of_a_megabyte_is_refused() -> None:
     huge = messages.encode(Subscribe(1, "a", "x" * (1 << 20), {}, "", "new", (), 0))
     with pytest.raises(ProtocolError, match="1048"):
         messages.decode(huge)
+
+
+def test_only_the_event_of_a_question_may_be_large() -> None:
+    asked = messages.Ask(1, "explain", {"query": "//a"}, b"x" * (1 << 20))
+    assert messages.decode(messages.encode(asked)) == asked
+    with pytest.raises(ProtocolError, match="Ask of 1048"):
+        messages.decode(messages.encode(messages.Ask(1, "explain", {"query": "x" * (1 << 20)})))
+
+
+def test_a_question_without_room_for_an_event_is_one_without_an_event() -> None:
+    encoded = bytes([messages.Ask.kind]) + msgpack.packb((1, "status", {}))
+    assert messages.decode(encoded) == messages.Ask(1, "status", {})
 
 
 @pytest.mark.parametrize("mark", [(), (1,), (1, 2, 3)])

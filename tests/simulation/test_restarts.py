@@ -253,7 +253,7 @@ def test_a_client_that_is_told_something_impossible_begins_a_new_session(world: 
     world.run(1.0)
     (session,) = [s for s in world.node.reception.sessions if s.identity.client_id == "reader"]
     # As if a delivery had been lost on the way: the chain of places does not hold.
-    session.link._previous = (world.node.event_log.origin, 1, 2)
+    session.link._sending._previous = (world.node.event_log.origin, 1, 2)
     for _ in range(3):
         publisher.publish()
     settle(world, publisher, reader)

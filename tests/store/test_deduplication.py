@@ -100,3 +100,18 @@ def test_another_incarnation_counts_anew() -> None:
     marks = Deduplication(lambda _: None, width=64)
     marks.record(("a", 1), 1, 0)
     assert marks.record(("a", 2), 1, 0) is Freshness.NEW
+
+
+@given(numbers=st.lists(st.integers(1, 40), max_size=40), asked=st.integers(1, 45))
+def test_what_is_known_of_a_number_is_what_recording_it_would_say(
+    numbers: list[int], asked: int
+) -> None:
+    deduplication = Deduplication(lambda _: None, 3)
+    for number in numbers:
+        deduplication.record(("c", 1), number, 0)
+    before = [encoded for _, encoded in deduplication.changed()]
+    known = deduplication.known(("c", 1), asked)
+    assert deduplication.changed() == []
+    assert known is deduplication.record(("c", 1), asked, 0)
+    stored = Deduplication(lambda _: before[0] if before else None, 3)
+    assert stored.known(("c", 1), asked) is known

@@ -94,9 +94,11 @@ def test_the_oldest_events_go_when_the_size_is_reached(tmp_path: Path) -> None:
 
 def test_the_oldest_events_go_when_their_age_is_reached(tmp_path: Path) -> None:
     log = LogFile(tmp_path, Retention(max_age_ms=50))
-    log.commit(events(1, 100), 1, 0)
-    log.commit(events(101, 1), 1, 120)
-    assert log.bounds.first == 70
+    for first in range(1, 101, 10):
+        log.commit(events(first, 10), 1, 0)
+    # Of the seventh commit a part is as old, and what is younger keeps all of it.
+    log.commit(events(101, 1), 1, 115)
+    assert log.bounds.first == 61
 
 
 def test_offsets_go_on_after_retention_took_everything(tmp_path: Path) -> None:
@@ -224,3 +226,18 @@ def test_a_log_that_could_not_be_opened_leaves_nothing_open(tmp_path: Path) -> N
         OnFullDisk(tmp_path, Retention())
     LogFile(tmp_path, Retention()).close()
     assert caught.value.text == "no space left on device"
+
+
+def test_offsets_times_and_marks_are_found_within_chunks(tmp_path: Path) -> None:
+    log = LogFile(tmp_path, Retention())
+    # About fifty of these make a chunk.
+    log.commit(events(1, 120, size=1000), 1, 0)
+    log.commit(events(121, 3, epoch=2, size=200_000), 2, 0)
+    assert offsets(log, 57, 100) == list(range(57, 124))
+    assert log.first_after((1, 119)) == 120
+    assert log.first_at(77) == 77
+    assert log.mark_before(78) == (1, 77)
+    assert log.mark_before(122) == (2, 121)
+    assert (log.mark_before(1), log.mark_before(125)) == (None, None)
+    log.close()
+    assert LogFile(tmp_path, Retention()).last_arrival == 123

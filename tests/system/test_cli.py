@@ -117,6 +117,24 @@ def test_what_one_node_has_is_published_to_another(node: NodeProcess, tmp_path: 
             assert [line[key] for line in lines(again)] == [line[key] for line in lines(first)]
 
 
+def test_a_query_and_an_event_are_explained(node: NodeProcess, tmp_path: Path) -> None:
+    flight = "<flight><id>{0}</id><flightleg><altitude>{0}</altitude></flightleg></flight>"
+    run(node, "pub", "-", stdin="".join(map(flight.format, range(50))))
+    query = "/flight/flightleg[altitude > 300]"
+    (told,) = lines(run(node, "explain", query)[0])
+    assert sum(answer["shapes"] for answer in told["explanation"]["types"]) <= 2
+    out, _ = run(node, "explain", query, "-", stdin=flight.format(290), status=1)
+    assert lines(out)[0]["explanation"]["event"]["matches"] is False
+    run(node, "explain", query, "-", stdin=flight.format(310), status=0)
+    large = flight.format("9" * 400_000)
+    (told,) = lines(run(node, "explain", query, "-", stdin=large)[0])
+    assert len(json.dumps(told)) < 20_000
+    _, err = run(node, "explain", "/flight[", status=2)
+    assert err.startswith("xmlbroker: expected an operand")
+    (status,) = lines(run(node, "status", "--json")[0])
+    assert [(each["type"], each["version"]) for each in status["types"]] == [("flight", "1.0")]
+
+
 def test_refused_events_are_told_with_file_and_line(node: NodeProcess, tmp_path: Path) -> None:
     file = tmp_path / "flights.xml"
     good = "<flight><id>1</id><flightleg/></flight>"

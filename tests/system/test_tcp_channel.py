@@ -205,7 +205,7 @@ class RawPeerTests(Events):
 
     async def test_a_connection_that_ends_within_a_frame_was_no_orderly_end(self) -> None:
         raw, server = await self.connect()
-        raw.transport.write(encode([b"whole"]) + encode([b"half of it"])[:-3])
+        raw.transport.write(b"".join(encode([b"whole"]) + encode([b"half of it"]))[:-3])
         raw.transport.loseConnection()
         await self.until(lambda: bool(server.losses))
         assert isinstance(server.losses[0], ProtocolError)

@@ -3,11 +3,12 @@
 Every packet starts with::
 
     0   kind      u8    1 RESUME, 2 DATA, 3 ACK, 4 PING
-    1   check     u32   CRC-32 (that of zlib) of all bytes from 5 on, started with `kind`
+    1   check     u32   CRC-32 (that of zlib) of all bytes from 5 on, started with `kind`;
+                        of DATA the message first, then bytes 5 to 28
 
 RESUME, the first packet of either end on every connection, 46 bytes::
 
-    5   version     u8    of this protocol: 1
+    5   version     u8    of this protocol: 2
     6   incarnation u64   of the sender; not 0
     14  known       u64   the peer's incarnation as the sender knows it; 0 for none
     22  received    u64   highest sequence number received from that incarnation
@@ -30,6 +31,9 @@ PING, 13 bytes, answered by an ACK::
 
     5   highest     u64   highest sequence number sent so far
 
+The message is checked first, so that one that goes to many peers is looked at once. A message of
+version 1 was checked where it stands.
+
 A message costs its length and `MESSAGE_COST` of credit, so that many small ones are bounded too.
 A credit limit is cumulative: the total cost of all messages, from sequence number 1 on, that the
 receiver has room for.
@@ -43,9 +47,10 @@ from zlib import crc32
 
 import attrs
 
+from broker.channel.shared import SharedMessage
 from broker.errors import ProtocolError
 
-VERSION = 1
+VERSION = 2
 
 RESUME = 1
 DATA = 2
@@ -89,8 +94,11 @@ def data(first: int, received: int, limit: int, messages: Sequence[bytes]) -> li
     packets = []
     for sequence, message in enumerate(messages, first):
         body = _DATA.pack(sequence, received, limit)
-        check = crc32(message, crc32(body, DATA))
-        packets.append(_START.pack(DATA, check) + body + message)
+        if isinstance(message, SharedMessage):
+            check = message.check(DATA)
+        else:
+            check = crc32(message, DATA)
+        packets.append(_START.pack(DATA, crc32(body, check)) + body + message)
     return packets
 
 
@@ -111,7 +119,12 @@ def kind_of(packet: bytes) -> int:
     if len(packet) < _START.size:
         raise ProtocolError(f"a packet of {len(packet)} bytes")
     kind, check = _START.unpack_from(packet)
-    if crc32(memoryview(packet)[_START.size :], kind) != check:
+    body = memoryview(packet)[_START.size :]
+    start = kind
+    if kind == DATA:
+        start = crc32(body[_DATA.size :], start)
+        body = body[: _DATA.size]
+    if crc32(body, start) != check:
         raise ProtocolError(f"a packet of {len(packet)} bytes whose check does not hold")
     return int(kind)
 

@@ -50,9 +50,9 @@ class AsyncioSocketChannel(StreamChannel, asyncio.Protocol):
         """The transport's buffer has drained."""
         self._writable(True)
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, pieces: list[bytes]) -> None:
         if self._transport is not None:
-            self._transport.write(data)
+            self._transport.writelines(pieces)
 
     def _close_transport(self) -> None:
         if self._transport is not None:

@@ -22,17 +22,16 @@ _SMALL_PIECE = 1024
 _GATHERED = 64 * 1024
 
 
-def encode(packets: Sequence[bytes]) -> bytes:
-    """The bytes that carry `packets`. Raises ValueError for an empty packet."""
+def encode(packets: Sequence[bytes]) -> list[bytes]:
+    """The bytes that carry `packets`, in pieces: who writes them joins them with what else there
+    is. Raises ValueError for an empty packet."""
     if not all(packets):
         raise ValueError("an empty packet can not be sent")
-    if len(packets) == 1:
-        return _pack_length(len(packets[0])) + packets[0]
     pieces: list[bytes] = []
     for packet in packets:
         pieces.append(_pack_length(len(packet)))
         pieces.append(packet)
-    return b"".join(pieces)
+    return pieces
 
 
 class FrameDecoder:

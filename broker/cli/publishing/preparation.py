@@ -43,7 +43,7 @@ class Preparation:
         return made
 
     def of_json(self, line: Piece) -> Publication | Refusal | None:
-        """The publication that a line of JSON describes; None if it only reports a gap.
+        """The publication that a line of JSON describes; None if it reports something else.
 
         Its keys are those that `xmlbroker sub --json` prints: `stream`, `type`, `version`, `level`,
         `payload`; also `summary` and `application_types`. All may be left out, others are ignored.
@@ -84,7 +84,7 @@ class Preparation:
             raise Unusable(f"not JSON: {error}") from None
         if not isinstance(said, dict):
             raise Unusable("not a JSON object")
-        if "gap" in said:
+        if "gap" in said or "type-changed" in said:
             return None
         text = said.get("payload")
         if text is None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.channel.p2p import wire
 from broker.channel.p2p.wire import Resume
+from broker.channel.shared import SharedMessage
 from broker.errors import ProtocolError
 
 u64 = st.integers(0, 2**64 - 1)
@@ -15,7 +18,7 @@ u64 = st.integers(0, 2**64 - 1)
 
 def test_the_bytes_are_those_of_the_documentation() -> None:
     assert wire.resume(Resume(1, 2, 3, 4, 5)).hex() == (
-        "01" + wire.resume(Resume(1, 2, 3, 4, 5))[1:5].hex() + "01" + "0000000000000001"
+        "01" + wire.resume(Resume(1, 2, 3, 4, 5))[1:5].hex() + "02" + "0000000000000001"
         "0000000000000002" "0000000000000003" "0000000000000004" "0000000000000005"
     )  # fmt: skip
     (packet,) = wire.data(6, 7, 8, [b"hello"])
@@ -40,6 +43,26 @@ def test_the_check_is_the_crc_of_zlib_so_that_others_can_compute_it() -> None:
         for _ in range(8):
             crc = (crc >> 1) ^ (0xEDB88320 if crc & 1 else 0)
     assert wire.ping(9)[1:5] == (crc ^ 0xFFFFFFFF).to_bytes(4, "big")
+
+
+def test_the_check_of_data_is_that_of_the_message_and_then_of_the_header() -> None:
+    (packet,) = wire.data(6, 7, 8, [b"hello"])
+    assert packet[1:5] == crc32(packet[5:29], crc32(b"hello", 2)).to_bytes(4, "big")
+
+
+def test_a_shared_message_makes_the_same_packets_as_any_other() -> None:
+    shared = SharedMessage(b"to many")
+    for sequence in (1, 2):
+        assert wire.data(sequence, 7, 8, [shared]) == wire.data(sequence, 7, 8, [b"to many"])
+
+
+@given(st.binary(min_size=1), st.data())
+def test_a_packet_with_a_changed_byte_is_refused(message: bytes, data: st.DataObject) -> None:
+    packet = bytearray(wire.data(1, 2, 3, [message])[0])
+    # Another kind may make of it what it likes: the kind is the start value of the check.
+    packet[data.draw(st.integers(1, len(packet) - 1))] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(ProtocolError):
+        wire.kind_of(bytes(packet))
 
 
 @given(st.integers(1, 2**64 - 1), u64, u64, u64, u64)

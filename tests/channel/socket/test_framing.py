@@ -16,6 +16,10 @@ from broker.errors import FrameTooLarge, ProtocolError
 packets = st.lists(st.binary(min_size=1, max_size=200), max_size=20)
 
 
+def stream_of(packets: list[bytes]) -> bytes:
+    return b"".join(encode(packets))
+
+
 def pieces_of(data: bytes, cuts: list[int]) -> list[bytes]:
     places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     return [data[a:b] for a, b in zip(places, places[1:], strict=False)]
@@ -23,14 +27,14 @@ def pieces_of(data: bytes, cuts: list[int]) -> list[bytes]:
 
 @given(packets)
 def test_the_bytes_are_a_length_and_the_packet_each(sent: list[bytes]) -> None:
-    assert encode(sent) == b"".join(struct.pack(">I", len(each)) + each for each in sent)
+    assert stream_of(sent) == b"".join(struct.pack(">I", len(each)) + each for each in sent)
 
 
 @given(packets, st.lists(st.integers(0, 10_000), max_size=50))
 def test_any_split_of_the_stream_gives_the_same_frames(sent: list[bytes], cuts: list[int]) -> None:
     decoder = FrameDecoder(200)
     received: list[bytes] = []
-    for piece in pieces_of(encode(sent), cuts):
+    for piece in pieces_of(stream_of(sent), cuts):
         received += decoder.feed(piece)
         assert decoder.feed(b"") == []
     assert received == sent
@@ -40,7 +44,7 @@ def test_any_split_of_the_stream_gives_the_same_frames(sent: list[bytes], cuts: 
 @given(st.binary(min_size=1, max_size=5000), st.integers(1, 3000))
 def test_a_frame_in_pieces_of_one_size_is_whole(packet: bytes, size: int) -> None:
     decoder = FrameDecoder(5000)
-    data = encode([packet, b"next"])
+    data = stream_of([packet, b"next"])
     received = [
         f for place in range(0, len(data), size) for f in decoder.feed(data[place : place + size])
     ]
@@ -49,7 +53,7 @@ def test_a_frame_in_pieces_of_one_size_is_whole(packet: bytes, size: int) -> Non
 
 @given(packets.filter(bool), st.data())
 def test_a_half_frame_is_noticed_at_the_end(sent: list[bytes], data: st.DataObject) -> None:
-    stream = encode(sent)
+    stream = stream_of(sent)
     missing = data.draw(st.integers(1, len(sent[-1]) + 3))
     decoder = FrameDecoder(200)
     assert decoder.feed(stream[:-missing]) == sent[:-1]
@@ -59,7 +63,7 @@ def test_a_half_frame_is_noticed_at_the_end(sent: list[bytes], data: st.DataObje
 
 def test_a_large_and_a_small_piece_in_turn_keep_their_order() -> None:
     packet = bytes(range(256)) * 64
-    stream = encode([packet])
+    stream = stream_of([packet])
     decoder = FrameDecoder(len(packet))
     received: list[bytes] = []
     place = 0
@@ -71,7 +75,7 @@ def test_a_large_and_a_small_piece_in_turn_keep_their_order() -> None:
 
 def test_an_empty_packet_is_not_sent_and_not_accepted() -> None:
     with pytest.raises(ValueError, match="empty"):
-        encode([b"a", b""])
+        stream_of([b"a", b""])
     with pytest.raises(ProtocolError, match="length 0"):
         FrameDecoder(10).feed(bytes(4))
 
@@ -99,14 +103,14 @@ def test_another_protocol_is_refused_at_once(garbage: bytes) -> None:
 
 def test_the_greatest_length_can_be_raised_on_the_way() -> None:
     decoder = FrameDecoder(10)
-    assert decoder.feed(encode([b"hello"])) == [b"hello"]
+    assert decoder.feed(stream_of([b"hello"])) == [b"hello"]
     decoder.max_frame = 1000
-    assert decoder.feed(encode([bytes(1000)])) == [bytes(1000)]
+    assert decoder.feed(stream_of([bytes(1000)])) == [bytes(1000)]
 
 
 def test_a_frame_that_comes_byte_by_byte_costs_little_more_than_its_bytes() -> None:
     size = 200_000
-    stream = encode([bytes(size)])
+    stream = stream_of([bytes(size)])
     decoder = FrameDecoder(size)
     tracemalloc.start()
     try:
@@ -121,7 +125,7 @@ def test_a_frame_that_comes_byte_by_byte_costs_little_more_than_its_bytes() -> N
 
 def test_the_work_for_a_large_frame_grows_with_its_size_only() -> None:
     def seconds(size: int) -> float:
-        stream = encode([bytes(size)])
+        stream = stream_of([bytes(size)])
         reads = [stream[place : place + 65_536] for place in range(0, len(stream), 65_536)]
         best = float("inf")
         for _ in range(5):

@@ -12,6 +12,10 @@ from broker.errors import BrokerError, NotConnected
 from broker.testing.socket_contract import NotingReceiver
 
 
+def stream_of(packets: list[bytes]) -> bytes:
+    return b"".join(encode(packets))
+
+
 def connected() -> tuple[TcpSocketChannel, StringTransport, NotingReceiver]:
     made: list[object] = []
     channel = TcpChannelFactory(made.append, max_frame=100).buildProtocol(None)
@@ -48,7 +52,7 @@ def test_nothing_is_read_before_there_is_a_receiver() -> None:
 def test_a_batch_is_one_write() -> None:
     channel, transport, _ = connected()
     channel.send([b"a", b"bc"])
-    assert transport.value() == encode([b"a", b"bc"])
+    assert transport.value() == stream_of([b"a", b"bc"])
 
 
 def test_closing_ends_the_producer_so_that_the_transport_can_flush() -> None:
@@ -57,7 +61,7 @@ def test_closing_ends_the_producer_so_that_the_transport_can_flush() -> None:
     channel.close()
     assert transport.producer is None
     assert transport.disconnecting
-    channel.dataReceived(encode([b"late"]))
+    channel.dataReceived(stream_of([b"late"]))
     channel.pauseProducing()
     channel.send([b"late"])
     assert (noting.packets, noting.writable, transport.value()) == ([], [], b"")
@@ -66,7 +70,7 @@ def test_closing_ends_the_producer_so_that_the_transport_can_flush() -> None:
 
 def test_a_half_frame_counts_only_if_the_peer_broke_off() -> None:
     channel, _, noting = connected()
-    channel.dataReceived(encode([b"half"])[:-1])
+    channel.dataReceived(stream_of([b"half"])[:-1])
     channel.close()
     assert lost(channel, noting, ConnectionDone()) is None
 
@@ -82,7 +86,7 @@ def test_the_greatest_frame_can_be_set_on_the_way() -> None:
     channel, transport, noting = connected()
     assert channel.max_frame == 100
     channel.max_frame = 200
-    channel.dataReceived(encode([bytes(200)]))
+    channel.dataReceived(stream_of([bytes(200)]))
     assert noting.packets == [bytes(200)]
-    channel.dataReceived(encode([bytes(201)]))
+    channel.dataReceived(stream_of([bytes(201)]))
     assert transport.disconnecting

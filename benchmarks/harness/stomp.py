@@ -1,0 +1,83 @@
+"""As much of STOMP 1.1 as a peer's publisher and readers need."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from typing import Final
+
+from benchmarks.harness.failure import BenchmarkFailed
+
+TOPIC: Final = "/topic/flights"
+#: What ends a frame; no text of ours holds it.
+END: Final = b"\x00"
+_TIMEOUT: Final = 30.0
+_READ: Final = 1 << 16
+#: Messages that the broker sends ahead to one subscription: as many as it does for its own clients.
+_AHEAD: Final = "1000"
+
+
+def frame(command: str, headers: Mapping[str, str], body: bytes = b"") -> bytes:
+    """The bytes of one frame. Without a content-length, so the broker takes the body for text."""
+    lines = [command, *(f"{_escaped(name)}:{_escaped(value)}" for name, value in headers.items())]
+    return "\n".join(lines).encode() + b"\n\n" + body + END
+
+
+def connected(port: int) -> socket.socket:
+    """A blocking socket on which the broker has accepted a session."""
+    sock = socket.create_connection(("127.0.0.1", port), _TIMEOUT)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.sendall(frame("CONNECT", {"accept-version": "1.1", "host": "localhost"}))
+    _expect(sock, "CONNECTED")
+    return sock
+
+
+def subscribe(sock: socket.socket, number: int, selector: str = "") -> None:
+    """Subscribe to the topic, with a selector or without; returns when the broker has done it."""
+    headers = {
+        "id": str(number),
+        "destination": TOPIC,
+        "ack": "auto",
+        "activemq.prefetchSize": _AHEAD,
+        "receipt": f"subscribed-{number}",
+    }
+    if selector:
+        headers["selector"] = selector
+    sock.sendall(frame("SUBSCRIBE", headers))
+    _expect(sock, "RECEIPT")
+
+
+def xpath_selector(query: str) -> str:
+    """ActiveMQ's selector for an XPath expression. Raises `BenchmarkFailed` if it can have none."""
+    if "'" in query:
+        raise BenchmarkFailed(f"a selector can not quote {query}")
+    return f"XPATH '{query}'"
+
+
+def publish(message: bytes, receipt: str = "") -> bytes:
+    """The bytes of a SEND to the topic, not persistent; the broker may be asked for a receipt."""
+    headers = {"destination": TOPIC, "persistent": "false"}
+    if receipt:
+        headers["receipt"] = receipt
+    return frame("SEND", headers, message)
+
+
+def await_receipt(sock: socket.socket) -> None:
+    """Wait until the broker has dealt with all that was sent up to a receipt's request."""
+    _expect(sock, "RECEIPT")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace(":", "\\c")
+
+
+def _expect(sock: socket.socket, command: str) -> None:
+    got = b""
+    while END not in got:
+        data = sock.recv(_READ)
+        if not data:
+            raise BenchmarkFailed("the STOMP broker closed the connection")
+        got += data
+    said = got.lstrip(b"\n").partition(END)[0].decode(errors="replace")
+    if not said.startswith(f"{command}\n"):
+        raise BenchmarkFailed(f"the STOMP broker answered {said[:300]!r}, not {command}")

@@ -1,0 +1,102 @@
+"""What it takes to add one query to many, and to remove it again."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from benchmarks.latency import percentile
+from benchmarks.routing.engine import Engine
+from broker.content.query.query import parse_query
+
+
+@attrs.frozen
+class Changes:
+    """Milliseconds of processor time of each change, in order."""
+
+    workload: str
+    queries: int
+    read: Sequence[float]
+    """To read and check the query alone: part of adding it."""
+    added: Sequence[float]
+    removed: Sequence[float]
+    added_with_match: Sequence[float]
+    """With the next match, of one event, less than what such a match usually takes."""
+    removed_with_match: Sequence[float]
+
+    def rows(self) -> list[tuple[str, Sequence[float]]]:
+        """Each figure with what it is."""
+        return [
+            ("add one", self.added),
+            ("add one, and the next match", self.added_with_match),
+            ("remove one", self.removed),
+            ("remove one, and the next match", self.removed_with_match),
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """Median, p99 and most of each, in milliseconds."""
+        return {
+            "workload": self.workload,
+            "queries": self.queries,
+            "milliseconds": {what: shares(figures) for what, figures in self.rows()},
+            "reading_milliseconds": shares(self.read),
+        }
+
+
+def shares(figures: Sequence[float]) -> dict[str, float]:
+    """Median, p99 and most."""
+    ordered = sorted(figures)
+    return {
+        "median": statistics.median(ordered),
+        "p99": percentile(ordered, 0.99),
+        "max": ordered[-1],
+    }
+
+
+def measure_changes(
+    workload: str,
+    engine: Engine,
+    queries: int,
+    further: Sequence[str],
+    namespaces: Mapping[str, str],
+    documents: Sequence[bytes],
+) -> Changes:
+    """Add `further` queries to an engine that has so many, one at a time; then remove each.
+
+    Processor time is measured: the machine may be shared. An engine may put work off until it
+    matches: so an event is matched after every change.
+    """
+    match = _matches(engine, documents)
+    usual = statistics.median(next(match) for _ in range(len(documents)))
+    read, added, added_with_match, numbers = [], [], [], []
+    for text in further:
+        began = time.process_time()
+        parse_query(text, namespaces)
+        read.append(1e3 * (time.process_time() - began))
+    for text in further:
+        began = time.process_time()
+        numbers.append(engine.add(text, namespaces))
+        seconds = time.process_time() - began
+        added.append(1e3 * seconds)
+        added_with_match.append(1e3 * (seconds + max(0.0, next(match) - usual)))
+    removed, removed_with_match = [], []
+    for number in numbers:
+        began = time.process_time()
+        engine.remove(number)
+        seconds = time.process_time() - began
+        removed.append(1e3 * seconds)
+        removed_with_match.append(1e3 * (seconds + max(0.0, next(match) - usual)))
+    return Changes(workload, queries, read, added, removed, added_with_match, removed_with_match)
+
+
+def _matches(engine: Engine, documents: Sequence[bytes]) -> Iterator[float]:
+    """Match one event after another, round and round; the seconds of each."""
+    while True:
+        for document in documents:
+            began = time.process_time()
+            engine.match([document])
+            yield time.process_time() - began

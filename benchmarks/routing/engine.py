@@ -1,0 +1,120 @@
+"""The engines of content routing, as a node runs them: batches in, verdicts out."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+from twisted.internet.task import Clock
+
+from benchmarks.harness.failure import BenchmarkFailed
+from benchmarks.harness.flights import FLIGHT
+from benchmarks.workloads.nitf_grammar import nitf_dtd
+from benchmarks.workloads.voevent_packets import NoData
+from broker.content.contract import Accepted
+from broker.content.query.query import parse_query
+from broker.dtd.cache import CacheLimits, DtdCache
+from broker.dtd.catalogue import Catalogue, shipped_folder
+from broker.dtd.hint import FetchHint
+from broker.dtd.reference import DtdReference
+from broker.event.stream import StreamPattern
+
+#: Module and class of each engine; one that is not measured is not imported either.
+ENGINES: Final = {
+    "switch": ("broker.content.switch", "Switch"),
+    "reference": ("broker.content.reference", "ReferenceMatcher"),
+}
+#: The one that the floors are for, and the one that is right by definition.
+ENGINE: Final = "switch"
+ORACLE: Final = "reference"
+#: Documents in one call, as a node gives them.
+BATCH: Final = 500
+
+_SHIPPED: Final = (
+    DtdReference(FLIGHT.name, FLIGHT.version),
+    DtdReference("VOEvent", "1.1"),
+    DtdReference("VOEvent", "2.0"),
+)
+_EVERYWHERE: Final = StreamPattern.parse(">")
+
+
+@attrs.frozen
+class Matched:
+    """What came of matching some documents."""
+
+    matches: int
+    evaluations: int
+    """Compiled XPath expressions that were run, since no index decided."""
+    parsed: int
+    """Documents that were not recognised without a parse."""
+    unready: int = 0
+    """Shapes that not all queries were bound to yet."""
+
+
+def known_dtds() -> DtdCache:
+    """A node's cache with the DTDs of all workloads in it."""
+    cache = DtdCache(Catalogue.load(shipped_folder()), [], CacheLimits(), Clock())
+    for reference in _SHIPPED:
+        # From the catalogue it is there at once.
+        cache.lookup(reference, FetchHint(""))
+    try:
+        cache.add(*nitf_dtd())
+    except NoData:
+        # Then there are no such documents either.
+        return cache
+    return cache
+
+
+class Engine:
+    """One engine with its subscriptions, all of every stream."""
+
+    def __init__(self, name: str, dtds: DtdCache) -> None:
+        module, factory = ENGINES[name]
+        make = getattr(importlib.import_module(module), factory)
+        self._matcher: Any = make(dtds, clock=time.perf_counter)
+
+    def subscribe(self, queries: Iterable[str], namespaces: Mapping[str, str]) -> list[int]:
+        """The numbers of new subscriptions, in order."""
+        return [self.add(text, namespaces) for text in queries]
+
+    def add(self, text: str, namespaces: Mapping[str, str]) -> int:
+        """A new subscription's number; its query is read and checked first."""
+        number: int = self._matcher.subscribe(_EVERYWHERE, parse_query(text, namespaces))
+        return number
+
+    def remove(self, number: int) -> None:
+        """Forget a subscription."""
+        self._matcher.unsubscribe(number)
+
+    def match(self, documents: Sequence[bytes]) -> Matched:
+        """Match in batches, and count what is taken out of the verdicts.
+
+        Raises `BenchmarkFailed` when an event is not accepted, or a query was suspended.
+        """
+        before = self.statistics()
+        matches = sum(len(numbers) for numbers in self.matching(documents))
+        if suspended := self._matcher.suspended():
+            raise BenchmarkFailed(f"a query was suspended: {suspended[0][1]}")
+        after = self.statistics()
+        run = int(after["evaluations"] - before["evaluations"])
+        if "parsed" not in after:
+            # An engine that does not count them knows no other way.
+            return Matched(matches, run, len(documents))
+        parsed = int(after["parsed"] - before["parsed"])
+        return Matched(matches, run, parsed, int(after["unready_shapes"]))
+
+    def matching(self, documents: Sequence[bytes]) -> Iterator[tuple[int, ...]]:
+        """The numbers of the subscriptions that each event matches."""
+        for start in range(0, len(documents), BATCH):
+            for verdict in self._matcher.match(documents[start : start + BATCH]):
+                if not isinstance(verdict, Accepted):
+                    raise BenchmarkFailed(f"an event was not accepted: {verdict}")
+                yield verdict.subscriptions
+
+    def statistics(self) -> dict[str, int | float]:
+        """What the engine says of itself."""
+        said: dict[str, int | float] = self._matcher.statistics()
+        return said

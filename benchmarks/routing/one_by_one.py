@@ -1,0 +1,84 @@
+"""What brokers without content routing do: every query, compiled, on every event.
+
+It is what engines are compared to, and what they must agree with.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+from lxml import etree
+
+from benchmarks.harness.failure import BenchmarkFailed
+from benchmarks.routing.engine import Engine, Matched
+from broker.dtd.cache import DtdCache
+from broker.dtd.reference import DtdReference
+
+#: Queries that are compiled at a time where all of them would take too much memory.
+_AT_A_TIME: Final = 5_000
+
+
+class OneByOne:
+    """Compiled queries, in the order in which they were given."""
+
+    def __init__(
+        self, queries: Sequence[str], namespaces: Mapping[str, str], dtds: DtdCache
+    ) -> None:
+        self._compiled = [
+            etree.XPath(f"boolean({text})", namespaces=dict(namespaces), regexp=False)
+            for text in queries
+        ]
+        self._dtds = dtds
+
+    def match(self, documents: Sequence[bytes]) -> Matched:
+        """As an engine's; all that is done is to parse, supply defaults and evaluate."""
+        matches = sum(len(matching) for matching in self.matching(documents))
+        return Matched(matches, len(documents) * len(self._compiled), len(documents))
+
+    def matching(self, documents: Sequence[bytes]) -> Iterator[list[int]]:
+        """The indices of the queries that each event matches."""
+        for document in documents:
+            payload = self._payload(document)
+            yield [index for index, xpath in enumerate(self._compiled) if xpath(payload)]
+
+    def _payload(self, document: bytes) -> etree._Element:
+        root = etree.fromstring(document)
+        public_id = root.getroottree().docinfo.public_id
+        dtd = self._dtds.get(DtdReference.from_public_id(public_id or ""))
+        if dtd is None:
+            raise BenchmarkFailed("the type of an event is not known")
+        dtd.apply_defaults(root)
+        return copy.deepcopy(root[-1])
+
+
+def check_agreement(
+    engine: Engine,
+    numbers: Sequence[int],
+    queries: Sequence[str],
+    namespaces: Mapping[str, str],
+    documents: Sequence[bytes],
+    dtds: DtdCache,
+) -> int:
+    """Compare an engine with all queries one by one; the matches that both found.
+
+    `numbers` are those of the subscriptions for `queries`. Raises `BenchmarkFailed` with the first
+    difference.
+    """
+    expected: list[set[int]] = [set() for _ in documents]
+    waiting = iter(zip(numbers, queries, strict=True))
+    while part := list(islice(waiting, _AT_A_TIME)):
+        alone = OneByOne([text for _, text in part], namespaces, dtds)
+        for found, indices in zip(expected, alone.matching(documents), strict=True):
+            found.update(part[index][0] for index in indices)
+    texts = dict(zip(numbers, queries, strict=True))
+    for place, (found, said) in enumerate(zip(expected, engine.matching(documents), strict=True)):
+        if different := sorted(found.symmetric_difference(said)):
+            number = different[0]
+            raise BenchmarkFailed(
+                f"engine and lxml differ on event {place} of the sample and {len(different)} "
+                f"queries: lxml says {number in found} for {texts[number]}"
+            )
+    return sum(map(len, expected))

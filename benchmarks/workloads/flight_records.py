@@ -1,0 +1,50 @@
+"""Flight records of several forms: a leg or two, with and without a position."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from benchmarks.harness.flights import FLIGHT, STREAM, report, time_of
+from broker.event.identity import Mint
+from broker.event.writing import write_event
+
+#: Two legs in one flight of four, and no position in one of nine.
+_SECOND_LEG: Final = 4
+_NO_POSITION: Final = 9
+
+
+def flight_events(mint: Mint, count: int, first: int = 0) -> Iterator[bytes]:
+    """Events of about 1 kB, no two alike, in four forms: flights of one leg, or with a planned one
+    besides, with and without a position."""
+    now = time.time_ns() // 1_000_000
+    for number in range(first, first + count):
+        yield write_event(mint.next(now), STREAM, FLIGHT, flight_record(number))
+
+
+def flight_record(number: int) -> bytes:
+    """The payload of event `number`."""
+    told = report(number)
+    legs = [_leg("active", told.speed, told.altitude)]
+    if number % _SECOND_LEG == _SECOND_LEG - 1:
+        planned = report(~number)
+        legs.append(_leg("planned", planned.speed, planned.altitude))
+    if number % _NO_POSITION:
+        (north, minutes_north), (west, minutes_west) = told.latitude, told.longitude
+        place = (
+            f"<coordinate><lat>{north:02d}{minutes_north:02d}N</lat>"
+            f"<lon>{west:03d}{minutes_west:02d}W</lon></coordinate></flightleg>"
+        )
+        legs[0] = legs[0].replace("</flightleg>", place)
+    return (
+        f"<flight><id>{told.flight_id}</id><timestamp>{time_of(number).decode()}</timestamp>"
+        f"{''.join(legs)}</flight>"
+    ).encode()
+
+
+def _leg(status: str, speed: int, altitude: int) -> str:
+    return (
+        f'<flightleg status="{status}"><speed type="ground">{speed:03d}</speed>'
+        f'<altitude type="reported" mode="plain">{altitude:03d}</altitude></flightleg>'
+    )

@@ -1,0 +1,67 @@
+"""Queries on NITF as the published measurements of XML filters (YFilter) make them.
+
+Random walks down the DTD of at most 6 levels; each step is `//` with probability 0.2 and its name
+`*` with probability 0.2; all distinct. One in five has a predicate on a value besides: an attribute
+or the text of one of its steps. Paths without values match many documents: how many is measured.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from benchmarks.harness.failure import BenchmarkFailed
+from benchmarks.workloads.nitf_documents import VALUES
+from benchmarks.workloads.nitf_grammar import ROOT, Element, Grammar
+
+LEVELS: Final = 6
+WILDCARD: Final = 0.2
+DESCENDANT: Final = 0.2
+PREDICATE: Final = 0.2
+#: Draws in a row that bring nothing new, after which there are no more.
+_PATIENCE: Final = 10_000
+
+
+def nitf_queries(grammar: Grammar, count: int, seed: int = 1) -> list[str]:
+    """So many distinct queries, the same for a seed. Raises `BenchmarkFailed` if there are less."""
+    chance = random.Random(f"nitf {seed}")
+    found: dict[str, None] = {}
+    while len(found) < count:
+        # Decided before it is known whether the walk is new: or paths without one, of which there
+        # are fewer, would become rare.
+        with_predicate = chance.random() < PREDICATE
+        for _ in range(_PATIENCE):
+            text = _walk(grammar, chance, with_predicate)
+            if text not in found:
+                break
+        else:
+            raise BenchmarkFailed(f"NITF has no more than {len(found)} such queries")
+        found[text] = None
+    return list(found)
+
+
+def _walk(grammar: Grammar, chance: random.Random, with_predicate: bool) -> str:
+    element = grammar.elements[ROOT]
+    walked = [element]
+    for _ in range(chance.randint(2, LEVELS) - 1):
+        if not element.children:
+            break
+        element = grammar.elements[chance.choice(element.children)]
+        walked.append(element)
+    steps = [
+        ("//" if chance.random() < DESCENDANT else "/")
+        + ("*" if chance.random() < WILDCARD else each.name)
+        for each in walked
+    ]
+    if with_predicate:
+        index = chance.randrange(len(steps))
+        steps[index] += _predicate(walked[index], chance)
+    return "".join(steps)
+
+
+def _predicate(element: Element, chance: random.Random) -> str:
+    value = chance.randrange(VALUES)
+    plain = [each.name for each in element.attributes if each.kind in ("cdata", "nmtoken")]
+    if plain and chance.random() < 0.8:
+        return f'[@{chance.choice(plain)} {chance.choice(("=", "=", ">"))} "{value}"]'
+    return f'[contains(text(), " {value}")]'

@@ -1,0 +1,152 @@
+"""`xmlbroker explain`: how a query is answered, and why an event matches it or does not."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from broker.cli.explaining.event import NoEvent, event_from
+from broker.cli.explaining.rendering import tables
+from broker.cli.failing import Failure, failure_of
+from broker.cli.namespaces import namespace_option
+from broker.cli.node_access import NodeAccess, node_options
+from broker.cli.publishing.preparation import Wishes
+from broker.cli.terminal import console, json_line, on_terminal
+from broker.errors import BrokerError
+from broker.event.stream import StreamPattern
+
+#: Exit status, as `grep` has them.
+_NO_MATCH: Final = 1
+_ERROR: Final = 2
+#: Verdicts of a subscription that gets the event, or will.
+_GETS_IT: Final = frozenset({"delivered", "unconfirmed", "catching-up", "away"})
+
+
+@click.command()
+@click.argument("query", required=False)
+@click.argument("event", required=False)
+@namespace_option
+@click.option("--streams", metavar="PATTERN", help="Whether this pattern takes the event, too.")
+@click.option(
+    "--client",
+    metavar="ID",
+    help="What becomes of the event for each subscription of that client; QUERY may be left out.",
+)
+@click.option(
+    "--type",
+    "type_",
+    nargs=2,
+    metavar="NAME VERSION",
+    help="The type of an EVENT that is a payload alone.  [default: as its root shows]",
+)
+@click.option("--offline", is_flag=True, help="Ask no node: explain with the DTDs on this disk.")
+@click.option(
+    "--dtd",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="A folder of DTDs with a catalog.xml, beside ours; means --offline.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON.  [default in a pipe]")
+@node_options
+def command(
+    access: NodeAccess,
+    query: str | None,
+    event: str | None,
+    namespaces: dict[str, str],
+    streams: str | None,
+    client: str | None,
+    type_: tuple[str, str] | None,
+    offline: bool,
+    folder: Path | None,
+    as_json: bool,
+) -> None:
+    """Say how QUERY is answered: indexed on which paths, or why not, and what that costs.
+
+    With an EVENT (a file with one event or one payload, or - for a pipe) also whether and why it
+    matches, or which condition failed. With --client, why that client got the event or did not:
+    then the first argument is the EVENT, unless there are two.
+
+    The exit status is 0 if the event matches (or there is none), 1 if it does not, 2 if that can
+    not be told.
+    """
+    if client is not None and event is None:
+        query, event = None, query
+    if query is None and client is None:
+        raise click.UsageError("a QUERY, or --client with an EVENT, must be given")
+    offline = offline or folder is not None
+    if offline and client is not None:
+        raise click.UsageError("only a node knows its clients: --client goes without --offline")
+    try:
+        pattern = None if streams is None else StreamPattern.parse(streams)
+        document = b""
+        if event is not None:
+            document = event_from(event, lambda: sys.stdin.buffer, Wishes(type=type_ or None))
+        if offline:
+            content = _offline(query or "", namespaces, document, pattern, folder)
+        else:
+            content = _asked(access, query, namespaces, document, streams, client)
+    except (BrokerError, Failure, NoEvent) as error:
+        raise _not_told(error) from None
+    if as_json or not on_terminal():
+        click.echo(json_line(content))
+    else:
+        screen = console()
+        for table in tables(content):
+            screen.print(table)
+    sys.exit(_status(content))
+
+
+def _offline(
+    query: str,
+    namespaces: dict[str, str],
+    document: bytes,
+    pattern: StreamPattern | None,
+    folder: Path | None,
+) -> dict[str, Any]:
+    # An engine and Twisted are a lot to import for those who ask a node.
+    from broker.cli.explaining.local import explain_here
+
+    return explain_here(query, namespaces, document or None, pattern, folder)
+
+
+def _asked(
+    access: NodeAccess,
+    query: str | None,
+    namespaces: dict[str, str],
+    document: bytes,
+    streams: str | None,
+    client: str | None,
+) -> Any:
+    wishes = {"query": query, "streams": streams, "client": client}
+    arguments = {name: value for name, value in wishes.items() if value is not None}
+    return access.ask("explain", document, namespaces=json.dumps(namespaces), **arguments)
+
+
+class _NotTold(Failure):
+    exit_code = _ERROR
+
+
+def _not_told(error: BrokerError | Failure | NoEvent) -> Failure:
+    if isinstance(error, BrokerError):
+        return _NotTold(failure_of(error).message)
+    return _NotTold(str(error))
+
+
+def _status(content: Any) -> int:
+    explanation, client = content.get("explanation"), content.get("client")
+    if explanation is None:
+        verdicts = {each.get("verdict") for each in (client or {}).get("subscriptions", ())}
+        return 0 if verdicts & _GETS_IT or "" in verdicts else _NO_MATCH
+    event = explanation.get("event")
+    if event is None:
+        return 0
+    if event.get("matches") is None:
+        return _ERROR
+    subscription = content.get("subscription") or {}
+    through = subscription.get("stream", True) and subscription.get("cleared", True)
+    return 0 if event["matches"] and through else _NO_MATCH

@@ -1,0 +1,1 @@
+"""What `xmlbroker explain` reads and prints."""

@@ -1,0 +1,73 @@
+"""How the index finds the queries of a template, in words (checklist F5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.content.index.access import ByKey, access_path
+from broker.content.index.grid import Grid
+from broker.content.index.holes import Hole, Literal, Operator
+from broker.content.index.table import Table
+from broker.content.partial.formula import Atom, Formula, alternatives
+from broker.content.partial.functions import text_of_number
+from broker.content.partial.template import Instance
+from broker.content.switching.binding import MAX_CONJUNCTIONS, Always, Lookups, bind
+from broker.content.switching.family import Family
+
+#: Characters of a literal or of a value that are shown.
+MAX_SHOWN: Final = 120
+
+#: A hash of the literals that values must equal.
+HASH: Final = "hash"
+#: A hash of prefixes, for each length that they have.
+PREFIX: Final = "prefix"
+#: A hash of the cells of ranges, together with literals and prefixes.
+GRID: Final = "grid"
+#: Bitmaps of the queries that a value satisfies, by sorted bounds and by literals.
+BITMAPS: Final = "bitmaps"
+#: Nothing to look up: all queries of the template have the same answer.
+NOTHING: Final = "nothing"
+
+
+def access_of(holes: Sequence[Hole]) -> str:
+    """As the index chooses it for these holes."""
+    if not holes:
+        return NOTHING
+    chosen = access_path(holes, Table(dict(enumerate(holes))))
+    if isinstance(chosen, ByKey):
+        return PREFIX if chosen.has_prefix else HASH
+    return GRID if isinstance(chosen, Grid) else BITMAPS
+
+
+def access_on(instance: Instance, formula: Formula) -> str:
+    """As `access_of`, where the partial evaluator has left `formula` of the template."""
+    binding = bind(Family(instance.template, 0), formula)
+    if binding is None or isinstance(binding, Always):
+        return NOTHING
+    conjunctions = alternatives(binding.formula, MAX_CONJUNCTIONS)
+    if not isinstance(binding, Lookups) or conjunctions is None:
+        return BITMAPS
+    holes = instance.template.holes
+    words = {
+        access_of([holes[h] for h in sorted({a.hole for a in each if isinstance(a, Atom)})])
+        for each in conjunctions
+    }
+    return " and ".join(sorted(words))
+
+
+def shown_literal(literal: Literal) -> str:
+    """A literal as a person writes it: texts in quotation marks, cut to `MAX_SHOWN`."""
+    if isinstance(literal, bytes):
+        return f"'{shown(literal.decode())}'"
+    return text_of_number(literal).decode()
+
+
+def shown_operator(operator: Operator) -> str:
+    """As XPath writes it."""
+    return operator.value.removeprefix("text ")
+
+
+def shown(text: str) -> str:
+    """A text cut to `MAX_SHOWN` characters."""
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"

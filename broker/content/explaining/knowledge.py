@@ -1,0 +1,136 @@
+"""What the index knows of a query: for each known shape, how it is answered (checklist F6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from broker.content.explaining.access import access_of, shown_literal, shown_operator
+from broker.content.explaining.explanation import Alternative, OnShapes
+from broker.content.explaining.group import Group
+from broker.content.explaining.looking import Looking, OnShape
+from broker.content.explaining.wording import Wording
+from broker.content.partial.evaluator import evaluate
+from broker.content.partial.template import Instance, instances
+from broker.content.query.query import Query
+from broker.content.query.tree import Chain
+from broker.content.shape.cache import ShapeCache
+from broker.content.shape.shape import Shape
+from broker.content.switching.batch import Batch
+from broker.content.switching.binding import bind
+from broker.content.switching.family import Family
+from broker.content.switching.plan import ShapePlan, subjects_of
+from broker.content.switching.registry import Registry
+from broker.dtd.interfaces import IDtdCache
+from broker.dtd.reference import DtdReference
+
+#: Seconds after which no further shape is looked at; those left out are counted.
+MAX_SECONDS: Final = 0.1
+
+
+class IndexKnowledge:
+    """Looks at the shapes and at the registry of an engine; changes nothing."""
+
+    def __init__(
+        self,
+        dtds: IDtdCache,
+        shapes: ShapeCache,
+        registry: Registry,
+        plans: Mapping[Shape, ShapePlan],
+        clock: Callable[[], float],
+    ) -> None:
+        self._dtds = dtds
+        self._shapes = shapes
+        self._registry = registry
+        self._plans = plans
+        self._clock = clock
+
+    def alternatives(self, query: Query) -> tuple[Alternative, ...]:
+        """The templates of the query."""
+        return tuple(
+            Alternative(
+                text=text,
+                literals=tuple(
+                    (shown_operator(hole.operator), shown_literal(literal))
+                    for hole, literal in zip(
+                        instance.template.holes, instance.literals, strict=True
+                    )
+                ),
+                access=access_of(instance.template.holes),
+                sharing=self._sharing(instance),
+            )
+            for text, instance in zip(_texts(query), instances(query), strict=True)
+        )
+
+    def on_shapes(self, query: Query) -> tuple[tuple[OnShapes, ...], int]:
+        """How the query is answered, shapes of one answer together; and how many were left out."""
+        parts = instances(query)
+        deadline = self._clock() + MAX_SECONDS
+        groups: dict[tuple[DtdReference, tuple[OnShape, ...]], Group] = {}
+        done = 0
+        shapes = list(self._current())
+        for shape in shapes:
+            found = []
+            looking = Looking(shape, query)
+            for part in parts:
+                if self._clock() > deadline:
+                    break
+                found.append(looking.at(part))
+            if len(found) < len(parts):
+                break
+            done += 1
+            key = (shape.reference, tuple(found))
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = Group(shape.reference, parts, looking)
+            group.add(found)
+        told = sorted(groups.items(), key=lambda item: (item[0][0], -item[1].shapes))
+        return tuple(group.told() for _, group in told), len(shapes) - done
+
+    def _sharing(self, instance: Instance) -> int:
+        family = self._registry.family(instance.template)
+        return 0 if family is None else len(family.members)
+
+    def shape_of(self, document: bytes) -> tuple[Shape, tuple[bytes, ...]] | None:
+        """The shape that a document has, and its values; counts nothing."""
+        for shape in self._current():
+            values = shape.values(document)
+            if values is not None:
+                return shape, values
+        return None
+
+    def lookup(self, query: Query, shape: Shape, values: tuple[bytes, ...]) -> Callable[[], object]:
+        """The look-up that the index makes for one document of a shape, to be timed.
+
+        It finds all queries that share a template with this one, so its cost is theirs together.
+        For a template that nobody has, or that is not bound to the shape yet, it is this one's.
+        """
+        plan = self._plans.get(shape)
+        bindings = []
+        for instance in instances(query):
+            family = self._registry.family(instance.template)
+            binding = None if plan is None or family is None else plan.bindings.get(family)
+            if binding is None:
+                family = Family(instance.template, 0)
+                family.add(instance.literals)
+                decision = evaluate(instance.template, subjects_of(shape))
+                binding = bind(family, decision.formula)
+            if binding is not None:
+                bindings.append(binding)
+        return lambda: [binding.rows(Batch([values])) for binding in bindings]
+
+    def _current(self) -> Iterator[Shape]:
+        """The shapes of types whose DTD is still the one that they were learnt with."""
+        for shape in self._shapes:
+            dtd = self._dtds.get(shape.reference)
+            if dtd is not None and dtd.content_hash == shape.dtd.content_hash:
+                yield shape
+
+
+def _texts(query: Query) -> list[str]:
+    """The alternatives as XPath."""
+    expression, count = query.expression, len(instances(query))
+    wording = Wording(query.text, for_lxml=False)
+    if count > 1 and isinstance(expression, Chain):
+        return [wording.of(operand) for operand in expression.operands]
+    return [query.text]

@@ -1,0 +1,108 @@
+"""Members under one key of an access path: compared one by one while few, by bitmaps when many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
+from typing import Any, TypeAlias
+
+from broker.content.index.comparison import comparison
+from broker.content.index.grid import Grid
+from broker.content.index.holes import Hole, Literal
+from broker.content.index.member import Member
+from broker.content.index.shrinking import ShrinkingDict
+from broker.content.index.table import Table
+from broker.content.index.windows import windows
+
+#: More members than `_MOST_LISTED` are indexed, less than `_LEAST_INDEXED` a list again; apart, so
+#: that a cell on the edge is not rebuilt at every change.
+_MOST_LISTED = 16
+_LEAST_INDEXED = 8
+
+Crowd: TypeAlias = Table | Grid
+Cell: TypeAlias = tuple[Member, ...] | Crowd
+#: Rows and the members that each satisfies.
+Found: TypeAlias = Sequence[tuple[int, Sequence[Member]]]
+
+
+def crowd(holes: Mapping[int, Hole], members: Iterable[Member] = ()) -> Crowd:
+    """An index of many members: a grid where there are windows, else bitmaps."""
+    return Grid(holes, members) if windows(holes) else Table(holes, members)
+
+
+class Cells:
+    """Key -> members, compared on the `remaining` holes (by position) when they are looked up."""
+
+    __slots__ = ("_compare", "_remaining", "by_key")
+
+    def __init__(self, remaining: Mapping[int, Hole]) -> None:
+        self._remaining = remaining
+        self._compare = comparison(
+            (position, hole.operator) for position, hole in remaining.items()
+        )
+        #: Keys have no NaN: a value that is NaN would be found by identity.
+        self.by_key = ShrinkingDict[Literal | tuple[Literal, ...], Cell]()
+
+    def add(self, key: Literal | tuple[Literal, ...], member: Member) -> None:
+        """File a member under its key."""
+        cell = self.by_key.get(key, ())
+        if not isinstance(cell, tuple):
+            cell.add(member)
+        elif len(cell) < _MOST_LISTED:
+            self.by_key[key] = (*cell, member)
+        else:
+            self.by_key[key] = crowd(self._remaining, (*cell, member))
+
+    def remove(self, key: Literal | tuple[Literal, ...], member: Member) -> None:
+        """Strike a member."""
+        cell = self.by_key[key]
+        if not isinstance(cell, tuple):
+            cell.remove(member)
+            if cell.size < _LEAST_INDEXED:
+                self.by_key[key] = tuple(cell.members())
+        elif len(cell) > 1:
+            self.by_key[key] = tuple(each for each in cell if each is not member)
+        else:
+            del self.by_key[key]
+
+    def confirmed(
+        self,
+        hits: Sequence[tuple[int, Cell]],
+        columns: Sequence[Sequence[Any]],
+        rows: int,
+        known: dict[Any, Any] | None,
+    ) -> list[tuple[int, Sequence[Member]]]:
+        """Of the cells that rows led to, the members that the rows satisfy; in no order of rows."""
+        found: list[tuple[int, Sequence[Member]]] = []
+        crowds: dict[Crowd, list[int]] = {}
+        few: list[tuple[int, tuple[Member, ...]]] = []
+        for row, cell in hits:
+            if isinstance(cell, tuple):
+                few.append((row, cell))
+            else:
+                crowds.setdefault(cell, []).append(row)
+        self._compare(few, columns, found)
+        for crowded, chosen in crowds.items():
+            if len(chosen) == rows:
+                found += crowded.find_rows(columns, rows, known)
+                continue
+            some = [
+                [column[row] for row in chosen] if position in self._remaining else ()
+                for position, column in enumerate(columns)
+            ]
+            found += [(chosen[at], hit) for at, hit in crowded.find_rows(some, len(chosen))]
+        return found
+
+    def satisfied(
+        self,
+        cell: Cell,
+        columns: Sequence[Sequence[Any]],
+        rows: int,
+        known: dict[Any, Any] | None,
+    ) -> Found:
+        """The rows that satisfy members of one cell, to which all of them led."""
+        if not isinstance(cell, tuple):
+            return cell.find_rows(columns, rows, known)
+        found: list[tuple[int, Sequence[Member]]] = []
+        self._compare(zip(range(rows), repeat(cell), strict=False), columns, found)
+        return found

@@ -1,0 +1,25 @@
+"""One member of a query template."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.content.index.holes import Literal
+
+
+class Member:
+    """The literals of one query of a template, a literal for each hole.
+
+    `entry` is free for the engine. `sheet` and `number` say where the index has put the member.
+    """
+
+    __slots__ = ("entry", "literals", "number", "sheet")
+
+    def __init__(self, literals: tuple[Literal, ...], entry: Any = None) -> None:
+        self.literals = literals
+        self.entry: Any = entry
+        self.sheet: object = None
+        self.number = 0
+
+    def __repr__(self) -> str:
+        return f"Member({self.literals!r})"

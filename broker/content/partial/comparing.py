@@ -1,0 +1,86 @@
+"""Comparisons without a literal: two node-sets, two computed values (XPath 1.0, section 3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from broker.content.partial import functions
+from broker.content.partial.cases import Cases, applied, check
+from broker.content.partial.formula import Formula, all_of, any_of, negation, same
+from broker.content.partial.nodesets import Context, NodeSet
+from broker.content.partial.undecidable import Undecidable
+from broker.content.partial.work import Work
+from broker.content.query import tree
+from broker.content.query.tree import ValueType
+from broker.content.query.valuetype import value_type
+from broker.content.shape.tree import Node
+
+#: Pairs of two node-sets that are compared; more are not decided.
+MAX_PAIRS = 1_024
+
+_OPERATORS: dict[str, Callable[..., bool]] = {
+    "=": functions.equal,
+    "!=": functions.unequal,
+    "<": functions.less,
+    "<=": functions.less_equal,
+    ">": functions.greater,
+    ">=": functions.greater_equal,
+}
+
+
+class IReader(Protocol):
+    """What gives the operands' values."""
+
+    work: Work
+
+    def boolean(self, expression: tree.Expression, context: Context) -> Formula: ...
+    def number(self, expression: tree.Expression, context: Context) -> Cases: ...
+    def text(self, expression: tree.Expression, context: Context) -> Cases: ...
+    def nodes(self, expression: tree.Expression, context: Context) -> NodeSet: ...
+    def text_of(self, node: Node) -> Cases: ...
+
+
+def compared(reader: IReader, node: tree.Binary, context: Context) -> Formula:
+    """Whether the comparison holds."""
+    sides = (node.left, node.right)
+    kinds = {value_type(side) for side in sides}
+    equality = node.operator in ("=", "!=")
+    if ValueType.BOOLEAN in kinds:
+        if equality:
+            agreed = same(*(reader.boolean(side, context) for side in sides))
+            return agreed if node.operator == "=" else negation(agreed)
+        if ValueType.NODE_SET in kinds:
+            raise Undecidable("an order of a node-set and a boolean is not decided on a shape")
+    numeric = not equality or ValueType.NUMBER in kinds
+    left, right = (_values(reader, side, context, numeric=numeric) for side in sides)
+    if len(left) * len(right) > MAX_PAIRS:
+        raise Undecidable(f"two node-sets have more than {MAX_PAIRS} pairs")
+    reader.work.spend(len(left) * len(right))
+    function = _OPERATORS[node.operator]
+    join = reader.work.join
+    return any_of(
+        [
+            all_of(join((one_when, other_when, _holds(function, one, other))))
+            for one_when, one in left
+            for other_when, other in right
+        ]
+    )
+
+
+def _values(
+    reader: IReader, side: tree.Expression, context: Context, *, numeric: bool
+) -> list[tuple[Formula, Cases]]:
+    """Each member's value with its condition, or the one value."""
+    if value_type(side) is not ValueType.NODE_SET:
+        read: Callable[..., Any] = reader.number if numeric else reader.text
+        return [(all_of(()), read(side, context))]
+    members = []
+    for node, condition in reader.nodes(side, context):
+        text = reader.text_of(node)
+        members.append((condition, applied(functions.number, text) if numeric else text))
+    return members
+
+
+def _holds(function: Callable[..., bool], one: Cases, other: Cases) -> Formula:
+    return any_of([all_of((when, check(source))) for when, source in applied(function, one, other)])

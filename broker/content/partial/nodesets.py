@@ -1,0 +1,228 @@
+"""Node-sets on a shape: nodes, each with the condition under which it is a member."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
+
+import attrs
+
+from broker.content.partial import functions
+from broker.content.partial.axes import accepts, along
+from broker.content.partial.cases import MAX_CASES, TOO_MANY_CASES
+from broker.content.partial.formula import (
+    FALSE,
+    TRUE,
+    Formula,
+    all_of,
+    any_of,
+    is_decided,
+    negation,
+)
+from broker.content.partial.source import Constant, Source, computed, source_of
+from broker.content.partial.undecidable import Undecidable
+from broker.content.partial.work import Work
+from broker.content.query import tree
+from broker.content.query.tree import Axis, KindTest, NameTest, Step, ValueType
+from broker.content.query.valuetype import value_type
+from broker.content.shape.tree import Node, NodeKind
+
+#: Members in document order; none has the condition FALSE.
+NodeSet: TypeAlias = list[tuple[Node, Formula]]
+
+_ANY_NODE = KindTest("node")
+
+
+@attrs.frozen(slots=True)
+class Context:
+    """What a relative path and the functions `position()` and `last()` refer to.
+
+    `position` and `last` are None where they depend on values.
+    """
+
+    node: Node
+    position: int | None = None
+    last: int | None = None
+
+
+class ElementsByName:
+    """The elements of documents by name, in document order: found out once for each document."""
+
+    def __init__(self) -> None:
+        self._known: dict[Node, dict[tuple[str | None, str], list[Node]]] = {}
+
+    def of(self, root: Node, namespace: str | None, local: str) -> list[Node]:
+        """The elements of this name in the document of which `root` is the root node."""
+        names = self._known.get(root)
+        if names is None:
+            names = self._known[root] = {}
+            for node in along(Axis.DESCENDANT, root):
+                if node.kind is NodeKind.ELEMENT:
+                    names.setdefault((node.namespace, node.local), []).append(node)
+        return names.get((namespace, local), [])
+
+
+class Walk:
+    """Follows paths. `condition` evaluates a predicate; raises `TooDear` when `work` is done."""
+
+    def __init__(
+        self,
+        namespaces: Mapping[str, str],
+        condition: Callable[[tree.Expression, Context], Formula],
+        work: Work,
+        names: ElementsByName,
+    ) -> None:
+        self._namespaces = namespaces
+        self._condition = condition
+        self._work = work
+        self._names = names
+
+    def steps(self, members: NodeSet, steps: tuple[Step, ...]) -> NodeSet:
+        """Where the steps lead from these nodes."""
+        place = 0
+        while place < len(steps) and members:
+            step = steps[place]
+            if _is_any_descendant(step) and place + 1 < len(steps):
+                following = steps[place + 1]
+                if following.axis is Axis.CHILD and not any(
+                    map(is_positional, following.predicates)
+                ):
+                    # `//a` as it is meant: without all nodes in between.
+                    step = attrs.evolve(following, axis=Axis.DESCENDANT)
+                    place += 1
+            members = self._step(members, step)
+            place += 1
+        return members
+
+    def filtered(self, members: NodeSet, predicates: tuple[tree.Expression, ...]) -> NodeSet:
+        """Those members, taken in document order, for which the predicates hold."""
+        for predicate in predicates:
+            known = all(condition is TRUE for _, condition in members)
+            size = len(members)
+            kept = []
+            for place, (node, condition) in enumerate(members, 1):
+                context = Context(node, place, size) if known else Context(node)
+                passes = self._condition(predicate, context)
+                both = self._both(condition, passes)
+                if both is not FALSE:
+                    kept.append((node, both))
+            members = kept
+        return members
+
+    def _both(self, one: Formula, other: Formula) -> Formula:
+        # Most nodes are where they are without a condition.
+        if one is TRUE:
+            return other
+        return one if other is TRUE else all_of(self._work.join((one, other)))
+
+    def _along(self, step: Step, origin: Node, namespace: str | None) -> Iterable[Node]:
+        if step.axis is Axis.DESCENDANT and isinstance(step.test, NameTest):
+            local = step.test.local
+            if local is not None and origin.parent is None:
+                # Most queries that look everywhere do so from the document's root.
+                return self._names.of(origin, namespace, local)
+        return along(step.axis, origin)
+
+    def _step(self, members: NodeSet, step: Step) -> NodeSet:
+        test = step.test
+        namespace = None
+        if isinstance(test, NameTest) and test.prefix is not None:
+            namespace = self._namespaces[test.prefix]
+        work = self._work
+        reached: dict[Node, list[Formula]] = {}
+        for origin, condition in members:
+            nodes: NodeSet = []
+            for node in self._along(step, origin, namespace):
+                work.spend()
+                if accepts(test, step.axis, node, namespace):
+                    nodes.append((node, TRUE))
+            for node, inner in self.filtered(nodes, step.predicates):
+                reached.setdefault(node, []).append(self._both(condition, inner))
+        found = {
+            node: ways[0] if len(ways) == 1 else any_of(work.join(ways))
+            for node, ways in reached.items()
+        }
+        if len(members) == 1 and step.axis not in _REVERSE:
+            return list(found.items())
+        return in_order(found)
+
+
+_REVERSE = frozenset({Axis.ANCESTOR, Axis.ANCESTOR_OR_SELF, Axis.PRECEDING, Axis.PRECEDING_SIBLING})
+
+
+def in_order(found: Mapping[Node, Formula]) -> NodeSet:
+    """The members in document order."""
+    return sorted(found.items(), key=_order)
+
+
+def _order(member: tuple[Node, Formula]) -> int:
+    return member[0].order
+
+
+def is_positional(predicate: tree.Expression) -> bool:
+    """Whether what it says of a node may depend on the node's position among others."""
+    return value_type(predicate) is ValueType.NUMBER or _reads_position(predicate)
+
+
+def _reads_position(expression: tree.Expression) -> bool:
+    match expression:
+        case tree.FunctionCall(name=name, arguments=arguments):
+            return name in ("position", "last") or any(map(_reads_position, arguments))
+        case tree.Binary(left=left, right=right):
+            return _reads_position(left) or _reads_position(right)
+        case tree.Chain(operands=operands):
+            return any(map(_reads_position, operands))
+        case tree.Negation(operand=operand):
+            return _reads_position(operand)
+        case tree.Filter(primary=primary):
+            return _reads_position(primary)
+        case tree.Path(start=start):
+            return not isinstance(start, tree.Origin) and _reads_position(start)
+        case _:
+            return False
+
+
+def _is_any_descendant(step: Step) -> bool:
+    return step.axis is Axis.DESCENDANT_OR_SELF and step.test == _ANY_NODE and not step.predicates
+
+
+def text_of(node: Node, work: Work) -> Source:
+    """The string-value of a node."""
+    if node.kind in (NodeKind.TEXT, NodeKind.ATTRIBUTE):
+        return source_of(node.value)
+    texts: list[Source] = []
+    _collect(node, texts, work)
+    if len(texts) == 1:
+        return texts[0]
+    return computed(functions.concatenation, *texts)
+
+
+def _collect(node: Node, texts: list[Source], work: Work) -> None:
+    work.spend(len(node.children))
+    for child in node.children:
+        if child.kind is NodeKind.TEXT:
+            source = source_of(child.value)
+            before = texts[-1] if texts else None
+            if isinstance(source, Constant) and isinstance(before, Constant):
+                texts[-1] = Constant(before.value + source.value)
+            else:
+                texts.append(source)
+        else:
+            _collect(child, texts, work)
+
+
+def first_of(members: NodeSet, work: Work) -> list[tuple[Formula, Node | None]]:
+    """Which node is the first, in cases; None where there is none."""
+    cases: list[tuple[Formula, Node | None]] = []
+    none_before: Formula = TRUE
+    for node, condition in members:
+        if not is_decided(condition):
+            raise Undecidable("which node is the first depends on what is not decided")
+        cases.append((all_of(work.join((none_before, condition))), node))
+        if condition is TRUE:
+            return cases
+        if len(cases) >= MAX_CASES:
+            raise Undecidable(TOO_MANY_CASES)
+        none_before = all_of(work.join((none_before, negation(condition))))
+    cases.append((none_before, None))
+    return cases

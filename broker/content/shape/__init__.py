@@ -1,0 +1,1 @@
+"""Shapes: documents that differ in their values alone, recognised without a parse."""

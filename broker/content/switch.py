@@ -1,0 +1,324 @@
+"""The XML switch: one pass over a batch finds, for each event, who wants it (DCP D20, DESIGN 6).
+
+A document of a known shape is not parsed: its shape proves it valid and cuts its values, and the
+families of queries bound to the shape are asked for all such documents of the batch at once. What
+no shape recognises, or what the index does not decide, goes the way of the reference engine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence, Set
+from functools import partial
+from typing import cast
+
+from zope.interface import implementer
+
+from broker.content.budget import Budget
+from broker.content.contract import (
+    Accepted,
+    IMatcher,
+    Refused,
+    TypeFigures,
+    TypeMissing,
+    Verdict,
+)
+from broker.content.evaluation import Subject
+from broker.content.examination import Examiner
+from broker.content.explaining.explainer import Explainer
+from broker.content.explaining.explanation import Explanation
+from broker.content.explaining.knowledge import IndexKnowledge
+from broker.content.figures import Figures
+from broker.content.index.member import Member
+from broker.content.limits import DocumentLimits
+from broker.content.names import NameWatch
+from broker.content.query.limits import QueryLimits
+from broker.content.query.query import Query
+from broker.content.shape.cache import ShapeCache
+from broker.content.shape.shape import Shape
+from broker.content.switching.batch import Batch
+from broker.content.switching.compiled import CompiledQueries
+from broker.content.switching.entry import Entry
+from broker.content.switching.parsed import ParsedMatching
+from broker.content.switching.plan import VISITS_A_TURN, ShapePlan
+from broker.content.switching.recognition import Recognised, recognised
+from broker.content.switching.registry import Registry
+from broker.dtd.interfaces import IDtdCache
+from broker.dtd.reference import DtdReference
+from broker.errors import BadEnvelope, InvalidEvent, QueryTooExpensive
+from broker.event.envelope import Header, Liveness
+from broker.event.stream import StreamPattern
+
+_DOCUMENT_LIMITS = DocumentLimits()
+_QUERY_LIMITS = QueryLimits()
+
+
+@implementer(IMatcher)
+class Switch:
+    """The engine of content routing. `clock` serves figures and the budget of queries."""
+
+    def __init__(
+        self,
+        dtds: IDtdCache,
+        clock: Callable[[], float],
+        document_limits: DocumentLimits = _DOCUMENT_LIMITS,
+        query_limits: QueryLimits = _QUERY_LIMITS,
+        max_run_time: float = 0.05,
+        names: NameWatch | None = None,
+    ) -> None:
+        self._dtds = dtds
+        self._examiner = Examiner(dtds, document_limits, names)
+        self._budget = Budget(query_limits, clock, max_run_time)
+        self._shapes = ShapeCache(document_limits)
+        self._shapes.on_forgotten = self._forget_plan
+        self._plans: dict[Shape, ShapePlan] = {}
+        self._registry = Registry()
+        self._compiled = CompiledQueries()
+        self._suspended: list[tuple[int, QueryTooExpensive]] = []
+        self._counts: Counter[str] = Counter()
+        self._clock = clock
+        self._figures = Figures()
+        index = IndexKnowledge(dtds, self._shapes, self._registry, self._plans, clock)
+        budget = Budget(query_limits, clock, max_run_time)
+        self._explainer = Explainer("switch", self._examiner, budget, clock, index)
+
+    def subscribe(self, pattern: StreamPattern, query: Query) -> int:
+        """See `IMatcher`."""
+        return self._registry.add(pattern, query)
+
+    def unsubscribe(self, number: int) -> None:
+        """See `IMatcher`."""
+        gone = self._registry.remove(number)
+        if gone is not None:
+            self._compiled.forget(gone)
+        if self._suspended:
+            self._suspended = [entry for entry in self._suspended if entry[0] != number]
+
+    def suspended(self) -> list[tuple[int, QueryTooExpensive]]:
+        """See `IMatcher`."""
+        told, self._suspended = self._suspended, []
+        return told
+
+    def statistics(self) -> dict[str, int | float]:
+        """See `IMatcher`; refusals are counted by the code of their error."""
+        counts = self._counts
+        return {
+            "accepted": counts["recognised"] + counts["parsed"],
+            "recognised": counts["recognised"],
+            "parsed": counts["parsed"],
+            "type_missing": counts["type_missing"],
+            **{name: n for name, n in counts.items() if name.startswith("refused.")},
+            "evaluations": self._budget.evaluations,
+            "undecided": counts["undecided"],
+            "subscriptions": len(self._registry),
+            "distinct_queries": self._registry.distinct,
+            "templates": self._registry.families,
+            "suspended_queries": counts["suspended_queries"],
+            "shapes": len(self._shapes),
+            "shape_bytes": self._shapes.bytes_held,
+            "unready_shapes": sum(bool(plan.pending) for plan in self._plans.values()),
+            "undeclared_names": self._examiner.names.count,
+            "guarding_names": int(self._examiner.names.guarding),
+            "recognition_seconds": self._figures.recognition_seconds,
+        }
+
+    def types(self) -> tuple[TypeFigures, ...]:
+        """See `IMatcher`."""
+        return self._figures.told(self._shapes.statistics())
+
+    def explain(
+        self,
+        query: Query,
+        document: bytes | None,
+        undescribed: Set[DtdReference] = frozenset(),
+        *,
+        shapes: bool = True,
+    ) -> Explanation:
+        """See `IMatcher`."""
+        return self._explainer.explain(query, document, undescribed, shapes=shapes)
+
+    # ---------------------------------------------------------------- a batch
+
+    def match(
+        self, documents: Sequence[bytes], undescribed: Set[DtdReference] = frozenset()
+    ) -> list[Verdict]:
+        """See `IMatcher`."""
+        figures, clock = self._figures, self._clock
+        began = clock()
+        groups, parsed = recognised(self._shapes, documents)
+        before = clock()
+        figures.recognition_seconds += before - began
+        verdicts: list[Verdict | None] = [None] * len(documents)
+        visits = VISITS_A_TURN
+        for group in groups:
+            plan, visits = self._plan(group.shape, visits)
+            if plan is None:
+                others = group.places
+            else:
+                others = self._match_recognised(group, plan, documents, verdicts)
+            parsed += others
+            now = clock()
+            answered = len(group.places) - len(others)
+            figures.recognised(group.shape.reference, answered, now - before)
+            before = now
+        for place in parsed:
+            document = documents[place]
+            verdict = verdicts[place] = self._match_parsed(document, undescribed)
+            now = clock()
+            figures.parsed(verdict, partial(self._examiner.known_type, document), now - before)
+            before = now
+        return cast("list[Verdict]", verdicts)
+
+    def _plan(self, shape: Shape, visits: int) -> tuple[ShapePlan | None, int]:
+        """What to match the shape's documents with, None if they must be parsed.
+
+        Binding families to it takes about `visits`; the second value is what is left of them.
+        """
+        dtd = self._dtds.get(shape.reference)
+        if dtd is None or dtd.content_hash != shape.dtd.content_hash:
+            self._shapes.forget(shape)
+            return None, visits
+        plan = self._plans.get(shape)
+        if plan is None:
+            plan = self._plans[shape] = ShapePlan(shape)
+        if not plan.is_complete(self._registry):
+            visits -= plan.bind(self._registry, visits)
+        return plan, visits
+
+    def _match_recognised(
+        self,
+        group: Recognised,
+        plan: ShapePlan,
+        documents: Sequence[bytes],
+        verdicts: list[Verdict | None],
+    ) -> list[int]:
+        """Verdicts for documents of a shape; the places of those that must be parsed after all."""
+        found, undecided = plan.find(Batch(group.values))
+        refused = []
+        header_of, view_of = group.shape.header, self._registry.streams.view
+        view, stream = None, ""
+        for row, (place, values) in enumerate(zip(group.places, group.values, strict=True)):
+            try:
+                header = header_of(values)
+            except BadEnvelope:
+                # The parser knows the line.
+                refused.append(place)
+                continue
+            if view is None or header.stream != stream:
+                stream = header.stream
+                view = view_of(stream)
+            matching = found[row]
+            if row in undecided or plan.pending:
+                open_queries = undecided.get(row, ())
+                more, queries = self._decide(plan, open_queries, documents[place], header)
+                wanted = view.wanted((*(matching or ()), *more), queries)
+            else:
+                wanted = view.everything if matching is None else view.wanted(matching)
+            verdicts[place] = Accepted(header, wanted)
+        self._counts["recognised"] += len(group.places) - len(refused)
+        return refused
+
+    def _match_parsed(self, document: bytes, undescribed: Set[DtdReference]) -> Verdict:
+        try:
+            examined = self._examiner.examine(document, undescribed)
+        except InvalidEvent as error:
+            self._counts[f"refused.{error.code}"] += 1
+            return Refused(error)
+        if isinstance(examined, TypeMissing):
+            self._counts["type_missing"] += 1
+            return examined
+        self._counts["parsed"] += 1
+        header = examined.header
+        self._learn(document, examined)
+        view = self._registry.streams.view(header.stream)
+        if not self._registry.distinct:
+            return Accepted(header, view.everything)
+        matching = ParsedMatching(examined)
+        possible = self._registry.structure.possible_in(examined)
+        matching.look(possible.open, possible.certain)
+        more = self._evaluate(matching.open, examined, document)
+        return Accepted(header, view.wanted(matching.found, more))
+
+    def _learn(self, document: bytes, examined: Subject) -> None:
+        header: Header = examined.header
+        reference = DtdReference(header.type_name, header.version)
+        dtd = self._dtds.get(reference)
+        if dtd is not None:
+            self._shapes.learn(document, examined.envelope, reference, dtd)
+
+    # ---------------------------------------------------------------- events of a log
+
+    def select(
+        self,
+        number: int,
+        documents: Sequence[bytes],
+        liveness: Liveness,
+        undescribed: Set[DtdReference] = frozenset(),
+    ) -> list[bool]:
+        """See `IMatcher`."""
+        pattern = self._registry.pattern(number)
+        entry = self._registry.entry(number)
+        groups, parsed = recognised(self._shapes, documents)
+        selected: dict[int, bool] = {}
+        visits = VISITS_A_TURN
+        for group in groups:
+            plan, visits = self._plan(group.shape, visits)
+            if plan is None or (entry is not None and "$Liveness" in entry.text):
+                parsed += group.places
+                continue
+            batch = Batch(group.values)
+            for row, place in enumerate(group.places):
+                try:
+                    stream = group.shape.header(group.values[row]).stream
+                except BadEnvelope:
+                    parsed.append(place)
+                    continue
+                wanted = pattern.matches(stream) and (
+                    entry is None or plan.matches(entry, batch, row)
+                )
+                if wanted is None:
+                    parsed.append(place)
+                else:
+                    selected[place] = wanted
+        for place in parsed:
+            document = documents[place]
+            subject = self._examiner.logged(document, liveness, undescribed)
+            selected[place] = pattern.matches(subject.header.stream) and (
+                entry is None or bool(self._evaluate([entry], subject, document))
+            )
+        return [selected[place] for place in range(len(documents))]
+
+    # ---------------------------------------------------------------- single queries
+
+    def _decide(
+        self, plan: ShapePlan, undecided: Iterable[Entry], document: bytes, header: Header
+    ) -> tuple[list[Member], list[Entry]]:
+        """What matches a recognised document beyond what its shape's plan tells."""
+        before = self._clock()
+        subject = self._examiner.reread(document, header, plan.dtd)
+        matching = ParsedMatching(subject)
+        matching.look(plan.pending)
+        candidates = list(dict.fromkeys([*undecided, *matching.open]))
+        self._counts["undecided"] += len(candidates)
+        found = self._evaluate(candidates, subject, document)
+        self._figures.undecided(header, len(candidates), self._clock() - before)
+        return matching.found, found
+
+    def _evaluate(
+        self, candidates: Iterable[Entry], subject: Subject, document: bytes
+    ) -> list[Entry]:
+        get = self._compiled.get
+        # What is of no concern to anybody must cost nothing, and is not to be judged.
+        concerns = self._registry.streams.view(subject.header.stream).concerns
+        queries = [get(each) for each in candidates if concerns(each) and not each.suspended]
+        if not queries:
+            return []
+        matching, broken = self._budget.evaluate(queries, subject, document)
+        for query, error in broken:
+            self._counts["suspended_queries"] += 1
+            numbers = self._registry.suspend(query.entry)
+            self._suspended.extend((number, error) for number in numbers)
+        return [query.entry for query in matching]
+
+    def _forget_plan(self, shape: Shape) -> None:
+        self._plans.pop(shape, None)

@@ -1,0 +1,89 @@
+"""Matching a document that was parsed: of no known shape, or of one that is not ready."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from broker.content.evaluation import Subject
+from broker.content.index.member import Member
+from broker.content.partial.document import constant_tree
+from broker.content.partial.evaluator import evaluate
+from broker.content.partial.source import Constant
+from broker.content.partial.subjects import Subjects
+from broker.content.query.variables import VARIABLES
+from broker.content.switching.batch import Batch
+from broker.content.switching.binding import bind
+from broker.content.switching.compiled import MAX_COMPILED
+from broker.content.switching.entry import Entry, entries, entries_of
+from broker.content.switching.family import Family
+
+#: Queries of a family up to which lxml evaluates each; more are worth a tree of our own.
+MAX_SINGLE = 32
+#: Queries of all families up to which lxml evaluates them; more would not stay compiled.
+MAX_OPEN = MAX_COMPILED // 2
+
+
+class ParsedMatching:
+    """Finds the queries of one parsed document, or those that are left to evaluate."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._subjects: Subjects | None = None
+        self._has_tree = True
+        self.found: list[Member] = []
+        """Members that match."""
+        self.open: list[Entry] = []
+        """Queries that may match, to be evaluated."""
+
+    def look(self, families: Iterable[Family], certain: Iterable[Family] = ()) -> None:
+        """Sort the queries of families that the document's structure leaves possible.
+
+        Those of `certain` match, as the structure alone has it.
+        """
+        for family in certain:
+            self.found += family.members
+        for family in families:
+            if not self._is_small(family) and self._indexed(family):
+                continue
+            self.open += entries(family.members)
+
+    def _is_small(self, family: Family) -> bool:
+        members = family.members
+        if len(members) > MAX_SINGLE or len(self.open) >= MAX_OPEN:
+            return False
+        # One member may be an alternative of very many queries.
+        return sum(len(entries_of(member)) for member in members) <= MAX_SINGLE
+
+    def _indexed(self, family: Family) -> bool:
+        subjects = self._tree()
+        if subjects is None:
+            return False
+        binding = bind(family, evaluate(family.template, subjects).formula)
+        if binding is not None:
+            for _, members in binding.rows(Batch([()])):
+                if binding.decided:
+                    self.found += members
+                else:
+                    self.open += entries(members)
+        return True
+
+    def _tree(self) -> Subjects | None:
+        if self._subjects is None and self._has_tree:
+            self._subjects = subjects_of(self._subject)
+            self._has_tree = self._subjects is not None
+        return self._subjects
+
+
+def subjects_of(subject: Subject) -> Subjects | None:
+    """What queries address in a parsed event, None if that can not be told exactly."""
+    envelope = constant_tree(subject.envelope)
+    payload = constant_tree(subject.document())
+    if envelope is None or payload is None:
+        return None
+    return Subjects(payload, envelope, dict(_variables(subject)))
+
+
+def _variables(subject: Subject) -> Iterator[tuple[str, Constant]]:
+    for name in VARIABLES:
+        value = subject.variable(name)
+        yield name, Constant(value.encode() if isinstance(value, str) else value)

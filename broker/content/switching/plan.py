@@ -1,0 +1,134 @@
+"""What a shape's documents are matched with: the families bound to it so far."""
+
+from __future__ import annotations
+
+from broker.content.index.member import Member
+from broker.content.partial.evaluator import evaluate
+from broker.content.partial.functions import digits
+from broker.content.partial.holding import holds
+from broker.content.partial.source import Source, computed, source_of
+from broker.content.partial.subjects import Subjects
+from broker.content.shape.shape import Shape
+from broker.content.shape.tree import Value
+from broker.content.switching.batch import Batch
+from broker.content.switching.binding import Binding, bind
+from broker.content.switching.entry import Entry, entries
+from broker.content.switching.family import Family
+from broker.content.switching.registry import Registry
+
+#: Nodes visited for new families in one turn, about 2 us each: what a new shape, or very many new
+#: queries, may hold up everybody else. Until all are bound the shape's documents are parsed too.
+VISITS_A_TURN = 10_000
+#: What a family costs beside the nodes that are visited, in visits.
+VISITS_A_FAMILY = 10
+
+
+class ShapePlan:
+    """The families that concern one shape."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.bindings: dict[Family, Binding] = {}
+        self.dtd = shape.dtd
+        self._subjects = subjects_of(shape)
+        self.pending: list[Family] = []
+        """Families that are not bound yet."""
+        self._seen = 0
+        self._deaths = 0
+
+    def is_complete(self, registry: Registry) -> bool:
+        """Whether all families that concern the shape are bound, and no dead one is."""
+        return (
+            not self.pending and self._seen == registry.newest and self._deaths == registry.deaths
+        )
+
+    def bind(self, registry: Registry, visits: int) -> int:
+        """Bind families that came, within about so many visits of nodes; how many it took."""
+        if self._deaths != registry.deaths:
+            self._deaths = registry.deaths
+            for family in [family for family in self.bindings if family.dead]:
+                del self.bindings[family]
+        if self._seen != registry.newest:
+            self.pending += (
+                registry.younger_than(self._seen)
+                if self._seen
+                else registry.structure.possible_on(self._subjects)
+            )
+            self._seen = registry.newest
+        taken = 0
+        while self.pending and taken < visits:
+            family = self.pending.pop()
+            if not family.dead:
+                decision = evaluate(family.template, self._subjects)
+                taken += decision.visits + VISITS_A_FAMILY
+                binding = bind(family, decision.formula)
+                if binding is not None:
+                    self.bindings[family] = binding
+        return taken
+
+    def find(self, batch: Batch) -> tuple[list[list[Member] | None], dict[int, list[Entry]]]:
+        """For each row the members that match, None for none; by row the queries that may match.
+
+        One may come twice.
+        """
+        found: list[list[Member] | None] = [None] * batch.size
+        undecided: dict[int, list[Entry]] = {}
+        for binding in self.bindings.values():
+            if binding.decided:
+                for row, members in binding.rows(batch):
+                    known = found[row]
+                    if known is None:
+                        found[row] = list(members)
+                    else:
+                        known += members
+            else:
+                for row, members in binding.rows(batch):
+                    undecided.setdefault(row, []).extend(entries(members))
+        return found, undecided
+
+    def matches(self, entry: Entry, batch: Batch, row: int) -> bool | None:
+        """Whether one query matches a document, None if only its evaluation can tell."""
+        if entry.suspended:
+            return False
+        undecided = False
+        for family, member in zip(entry.families, entry.members, strict=True):
+            binding = self.bindings.get(family)
+            if family in self.pending:
+                undecided = True
+            elif binding is not None and holds(
+                binding.formula,
+                family.template.holes,
+                member.literals,
+                lambda source: batch.column(source)[row],
+            ):
+                if binding.decided:
+                    return True
+                undecided = True
+        return None if undecided else False
+
+
+def subjects_of(shape: Shape) -> Subjects:
+    """What queries address in a shape."""
+    fields = shape.fields
+    type_name = shape.reference.type.encode()
+
+    def text(value: Value) -> Source:
+        return source_of(value)
+
+    def number(value: Value) -> Source:
+        return computed(digits, source_of(value))
+
+    return Subjects(
+        payload=shape.payload or shape.tree,
+        envelope=shape.tree,
+        variables={
+            "StreamId": text(fields.stream),
+            "ClientId": text(fields.client_id),
+            "TimeStamp": number(fields.timestamp),
+            "SequenceNumber": number(fields.sequence_number),
+            "Incarnation": number(fields.incarnation),
+            "VersionNum": text(fields.version_num),
+            "EventType": text(type_name),
+            "Securitylevel": text(fields.security_level),
+            "Liveness": text(fields.liveness),
+        },
+    )

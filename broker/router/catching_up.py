@@ -1,0 +1,161 @@
+"""Feeding subscriptions from the log, each at its own cursor, until they reach its end."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from broker.event.envelope import Liveness
+from broker.router.feed import Feed, Pace
+from broker.router.outgoing import split_at
+from broker.router.sending import Sending
+from broker.session.batches import encode_events
+from broker.session.messages import Gap
+from broker.store.chunks import portions
+from broker.store.event_log import EventLog
+from broker.store.records import LoggedEvent
+
+#: A page of the log that one catching-up subscription reads at a time: so many events, of so many
+#: full deliveries.
+PAGE_EVENTS = 256
+PAGE_DELIVERIES = 2
+
+#: Says which documents match a matcher's number.
+Select: TypeAlias = Callable[[int, Sequence[bytes], Liveness], Coroutine[Any, Any, list[bool]]]
+
+
+class CatchingUp:
+    """The subscriptions of one link that are behind."""
+
+    def __init__(
+        self,
+        feeds: Mapping[int, Feed],
+        sending: Sending,
+        *,
+        clearance: int,
+        delivery: int,
+        log: EventLog,
+        select: Select,
+        failed: Callable[[Feed, Failure], None],
+    ) -> None:
+        """`feeds` are all that the link has at any time; `delivery` is the size of one in bytes."""
+        self._feeds = feeds
+        self._sending = sending
+        self._outlet = sending.outlet
+        self._clearance = clearance
+        self._delivery = delivery
+        self._log = log
+        self._select = select
+        self._failed = failed
+        self._behind: deque[Feed] = deque()  # those that wait for their turn to read
+        self._reading = False
+
+    def read_on(self, feed: Feed) -> None:
+        """Bring a subscription up to the log's end, as far as the session takes it."""
+        if not feed.reading:
+            feed.reading = True
+            self._behind.append(feed)
+        if not self._reading:
+            self._reading = True
+            Deferred.fromCoroutine(self._catch_up())
+
+    async def _catch_up(self) -> None:
+        """Read pages until the log's end, or until the session is full: for one subscription at a
+        time, a page each in turn. If all read at once, most would find the session full and read
+        the same again."""
+        page_bytes = PAGE_DELIVERIES * self._delivery
+        while self._behind:
+            feed = self._behind[0]
+            try:
+                if self._is_behind(feed):
+                    events = await self._log.read(feed.cursor, PAGE_EVENTS, page_bytes)
+                    await self._feed_page(feed, events)
+                    self._behind.rotate(-1)
+                    continue
+            except Exception:
+                self._could_not_read(Failure(), feed)
+            self._behind.popleft()
+            feed.reading = False
+        self._reading = False
+
+    def _is_behind(self, feed: Feed) -> bool:
+        """Whether there is something to read for it now; at the log's end it goes live."""
+        if not (self._is_fed(feed) and self._outlet.writable):
+            return False
+        bounds = self._log.bounds
+        if feed.cursor <= bounds.last:
+            return True
+        if (bounds.epoch, bounds.last) >= feed.given:
+            feed.go_live(feed.cursor)
+        else:
+            # Events that were under way when it subscribed: the next commit brings them.
+            feed.waiting_for_commit = True
+        return False
+
+    def _is_fed(self, feed: Feed) -> bool:
+        return self._feeds.get(feed.number) is feed and feed.pace is Pace.CATCHING_UP
+
+    async def _feed_page(self, feed: Feed, events: list[LoggedEvent]) -> None:
+        if not self._is_fed(feed):
+            return
+        bounds = self._log.bounds
+        first = events[0].offset if events else bounds.first
+        if first > feed.cursor:
+            # In the epoch of what follows: a position there must not lie behind the gap's end.
+            self._tell_gone(feed, first, events[0].epoch if events else bounds.epoch)
+        for liveness, part in split_at(events, feed.cut):
+            documents = [event.document for event in part]
+            selected = await self._select(feed.matcher_number, documents, liveness)
+            if not self._is_fed(feed):
+                return
+            if not self._send_selected(feed, part, selected, liveness):
+                return
+
+    def _could_not_read(self, failure: Failure, feed: Feed) -> None:
+        if self._feeds.get(feed.number) is feed:
+            self._failed(feed, failure)
+
+    def _send_selected(
+        self, feed: Feed, part: list[LoggedEvent], selected: list[bool], liveness: Liveness
+    ) -> bool:
+        """Send what was selected; False if the session was full before the end.
+
+        The session may have been filled for others while this page was read.
+        """
+        rank = self._clearance
+        cleared = [i for i, yes in enumerate(selected) if yes and part[i].level <= rank]
+        looked_at, sent = len(part), 0
+        for start, end in portions(self._delivery, [part[i] for i in cleared]):
+            if not self._outlet.writable:
+                looked_at = cleared[start]
+                break
+            events = [part[i] for i in cleared[start:end]]
+            encoded = encode_events(self._log.origin, events)
+            self._sending.send(encoded, events, [(len(events), [feed])], liveness)
+            sent = end
+        matched = sum(selected[:looked_at])
+        feed.outcomes.seen += looked_at
+        feed.outcomes.filtered += looked_at - matched
+        feed.outcomes.denied += matched - sent
+        if looked_at:
+            feed.cursor = part[looked_at - 1].offset + 1
+            feed.scanned = part[looked_at - 1].mark
+        return looked_at == len(part)
+
+    def _tell_gone(self, feed: Feed, first: int, epoch: int) -> None:
+        expected, feed.cursor = feed.cursor, first
+        feed.outcomes.gone += first - expected
+        self._outlet.send_message(
+            Gap(
+                number=feed.number,
+                origin=self._log.origin,
+                first=(max(feed.told[0], 1), expected),
+                last=(epoch, first - 1),
+                count=first - expected,
+                reason="retention",
+            )
+        )

@@ -1,0 +1,52 @@
+"""Deliveries on their way into a session, chained by their places (D30, DESIGN 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from broker.event.envelope import Liveness
+from broker.router.outgoing import Run
+from broker.session.batches import EncodedEvents, encode_delivery
+from broker.session.messages import Message
+from broker.store.records import LoggedEvent
+
+
+class Outlet(Protocol):
+    """The session as a link writes to it."""
+
+    @property
+    def writable(self) -> bool: ...
+    def send_message(self, message: Message) -> None: ...
+    def send_delivery(self, data: bytes) -> None: ...
+
+
+class Sending:
+    """Sends a link's deliveries, each with the place of the event before, and counts them."""
+
+    def __init__(self, outlet: Outlet, origin: str) -> None:
+        """`origin` is the name of the log that the events' places are in."""
+        self.outlet = outlet
+        self.origin = origin
+        self._previous: tuple[str, int, int] | None = None
+
+    def send(
+        self,
+        encoded: EncodedEvents,
+        events: Sequence[LoggedEvent],
+        runs: Sequence[Run],
+        liveness: Liveness,
+    ) -> None:
+        """Send one delivery; `runs` are the subscriptions of its events."""
+        done = 0
+        numbered = []
+        for count, feeds in runs:
+            done += count
+            mark = events[done - 1].mark
+            for feed in feeds:
+                feed.outcomes.delivered += count
+                feed.told = mark
+            numbered.append((count, [feed.number for feed in feeds]))
+        self.outlet.send_delivery(encode_delivery(encoded, numbered, liveness, self._previous))
+        last = events[-1]
+        self._previous = (self.origin, last.epoch, last.offset)

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from benchmarks.harness.failure import BenchmarkFailed
+from benchmarks.routing.engine import Matched
+from benchmarks.routing.rounds import BARE, Task, measure, sliced
+
+
+def test_slices_are_all_of_one_length_and_no_document_comes_twice() -> None:
+    documents = [b"%d" % number for number in range(25)]
+    slices = sliced(documents, 3)
+    assert [len(each) for each in slices] == [6, 6, 6, 6]
+    assert len({document for each in slices for document in each}) == 24
+
+
+def test_too_few_documents_end_the_run() -> None:
+    with pytest.raises(BenchmarkFailed, match="2 documents are too few for 2 rounds"):
+        sliced([b"1", b"2"], 2)
+
+
+def test_the_first_slice_only_warms_up_and_every_task_gets_every_slice_or_its_part() -> None:
+    seen: list[int] = []
+
+    def task(documents: Sequence[bytes]) -> Matched:
+        seen.append(len(documents))
+        return Matched(2 * len(documents), 1, 0)
+
+    slices = sliced([b"<a/>"] * 40, 3)
+    bare, whole, part = measure(
+        "x", [Task("whole", task, 5), Task("part", task, 5, most=3)], slices, lambda text: None
+    )
+    assert seen == [10, 3] * 4
+    assert bare.label == BARE.label
+    assert bare.ratios == [1.0] * 3
+    assert (whole.events, whole.matches, whole.evaluations) == (30, 60, 3)
+    assert (part.events, part.matches) == (9, 18)
+    assert whole.ratio == sorted(whole.ratios)[1]
+    assert whole.as_json()["median_micros"] == whole.median

@@ -1,0 +1,129 @@
+"""Explanations take turns and leave the node to others; DTDs are fetched once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from broker.content.contract import DtdNeeded, TypeMissing
+from broker.content.explaining.explanation import Explanation, OnEvent
+from broker.content.query.query import parse_query
+from broker.dtd.reference import DtdReference
+from broker.errors import NotAllowed, Overloaded, UnknownType
+from broker.identity import anonymous
+from broker.router.explaining import MAX_WAITING, MAX_WAITING_OF_CLIENT, REST, Explaining
+from broker.session.messages import Ask
+
+MISSING = DtdReference("heard", "1.0")
+
+
+@attrs.define
+class FakeMatcher:
+    """Takes a second for an explanation; `missing` is a type whose DTD it wants."""
+
+    clock: Clock
+    missing: DtdReference | None = None
+    asked: int = 0
+
+    def explain(
+        self, query: Any, document: Any, undescribed: Any = frozenset(), *, shapes: bool
+    ) -> Any:
+        self.asked += 1
+        self.clock.rightNow += 1.0
+        if document and self.missing and self.missing not in undescribed:
+            raise DtdNeeded(TypeMissing(self.missing, ""))
+        event = OnEvent(matches=True) if document else None
+        return Explanation("fake", query.text, 1, False, event=event)
+
+
+@attrs.define
+class FakeDtds:
+    """Finds what `found` says."""
+
+    matcher: FakeMatcher
+    found: bool = True
+
+    def lookup(self, reference: DtdReference, hint: Any) -> Deferred[None]:
+        assert (reference, hint.system_id) == (MISSING, "")
+        if not self.found:
+            return fail(UnknownType("nobody has it"))
+        self.matcher.missing = None
+        return succeed(None)
+
+
+class ExplainingTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.matcher = FakeMatcher(self.clock)
+        self.dtds = FakeDtds(self.matcher)
+
+    def make(self, *, accept_undescribed: bool = False) -> Explaining:
+        untyped: Any = (self.matcher, self.dtds, None)
+        matcher, dtds, deliverability = untyped
+        return Explaining(
+            matcher=matcher,
+            dtds=dtds,
+            parse_query=parse_query,
+            deliverability=deliverability,
+            reactor=self.clock,
+            stopwatch=self.clock.seconds,
+            accept_undescribed=accept_undescribed,
+        )
+
+    def ask(
+        self, explaining: Explaining, client: str = "me", document: bytes = b""
+    ) -> Deferred[dict[str, Any]]:
+        return explaining.answer(anonymous(client), Ask(1, "explain", {"query": "//a"}, document))
+
+    def test_there_is_a_pause_behind_each(self) -> None:
+        explaining = self.make()
+        first, second = (self.ask(explaining) for _ in range(2))
+        self.successResultOf(first)
+        self.assertNoResult(second)
+        self.clock.advance(REST - 0.1)
+        self.assertNoResult(second)
+        self.clock.advance(0.2)
+        self.assertEqual(self.successResultOf(second)["explanation"]["query"], "//a")
+
+    def test_too_many_that_wait_are_refused(self) -> None:
+        explaining = self.make()
+        self.successResultOf(self.ask(explaining, "first"))
+        for _ in range(MAX_WAITING_OF_CLIENT):
+            self.assertNoResult(self.ask(explaining))
+        self.failureResultOf(self.ask(explaining), Overloaded)
+        for number in range(MAX_WAITING - MAX_WAITING_OF_CLIENT):
+            self.assertNoResult(self.ask(explaining, f"c{number}"))
+        self.failureResultOf(self.ask(explaining, "late"), Overloaded)
+        self.clock.pump([REST + 0.1] * (MAX_WAITING + 1))
+        self.assertEqual(self.matcher.asked, 1 + MAX_WAITING)
+        self.successResultOf(self.ask(explaining))
+
+    def test_a_dtd_that_is_missing_is_fetched(self) -> None:
+        self.matcher.missing = MISSING
+        told = self.successResultOf(self.ask(self.make(), document=b"<e/>"))
+        self.assertTrue(told["explanation"]["event"]["matches"])
+
+    def test_without_a_dtd_the_event_is_refused_or_taken_as_the_node_does(self) -> None:
+        self.matcher.missing, self.dtds.found = MISSING, False
+        told = self.successResultOf(self.ask(self.make(), document=b"<e/>"))
+        self.assertEqual(told["explanation"]["event"]["refused"][0], "unknown-type")
+        accepting = self.make(accept_undescribed=True)
+        told = self.successResultOf(self.ask(accepting, document=b"<e/>"))
+        self.assertTrue(told["explanation"]["event"]["matches"])
+
+    def test_a_failure_gives_the_turn_to_the_next(self) -> None:
+        explaining = self.make()
+        identity = attrs.evolve(anonymous("me"), administer=False)
+        about_another = Ask(1, "explain", {"query": "//a", "client": "you"})
+        self.failureResultOf(explaining.answer(identity, about_another), NotAllowed)
+        self.successResultOf(self.ask(explaining))
+
+    def test_a_node_that_stops_leaves_no_timer(self) -> None:
+        explaining = self.make()
+        self.successResultOf(self.ask(explaining))
+        explaining.stop()
+        self.assertEqual(self.clock.getDelayedCalls(), [])
