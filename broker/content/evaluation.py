@@ -8,7 +8,8 @@ from typing import Any
 from lxml import etree
 
 from broker.content.envelope import EnvelopeParts
-from broker.content.query.paths import ENVELOPE_PREFIX, ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
+from broker.content.query.namespaces import ENVELOPE_PREFIX
+from broker.content.query.paths import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
 from broker.content.query.query import Query
 from broker.content.query.tree import FunctionCall
 from broker.event.envelope import NAMESPACE, Header, Liveness

@@ -11,13 +11,13 @@ from typing import Any, Final, TypeVar
 
 from lxml import etree
 
+from broker.content.query.namespaces import XML_NAMESPACE
 from broker.content.query.query import Query
 from broker.content.shape.tree import Node, NodeKind
 from broker.event.envelope import NAMESPACE
 
 #: Characters of a path.
 MAX_PATH: Final = 240
-_XML: Final = "http://www.w3.org/XML/1998/namespace"
 
 _Node = TypeVar("_Node")
 
@@ -28,7 +28,7 @@ class Labels:
     def __init__(self, query: Query) -> None:
         bound: Mapping[str, str] = {
             uri: prefix
-            for prefix, uri in (*query.namespaces, ("xml", _XML), ("Mspaces", NAMESPACE))
+            for prefix, uri in (*query.namespaces, ("xml", XML_NAMESPACE), ("Mspaces", NAMESPACE))
         }
         self._prefixes = bound
 

@@ -13,7 +13,8 @@ from broker.content.explaining.explanation import Found
 from broker.content.explaining.labels import Labels
 from broker.content.explaining.wording import NOWHERE, Wording
 from broker.content.query import tree
-from broker.content.query.paths import ENVELOPE_PREFIX, ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
+from broker.content.query.namespaces import ENVELOPE_PREFIX
+from broker.content.query.paths import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
 from broker.content.query.query import Query
 from broker.content.query.tree import Origin
 from broker.content.query.variables import VARIABLES

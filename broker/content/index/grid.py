@@ -27,7 +27,7 @@ MAX_LATTICES = 12
 MAX_CELL = 128
 #: A window is filed in cells up to so many times wider than it needs: more members are compared
 #: then, but less lattices looked up.
-_WIDEST = 4.0
+_WIDEST = 2.0
 #: Makes one number of two cell numbers. Members that meet by chance are told apart by comparison.
 _FAR = 1_000_003.0
 

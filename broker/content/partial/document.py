@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from lxml import etree
 
+from broker.content.query.namespaces import XML_NAMESPACE
 from broker.content.shape.tree import Node, NodeKind
-
-_XML = "http://www.w3.org/XML/1998/namespace"
 
 
 def constant_tree(root: etree._Element) -> Node | None:
@@ -79,6 +78,6 @@ def _prefixes(name: str, element: etree._Element) -> list[str]:
     if name[0] != "{":
         return []
     namespace = name[1:].rpartition("}")[0]
-    if namespace == _XML:
+    if namespace == XML_NAMESPACE:
         return ["xml"]
     return [prefix for prefix, uri in element.nsmap.items() if uri == namespace and prefix]

@@ -12,10 +12,10 @@ import attrs
 
 from broker.content.index.holes import Hole, Literal, Operator
 from broker.content.query import tree
+from broker.content.query.namespaces import BOUND
 from broker.content.query.number import number_of
 from broker.content.query.query import Query
 from broker.content.query.valuetype import value_type
-from broker.event.envelope import NAMESPACE
 
 _NUMBER_OPERATORS = {
     "=": Operator.NUMBER_EQUAL,
@@ -28,7 +28,6 @@ _NUMBER_OPERATORS = {
 _TEXT_OPERATORS = {"=": Operator.EQUAL, "!=": Operator.NOT_EQUAL}
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _TEXT_FUNCTIONS = {"starts-with": Operator.STARTS_WITH, "contains": Operator.CONTAINS}
-_BOUND = {"Mspaces": NAMESPACE, "xml": "http://www.w3.org/XML/1998/namespace"}
 
 
 @attrs.frozen
@@ -60,7 +59,7 @@ def instances(query: Query, most: int = 16) -> tuple[Instance, ...]:
     More than `most` alternatives stay one template.
     """
     expression = query.expression
-    namespaces = {**_BOUND, **dict(query.namespaces)}
+    namespaces = {**BOUND, **dict(query.namespaces)}
     parts: tuple[tree.Expression, ...] = (expression,)
     if isinstance(expression, tree.Chain) and expression.operator == "or":
         if len(expression.operands) <= most:

@@ -16,7 +16,7 @@ from broker.content.paths.formula import (
 from broker.content.paths.formula import UNKNOWN as NOTHING_SURE
 from broker.content.paths.pattern import Document, LabelKind, PatternStep
 from broker.content.paths.reach import Reached
-from broker.content.query.paths import ENVELOPE_PREFIX
+from broker.content.query.namespaces import BOUND
 from broker.content.query.query import Query
 from broker.content.query.tree import (
     Chain,
@@ -28,9 +28,7 @@ from broker.content.query.tree import (
     ValueType,
 )
 from broker.content.query.valuetype import value_type
-from broker.event.envelope import NAMESPACE
 
-_BOUND = {ENVELOPE_PREFIX: NAMESPACE, "xml": "http://www.w3.org/XML/1998/namespace"}
 #: Outside all predicates the context is the payload's element, whatever its name.
 _OUTERMOST = Reached(Document.PAYLOAD, (PatternStep(False, LabelKind.ELEMENT),))
 
@@ -45,7 +43,7 @@ def requirements(query: Query) -> Requirements:
 
 def requirements_of(expression: Expression, namespaces: Mapping[str, str]) -> Requirements:
     """The same for an expression whose prefixes `namespaces` resolves."""
-    return _Derivation({**namespaces, **_BOUND}).of(expression, _OUTERMOST)
+    return _Derivation({**namespaces, **BOUND}).of(expression, _OUTERMOST)
 
 
 class _Derivation:

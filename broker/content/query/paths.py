@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from broker.content.query.cursor import Cursor, Replacement
 from broker.content.query.lexer import Kind, Token, bad_query
+from broker.content.query.namespaces import ENVELOPE_PREFIX
 from broker.content.query.tree import (
     Axis,
     Expression,
@@ -25,7 +26,6 @@ from broker.content.query.tree import (
 ENVELOPE_VARIABLE = "_envelope"
 PAYLOAD_VARIABLE = "_payload"
 
-ENVELOPE_PREFIX = "Mspaces"
 _ENVELOPE_TEST = NameTest(ENVELOPE_PREFIX, "Event")
 #: What the first token of a step can be; a function is refused there with a message of its own.
 STEP_STARTS = (

@@ -13,16 +13,14 @@ from broker.content.query.cost import estimate
 from broker.content.query.cursor import Findings
 from broker.content.query.lexer import bad_query
 from broker.content.query.limits import QueryLimits
+from broker.content.query.namespaces import BOUND, ENVELOPE_PREFIX
 from broker.content.query.parser import parse
-from broker.content.query.paths import ENVELOPE_PREFIX
 from broker.content.query.tree import Expression, Step
 from broker.errors import BadQuery, QueryTooExpensive
 from broker.event.envelope import NAMESPACE
 
 _PREFIX = re.compile("[A-Za-z_\u0080-\U0010ffff][A-Za-z0-9_.\u0080-\U0010ffff-]*")
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-#: Bound in every query; `xml` by XPath itself.
-_BOUND = {ENVELOPE_PREFIX: NAMESPACE, "xml": "http://www.w3.org/XML/1998/namespace"}
 _FORBIDDEN_PREFIXES = frozenset({"xml", "xmlns"})
 
 
@@ -91,7 +89,7 @@ def _bindings(namespaces: Mapping[str, str]) -> dict[str, str]:
             raise BadQuery(f"{prefix[:40]!r} can not be bound as a namespace prefix")
         if not uri or _NOT_XML.search(uri):
             raise BadQuery(f"the prefix {prefix[:40]!r} needs a namespace URI")
-    return {**namespaces, **_BOUND}
+    return {**namespaces, **BOUND}
 
 
 def _used_bindings(findings: Findings, bindings: dict[str, str]) -> dict[str, str]:
@@ -100,7 +98,7 @@ def _used_bindings(findings: Findings, bindings: dict[str, str]) -> dict[str, st
             raise bad_query(
                 f"the prefix {prefix[:40]!r} is not bound: bind it in the subscription", position
             )
-    return {p: bindings[p] for p in findings.prefixes if p not in _BOUND}
+    return {p: bindings[p] for p in findings.prefixes if p not in BOUND}
 
 
 def _let_lxml_compile(compilable: str, text: str) -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
+from broker.content.query.namespaces import XML_NAMESPACE
 from broker.dtd.declared import DeclaredElement
 
 #: URIs that may be meant, "" for no namespace; None: any.
 Namespaces: TypeAlias = frozenset[str] | None
 
-_XML: Final = "http://www.w3.org/XML/1998/namespace"
 NO_NAMESPACE: Final = frozenset({""})
 
 
@@ -24,7 +24,7 @@ def namespaces_of(elements: Iterable[DeclaredElement]) -> Mapping[str, Namespace
 
     A document need not write a fixed default namespace: its names may be in none as well.
     """
-    found: dict[str, set[str]] = {"": {""}, "xml": {_XML}}
+    found: dict[str, set[str]] = {"": {""}, "xml": {XML_NAMESPACE}}
     unknown = set()
     for element in elements:
         for attribute in element.attributes:

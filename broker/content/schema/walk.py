@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from broker.content.query.paths import ENVELOPE_PREFIX
+from broker.content.query.namespaces import BOUND
 from broker.content.query.query import Query
 from broker.content.query.tree import Axis, Expression, KindTest, Origin, Path, Step, ValueType
 from broker.content.query.valuetype import value_type
@@ -15,7 +15,6 @@ from broker.content.schema.places import Place
 from broker.content.schema.reads import Reads
 from broker.content.schema.schema import Scope
 from broker.content.schema.values import NodeSet, Numbers, Truth, Value, numbers_of, truth_of
-from broker.event.envelope import NAMESPACE
 
 _ANY_NODE = KindTest("node")
 
@@ -39,11 +38,7 @@ class Walk:
         self._reads = reads
         self._evaluate = evaluate
         self._spend = spend
-        self._uris = {
-            **dict(query.namespaces),
-            ENVELOPE_PREFIX: NAMESPACE,
-            "xml": "http://www.w3.org/XML/1998/namespace",
-        }
+        self._uris = {**dict(query.namespaces), **BOUND}
 
     def path(self, path: Path, context: Place) -> NodeSet:
         """The nodes that a path finds from a context node."""

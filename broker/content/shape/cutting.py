@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import attrs
 from lxml import etree
 
+from broker.content.query.namespaces import XML_NAMESPACE
 from broker.content.shape.eligible import AttributeClass, EligibleValues
 from broker.content.shape.pattern import SLOT_TEXT, SLOT_VALUE
 from broker.content.shape.reasons import NotLearnable, Reason
@@ -25,7 +26,6 @@ _TAG = re.compile(
 )
 _ATTRIBUTE = re.compile(rb"(" + _NAME + rb")[ \t\n]*=[ \t\n]*\"([^\"]*+)\"")
 _PREFIXED_NAME = etree.XPath("name(@*[position() = $place])", regexp=False)
-_XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 
 
 @attrs.frozen
@@ -262,7 +262,7 @@ def _clark(written: str, element: etree._Element) -> tuple[str, str | None]:
     prefix, colon, local = written.partition(":")
     if not colon:
         return written, None
-    namespace = _XML_NAMESPACE if prefix == "xml" else element.nsmap.get(prefix)
+    namespace = XML_NAMESPACE if prefix == "xml" else element.nsmap.get(prefix)
     return f"{{{namespace}}}{local}", prefix
 
 

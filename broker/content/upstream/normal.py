@@ -10,8 +10,8 @@ import attrs
 
 from broker.content.paths.emptiness import UNKNOWN, node_sets, truth
 from broker.content.paths.pattern import LabelKind
+from broker.content.query.namespaces import BOUND
 from broker.content.query.number import number_of
-from broker.content.query.paths import ENVELOPE_PREFIX
 from broker.content.query.query import Query
 from broker.content.query.tree import (
     Axis,
@@ -47,9 +47,7 @@ from broker.content.upstream.formula import (
     joined,
 )
 from broker.content.upstream.values import ORDER, holds
-from broker.event.envelope import NAMESPACE
 
-_BOUND = {ENVELOPE_PREFIX: NAMESPACE, "xml": "http://www.w3.org/XML/1998/namespace"}
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 _ROOT_ELEMENT = Branch(False, LabelKind.ELEMENT, None, None)
 
@@ -57,7 +55,7 @@ _ROOT_ELEMENT = Branch(False, LabelKind.ELEMENT, None, None)
 @lru_cache(maxsize=4096)
 def form_of(query: Query) -> Formula:
     """The query's normal form; those asked for last are remembered."""
-    normaliser = _Normaliser({**dict(query.namespaces), **_BOUND})
+    normaliser = _Normaliser({**dict(query.namespaces), **BOUND})
     return normaliser.boolean(query.expression, outermost=True)
 
 

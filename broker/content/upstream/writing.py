@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from broker.content.paths.pattern import LabelKind
+from broker.content.query.namespaces import XML_NAMESPACE
 from broker.content.query.number import number_of
 from broker.content.query.query import Query, parse_query
 from broker.content.query.tree import Origin
@@ -21,7 +22,6 @@ from broker.content.upstream.formula import (
 from broker.errors import BadQuery, QueryTooExpensive
 
 _TRIES = 16
-_XML = "http://www.w3.org/XML/1998/namespace"
 
 
 def written(formula: Formula) -> Query:
@@ -115,7 +115,7 @@ class _Writer:
         local = step.local or "*"
         if not step.namespace:
             return f"{at}{local}"
-        if step.namespace == _XML:
+        if step.namespace == XML_NAMESPACE:
             return f"{at}xml:{local}"
         prefix = self.prefixes.setdefault(step.namespace, f"n{len(self.prefixes) + 1}")
         return f"{at}{prefix}:{local}"

@@ -111,8 +111,8 @@ PATHS = st.sampled_from(
     "//a[last()] //a[position()=2] //a[position()>1]/b //a/.. //b/ancestor::a //a/ancestor::*[1] "
     "//b/preceding-sibling::a //b/following-sibling::*[1] //b/preceding::* //b/following::a "
     "(//a)[1] (//a|//b)[2] //a|//b . (/) //a/@*/.. //@b/following::b //@b/preceding::a "
-    "//*[self::a] "
-    "node() //a[@a=@b] //a[.=../b] //a[count(*)=1] //a/node()[2] //a[not(b)] //p:*/@p:* (//a[@a])[2]/b "
+    "//*[self::a] node() //a[@a=@b] //a[.=../b] //a[count(*)=1] //a/node()[2] //a[not(b)] "
+    "//p:*/@p:* (//a[@a])[2]/b "
     "//a[@a='290'] //a[@a>2]/b //b[.='UAL1'or@a] //a[b=2][1] (//a[b=2])[1] //a[string(@a)] "
     "//a[number(@a)] //comment() //*[name()='a'] //*[local-name()='c']".split(" ")
 )

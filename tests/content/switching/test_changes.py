@@ -44,6 +44,8 @@ TEMPLATES = (
     ("true()", "true( )"),
     ("/", "(/)"),
 )
+#: Of these the one that is too dear for a large document.
+DEAR = 15
 LITERALS = st.sampled_from(
     [
         "1",
@@ -142,14 +144,17 @@ class Changing(RuleBasedStateMachine):
     @rule(again=st.integers(1, 3))
     def match_large(self, again: int) -> None:
         """A document on which what goes through it twice is too dear, and suspended."""
+        dear = self.chance.choice(TEMPLATES[DEAR]).format(self.chance.randrange(9))
+        self.numbers.append(self.twins.subscribe(dear, self.chance.choice([">", "a.>"])))
         for _ in range(again):
             legs = "".join(
                 f"<leg><altitude>{self.chance.randrange(9)}</altitude></leg>" for _ in range(1_030)
             )
             payload = f"<flight><id>1</id>{legs}</flight>".encode()
-            self.twins.match(
-                [*self.documents(2), event(payload, stream=self.chance.choice(STREAMS))]
-            )
+            # Not in one batch with others: the engine takes a batch's documents in its own order,
+            # and a suspension holds from there on.
+            self.twins.match([event(payload, stream=self.chance.choice(STREAMS))])
+            self.twins.match(self.documents(2))
 
     @precondition(lambda self: self.numbers)
     @rule(data=st.data(), liveness=st.sampled_from(Liveness))
@@ -194,6 +199,7 @@ def test_whatever_happens_between_documents_the_answers_are_the_references() -> 
             max_examples=20,
             stateful_step_count=40,
             deadline=None,
+            derandomize=True,
             suppress_health_check=list(HealthCheck),
         ),
     )

@@ -26,7 +26,7 @@ class Twins:
         self, *dtds: Dtd, clock: Callable[[], float] = lambda: 0.0, **options: Any
     ) -> None:
         options = {"query_limits": ANY_COST, **options}
-        self.dtds: Any = KnownDtds(*dtds)
+        self.dtds = KnownDtds(*dtds)
         self.switch = Switch(self.dtds, clock=clock, **options)
         self.reference = ReferenceMatcher(self.dtds, clock=clock, **options)
         self._engines: tuple[Any, ...] = (self.switch, self.reference)
