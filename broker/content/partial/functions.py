@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import re
-from functools import lru_cache
+from collections.abc import Callable
+from typing import Final
 
 from lxml import etree
 
@@ -20,21 +21,29 @@ _EXACT_DIGITS = 15
 _FIELD_DIGITS = 19
 #: Places and lengths that need no rounding.
 _WHOLE = {float(number): number for number in range(1, 257)}
+_MOST_NUMBERS = 16_384
 #: Bytes of the longest text whose number is remembered.
 _REMEMBERED = 64
 
 
-def number(text: bytes) -> float:
-    """`number(text)`."""
-    return _remembered(text) if len(text) <= _REMEMBERED else number_of(text.decode())
+class _Numbers(dict[bytes, float]):
+    """Texts and their numbers. Values repeat in events, so the latest are remembered.
+
+    At `_MOST_NUMBERS` all are forgotten. A dict, because one that is found costs no call of Python.
+    """
+
+    def __missing__(self, text: bytes) -> float:
+        exact = len(text) <= _EXACT_DIGITS and text.isdigit()
+        value = float(int(text)) if exact else number_of(text.decode())
+        if len(text) <= _REMEMBERED:
+            if len(self) >= _MOST_NUMBERS:
+                self.clear()
+            self[text] = value
+        return value
 
 
-@lru_cache(maxsize=16_384)
-def _remembered(text: bytes) -> float:
-    """Values repeat in events."""
-    if len(text) <= _EXACT_DIGITS and text.isdigit():
-        return float(int(text))
-    return number_of(text.decode())
+#: `number(text)`.
+number: Final[Callable[[bytes], float]] = _Numbers().__getitem__
 
 
 def digits(text: bytes) -> float:

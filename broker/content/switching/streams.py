@@ -32,17 +32,16 @@ class StreamView:
         """Subscriptions of this stream, ascending: those of members and of queries that match, and
         who wants everything."""
         mine = self.patterns
-        found = [
+        # A query with alternatives may be there more than once.
+        found = {
             number for member in members for number, each in member.entry.pairs if each in mine
-        ]
+        }
         if entries:
-            found += [number for entry in entries for number, each in entry.pairs if each in mine]
+            found.update(n for entry in entries for n, each in entry.pairs if each in mine)
         if not found:
             return self.everything
-        if len(found) == 1 and not self.everything:
-            return (found[0],)
-        # A query with alternatives may be there more than once.
-        return tuple(sorted({*found, *self.everything}))
+        found.update(self.everything)
+        return tuple(sorted(found))
 
 
 class Streams:
