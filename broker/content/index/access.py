@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, cast
 
-from broker.content.index.cells import Cell, Cells, Found
+from broker.content.index.cells import Cells, Found
 from broker.content.index.grid import Grid
 from broker.content.index.holes import Hole, Literal, Operator
 from broker.content.index.member import Member
@@ -42,27 +42,6 @@ def access_path(holes: Sequence[Hole], table: Table) -> AccessPath:
         return ByKey(holes, equalities, prefixes[0] if prefixes else None)
     by_position = dict(enumerate(holes))
     return Grid(by_position) if windows(by_position) else table
-
-
-class Narrowed:
-    """The members of one key."""
-
-    __slots__ = ("_cell", "_cells")
-
-    def __init__(self, cell: Cell | None, cells: Cells) -> None:
-        self._cell = cell
-        self._cells = cells
-
-    def find_rows(
-        self,
-        columns: Sequence[Sequence[Any]],
-        rows: int,
-        known: dict[Any, Any] | None = None,
-    ) -> Found:
-        """As `Members.find_rows`, for rows whose values are the key."""
-        if self._cell is None:
-            return ()
-        return self._cells.satisfied(self._cell, columns, rows, known)
 
 
 class ByKey:
@@ -105,13 +84,6 @@ class ByKey:
         if not cells.by_key:
             del self._by_length[length]
 
-    def narrowed(self, literals: Mapping[int, Literal]) -> Narrowed:
-        """The members with these literals for equality; there is no prefix."""
-        cells = self._by_length.get(0)
-        if cells is None:
-            return Narrowed(None, Cells(self._remaining))
-        return Narrowed(cells.by_key.get(self._key(literals)[1]), cells)
-
     def find_rows(
         self,
         columns: Sequence[Sequence[Any]],
@@ -131,7 +103,7 @@ class ByKey:
                 found += cells.confirmed(hits, columns, rows, known)
         return found
 
-    def _key(self, literals: Sequence[Literal] | Mapping[int, Literal]) -> tuple[int, Any]:
+    def _key(self, literals: Sequence[Literal]) -> tuple[int, Any]:
         """The length of the prefix, and the key: a literal where there is but one part."""
         parts = [literals[position] for position in self._equalities]
         length = 0

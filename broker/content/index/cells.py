@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import repeat
 from typing import Any, TypeAlias
 
 from broker.content.index.comparison import comparison
@@ -91,18 +90,4 @@ class Cells:
                 for position, column in enumerate(columns)
             ]
             found += [(chosen[at], hit) for at, hit in crowded.find_rows(some, len(chosen))]
-        return found
-
-    def satisfied(
-        self,
-        cell: Cell,
-        columns: Sequence[Sequence[Any]],
-        rows: int,
-        known: dict[Any, Any] | None,
-    ) -> Found:
-        """The rows that satisfy members of one cell, to which all of them led."""
-        if not isinstance(cell, tuple):
-            return cell.find_rows(columns, rows, known)
-        found: list[tuple[int, Sequence[Member]]] = []
-        self._compare(zip(range(rows), repeat(cell), strict=False), columns, found)
         return found

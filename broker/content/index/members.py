@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from broker.content.index.access import ByKey, Narrowed, access_path
+from broker.content.index.access import access_path
 from broker.content.index.holes import Hole, Literal
 from broker.content.index.member import Member
 from broker.content.index.shrinking import ShrinkingDict
@@ -106,23 +106,6 @@ class Members:
             if columns[window.lower] is not columns[window.upper]:
                 return self._by_table(columns, rows)
         return self._access.find_rows(columns, rows, known)
-
-    def narrowed(
-        self, literals: Mapping[int, Literal], sources: Sequence[object]
-    ) -> Narrowed | None:
-        """The members with these literals in all holes for equality, while `version` is the same.
-
-        `sources` says by equality which holes have the same values. None where this is no way to
-        the members: a prefix is part of the key, a literal is missing, or a window has two sources.
-        """
-        path = self._access
-        if not isinstance(path, ByKey) or path.has_prefix:
-            return None
-        if any(hole.equality and i not in literals for i, hole in enumerate(self._holes)):
-            return None
-        if any(sources[window.lower] != sources[window.upper] for window in self._windows):
-            return None
-        return path.narrowed(literals)
 
     @property
     def everyone(self) -> int:

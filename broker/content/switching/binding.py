@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from broker.content.index.access import Narrowed
 from broker.content.index.member import Member
 from broker.content.index.members import Members
 from broker.content.partial.formula import (
@@ -26,24 +25,32 @@ from broker.content.partial.formula import (
     alternatives,
     is_decided,
     possible,
+    sources,
     weaker,
 )
 from broker.content.partial.source import Computed, Constant, Source
 from broker.content.switching.batch import Batch
 from broker.content.switching.family import Family
+from broker.content.switching.projection import Part, Projection
 
 #: Conjunctions that are asked one after the other; a formula of more is evaluated on bitmaps.
 MAX_CONJUNCTIONS = 512
+#: A comparison on bitmaps takes some 3 us, an evaluation by lxml some 15 us, and a parse before the
+#: first of them some 30 us.
+FREE_COMPARISONS = 10
+WORTH = 6
 
 
 class Binding(Protocol):
     """What a shape needs to know of a family."""
 
     family: Family
-    decided: bool
-    """Whether members found match for certain; else each is to be evaluated (F6)."""
     formula: Formula
     """When a member matches, or may match; decided."""
+
+    @property
+    def decided(self) -> bool:
+        """Whether members found match for certain; else each is to be evaluated (F6)."""
 
     def rows(self, batch: Batch) -> Sequence[tuple[int, Sequence[Member]]]:
         """Rows of the batch with the members that match, or may match; a row may come again."""
@@ -84,37 +91,40 @@ class Always:
 class _Lookup:
     """One conjunction: holes with their sources, and checks that are the same for all members."""
 
-    __slots__ = ("_checks", "_constants", "_family", "_members", "_narrowed", "_sources")
+    __slots__ = ("_checks", "_family", "_index", "_key", "_projection", "_sources")
 
     def __init__(self, family: Family, sources: dict[int, Source], checks: list[Computed]) -> None:
-        holes = tuple(sorted(sources))
-        self._family = family
-        self._members = family.on(holes)
-        self._sources = [sources[hole] for hole in holes]
-        self._checks = checks
-        self._narrowed: Narrowed | None = None
-        self._constants = [
-            (hole, source.value)
-            for hole, source in sources.items()
+        fixed = {
+            hole: source.value
+            for hole, source in sorted(sources.items())
             if isinstance(source, Constant) and family.template.holes[hole].equality
-        ]
+        }
+        open_holes = tuple(hole for hole in sorted(sources) if hole not in fixed)
+        self._family = family
+        self._key = tuple(fixed.values())
+        self._sources = [sources[hole] for hole in open_holes]
+        self._checks = checks
+        self._projection: Projection | None = None
+        if len(open_holes) < len(family.template.holes):
+            self._projection = family.projection(tuple(fixed), open_holes)
+        self._index: Members | Part | None = None
 
     def settle(self) -> bool:
         """Get ready for the members as they are now; whether any of them can be found.
 
         None can where no member has the literals that equal the constants.
         """
-        if not all(self._family.asks(hole, value) for hole, value in self._constants):
-            return False
-        if isinstance(self._members, Members):
-            self._narrowed = self._members.narrowed(dict(self._constants), self._sources)
-        return True
+        if self._projection is None:
+            self._index = self._family.members
+        else:
+            self._index = self._projection.part(self._key)
+        return self._index is not None
 
     def rows(self, batch: Batch) -> Sequence[tuple[int, Sequence[Member]]]:
         """What the index finds."""
+        assert self._index is not None
         columns = [batch.column(source) for source in self._sources]
-        index = self._narrowed or self._members
-        hits = index.find_rows(columns, batch.size, batch.known)
+        hits = self._index.find_rows(columns, batch.size, batch.known)
         if hits and self._checks:
             passed = [batch.column(check) for check in self._checks]
             return [hit for hit in hits if all(column[hit[0]] for column in passed)]
@@ -147,17 +157,33 @@ class Lookups:
 
 
 class Bitmaps:
-    """Members for which a formula holds that has negations, or holes with several values."""
+    """Members for which a formula holds that has negations, or holes with several values.
+
+    Few members in a long formula are cheaper to evaluate than to look up: then all may match.
+    """
 
     def __init__(self, family: Family, decided: bool, formula: Formula) -> None:
         self.family = family
-        self.decided = decided
         self.formula = formula
+        self._decided = decided
+        self._comparisons = sum(1 for _ in sources(formula))
+
+    @property
+    def decided(self) -> bool:
+        """See `Binding`."""
+        return self._decided and not self._is_dear
+
+    @property
+    def _is_dear(self) -> bool:
+        return self._comparisons > FREE_COMPARISONS + WORTH * len(self.family.members)
 
     def rows(self, batch: Batch) -> Sequence[tuple[int, Sequence[Member]]]:
         """The formula, row by row."""
         found: list[tuple[int, Sequence[Member]]] = []
         members = self.family.members
+        if self._is_dear:
+            everyone = list(members)
+            return [(row, everyone) for row in range(batch.size)]
         for row in range(batch.size):
             bits = self._bits(self.formula, batch, row)
             if bits:

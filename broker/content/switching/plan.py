@@ -30,7 +30,7 @@ class ShapePlan:
         self.bindings: dict[Family, Binding] = {}
         self.dtd = shape.dtd
         self._subjects = subjects_of(shape)
-        self.pending: list[Family] = []
+        self.pending: dict[Family, None] = {}
         """Families that are not bound yet."""
         self._seen = 0
         self._deaths = 0
@@ -48,15 +48,17 @@ class ShapePlan:
             for family in [family for family in self.bindings if family.dead]:
                 del self.bindings[family]
         if self._seen != registry.newest:
-            self.pending += (
-                registry.younger_than(self._seen)
-                if self._seen
-                else registry.structure.possible_on(self._subjects)
+            self.pending.update(
+                dict.fromkeys(
+                    registry.younger_than(self._seen)
+                    if self._seen
+                    else registry.structure.possible_on(self._subjects)
+                )
             )
             self._seen = registry.newest
         taken = 0
         while self.pending and taken < visits:
-            family = self.pending.pop()
+            family, _ = self.pending.popitem()
             if not family.dead:
                 decision = evaluate(family.template, self._subjects)
                 taken += decision.visits + VISITS_A_FAMILY

@@ -1,0 +1,61 @@
+"""How a family is bound to a shape: what is looked up, and what is left to evaluate."""
+
+from __future__ import annotations
+
+from lxml import etree
+
+from broker.content.partial.evaluator import evaluate
+from broker.content.partial.subjects import Subjects
+from broker.content.partial.template import instances
+from broker.content.query.query import parse_query
+from broker.content.switching.batch import Batch
+from broker.content.switching.binding import Binding, bind
+from broker.content.switching.family import Family
+from tests.content.partial.trees import Slotted
+
+LEGS = "<f>" + "".join(f"<leg><a>{n}</a><b>{n % 7}</b></leg>" for n in range(60)) + "</f>"
+
+
+def bound(*queries: str) -> tuple[Binding, Slotted]:
+    """The queries, which share a template, on a document of sixty legs."""
+    tree = Slotted(etree.fromstring(LEGS))
+    family: Family | None = None
+    for query in queries:
+        (instance,) = instances(parse_query(query))
+        family = family or Family(instance.template, 1)
+        family.add(instance.literals)
+    assert family is not None
+    formula = evaluate(family.template, Subjects(tree.root, tree.root, {})).formula
+    binding = bind(family, formula)
+    assert binding is not None
+    return binding, tree
+
+
+def found(binding: Binding, tree: Slotted) -> list[tuple[object, ...]]:
+    (row,) = {row for row, _ in binding.rows(Batch([tuple(tree.values)]))} or {0}
+    assert row == 0
+    rows = binding.rows(Batch([tuple(tree.values)]))
+    return sorted({member.literals for _, members in rows for member in members})
+
+
+def test_one_query_with_a_long_negation_is_left_to_evaluate() -> None:
+    binding, tree = bound("not(//leg[a > 59])")
+    assert not binding.decided
+    assert found(binding, tree) == [(59.0,)]
+
+
+def test_many_queries_with_a_long_negation_are_looked_up() -> None:
+    binding, tree = bound(*(f"not(//leg[a > {bound}])" for bound in range(50, 70)))
+    assert binding.decided
+    assert found(binding, tree) == [(float(n),) for n in range(59, 70)]
+
+
+def test_a_conjunction_on_one_of_many_elements_is_looked_up() -> None:
+    binding, tree = bound("//leg[a = 8 and b = 1]", "//leg[a = 8 and b = 2]")
+    assert binding.decided
+    assert found(binding, tree) == [(8.0, 1.0)]
+
+
+def test_a_constant_that_is_no_number_equals_no_literal() -> None:
+    binding, tree = bound("number(/nothing) = 'x' and //a = 1", "number(/nothing) = 3 and //a = 1")
+    assert found(binding, tree) == []
