@@ -129,12 +129,11 @@ class Node:
             accept_undescribed=settings.types.undescribed == "accept",
         )
         self._selection = Selection(self.matcher, self.dtds)
+        self._advisor = Advisor(self._types, undescribed=settings.types.undescribed == "accept")
         self.subscribing = Subscribing(
             matcher=self.matcher,
             parse_query=self._parse_query,
-            advise=Advisor(
-                self._types, undescribed=settings.types.undescribed == "accept"
-            ).warnings,
+            advise=self._advisor.warnings,
             log=self.event_log,
             output=self.output,
             durables=self.durables,
@@ -229,6 +228,7 @@ class Node:
             matcher=self.matcher,
             dtds=self.dtds,
             parse_query=self._parse_query,
+            advise=self._advisor.warnings,
             deliverability=Deliverability(
                 sessions=lambda: self.reception.sessions,
                 durables=self.durables,

@@ -60,15 +60,20 @@ class Explaining:
         matcher: IMatcher,
         dtds: IDtdCache,
         parse_query: Callable[[str, Mapping[str, str]], Query],
+        advise: Callable[[Query, bool], tuple[str, ...]],
         deliverability: Deliverability,
         reactor: IReactorTime,
         stopwatch: Callable[[], float],
         accept_undescribed: bool,
     ) -> None:
-        """`stopwatch` gives seconds, to measure what an explanation takes."""
+        """`advise` says why no event can match a query (X10).
+
+        `stopwatch` gives seconds, to measure what an explanation takes.
+        """
         self._matcher = matcher
         self._dtds = dtds
         self._parse_query = parse_query
+        self._advise = advise
         self._deliverability = deliverability
         self._reactor = reactor
         self._stopwatch = stopwatch
@@ -150,7 +155,12 @@ class Explaining:
                     refusal = error
 
     def _told(self, wanted: Wanted, identity: Identity, event: _Event) -> dict[str, Any]:
-        content: dict[str, Any] = {"explanation": None, "subscription": None, "client": None}
+        content: dict[str, Any] = {
+            "explanation": None,
+            "warnings": [],
+            "subscription": None,
+            "client": None,
+        }
         if wanted.query is not None:
             reads_all = (
                 identity.rights.may_subscribe(_EVERYTHING)
@@ -158,6 +168,7 @@ class Explaining:
             ) or identity.administer
             explanation = self._explain(wanted.query, event, shapes=reads_all)
             content["explanation"] = explanation.plain()
+            content["warnings"] = list(self._advise(wanted.query, False))
             if wanted.pattern is not None:
                 content["subscription"] = _as_subscribed(identity, wanted.pattern, explanation)
         if wanted.client:

@@ -64,6 +64,15 @@ def test_a_query_alone_is_explained(tmp_path: Path) -> None:
     assert content["explanation"]["alternatives"][0]["literals"] == [[">", "300"]]
 
 
+def test_a_path_that_no_type_has_is_warned_of() -> None:
+    status, content = offline("/flight/flightlegg/altitude > 300")
+    assert status == 0
+    (warning,) = content["warnings"]
+    assert "no element 'flightlegg'" in warning
+    assert "no element 'flightlegg'" in shown(content)
+    assert offline(HIGH)[1]["warnings"] == []
+
+
 def test_a_whole_event_is_read_from_a_pipe_as_it_is() -> None:
     event_id, kind = EventId("c", 5, 9, 3), EventType("flight", "1.0")
     document = write_event(event_id, "asdi.zbw", kind, FLIGHT.format(310).encode())

@@ -67,6 +67,7 @@ class ExplainingTests(SynchronousTestCase):
         return Explaining(
             matcher=matcher,
             dtds=dtds,
+            advise=lambda query, returning: (f"no event matches {query.text}",),
             parse_query=parse_query,
             deliverability=deliverability,
             reactor=self.clock,
@@ -88,6 +89,10 @@ class ExplainingTests(SynchronousTestCase):
         self.assertNoResult(second)
         self.clock.advance(0.2)
         self.assertEqual(self.successResultOf(second)["explanation"]["query"], "//a")
+
+    def test_a_query_that_can_not_match_is_warned_of(self) -> None:
+        told = self.successResultOf(self.ask(self.make()))
+        self.assertEqual(told["warnings"], ["no event matches //a"])
 
     def test_too_many_that_wait_are_refused(self) -> None:
         explaining = self.make()

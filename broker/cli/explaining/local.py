@@ -14,6 +14,8 @@ from broker.cli.failing import Failure
 from broker.content.contract import DtdNeeded
 from broker.content.explaining.explanation import Explanation, OnEvent
 from broker.content.query.query import Query, parse_query
+from broker.content.schema.advice import Advisor
+from broker.content.schema.known import KnownTypes
 from broker.content.switch import Switch
 from broker.dtd.cache import CacheLimits, DtdCache
 from broker.dtd.catalogue import Catalogue, shipped_folder
@@ -39,13 +41,14 @@ def explain_here(
     `folder` is a catalogue of DTDs beside ours. Raises what a node would for a bad query.
     """
     folders = [] if folder is None else [_catalogue(folder)]
-    dtds = DtdCache(
-        Catalogue.load(shipped_folder()), map(CatalogueSource, folders), CacheLimits(), Clock()
-    )
+    shipped = Catalogue.load(shipped_folder())
+    dtds = DtdCache(shipped, map(CatalogueSource, folders), CacheLimits(), Clock())
+    advisor = Advisor(KnownTypes(dtds, shipped, folders), undescribed=False)
     query = parse_query(text, namespaces)
     explanation = _explained(Switch(dtds, clock=time.perf_counter), dtds, query, document)
     return {
         "explanation": explanation.plain(),
+        "warnings": list(advisor.warnings(query, False)),
         "subscription": None if pattern is None else _as_subscribed(pattern, explanation),
         "client": None,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.cli.terminal import one_line
@@ -31,7 +31,7 @@ def tables(content: Mapping[str, Any]) -> Iterator[RenderableType]:
     """The answer of a node, or of ourselves."""
     explanation = content.get("explanation")
     if explanation is not None:
-        yield _query(explanation)
+        yield _query(explanation, content.get("warnings", ()))
         if explanation.get("types") or explanation.get("engine") != "reference":
             yield _types(explanation)
         if explanation.get("event") is not None:
@@ -43,11 +43,13 @@ def tables(content: Mapping[str, Any]) -> Iterator[RenderableType]:
 # --------------------------------------------------------------------------- how
 
 
-def _query(told: Mapping[str, Any]) -> Table:
+def _query(told: Mapping[str, Any], warnings: Sequence[str]) -> Table:
     table = _table("Query")
     table.add_column("")
     table.add_column("")
     table.add_row("query", one_line(str(told.get("query"))))
+    for warning in warnings:
+        table.add_row("warning", one_line(warning))
     table.add_row("engine", one_line(str(told.get("engine"))))
     if told.get("everything"):
         table.add_row("", "it takes everything: it is not matched at all")
