@@ -17,12 +17,12 @@ FULL: Final = Plan(
     engine=ENGINE,
     queries=(1_000, 10_000, 100_000),
     compared=10_000,
-    documents=12_000,
-    news=1_600,
-    rounds=7,
+    documents=6_000,
+    news=800,
+    rounds=4,
     sample=4,
     agreeing=4,
-    changes=1_000,
+    changes=500,
     packets=None,
 )
 QUICK: Final = Plan(
