@@ -63,10 +63,15 @@ class ShapeCache:
         """Memory that the shapes take, about."""
         return self._bytes
 
-    def recognise(self, document: bytes) -> tuple[Shape, tuple[bytes, ...]] | None:
-        """The shape of the document and the values of its slots, None if it must be parsed."""
+    def recognise(
+        self, document: bytes, tried: Shape | None = None
+    ) -> tuple[Shape, tuple[bytes, ...]] | None:
+        """The shape of the document and the values of its slots, None if it must be parsed.
+
+        It is not of the shape `tried`: the caller has looked.
+        """
         shape = self._last
-        if shape is not None:
+        if shape is not None and shape is not tried:
             values = shape.values(document)
             if values is not None:
                 shape.hits += 1
@@ -79,7 +84,7 @@ class ShapeCache:
         for place, candidate in enumerate(bucket):
             if place >= MAX_TRIES:
                 return None
-            if candidate is shape:
+            if candidate is shape or candidate is tried:
                 continue
             values = candidate.values(document)
             if values is not None:

@@ -30,7 +30,7 @@ def recognised(
         # A document is most often of the shape of the one before it.
         values = None if run is None else run.shape.values(document)
         if run is None or values is None:
-            found = shapes.recognise(document)
+            found = shapes.recognise(document, None if run is None else run.shape)
             if found is None:
                 others.append(place)
                 continue

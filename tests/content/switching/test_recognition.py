@@ -1,0 +1,42 @@
+"""Documents of a batch sorted by their shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from broker.content.switch import Switch
+from broker.dtd.dtd import Dtd
+from tests.content.conftest import KnownDtds
+
+ONE = b"<flight><id>%d</id></flight>"
+OTHER = b"<flight><id>%d</id><remark>r%d</remark></flight>"
+
+
+def test_a_document_is_compared_with_a_shape_once(
+    flight_dtd: Dtd, make_event: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch = Switch(KnownDtds(flight_dtd), clock=lambda: 0.0)
+    numbers = range(1, 9)
+    documents = [
+        make_event(payload, sequence_number=n)
+        for n in numbers
+        for payload in (ONE % n, OTHER % (n, n))
+    ]
+    for document in documents:
+        switch.match([document])
+    assert switch.statistics()["shapes"] == 2
+    asked: list[tuple[int, bytes]] = []
+    for shape in switch._shapes:
+        values = shape.values
+
+        def counted(document: bytes, values: Callable[..., object] = values) -> object:
+            asked.append((id(values), document))
+            return values(document)
+
+        monkeypatch.setattr(shape, "values", counted)
+    before = switch.statistics()["recognised"]
+    switch.match(documents)
+    assert switch.statistics()["recognised"] == before + len(documents)
+    assert len(asked) == len(set(asked))
