@@ -21,9 +21,9 @@ class Members:
     are the same, and so are all NaNs. A template without holes has one member at most, which every
     document satisfies.
 
-    `find` and `find_rows` want one value for each hole and answer for all holes together. The
-    bitmaps (`everyone`, `bits`, `members_of`) are for other formulas than a conjunction, and for
-    holes with several values. A bitmap means something while `version` is what it was.
+    `find_rows` wants one value for each hole and answers for all holes together. The bitmaps
+    (`everyone`, `bits`, `members_of`) are for other formulas than a conjunction, and for holes with
+    several values. A bitmap means something while `version` is what it was.
     """
 
     __slots__ = (
@@ -84,19 +84,13 @@ class Members:
             self._table.remove(self._shadows[member])
             del self._shadows[member]
 
-    def find(self, values: Sequence[Literal]) -> Sequence[Member]:
-        """The members that one value for each hole satisfies, in no particular order."""
-        columns: dict[int, list[Literal]] = {}
-        found = self.find_rows([columns.setdefault(id(value), [value]) for value in values], 1)
-        return [member for _, members in found for member in members]
-
     def find_rows(
         self,
         columns: Sequence[Sequence[Any]],
         rows: int,
         known: dict[Any, Any] | None = None,
     ) -> Sequence[tuple[int, Sequence[Member]]]:
-        """As `find` for each row of a batch; a row may come several times, with other members.
+        """The members that each row of a batch satisfies; a row may come again, with others.
 
         `columns` has for each hole a sequence of `rows` values; a constant is `[value] * rows`.
         Windows are found fastest where both their holes have the same sequence. `known`, if given,

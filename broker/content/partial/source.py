@@ -6,7 +6,7 @@ a document, whichever queries need them. Texts are UTF-8 bytes, numbers are floa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import attrs
@@ -53,14 +53,3 @@ def computed(function: Callable[..., Any], *arguments: Source) -> Source:
             return Computed(function, arguments)
         values.append(argument.value)
     return Constant(function(*values))
-
-
-def value_in(source: Source, values: Sequence[bytes]) -> Any:
-    """The source's value in one document, given what its slots hold."""
-    match source:
-        case Slot(number=number):
-            return values[number]
-        case Constant(value=value):
-            return value
-        case Computed(function=function, arguments=arguments):
-            return function(*(value_in(argument, values) for argument in arguments))

@@ -95,11 +95,6 @@ class Streams:
         """The pattern of a subscription that wants everything, None if it does not."""
         return self._everything.get(subscription)
 
-    @property
-    def everything(self) -> int:
-        """How many subscriptions want all of their streams."""
-        return len(self._everything)
-
     def view(self, stream: str) -> StreamView:
         """What a stream means now."""
         known = self._views.get(stream)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.content.index.holes import Hole, Literal, Operator
+from broker.content.index.member import Member
+from broker.content.index.members import Members
 
 
 def satisfies(operator: Operator, value: Literal, literal: Literal) -> bool:
@@ -39,3 +41,11 @@ def satisfied(
         satisfies(hole.operator, value, literal)
         for hole, value, literal in zip(holes, values, literals, strict=True)
     )
+
+
+def find(members: Members, values: Sequence[Literal]) -> list[Member]:
+    """The members that one value for each hole satisfies, in no particular order."""
+    columns: dict[int, list[Literal]] = {}
+    # Equal values in one column, as holes of one subject have them.
+    row = [columns.setdefault(id(value), [value]) for value in values]
+    return [member for _, found in members.find_rows(row, 1) for member in found]

@@ -22,12 +22,11 @@ from broker.content.partial.formula import (
     is_decided,
     possible,
 )
-from broker.content.partial.source import value_in
 from broker.content.partial.subjects import Subjects
 from broker.content.partial.template import Instance, instances
 from broker.content.query.limits import QueryLimits
 from broker.content.query.query import parse_query
-from tests.content.partial.trees import Slotted
+from tests.content.partial.trees import Slotted, value_in
 
 ANY_COST = QueryLimits(max_cost=10**15)
 COMPARE: dict[Operator, Any] = {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from lxml import etree
 
+from broker.content.partial.source import Computed, Constant, Slot, Source
 from broker.content.shape.tree import Node, NodeKind
 
 
@@ -59,3 +61,14 @@ class Slotted:
             return text.encode()
         self.values.append(text.encode())
         return len(self.values) - 1
+
+
+def value_in(source: Source, values: Sequence[bytes]) -> Any:
+    """The source's value in one document, given what its slots hold."""
+    match source:
+        case Slot(number=number):
+            return values[number]
+        case Constant(value=value):
+            return value
+        case Computed(function=function, arguments=arguments):
+            return function(*(value_in(argument, values) for argument in arguments))
