@@ -24,6 +24,8 @@ from broker.errors import BadEnvelope
 #: Shapes with the document's number of tags that are tried, the latest first. A document whose
 #: shape comes later is parsed, and brings its shape to the front.
 MAX_TRIES = 16
+#: Documents whose lengths differ by a multiple of this are guessed to be of one shape.
+LENGTHS = 1024
 
 _BOUNDS = ShapeBounds()
 
@@ -46,8 +48,9 @@ class ShapeCache:
         self._buckets: dict[int, list[Shape]] = {}
         self._weights: dict[Shape, int] = {}
         self._bytes = 0
-        self._last: Shape | None = None
         self._turn = 0
+        self.likely: list[Shape | None] = [None] * LENGTHS
+        """By a document's length modulo `LENGTHS`, the shape to try first: the last one met."""
         #: Told of each shape that is dropped, for whatever reason.
         self.on_forgotten: Callable[[Shape], object] = _ignore
 
@@ -68,30 +71,26 @@ class ShapeCache:
     ) -> tuple[Shape, tuple[bytes, ...]] | None:
         """The shape of the document and the values of its slots, None if it must be parsed.
 
-        It is not of the shape `tried`: the caller has looked.
+        It is not of the shape `tried`: the caller has looked. See `recognised` for whole batches.
         """
-        shape = self._last
-        if shape is not None and shape is not tried:
-            values = shape.values(document)
-            if values is not None:
-                shape.hits += 1
-                return shape, values
         if not self._buckets or len(document) > self._max_bytes:
             return None
-        bucket = self._buckets.get(document.count(b"<"))
-        if bucket is None:
-            return None
-        for place, candidate in enumerate(bucket):
-            if place >= MAX_TRIES:
-                return None
-            if candidate is shape or candidate is tried:
+        bucket = self._buckets.get(document.count(b"<"), ())
+        for place, candidate in enumerate(bucket[:MAX_TRIES]):
+            if candidate is tried:
                 continue
             values = candidate.values(document)
             if values is not None:
-                candidate.hits += 1
-                self._choose(candidate, bucket, place)
+                self._choose(candidate, place)
+                self.likely[len(document) % LENGTHS] = candidate
                 return candidate, values
         return None
+
+    def use(self, shape: Shape, documents: int) -> None:
+        """So many documents of the shape were recognised: one that is used is kept."""
+        shape.hits += documents
+        self._turn += 1
+        shape.used = self._turn
 
     def learn(
         self, document: bytes, root: etree._Element, reference: DtdReference, dtd: IDtd
@@ -117,8 +116,7 @@ class ShapeCache:
         if weight is None:
             return
         self._bytes -= weight
-        if self._last is shape:
-            self._last = None
+        self.likely[:] = [None if each is shape else each for each in self.likely]
         bucket = self._buckets[shape.bucket]
         bucket.remove(shape)
         if not bucket:
@@ -170,8 +168,8 @@ class ShapeCache:
         if not sound:
             self.forget(shape)
             raise NotLearnable(Reason.UNVERIFIED)
-        bucket = self._buckets[shape.bucket]
-        self._choose(shape, bucket, bucket.index(shape))
+        self._choose(shape, self._buckets[shape.bucket].index(shape))
+        self.use(shape, 0)
         self._make_room(kind, shape)
         return shape
 
@@ -203,11 +201,9 @@ class ShapeCache:
 
     # ---------------------------------------------------------------- bounds
 
-    def _choose(self, shape: Shape, bucket: list[Shape], place: int) -> None:
-        self._last = shape
-        self._turn += 1
-        shape.used = self._turn
+    def _choose(self, shape: Shape, place: int) -> None:
         if place:
+            bucket = self._buckets[shape.bucket]
             del bucket[place]
             bucket.insert(0, shape)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.content.shape.cache import ShapeCache
+from broker.content.shape.cache import LENGTHS, ShapeCache
 from broker.content.shape.shape import Shape
 
 
@@ -25,21 +25,22 @@ def recognised(
     """The documents of known shapes, and the places of all others, which must be parsed."""
     groups: dict[Shape, Recognised] = {}
     others: list[int] = []
-    run = None
+    likely = shapes.likely
     for place, document in enumerate(documents):
-        # A document is most often of the shape of the one before it.
-        values = None if run is None else run.shape.values(document)
-        if run is None or values is None:
-            found = shapes.recognise(document, None if run is None else run.shape)
+        # Documents of equal length are most often of one shape, and then one look is enough.
+        shape = likely[len(document) % LENGTHS]
+        values = None if shape is None else shape.values(document)
+        if shape is None or values is None:
+            found = shapes.recognise(document, shape)
             if found is None:
                 others.append(place)
                 continue
             shape, values = found
-            run = groups.get(shape)
-            if run is None:
-                run = groups[shape] = Recognised(shape)
-        else:
-            run.shape.hits += 1
-        run.places.append(place)
-        run.values.append(values)
+        group = groups.get(shape)
+        if group is None:
+            group = groups[shape] = Recognised(shape)
+        group.places.append(place)
+        group.values.append(values)
+    for group in groups.values():
+        shapes.use(group.shape, len(group.places))
     return list(groups.values()), others

@@ -16,6 +16,7 @@ from broker.content.shape.bounds import ShapeBounds
 from broker.content.shape.cache import ShapeCache
 from broker.content.shape.shape import Shape
 from broker.content.shape.tree import Node, NodeKind
+from broker.content.switching.recognition import recognised
 from broker.dtd.dtd import Dtd
 from broker.errors import BadEnvelope
 from tests.content.conftest import KnownDtds
@@ -38,7 +39,7 @@ class Judged:
         """Recognise the document, or learn from it if it is valid; both are checked."""
         (verdict,) = self.reference.match([document])
         self.accepted += isinstance(verdict, Accepted)
-        found = self.cache.recognise(document)
+        found = self.recognise(document)
         if found is None:
             return self._learn(document) if isinstance(verdict, Accepted) else None
         shape, values = found
@@ -62,7 +63,13 @@ class Judged:
 
     def knows(self, document: bytes) -> bool:
         """Whether it is recognised now."""
-        return self.cache.recognise(document) is not None
+        return self.recognise(document) is not None
+
+    def recognise(self, document: bytes) -> tuple[Shape, tuple[bytes, ...]] | None:
+        """Shape and values, as the engine finds them for a batch."""
+        groups, others = recognised(self.cache, [document])
+        assert others == ([] if groups else [0])
+        return (groups[0].shape, groups[0].values[0]) if groups else None
 
     def parsed(self, document: bytes) -> etree._Element:
         """The tree of a valid document, with defaults."""

@@ -47,7 +47,7 @@ def test_each_field_is_checked_as_the_reference_does(
 def test_a_wrong_value_is_refused_by_the_header_alone(judged: Judged, make_event: Event) -> None:
     document = make_event()
     judged.twice(document)
-    found = judged.cache.recognise(document.replace(b">7<", b">0<"))
+    found = judged.recognise(document.replace(b">7<", b">0<"))
     assert found is not None
     with pytest.raises(BadEnvelope, match="SequenceNumber"):
         found[0].header(found[1])
@@ -96,7 +96,7 @@ def test_names_that_are_remembered_are_bounded(
 
 def test_very_long_numbers_are_refused(judged: Judged, make_event: Event) -> None:
     judged.twice(make_event())
-    found = judged.cache.recognise(make_event().replace(b">7<", b">" + b"7" * 200_000 + b"<"))
+    found = judged.recognise(make_event().replace(b">7<", b">" + b"7" * 200_000 + b"<"))
     assert found is not None
     with pytest.raises(BadEnvelope, match="SequenceNumber"):
         found[0].header(found[1])

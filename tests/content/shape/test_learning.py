@@ -115,6 +115,20 @@ def test_shapes_are_bounded_and_the_least_recently_met_goes(
         assert not judged.knows(legs(make_event, 2))
 
 
+def test_shapes_of_documents_of_one_length_are_told_apart(
+    judged: Judged, make_event: Event
+) -> None:
+    one = make_event(b"<flight><id>1</id><remark>12345</remark></flight>")
+    other = make_event(b"<flight><id>1234</id><leg><speed/></leg></flight>")
+    assert len(one) == len(other)
+    shapes = judged.twice(one), judged.twice(other)
+    assert None not in shapes
+    assert shapes[0] is not shapes[1]
+    for _ in range(3):
+        assert (judged.meet(one), judged.meet(other)) == shapes
+    assert (judged.meet(other), judged.meet(one)) == shapes[::-1]
+
+
 def test_memory_is_bounded(flight_dtd: Dtd, make_event: Event) -> None:
     judged = Judged(flight_dtd, bounds=ShapeBounds(max_bytes=200_000))
     for n in range(1, 40):

@@ -77,7 +77,7 @@ def arrive(judged: Judged, folder: Path, name: str) -> tuple[int, int]:
     seen = misses = 0
     for document in events(packets(folder, name)):
         seen += 1
-        found = judged.cache.recognise(document)
+        found = judged.recognise(document)
         if found is None:
             misses += 1
             dtd, root = judged.dtd_of(document), judged.parsed(document)
