@@ -29,7 +29,6 @@ from broker.content.explaining.explainer import Explainer
 from broker.content.explaining.explanation import Explanation
 from broker.content.explaining.knowledge import IndexKnowledge
 from broker.content.figures import Figures
-from broker.content.index.member import Member
 from broker.content.limits import DocumentLimits
 from broker.content.names import NameWatch
 from broker.content.query.limits import QueryLimits
@@ -38,7 +37,7 @@ from broker.content.shape.cache import ShapeCache
 from broker.content.shape.shape import Shape
 from broker.content.switching.batch import Batch
 from broker.content.switching.compiled import CompiledQueries
-from broker.content.switching.entry import Entry
+from broker.content.switching.entry import Entry, entries
 from broker.content.switching.parsed import ParsedMatching
 from broker.content.switching.plan import VISITS_A_TURN, ShapePlan
 from broker.content.switching.recognition import Recognised, recognised
@@ -197,7 +196,7 @@ class Switch:
         refused = []
         header_of, view_of = group.shape.header, self._registry.streams.view
         view, stream = None, ""
-        for row, (place, values) in enumerate(zip(group.places, group.values, strict=True)):
+        for place, values, members in zip(group.places, group.values, found, strict=True):
             try:
                 header = header_of(values)
             except BadEnvelope:
@@ -207,14 +206,14 @@ class Switch:
             if view is None or header.stream != stream:
                 stream = header.stream
                 view = view_of(stream)
-            matching = found[row]
-            if row in undecided or plan.pending:
-                open_queries = undecided.get(row, ())
-                more, queries = self._decide(plan, open_queries, documents[place], header)
-                wanted = view.wanted((*(matching or ()), *more), queries)
-            else:
-                wanted = view.everything if matching is None else view.wanted(matching)
+            wanted = view.everything if members is None else view.wanted(members)
             verdicts[place] = Accepted(header, wanted)
+        for row in range(len(found)) if plan.pending else sorted(undecided):
+            place = group.places[row]
+            if isinstance(verdict := verdicts[place], Accepted):
+                verdicts[place] = self._decide(
+                    plan, undecided.get(row, ()), documents[place], verdict
+                )
         self._counts["recognised"] += len(group.places) - len(refused)
         return refused
 
@@ -237,7 +236,7 @@ class Switch:
         possible = self._registry.structure.possible_in(examined)
         matching.look(possible.open, possible.certain)
         more = self._evaluate(matching.open, examined, document)
-        return Accepted(header, view.wanted(matching.found, more))
+        return Accepted(header, view.joined(view.wanted(matching.found), more))
 
     def _learn(self, document: bytes, examined: Subject) -> None:
         header: Header = examined.header
@@ -291,18 +290,21 @@ class Switch:
     # ---------------------------------------------------------------- single queries
 
     def _decide(
-        self, plan: ShapePlan, undecided: Iterable[Entry], document: bytes, header: Header
-    ) -> tuple[list[Member], list[Entry]]:
-        """What matches a recognised document beyond what its shape's plan tells."""
+        self, plan: ShapePlan, undecided: Iterable[Entry], document: bytes, decided: Accepted
+    ) -> Accepted:
+        """The verdict on a recognised document with what its shape's plan does not tell."""
         before = self._clock()
+        header = decided.header
         subject = self._examiner.reread(document, header, plan.dtd)
         matching = ParsedMatching(subject)
         matching.look(plan.pending)
         candidates = list(dict.fromkeys([*undecided, *matching.open]))
         self._counts["undecided"] += len(candidates)
-        found = self._evaluate(candidates, subject, document)
+        more = self._evaluate(candidates, subject, document)
         self._figures.undecided(header, len(candidates), self._clock() - before)
-        return matching.found, found
+        view = self._registry.streams.view(header.stream)
+        found = view.joined(decided.subscriptions, [*entries(matching.found), *more])
+        return Accepted(header, found)
 
     def _evaluate(
         self, candidates: Iterable[Entry], subject: Subject, document: bytes

@@ -6,17 +6,32 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import cast
 
 from broker.content.index.member import Member
+from broker.content.index.shrinking import ShrinkingDict
 from broker.content.switching.family import Family
+
+#: In place of the pattern of the only subscription, where it is not the only one.
+SEVERAL = 0
 
 
 class Entry:
     """One distinct query: what it means, not how it is written, is distinct.
 
     It matches when one of its `members` does, each a family's. `pairs` has its subscriptions, each
-    with the pattern of its streams (see `streams.py`), both by number.
+    with the pattern of its streams (see `streams.py`), both by number, ascending.
     """
 
-    __slots__ = ("families", "members", "namespaces", "pairs", "suspended", "text")
+    __slots__ = (
+        "_brought",
+        "_patterns",
+        "families",
+        "members",
+        "namespaces",
+        "pairs",
+        "sole_number",
+        "sole_pattern",
+        "suspended",
+        "text",
+    )
 
     def __init__(
         self,
@@ -29,27 +44,47 @@ class Entry:
         self.namespaces = namespaces
         self.families = families
         self.members = members
-        self.pairs: tuple[tuple[int, int], ...] = ()
+        self.pairs = ShrinkingDict[int, int]()
         self.suspended = False
+        #: The subscription and its pattern where there is one alone, as most queries have: it is
+        #: found without a call.
+        self.sole_number, self.sole_pattern = 0, SEVERAL
+        self._patterns: frozenset[int] | None = None
+        self._brought: tuple[int, ...] = ()
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """The subscriptions, ascending."""
-        return tuple(number for number, _ in self.pairs)
+        return tuple(self.pairs)
 
     def add(self, number: int, pattern: int) -> None:
-        """Take in a subscription."""
-        self.pairs += ((number, pattern),)
+        """Take in a subscription, the newest of all."""
+        self.pairs[number] = pattern
+        self._changed()
 
     def pattern(self, number: int) -> int:
         """The pattern of a subscription."""
-        return next(pattern for each, pattern in self.pairs if each == number)
+        return self.pairs[number]
 
     def remove(self, number: int) -> int:
         """Forget a subscription; its pattern."""
-        pattern = self.pattern(number)
-        self.pairs = tuple(pair for pair in self.pairs if pair[0] != number)
+        pattern = self.pairs[number]
+        del self.pairs[number]
+        self._changed()
         return pattern
+
+    def brought(self, patterns: frozenset[int]) -> tuple[int, ...]:
+        """The subscriptions with one of these patterns, ascending; remembered until others come."""
+        if self._patterns is not patterns:
+            self._patterns = patterns
+            self._brought = tuple([n for n, each in self.pairs.items() if each in patterns])
+        return self._brought
+
+    def _changed(self) -> None:
+        self._patterns = None
+        self.sole_number, self.sole_pattern = 0, SEVERAL
+        if len(self.pairs) == 1:
+            [(self.sole_number, self.sole_pattern)] = self.pairs.items()
 
 
 class Several:
@@ -57,13 +92,15 @@ class Several:
 
     __slots__ = ("by_members",)
 
+    sole_pattern = SEVERAL
+
     def __init__(self, *entries: Entry) -> None:
         self.by_members = {entry.members: entry for entry in entries}
 
-    @property
-    def pairs(self) -> tuple[tuple[int, int], ...]:
-        """The subscriptions of all of them."""
-        return tuple(pair for entry in self.by_members.values() for pair in entry.pairs)
+    def brought(self, patterns: frozenset[int]) -> list[int]:
+        """The subscriptions of all of them that have one of these patterns."""
+        entries = self.by_members.values()
+        return [number for entry in entries for number in entry.brought(patterns)]
 
 
 def entries_of(member: Member) -> Collection[Entry]:

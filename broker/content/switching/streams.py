@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import attrs
 
 from broker.content.index.member import Member
-from broker.content.switching.entry import Entry
+from broker.content.switching.entry import SEVERAL, Entry
 from broker.event.stream import StreamPattern
 
 #: Streams that are remembered; a busy node has fewer, an attacker's names push each other out.
@@ -26,22 +26,26 @@ class StreamView:
 
     def concerns(self, entry: Entry) -> bool:
         """Whether a subscription of the query is to this stream."""
-        return any(pattern in self.patterns for _, pattern in entry.pairs)
+        return bool(entry.brought(self.patterns))
 
-    def wanted(self, members: Iterable[Member], entries: Iterable[Entry] = ()) -> tuple[int, ...]:
-        """Subscriptions of this stream, ascending: those of members and of queries that match, and
-        who wants everything."""
+    def wanted(self, members: Iterable[Member]) -> tuple[int, ...]:
+        """Subscriptions of this stream, ascending: those of members that match, and who wants
+        everything."""
         mine = self.patterns
+        found = [*self.everything]
+        for member in members:
+            entry = member.entry
+            if entry.sole_pattern in mine:
+                found.append(entry.sole_number)
+            elif entry.sole_pattern == SEVERAL:
+                found += entry.brought(mine)
         # A query with alternatives may be there more than once.
-        found = {
-            number for member in members for number, each in member.entry.pairs if each in mine
-        }
-        if entries:
-            found.update(n for entry in entries for n, each in entry.pairs if each in mine)
-        if not found:
-            return self.everything
-        found.update(self.everything)
-        return tuple(sorted(found))
+        return tuple(sorted(set(found)))
+
+    def joined(self, wanted: Iterable[int], entries: Iterable[Entry]) -> tuple[int, ...]:
+        """Subscriptions that were found, and those of further queries that match."""
+        mine = self.patterns
+        return tuple(sorted({*wanted, *(n for entry in entries for n in entry.brought(mine))}))
 
 
 class Streams:
