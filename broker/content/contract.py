@@ -103,7 +103,8 @@ class IMatcher(Interface):
         """A verdict for each document, in order.
 
         Events of the types in `undescribed`, for which no DTD can be had, are accepted when they
-        are well-formed and their envelope is what the envelope's DTD says.
+        are well-formed and their envelope is what the envelope's DTD says. A query that breaks its
+        budget on one of the events has missed none before it, and matches none from it on.
         """
 
     def select(

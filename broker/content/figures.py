@@ -42,10 +42,11 @@ class Figures:
         counts.recognised_seconds += seconds
 
     def undecided(self, header: Header, queries: int, seconds: float) -> None:
-        """Queries were evaluated on one recognised event; the time is part of `recognised`'s."""
+        """Queries were evaluated on one event beside what `recognised` counted."""
         counts = self._of(header.type_name, header.version)
         counts.undecided += queries
         counts.undecided_seconds += seconds
+        counts.recognised_seconds += seconds
 
     def parsed(
         self, verdict: Verdict, known_type: Callable[[], DtdReference | None], seconds: float

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence, Set
 from functools import partial
-from typing import cast
+from typing import NamedTuple, cast
 
 from zope.interface import implementer
 
@@ -52,6 +52,14 @@ _DOCUMENT_LIMITS = DocumentLimits()
 _QUERY_LIMITS = QueryLimits()
 
 
+class _Undecided(NamedTuple):
+    """A recognised document with queries that its shape's plan does not decide."""
+
+    plan: ShapePlan
+    queries: Sequence[Entry]
+    decided: Accepted
+
+
 @implementer(IMatcher)
 class Switch:
     """The engine of content routing. `clock` serves figures and the budget of queries."""
@@ -74,6 +82,8 @@ class Switch:
         self._registry = Registry()
         self._compiled = CompiledQueries()
         self._suspended: list[tuple[int, QueryTooExpensive]] = []
+        self._broken: list[tuple[int, Entry]] = []
+        """Queries that this batch suspended, each with the place of the event that did."""
         self._counts: Counter[str] = Counter()
         self._clock = clock
         self._figures = Figures()
@@ -143,29 +153,33 @@ class Switch:
     ) -> list[Verdict]:
         """See `IMatcher`."""
         figures, clock = self._figures, self._clock
+        self._broken.clear()
         began = clock()
         groups, parsed = recognised(self._shapes, documents)
         before = clock()
         figures.recognition_seconds += before - began
         verdicts: list[Verdict | None] = [None] * len(documents)
+        # What is left to do with single documents, by place; None means that it must be parsed.
+        single: dict[int, _Undecided | None] = dict.fromkeys(parsed)
         visits = VISITS_A_TURN
         for group in groups:
             plan, visits = self._plan(group.shape, visits)
             if plan is None:
-                others = group.places
+                single.update(dict.fromkeys(group.places))
+                answered = 0
             else:
-                others = self._match_recognised(group, plan, documents, verdicts)
-            parsed += others
+                answered = self._match_recognised(group, plan, verdicts, single)
             now = clock()
-            answered = len(group.places) - len(others)
             figures.recognised(group.shape.reference, answered, now - before)
             before = now
-        for place in parsed:
-            document = documents[place]
-            verdict = verdicts[place] = self._match_parsed(document, undescribed)
-            now = clock()
-            figures.parsed(verdict, partial(self._examiner.known_type, document), now - before)
-            before = now
+        # In order, so that a query that breaks its budget has missed no event before.
+        for place in sorted(single):
+            undecided = single[place]
+            if undecided is None:
+                verdicts[place] = self._match_parsed(place, documents[place], undescribed)
+            else:
+                verdicts[place] = self._decide(place, documents[place], undecided)
+        self._take_back(verdicts)
         return cast("list[Verdict]", verdicts)
 
     def _plan(self, shape: Shape, visits: int) -> tuple[ShapePlan | None, int]:
@@ -188,12 +202,12 @@ class Switch:
         self,
         group: Recognised,
         plan: ShapePlan,
-        documents: Sequence[bytes],
         verdicts: list[Verdict | None],
-    ) -> list[int]:
-        """Verdicts for documents of a shape; the places of those that must be parsed after all."""
+        single: dict[int, _Undecided | None],
+    ) -> int:
+        """Verdicts for documents of a shape: how many. What is left to do goes to `single`."""
         found, undecided = plan.find(Batch(group.values))
-        refused = []
+        refused = 0
         header_of, view_of = group.shape.header, self._registry.streams.view
         view, stream = None, ""
         for place, values, members in zip(group.places, group.values, found, strict=True):
@@ -201,23 +215,29 @@ class Switch:
                 header = header_of(values)
             except BadEnvelope:
                 # The parser knows the line.
-                refused.append(place)
+                refused += 1
+                single[place] = None
                 continue
             if view is None or header.stream != stream:
                 stream = header.stream
                 view = view_of(stream)
             wanted = view.everything if members is None else view.wanted(members)
             verdicts[place] = Accepted(header, wanted)
-        for row in range(len(found)) if plan.pending else sorted(undecided):
+        for row in range(len(found)) if plan.pending else undecided:
             place = group.places[row]
             if isinstance(verdict := verdicts[place], Accepted):
-                verdicts[place] = self._decide(
-                    plan, undecided.get(row, ()), documents[place], verdict
-                )
-        self._counts["recognised"] += len(group.places) - len(refused)
-        return refused
+                single[place] = _Undecided(plan, undecided.get(row, ()), verdict)
+        self._counts["recognised"] += len(group.places) - refused
+        return len(group.places) - refused
 
-    def _match_parsed(self, document: bytes, undescribed: Set[DtdReference]) -> Verdict:
+    def _match_parsed(self, place: int, document: bytes, undescribed: Set[DtdReference]) -> Verdict:
+        before = self._clock()
+        verdict = self._parsed(place, document, undescribed)
+        known_type = partial(self._examiner.known_type, document)
+        self._figures.parsed(verdict, known_type, self._clock() - before)
+        return verdict
+
+    def _parsed(self, place: int, document: bytes, undescribed: Set[DtdReference]) -> Verdict:
         try:
             examined = self._examiner.examine(document, undescribed)
         except InvalidEvent as error:
@@ -235,7 +255,7 @@ class Switch:
         matching = ParsedMatching(examined)
         possible = self._registry.structure.possible_in(examined)
         matching.look(possible.open, possible.certain)
-        more = self._evaluate(matching.open, examined, document)
+        more = self._evaluate(matching.open, examined, place, document)
         return Accepted(header, view.joined(view.wanted(matching.found), more))
 
     def _learn(self, document: bytes, examined: Subject) -> None:
@@ -257,6 +277,7 @@ class Switch:
         """See `IMatcher`."""
         pattern = self._registry.pattern(number)
         entry = self._registry.entry(number)
+        self._broken.clear()
         groups, parsed = recognised(self._shapes, documents)
         selected: dict[int, bool] = {}
         visits = VISITS_A_TURN
@@ -279,35 +300,35 @@ class Switch:
                     parsed.append(place)
                 else:
                     selected[place] = wanted
-        for place in parsed:
+        for place in sorted(parsed):
             document = documents[place]
             subject = self._examiner.logged(document, liveness, undescribed)
             selected[place] = pattern.matches(subject.header.stream) and (
-                entry is None or bool(self._evaluate([entry], subject, document))
+                entry is None or bool(self._evaluate([entry], subject, place, document))
             )
-        return [selected[place] for place in range(len(documents))]
+        end = min([place for place, _ in self._broken], default=len(documents))
+        return [place < end and selected[place] for place in range(len(documents))]
 
     # ---------------------------------------------------------------- single queries
 
-    def _decide(
-        self, plan: ShapePlan, undecided: Iterable[Entry], document: bytes, decided: Accepted
-    ) -> Accepted:
+    def _decide(self, place: int, document: bytes, undecided: _Undecided) -> Accepted:
         """The verdict on a recognised document with what its shape's plan does not tell."""
         before = self._clock()
+        plan, queries, decided = undecided
         header = decided.header
         subject = self._examiner.reread(document, header, plan.dtd)
         matching = ParsedMatching(subject)
         matching.look(plan.pending)
-        candidates = list(dict.fromkeys([*undecided, *matching.open]))
+        candidates = list(dict.fromkeys([*queries, *matching.open]))
         self._counts["undecided"] += len(candidates)
-        more = self._evaluate(candidates, subject, document)
-        self._figures.undecided(header, len(candidates), self._clock() - before)
+        more = self._evaluate(candidates, subject, place, document)
         view = self._registry.streams.view(header.stream)
         found = view.joined(decided.subscriptions, [*entries(matching.found), *more])
+        self._figures.undecided(header, len(candidates), self._clock() - before)
         return Accepted(header, found)
 
     def _evaluate(
-        self, candidates: Iterable[Entry], subject: Subject, document: bytes
+        self, candidates: Iterable[Entry], subject: Subject, place: int, document: bytes
     ) -> list[Entry]:
         get = self._compiled.get
         # What is of no concern to anybody must cost nothing, and is not to be judged.
@@ -320,7 +341,16 @@ class Switch:
             self._counts["suspended_queries"] += 1
             numbers = self._registry.suspend(query.entry)
             self._suspended.extend((number, error) for number in numbers)
+            self._broken.append((place, query.entry))
         return [query.entry for query in matching]
+
+    def _take_back(self, verdicts: list[Verdict | None]) -> None:
+        """From the event on that suspended it a query matches nothing, however that was found."""
+        for place, entry in self._broken:
+            for later, verdict in enumerate(verdicts[place:], place):
+                if isinstance(verdict, Accepted):
+                    kept = [n for n in verdict.subscriptions if n not in entry.pairs]
+                    verdicts[later] = Accepted(verdict.header, tuple(kept))
 
     def _forget_plan(self, shape: Shape) -> None:
         self._plans.pop(shape, None)

@@ -151,10 +151,10 @@ class Changing(RuleBasedStateMachine):
                 f"<leg><altitude>{self.chance.randrange(9)}</altitude></leg>" for _ in range(1_030)
             )
             payload = f"<flight><id>1</id>{legs}</flight>".encode()
-            # Not in one batch with others: the engine takes a batch's documents in its own order,
-            # and a suspension holds from there on.
-            self.twins.match([event(payload, stream=self.chance.choice(STREAMS))])
-            self.twins.match(self.documents(2))
+            # Wherever it is in the batch: the query is suspended from there on.
+            documents = [*self.documents(4), event(payload, stream=self.chance.choice(STREAMS))]
+            self.chance.shuffle(documents)
+            self.twins.match(documents)
 
     @precondition(lambda self: self.numbers)
     @rule(data=st.data(), liveness=st.sampled_from(Liveness))

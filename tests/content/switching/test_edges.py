@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from broker.content.contract import Refused
@@ -66,6 +68,39 @@ def test_a_query_on_other_streams_is_neither_evaluated_nor_suspended(flight_dtd:
     twins.match([document.replace(b"asdi.zbw", b"other")])
     assert twins.suspended == {dear}
     twins.match([flight(leg("6"), leg("7"))])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_suspended_query_missed_no_event_before_and_matches_none_behind(
+    flight_dtd: Dtd, seed: int
+) -> None:
+    """However the events of the batch are read, and whether the query needs an evaluation."""
+    twins = Twins(flight_dtd, query_limits=QueryLimits())
+    queries = ("//leg[count(//leg[altitude > {}]) > 1] or /flight/id = '2'", "//altitude > {}")
+    large = flight(leg("7") * 1_100)
+    known = [flight(leg("6"), leg("7")), flight(leg("6"), flight_id="2"), flight(leg("7") * 5)]
+    for _ in range(3):
+        twins.match([large, *known])
+    dear = [twins.subscribe(queries[0].format(altitude)) for altitude in (1, 5, 6)]
+    twins.subscribe(queries[1].format(5))
+    remark = known[0].replace(b"<flight>", b"<flight><!-- so -->")
+    batch = [*known, remark] * 4
+    random.Random(seed).shuffle(batch)
+    half = len(batch) // 2
+    twins.match(batch[:half] + [large] + batch[half:] + [large])
+    assert twins.suspended == {*dear}
+    assert twins.matched > half
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_query_that_is_suspended_selects_nothing_behind(flight_dtd: Dtd, first: int) -> None:
+    twins = Twins(flight_dtd, query_limits=QueryLimits())
+    large, small = flight(leg("7") * 1_100), flight(leg("6"), flight_id="2")
+    for _ in range(3):
+        twins.match([small])
+    number = twins.subscribe("/flight/id = '2' or //leg[count(//leg[altitude > 5]) > 1]")
+    batch = [small, flight(leg("6"), leg("7")), large, small]
+    twins.select(number, batch[first:], Liveness.LIVE)
 
 
 #: Pairs that share a template, of which one matches what the other's structure rules out.
