@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
+from broker.client.asyncio_face import connect
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
+from tests.system.traffic import FLIGHT, within
 
 pytestmark = pytest.mark.system
 
@@ -41,3 +43,52 @@ def test_the_ten_line_examples_work_together(subscriber: str, shared_node: NodeP
     finally:
         subscribing.kill()
         subscribing.communicate()
+
+
+def test_the_four_queries_of_table_1_find_their_flights(shared_node: NodeProcess) -> None:
+    published: list[str] = []
+
+    async def publish() -> None:
+        async with connect(shared_node.endpoint) as client:
+            await client.when_connected(PATIENCE)
+            for payload in (
+                located_flight("UAL1021", 310, "4928N"),
+                located_flight("TWA800", 137, "0439N"),
+                located_flight("xTWA", 300, "2326N"),
+            ):
+                receipt = await client.publish("flights.any", payload, FLIGHT)
+                published.append(str(receipt.event_id))
+
+    subscribing = example("table_1.py", shared_node)
+    assert subscribing.stdout is not None
+    try:
+        assert "waiting" in subscribing.stdout.readline()
+        within(publish())
+        high, airline, low = published
+        everything, altitude, prefix, latitude = (
+            "true()",
+            "/flight/flightleg/altitude > 300",
+            'starts-with(string(/flight/id), "TWA")',
+            "substring(string(/flight/flightleg/coordinate/lat), 1, 4) > 2326",
+        )
+        wanted = {
+            (high, everything),
+            (high, altitude),
+            (high, latitude),
+            (airline, everything),
+            (airline, prefix),
+            (low, everything),
+        }
+        lines = [subscribing.stdout.readline().strip() for _ in wanted]
+        assert {tuple(line.split(" ", 1)) for line in lines} == wanted
+    finally:
+        subscribing.kill()
+        subscribing.communicate()
+
+
+def located_flight(flight_id: str, altitude: int, latitude: str) -> bytes:
+    """A flight of one leg."""
+    return (
+        f"<flight><id>{flight_id}</id><flightleg><altitude>{altitude}</altitude><coordinate>"
+        f"<lat>{latitude}</lat><lon>12003W</lon></coordinate></flightleg></flight>"
+    ).encode()
