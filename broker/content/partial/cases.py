@@ -33,6 +33,8 @@ def constant(value: Any) -> Cases:
 
 def applied(function: Callable[..., Any], *arguments: Cases) -> Cases:
     """`function` of values, in every combination of their cases."""
+    if all(len(argument) == 1 and argument[0][0] is TRUE for argument in arguments):
+        return only(computed(function, *[argument[0][1] for argument in arguments]))
     combined: list[tuple[Formula, tuple[Source, ...]]] = [(TRUE, ())]
     for argument in arguments:
         if len(combined) * len(argument) > MAX_CASES:

@@ -39,6 +39,7 @@ class IReader(Protocol):
     def text(self, expression: tree.Expression, context: Context) -> Cases: ...
     def nodes(self, expression: tree.Expression, context: Context) -> NodeSet: ...
     def text_of(self, node: Node) -> Cases: ...
+    def number_of(self, node: Node) -> Cases: ...
 
 
 def compared(reader: IReader, node: tree.Binary, context: Context) -> Formula:
@@ -48,7 +49,8 @@ def compared(reader: IReader, node: tree.Binary, context: Context) -> Formula:
     equality = node.operator in ("=", "!=")
     if ValueType.BOOLEAN in kinds:
         if equality:
-            agreed = same(*(reader.boolean(side, context) for side in sides))
+            # Without a loop, which would be one more frame: such comparisons are nested deeply.
+            agreed = same(reader.boolean(node.left, context), reader.boolean(node.right, context))
             return agreed if node.operator == "=" else negation(agreed)
         if ValueType.NODE_SET in kinds:
             raise Undecidable("an order of a node-set and a boolean is not decided on a shape")
@@ -77,8 +79,7 @@ def _values(
         return [(all_of(()), read(side, context))]
     members = []
     for node, condition in reader.nodes(side, context):
-        text = reader.text_of(node)
-        members.append((condition, applied(functions.number, text) if numeric else text))
+        members.append((condition, reader.number_of(node) if numeric else reader.text_of(node)))
     return members
 
 

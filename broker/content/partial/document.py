@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from lxml import etree
 
 from broker.content.query.namespaces import XML_NAMESPACE
@@ -16,68 +18,101 @@ def constant_tree(root: etree._Element) -> Node | None:
     """
     if root.getprevious() is not None or root.getnext() is not None:
         return None
-    building = _Building()
-    tree = building.node(NodeKind.ROOT, None)
-    return tree if building.add(tree, root) else None
+    tree = Node(NodeKind.ROOT, None, 0)
+    return tree if _Building().add(tree, root) else None
+
+
+#: What leaves have of attributes and children, all together; nobody adds to a finished tree.
+_NOTHING: list[Node] = []
+
+
+class _Leaf(Node):
+    """An attribute or a text: most of a tree, so it is made of as little as possible.
+
+    Two lists for each of them would take longer than all else, in the garbage collector.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        kind: NodeKind,
+        parent: Node,
+        order: int,
+        value: bytes,
+        namespace: str | None = None,
+        local: str = "",
+        prefix: str | None = None,
+    ) -> None:
+        self.kind = kind
+        self.parent = parent
+        self.order = self.last = order
+        self.namespace = namespace
+        self.local = local
+        self.prefix = prefix
+        self.value = value
+        self.children = self.attributes = _NOTHING
 
 
 class _Building:
     def __init__(self) -> None:
         self._order = 0
-
-    def node(
-        self,
-        kind: NodeKind,
-        parent: Node | None,
-        tag: str = "",
-        prefix: str | None = None,
-        value: bytes = b"",
-    ) -> Node:
-        namespace, _, local = tag[1:].rpartition("}") if tag[:1] == "{" else ("", "", tag)
-        made = Node(
-            kind,
-            parent,
-            self._order,
-            namespace=namespace or None,
-            local=local,
-            prefix=prefix,
-            value=value,
-        )
-        self._order += 1
-        return made
+        self._names: dict[str, tuple[str | None, str]] = {}
 
     def add(self, parent: Node, element: etree._Element) -> bool:
         """Add an element and all in it; False if that can not be told exactly."""
-        if not isinstance(element.tag, str):
+        tag = element.tag
+        if not isinstance(tag, str):
             return False
-        node = self.node(NodeKind.ELEMENT, parent, element.tag, element.prefix)
+        namespace, local = self._name(tag)
+        prefix = element.prefix if namespace else None
+        self._order += 1
+        node = Node(
+            NodeKind.ELEMENT, parent, self._order, namespace=namespace, local=local, prefix=prefix
+        )
         parent.children.append(node)
-        for name, value in element.attrib.items():
-            prefixes = _prefixes(str(name), element)
-            if len(prefixes) > 1:
-                return False
-            prefix = prefixes[0] if prefixes else None
-            text = str(value).encode()
-            attribute = self.node(NodeKind.ATTRIBUTE, node, str(name), prefix, text)
-            node.attributes.append(attribute)
+        if not self._add_attributes(node, element):
+            return False
         self._add_text(node, element.text)
         for child in element:
             if not self.add(node, child):
                 return False
             self._add_text(node, child.tail)
-        node.last = parent.last = self._order - 1
+        node.last = parent.last = self._order
+        return True
+
+    def _add_attributes(self, node: Node, element: etree._Element) -> bool:
+        order = self._order
+        attributes = node.attributes
+        for name, value in cast("list[tuple[str, str]]", element.items()):
+            order += 1
+            made = _Leaf(NodeKind.ATTRIBUTE, node, order, value.encode(), None, name)
+            if name[0] == "{":
+                made.namespace, made.local = self._name(name)
+                prefixes = _prefixes(made.namespace, element)
+                if len(prefixes) > 1:
+                    return False
+                made.prefix = prefixes[0] if prefixes else None
+            attributes.append(made)
+        self._order = order
         return True
 
     def _add_text(self, parent: Node, text: str | None) -> None:
         if text:
-            parent.children.append(self.node(NodeKind.TEXT, parent, value=text.encode()))
+            self._order += 1
+            parent.children.append(_Leaf(NodeKind.TEXT, parent, self._order, text.encode()))
+
+    def _name(self, name: str) -> tuple[str | None, str]:
+        """Namespace, None for none, and local name; few names are most of a document."""
+        known = self._names.get(name)
+        if known is None:
+            namespace, _, local = name[1:].rpartition("}") if name[:1] == "{" else ("", "", name)
+            known = self._names[name] = (namespace or None, local)
+        return known
 
 
-def _prefixes(name: str, element: etree._Element) -> list[str]:
-    """The prefixes that an attribute of this name may have been written with."""
-    if name[0] != "{":
-        return []
-    namespace = name[1:].rpartition("}")[0]
+def _prefixes(namespace: str | None, element: etree._Element) -> list[str]:
+    """The prefixes that an attribute in the namespace may have been written with."""
     if namespace == XML_NAMESPACE:
         return ["xml"]
     return [prefix for prefix, uri in element.nsmap.items() if uri == namespace and prefix]

@@ -7,6 +7,8 @@ comparisons of slots. XPath's semantics are libxml2's, which is the oracle (DESI
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeAlias
 
 from broker.content.partial import functions
 from broker.content.partial.cases import Cases, applied, check, constant, only
@@ -19,11 +21,13 @@ from broker.content.partial.formula import (
     Formula,
     all_of,
     any_of,
+    breadth,
     is_larger,
     negation,
 )
 from broker.content.partial.naming import name_of
 from broker.content.partial.nodesets import (
+    Condition,
     Context,
     NodeSet,
     Walk,
@@ -31,6 +35,7 @@ from broker.content.partial.nodesets import (
     in_order,
     text_of,
 )
+from broker.content.partial.sharing import Recall
 from broker.content.partial.source import Constant
 from broker.content.partial.subjects import Decision, Subjects
 from broker.content.partial.template import Template, literal_of
@@ -67,6 +72,10 @@ _ARITHMETIC = {
 }
 
 
+#: A hole, what is compared with its literal, whether as numbers, and whether that is a node-set.
+_Comparison: TypeAlias = tuple[int, tree.Expression, bool, bool]
+
+
 def evaluate(template: Template, subjects: Subjects) -> Decision:
     """Evaluate a template as far as the shape decides it."""
     return _Evaluator(template, subjects).decision()
@@ -76,11 +85,11 @@ class _Evaluator:
     def __init__(self, template: Template, subjects: Subjects) -> None:
         self._template = template
         self._subjects = subjects
+        self._sharing = subjects.sharing
         self.work = Work(MAX_VISITS)
         self._walk = Walk(template.namespaces, self._predicate, self.work, subjects.names)
-        self._texts: dict[Node, Cases] = {}
-        self._reasons: dict[str, None] = {}
-        self._known: dict[int, NodeSet] = {}
+        self._recall = Recall(template.parts, subjects.sharing, self.work)
+        self._comparisons: dict[int, _Comparison | None] = {}
 
     def decision(self) -> Decision:
         parts: tuple[tree.Expression, ...] = (self._template.expression,)
@@ -88,22 +97,26 @@ class _Evaluator:
             case tree.Chain(operator="and", operands=operands):
                 parts = operands
         found = []
+        element = next(n for n in self._subjects.payload.children if n.local)
         for place, part in enumerate(parts, 1):
             # One dear part leaves something to the others: they may be all that the shape decides.
             left = MAX_VISITS - self.work.done
             self.work.most = MAX_VISITS if place == len(parts) else self.work.done + left // 2
-            found.append(self._conjunct(part))
-        return Decision(all_of(found), tuple(self._reasons), min(self.work.done, MAX_VISITS))
+            try:
+                formula = self._recall.once(
+                    self._sharing.conjuncts, self._conjunct, part, Context(element)
+                )
+                found.append(formula)
+            except TooDear as reason:
+                self._recall.note(reason)
+                found.append(UNKNOWN)
+        visits = self.work.done + (sum(map(breadth, found)) >> 1)
+        return Decision(all_of(found), tuple(self._recall.reasons), min(visits, MAX_VISITS))
 
-    def _conjunct(self, expression: tree.Expression) -> Formula:
-        element = next(n for n in self._subjects.payload.children if n.local)
-        try:
-            formula = self.boolean(expression, Context(element))
-        except TooDear as reason:
-            self._reasons[str(reason)] = None
-            return UNKNOWN
+    def _conjunct(self, expression: tree.Expression, context: Context) -> Formula:
+        formula = self.boolean(expression, context)
         if is_larger(formula, MAX_COMPARISONS):
-            self._reasons[f"it takes more than {MAX_COMPARISONS} comparisons"] = None
+            self._recall.note(f"it takes more than {MAX_COMPARISONS} comparisons")
             return UNKNOWN
         return formula
 
@@ -114,7 +127,7 @@ class _Evaluator:
         try:
             return self._boolean(expression, context)
         except Undecidable as reason:
-            self._reasons[str(reason)] = None
+            self._recall.note(reason)
             return UNKNOWN
 
     def _boolean(self, expression: tree.Expression, context: Context) -> Formula:
@@ -165,29 +178,52 @@ class _Evaluator:
         raise Undecidable(f"{call.name}() is not decided on a shape")
 
     def _comparison(self, node: tree.Binary, context: Context) -> Formula:
-        hole = self._template.hole_at.get(node.position)
-        if hole is None:
+        try:
+            comparison = self._comparisons[node.position]
+        except KeyError:
+            comparison = self._comparisons[node.position] = self._with_literal(node)
+        if comparison is None:
             return compared(self, node, context)
-        subject = node.right if literal_of(node.right) is None else node.left
-        numeric = self._template.holes[hole].numeric
-        if value_type(subject) is ValueType.NODE_SET:
+        hole, subject, numeric, several = comparison
+        if several:
+            members = self.nodes(subject, context)
+            self.work.spend(len(members))
+            value_of = self.number_of if numeric else self.text_of
             found = []
-            for member, condition in self.nodes(subject, context):
-                text = self.text_of(member)
-                atom = _any_atom(hole, _as_number(text) if numeric else text)
-                found.append(all_of(self.work.join((condition, atom))))
-            return any_of(self.work.join(found))
+            for member, condition in members:
+                atom = _any_atom(hole, value_of(member))
+                if condition is not TRUE:
+                    atom = all_of(self.work.join((condition, atom)))
+                found.append(atom)
+            return found[0] if len(found) == 1 else any_of(self.work.join(found))
         read = self.number if numeric else self.text
         return _any_atom(hole, read(subject, context))
 
-    def _predicate(self, predicate: tree.Expression, context: Context) -> Formula:
-        if value_type(predicate) is not ValueType.NUMBER:
-            return self.boolean(predicate, context)
+    def _with_literal(self, node: tree.Binary) -> _Comparison | None:
+        """What a comparison with a literal needs to know, None for another."""
+        hole = self._template.hole_at.get(node.position)
+        if hole is None:
+            return None
+        subject = node.right if literal_of(node.right) is None else node.left
+        several = value_type(subject) is ValueType.NODE_SET
+        return hole, subject, self._template.holes[hole].numeric, several
+
+    def _predicate(self, predicate: tree.Expression) -> Condition:
+        if value_type(predicate) is ValueType.NUMBER:
+            return partial(self._at, predicate)
+        if self._recall.is_shared(predicate):
+            return partial(self._recall.once, self._sharing.predicates, self.boolean, predicate)
+        return partial(self.boolean, predicate)
+
+    def _at(self, place: tree.Expression, context: Context) -> Formula:
+        if context.position is None:
+            self._recall.note(_NO_POSITION)
+            return UNKNOWN
         try:
             position = self._position(context)
-            return _any(applied(functions.equal, position, self.number(predicate, context)))
+            return _any(applied(functions.equal, position, self.number(place, context)))
         except Undecidable as reason:
-            self._reasons[str(reason)] = None
+            self._recall.note(reason)
             return UNKNOWN
 
     # ---------------------------------------------------------------- numbers
@@ -207,7 +243,9 @@ class _Evaluator:
             case tree.Variable(name=name) if VARIABLES[name] is ValueType.NUMBER:
                 return only(self._subjects.variables[name])
             case tree.FunctionCall() if value_type(expression) is ValueType.NUMBER:
-                return self._number_call(expression, context)
+                return self._recall.once(
+                    self._sharing.numbers, self._number_call, expression, context
+                )
         if value_type(expression) is ValueType.BOOLEAN:
             return self._of_boolean(expression, context, 1.0, 0.0)
         return applied(functions.number, self.text(expression, context))
@@ -223,13 +261,13 @@ class _Evaluator:
             case "count":
                 return constant(float(len(self._certain(call, context))))
             case "sum":
-                texts = [self.text_of(node) for node in self._certain(call, context)]
-                return applied(functions.total, *(applied(functions.number, t) for t in texts))
+                nodes = self._certain(call, context)
+                return applied(functions.total, *map(self.number_of, nodes))
             case "number":
                 return (
                     self.number(call.arguments[0], context)
                     if call.arguments
-                    else applied(functions.number, self.text_of(context.node))
+                    else self.number_of(context.node)
                 )
             case "string-length":
                 return applied(functions.length, self._text_argument(call, context))
@@ -237,7 +275,7 @@ class _Evaluator:
 
     def _position(self, context: Context) -> Cases:
         if context.position is None:
-            raise Undecidable("the position of a node depends on values")
+            raise Undecidable(_NO_POSITION)
         return constant(float(context.position))
 
     def _certain(self, call: tree.FunctionCall, context: Context) -> list[Node]:
@@ -250,14 +288,26 @@ class _Evaluator:
 
     def text_of(self, node: Node) -> Cases:
         """The string-value of a node."""
-        known = self._texts.get(node)
+        known = self._sharing.text_of.get(node)
         if known is None:
-            known = self._texts[node] = only(text_of(node, self.work))
+            done = self.work.done
+            known = only(text_of(node, self.work))
+            self._sharing.weigh(self.work.done - done)
+            self._sharing.text_of[node] = known
+        return known
+
+    def number_of(self, node: Node) -> Cases:
+        """The number of a node's string-value."""
+        known = self._sharing.number_of.get(node)
+        if known is None:
+            known = applied(functions.number, self.text_of(node))
+            self._sharing.weigh(0)
+            self._sharing.number_of[node] = known
         return known
 
     def text(self, expression: tree.Expression, context: Context) -> Cases:
         """The expression's value as a text."""
-        cases = self._text(expression, context)
+        cases = self._recall.once(self._sharing.texts, self._text, expression, context)
         for _, source in cases:
             if isinstance(source, Constant):
                 self.work.read(source.value)
@@ -320,9 +370,14 @@ class _Evaluator:
 
     def nodes(self, expression: tree.Expression, context: Context) -> NodeSet:
         """The expression's members in document order."""
+        members = self._recall.once(self._sharing.nodes, self._nodes, expression, context)
+        if self._recall.is_shared(expression):
+            # Whoever asks goes through all of them.
+            self.work.spend(len(members))
+        return members
+
+    def _nodes(self, expression: tree.Expression, context: Context) -> NodeSet:
         match expression:
-            case tree.Path(start=Origin.DOCUMENT | Origin.ENVELOPE):
-                return self._absolute(expression)
             case tree.Path(start=start, steps=steps):
                 return self._walk.steps(self._start(start, context), steps)
             case tree.Filter(primary=primary, predicates=predicates):
@@ -336,23 +391,16 @@ class _Evaluator:
                 return self._united(found)
         raise Undecidable("id() is not decided on a shape")
 
-    def _absolute(self, path: tree.Path) -> NodeSet:
-        """What does not depend on the context is found once, however often it is asked for."""
-        known = self._known.get(path.position)
-        if known is None:
-            root = (
-                self._subjects.payload if path.start is Origin.DOCUMENT else self._subjects.envelope
-            )
-            known = self._known[path.position] = self._walk.steps([(root, TRUE)], path.steps)
-        # Whoever asks goes through all of them.
-        self.work.spend(len(known))
-        return known
-
     def _start(self, start: Origin | tree.Expression, context: Context) -> NodeSet:
-        if start is Origin.CONTEXT:
-            return [(context.node, TRUE)]
-        assert not isinstance(start, Origin)
-        return self.nodes(start, context)
+        match start:
+            case Origin.CONTEXT:
+                return [(context.node, TRUE)]
+            case Origin.DOCUMENT:
+                return [(self._subjects.payload, TRUE)]
+            case Origin.ENVELOPE:
+                return [(self._subjects.envelope, TRUE)]
+            case _:
+                return self.nodes(start, context)
 
     def _united(self, found: dict[Node, Formula]) -> NodeSet:
         documents = {_document(node) for node in found}
@@ -372,11 +420,9 @@ def _any(cases: Cases) -> Formula:
 
 
 def _any_atom(hole: int, cases: Cases) -> Formula:
+    if len(cases) == 1 and cases[0][0] is TRUE:
+        return Atom(hole, cases[0][1])
     return any_of([all_of((when, Atom(hole, source))) for when, source in cases])
-
-
-def _as_number(text: Cases) -> Cases:
-    return applied(functions.number, text)
 
 
 def _constant_name(function: str, node: Node | None) -> Constant:
@@ -384,3 +430,4 @@ def _constant_name(function: str, node: Node | None) -> Constant:
 
 
 _EMPTY = Constant(b"")
+_NO_POSITION = "the position of a node depends on values"

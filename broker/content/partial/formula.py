@@ -26,7 +26,11 @@ class Known(enum.Enum):
 TRUE, FALSE, UNKNOWN = Known.TRUE, Known.FALSE, Known.UNKNOWN
 
 
-@attrs.frozen(slots=True, cache_hash=True)
+# Formulas never change, but for what they remember of themselves. They are not `attrs.frozen`, for
+# that takes three times as long to make one, and shapes are evaluated to very many.
+
+
+@attrs.define(unsafe_hash=True, cache_hash=True)
 class Atom:
     """The comparison of hole `hole` holds for the value of `source`."""
 
@@ -34,32 +38,41 @@ class Atom:
     source: Source
 
 
-@attrs.frozen(slots=True, cache_hash=True)
+@attrs.define(unsafe_hash=True, cache_hash=True)
 class Check:
     """`source`, a bool, is true: the same for all queries of a template."""
 
     source: Computed
 
 
-@attrs.frozen(slots=True, cache_hash=True)
+@attrs.define(unsafe_hash=True, cache_hash=True)
 class Not:
     """`part` does not hold."""
 
     part: Formula
 
 
-@attrs.frozen(slots=True, cache_hash=True)
-class And:
-    """All parts hold; there are two or more, and none is an `And` or `Known`."""
-
+@attrs.define(unsafe_hash=True, cache_hash=True)
+class _Joint:
     parts: tuple[Formula, ...]
+    _decided: bool | None = attrs.field(default=None, init=False, eq=False, repr=False)
+
+    @property
+    def decided(self) -> bool:
+        """Whether `UNKNOWN` is no part of it; found out once."""
+        if self._decided is None:
+            self._decided = all(map(is_decided, self.parts))
+        return self._decided
 
 
-@attrs.frozen(slots=True, cache_hash=True)
-class Or:
-    """One of the parts holds; there are two or more, and none is an `Or` or `Known`."""
+@attrs.define(unsafe_hash=True, cache_hash=True)
+class And(_Joint):
+    """All parts hold; there are two or more, and none is an `And`, TRUE or FALSE."""
 
-    parts: tuple[Formula, ...]
+
+@attrs.define(unsafe_hash=True, cache_hash=True)
+class Or(_Joint):
+    """One of the parts holds; there are two or more, and none is an `Or`, TRUE or FALSE."""
 
 
 Formula: TypeAlias = Known | Atom | Check | Not | And | Or
@@ -99,14 +112,14 @@ def same(one: Formula, other: Formula) -> Formula:
 def is_decided(formula: Formula) -> bool:
     """Whether `UNKNOWN` is no part of it."""
     match formula:
-        case Known():
-            return formula is not UNKNOWN
         case Atom() | Check():
             return True
+        case And() | Or():
+            return formula.decided
         case Not(part=part):
             return is_decided(part)
-        case And(parts=parts) | Or(parts=parts):
-            return all(map(is_decided, parts))
+        case Known():
+            return formula is not UNKNOWN
 
 
 def possible(formula: Formula) -> Formula:
@@ -116,7 +129,11 @@ def possible(formula: Formula) -> Formula:
 
 def breadth(formula: Formula) -> int:
     """How many parts it has side by side: what it costs to make it a part of another."""
-    return len(formula.parts) if isinstance(formula, And | Or) else 1
+    match formula:
+        case And(parts=parts) | Or(parts=parts):
+            return len(parts)
+        case _:
+            return 1
 
 
 def is_larger(formula: Formula, most: int) -> bool:
@@ -156,6 +173,9 @@ def alternatives(formula: Formula, most: int) -> list[Conjunction] | None:
                 found += inner
             return found if len(found) <= most else None
         case And(parts=parts):
+            plain = tuple(part for part in parts if isinstance(part, Atom | Check))
+            if len(plain) == len(parts):
+                return [plain]
             product: list[Conjunction] = [()]
             for part in parts:
                 inner = alternatives(part, most)
@@ -217,14 +237,14 @@ def _joined(
 
 
 def _settled(formula: Formula, instead: Known, opposite: Known) -> Formula:
+    if is_decided(formula):
+        return formula
     match formula:
-        case Known():
-            return instead if formula is UNKNOWN else formula
-        case Atom() | Check():
-            return formula
         case Not(part=part):
             return negation(_settled(part, opposite, instead))
         case And(parts=parts):
             return all_of(_settled(part, instead, opposite) for part in parts)
         case Or(parts=parts):
             return any_of(_settled(part, instead, opposite) for part in parts)
+        case _:
+            return instead

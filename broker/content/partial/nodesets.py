@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import attrs
@@ -33,7 +33,8 @@ NodeSet: TypeAlias = list[tuple[Node, Formula]]
 _ANY_NODE = KindTest("node")
 
 
-@attrs.frozen(slots=True)
+# Not frozen: one is made for each node and predicate.
+@attrs.define(eq=False)
 class Context:
     """What a relative path and the functions `position()` and `last()` refer to.
 
@@ -62,13 +63,17 @@ class ElementsByName:
         return names.get((namespace, local), [])
 
 
+#: Whether a predicate holds in a context.
+Condition: TypeAlias = Callable[[Context], Formula]
+
+
 class Walk:
-    """Follows paths. `condition` evaluates a predicate; raises `TooDear` when `work` is done."""
+    """Follows paths. `condition` evaluates predicates; raises `TooDear` when `work` is done."""
 
     def __init__(
         self,
         namespaces: Mapping[str, str],
-        condition: Callable[[tree.Expression, Context], Formula],
+        condition: Callable[[tree.Expression], Condition],
         work: Work,
         names: ElementsByName,
     ) -> None:
@@ -99,11 +104,11 @@ class Walk:
         for predicate in predicates:
             known = all(condition is TRUE for _, condition in members)
             size = len(members)
+            holds = self._condition(predicate)
             kept = []
             for place, (node, condition) in enumerate(members, 1):
-                context = Context(node, place, size) if known else Context(node)
-                passes = self._condition(predicate, context)
-                both = self._both(condition, passes)
+                passes = holds(Context(node, place, size) if known else Context(node))
+                both = passes if condition is TRUE else self._both(condition, passes)
                 if both is not FALSE:
                     kept.append((node, both))
             members = kept
@@ -115,36 +120,65 @@ class Walk:
             return other
         return one if other is TRUE else all_of(self._work.join((one, other)))
 
-    def _along(self, step: Step, origin: Node, namespace: str | None) -> Iterable[Node]:
-        if step.axis is Axis.DESCENDANT and isinstance(step.test, NameTest):
-            local = step.test.local
-            if local is not None and origin.parent is None:
-                # Most queries that look everywhere do so from the document's root.
-                return self._names.of(origin, namespace, local)
-        return along(step.axis, origin)
-
     def _step(self, members: NodeSet, step: Step) -> NodeSet:
-        test = step.test
-        namespace = None
-        if isinstance(test, NameTest) and test.prefix is not None:
-            namespace = self._namespaces[test.prefix]
-        work = self._work
+        if len(members) == 1 and step.axis not in _REVERSE:
+            # They come in document order, and each of them once.
+            origin, condition = members[0]
+            found = self._passing(step, origin)
+            if not step.predicates:
+                return [(node, condition) for node in found]
+            kept = self.filtered([(node, TRUE) for node in found], step.predicates)
+            if condition is TRUE:
+                return kept
+            return [(node, self._both(condition, inner)) for node, inner in kept]
         reached: dict[Node, list[Formula]] = {}
         for origin, condition in members:
-            nodes: NodeSet = []
-            for node in self._along(step, origin, namespace):
-                work.spend()
-                if accepts(test, step.axis, node, namespace):
-                    nodes.append((node, TRUE))
+            nodes: NodeSet = [(node, TRUE) for node in self._passing(step, origin)]
             for node, inner in self.filtered(nodes, step.predicates):
                 reached.setdefault(node, []).append(self._both(condition, inner))
-        found = {
-            node: ways[0] if len(ways) == 1 else any_of(work.join(ways))
-            for node, ways in reached.items()
-        }
-        if len(members) == 1 and step.axis not in _REVERSE:
-            return list(found.items())
-        return in_order(found)
+        return in_order(
+            {
+                node: ways[0] if len(ways) == 1 else any_of(self._work.join(ways))
+                for node, ways in reached.items()
+            }
+        )
+
+    def _passing(self, step: Step, origin: Node) -> list[Node]:
+        """The nodes of the step's axis that pass its node test, in the axis' order."""
+        axis, test = step.axis, step.test
+        namespace = None
+        if isinstance(test, NameTest):
+            if test.prefix is not None:
+                namespace = self._namespaces[test.prefix]
+            named = self._named(axis, origin, namespace, test.local)
+            if named is not None:
+                return named
+        found = []
+        for node in along(axis, origin):
+            self._work.spend()
+            if accepts(test, axis, node, namespace):
+                found.append(node)
+        return found
+
+    def _named(
+        self, axis: Axis, origin: Node, namespace: str | None, local: str | None
+    ) -> list[Node] | None:
+        """The nodes of a name on one of the axes that nearly all queries follow, else None."""
+        if local is None:
+            return None
+        if axis is Axis.DESCENDANT and origin.parent is None:
+            found = self._names.of(origin, namespace, local)
+            self._work.spend(len(found))
+            return found
+        if axis is Axis.ATTRIBUTE:
+            nodes = origin.attributes
+        elif axis is Axis.CHILD:
+            # Texts are among them, but have no names.
+            nodes = origin.children
+        else:
+            return None
+        self._work.spend(len(nodes))
+        return [node for node in nodes if node.local == local and node.namespace == namespace]
 
 
 _REVERSE = frozenset({Axis.ANCESTOR, Axis.ANCESTOR_OR_SELF, Axis.PRECEDING, Axis.PRECEDING_SIBLING})

@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 
 from broker.content.partial.formula import Formula
 from broker.content.partial.nodesets import ElementsByName
+from broker.content.partial.sharing import Sharing
 from broker.content.partial.source import Source
+from broker.content.partial.undecidable import Undecidable
 from broker.content.shape.tree import Node
 
 
-@attrs.frozen
 class Subjects:
     """What the queries of a shape address.
 
-    `payload` is the root of the payload's document, the envelope's again where there is none;
-    `variables` are the sources of the envelope variables.
+    `payload` is the root of the payload's document, `envelope` that of the envelope's, the same
+    where there is no payload; `variables` are the sources of the envelope variables. `sharing` is
+    what evaluating templates on them has in common.
     """
 
-    payload: Node
-    envelope: Node
-    variables: Mapping[str, Source]
-    names: ElementsByName = attrs.field(factory=ElementsByName, eq=False, repr=False)
+    def __init__(
+        self,
+        payload: Node,
+        envelope: Node | Callable[[], Node | None],
+        variables: Mapping[str, Source],
+    ) -> None:
+        """`envelope` may make the tree when a query asks for it; None if it can not be told."""
+        self.payload = payload
+        self.variables = variables
+        self.names = ElementsByName()
+        self.sharing = Sharing()
+        self._envelope = envelope
+
+    @property
+    def envelope(self) -> Node:
+        """The root of the envelope's document; raises `Undecidable` if there is no tree of it."""
+        if not isinstance(self._envelope, Node):
+            made = self._envelope()
+            if made is None:
+                raise Undecidable("the envelope has what trees of documents do not have")
+            self._envelope = made
+        return self._envelope
+
+    def forget(self) -> None:
+        """Give back what can be found again: for when no more templates are expected soon."""
+        self.names = ElementsByName()
+        self.sharing.forget()
 
 
 @attrs.frozen

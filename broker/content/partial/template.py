@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from functools import cached_property
 
 import attrs
 
@@ -27,15 +28,33 @@ _NUMBER_OPERATORS = {
 }
 _TEXT_OPERATORS = {"=": Operator.EQUAL, "!=": Operator.NOT_EQUAL}
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+#: Functions that read the context whatever their arguments, and those without arguments that do
+#: not: the others take the context node then.
+_OF_CONTEXT = frozenset({"position", "last", "lang"})
+_WITHOUT_CONTEXT = frozenset({"true", "false"})
 _TEXT_FUNCTIONS = {"starts-with": Operator.STARTS_WITH, "contains": Operator.CONTAINS}
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
+class Part:
+    """A part of an expression, the same in all templates that have an equal part.
+
+    `first` is the number of its first hole: templates that differ in it share nothing, since what
+    is found of a part names its holes.
+    """
+
+    key: Hashable
+    first: int
+
+
+# No slots, for what is found out later.
+@attrs.frozen(slots=False)
 class Template:
     """A boolean expression with holes, each for a number, an empty text or one that is not empty.
 
     `key` is equal for equal templates. `expression` is that of one of the queries; `hole_at` says
     which comparison or call of it, by position, has which hole. `namespaces` resolves prefixes.
+    `names` has for each hole what the compared nodes are called, as far as that is plain.
     """
 
     key: Hashable
@@ -43,6 +62,17 @@ class Template:
     expression: tree.Expression = attrs.field(eq=False, repr=False)
     hole_at: Mapping[int, int] = attrs.field(eq=False, repr=False)
     namespaces: Mapping[str, str] = attrs.field(eq=False, repr=False)
+    names: tuple[str, ...] = attrs.field(eq=False, repr=False)
+
+    @cached_property
+    def parts(self) -> Mapping[int, Part]:
+        """By the `id` of the expression, the parts whose value is the same wherever it is asked.
+
+        That is all with a path but for what, in a predicate, depends on the predicate's node.
+        """
+        cutter = _Sharer(self.namespaces)
+        cutter.instance(self.expression)
+        return cutter.parts
 
 
 @attrs.frozen
@@ -85,6 +115,7 @@ class _Cutter:
         self._namespaces = namespaces
         self._holes: list[Hole] = []
         self._literals: list[Literal] = []
+        self._names: list[str] = []
         self._hole_at: dict[int, int] = {}
         # Numbers of subjects; a predicate begins anew, for its node is another one.
         self._subjects: dict[Hashable, int] = {}
@@ -92,7 +123,14 @@ class _Cutter:
 
     def instance(self, expression: tree.Expression) -> Instance:
         key = (self._key(expression), tree.ValueType.BOOLEAN)
-        template = Template(key, tuple(self._holes), expression, self._hole_at, self._namespaces)
+        template = Template(
+            key,
+            tuple(self._holes),
+            expression,
+            self._hole_at,
+            self._namespaces,
+            tuple(self._names),
+        )
         return Instance(template, tuple(self._literals))
 
     def _key(self, expression: tree.Expression) -> Hashable:
@@ -165,7 +203,51 @@ class _Cutter:
             number = self._subjects[bare] = self._numbered
         self._hole_at[position] = len(self._holes)
         self._holes.append(Hole(operator, number))
+        self._names.append(_name_of(bare))
         self._literals.append(literal)
+
+
+class _Sharer(_Cutter):
+    """Cuts an expression once more, to note its parts."""
+
+    def __init__(self, namespaces: Mapping[str, str]) -> None:
+        super().__init__(namespaces)
+        self.parts: dict[int, Part] = {}
+        self._predicates = 0
+        # Whether the expression has a path, and reads its context; its predicates have their own.
+        self._has_path = False
+        self._is_relative = False
+
+    def _key(self, expression: tree.Expression) -> Hashable:
+        outer = self._has_path, self._is_relative
+        self._has_path = isinstance(expression, tree.Path)
+        self._is_relative = _is_relative(expression)
+        first = len(self._holes)
+        key = super()._key(expression)
+        if self._has_path and not (self._predicates and self._is_relative):
+            self.parts[id(expression)] = Part(key, first)
+        self._has_path |= outer[0]
+        self._is_relative |= outer[1]
+        return key
+
+    def _inner(self, predicate: tree.Expression) -> Hashable:
+        outer = self._has_path, self._is_relative
+        self._predicates += 1
+        key = super()._inner(predicate)
+        self._predicates -= 1
+        self._has_path, self._is_relative = outer
+        return key
+
+
+def _is_relative(expression: tree.Expression) -> bool:
+    """Whether it reads the context itself, not what it is made of."""
+    match expression:
+        case tree.Path(start=start):
+            return start is tree.Origin.CONTEXT
+        case tree.FunctionCall(name=name, arguments=arguments):
+            return name in _OF_CONTEXT or not (arguments or name in _WITHOUT_CONTEXT)
+        case _:
+            return False
 
 
 def _bare(key: Hashable) -> Hashable:
@@ -173,6 +255,21 @@ def _bare(key: Hashable) -> Hashable:
     if isinstance(key, tuple) and key and key[0] == "path":
         return key[:2] + tuple(step[:2] for step in key[2:])
     return key
+
+
+def _name_of(key: Hashable) -> str:
+    """What the nodes of a bare key are called; empty where that is not plain."""
+    match key:
+        case ("path", _, *_, (_, tree.NameTest(local=str(name)) | (_, str(name)))):
+            return name
+        case ("path", _, *_, (tree.Axis(), tree.KindTest())):
+            return "."
+        case ("call", _, *arguments):
+            return next(filter(None, map(_name_of, arguments)), "")
+        case ("variable", str(name)):
+            return name
+        case _:
+            return ""
 
 
 def _comparison(kind: tree.ValueType, sign: str, literal: str | float) -> tuple[Operator, Literal]:

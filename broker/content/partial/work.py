@@ -35,7 +35,7 @@ class Work:
 
     def join(self, parts: Sequence[Formula]) -> Sequence[Formula]:
         """Parts that are about to be made one formula."""
-        self.spend(sum(map(breadth, parts)) >> 1)
+        self.spend(sum([breadth(part) for part in parts]) >> 1)
         return parts
 
     def read(self, text: bytes) -> None:
