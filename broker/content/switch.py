@@ -38,6 +38,7 @@ from broker.content.shape.shape import Shape
 from broker.content.switching.batch import Batch
 from broker.content.switching.compiled import CompiledQueries
 from broker.content.switching.entry import Entry, entries
+from broker.content.switching.filling import Forms
 from broker.content.switching.parsed import ParsedMatching
 from broker.content.switching.plan import VISITS_A_TURN, ShapePlan
 from broker.content.switching.recognition import Recognised, recognised
@@ -55,6 +56,8 @@ _QUERY_LIMITS = QueryLimits()
 class _Undecided(NamedTuple):
     """A recognised document with queries that its shape's plan does not decide."""
 
+    shape: Shape
+    values: Sequence[bytes]
     plan: ShapePlan
     queries: Sequence[Entry]
     decided: Accepted
@@ -79,6 +82,7 @@ class Switch:
         self._shapes = ShapeCache(document_limits)
         self._shapes.on_forgotten = self._forget_plan
         self._plans: dict[Shape, ShapePlan] = {}
+        self._forms = Forms(self._examiner)
         self._registry = Registry()
         self._compiled = CompiledQueries()
         self._suspended: list[tuple[int, QueryTooExpensive]] = []
@@ -226,7 +230,8 @@ class Switch:
         for row in range(len(found)) if plan.pending else undecided:
             place = group.places[row]
             if isinstance(verdict := verdicts[place], Accepted):
-                single[place] = _Undecided(plan, undecided.get(row, ()), verdict)
+                values, queries = group.values[row], undecided.get(row, ())
+                single[place] = _Undecided(group.shape, values, plan, queries, verdict)
         self._counts["recognised"] += len(group.places) - refused
         return len(group.places) - refused
 
@@ -314,9 +319,9 @@ class Switch:
     def _decide(self, place: int, document: bytes, undecided: _Undecided) -> Accepted:
         """The verdict on a recognised document with what its shape's plan does not tell."""
         before = self._clock()
-        plan, queries, decided = undecided
+        shape, values, plan, queries, decided = undecided
         header = decided.header
-        subject = self._examiner.reread(document, header, plan.dtd)
+        subject = self._forms.subject(shape, values, header, document)
         matching = ParsedMatching(subject)
         matching.look(plan.pending)
         candidates = list(dict.fromkeys([*queries, *matching.open]))
@@ -354,3 +359,4 @@ class Switch:
 
     def _forget_plan(self, shape: Shape) -> None:
         self._plans.pop(shape, None)
+        self._forms.forget(shape)

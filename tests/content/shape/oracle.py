@@ -10,12 +10,15 @@ from lxml import etree
 
 from broker.content.contract import Accepted, Refused
 from broker.content.envelope import read_envelope
+from broker.content.evaluation import Subject
 from broker.content.limits import DocumentLimits
 from broker.content.reference import ReferenceMatcher
 from broker.content.shape.bounds import ShapeBounds
 from broker.content.shape.cache import ShapeCache
+from broker.content.shape.form import Form
 from broker.content.shape.shape import Shape
 from broker.content.shape.tree import Node, NodeKind
+from broker.content.switching.filling import forms_of
 from broker.content.switching.recognition import recognised
 from broker.dtd.dtd import Dtd
 from broker.errors import BadEnvelope
@@ -34,6 +37,7 @@ class Judged:
         self.reference = ReferenceMatcher(known, clock=lambda: 0.0)
         self._dtds = {dtd.reference.public_id.encode(): dtd for dtd in dtds}
         self.recognised = self.accepted = 0
+        self._forms: dict[Shape, tuple[Form, Form]] = {}
 
     def meet(self, document: bytes) -> Shape | None:
         """Recognise the document, or learn from it if it is valid; both are checked."""
@@ -54,6 +58,7 @@ class Judged:
         assert header == verdict.header, document
         self.recognised += 1
         check_tree(shape, values, self.parsed(document))
+        self._check_forms(shape, values, document)
         return shape
 
     def twice(self, document: bytes) -> Shape | None:
@@ -80,6 +85,20 @@ class Judged:
     def dtd_of(self, document: bytes) -> Dtd:
         """By the public identifier that it names."""
         return next(dtd for name, dtd in self._dtds.items() if name in document)
+
+    def _check_forms(self, shape: Shape, values: Sequence[bytes], document: bytes) -> None:
+        """The forms, made of the first document of the shape, are this one's trees when filled."""
+        root = self.parsed(document)
+        parsed = Subject(root, read_envelope(root, shape.reference, plain=True))
+        if shape not in self._forms:
+            first = self.parsed(document)
+            parts = read_envelope(first, shape.reference, plain=True)
+            self._forms[shape] = forms_of(shape, Subject(first, parts))
+        found = [form.filled(values) for form in self._forms[shape]]
+        assert found[0].getroottree().docinfo.doctype == root.getroottree().docinfo.doctype
+        for filled, expected in zip(found, (root, parsed.document()), strict=True):
+            assert etree.tostring(filled) == etree.tostring(expected), document
+            assert of_lxml(filled) == of_lxml(expected), document
 
     def _learn(self, document: bytes) -> Shape | None:
         dtd, root = self.dtd_of(document), self.parsed(document)
