@@ -13,8 +13,8 @@ from broker.content.shape.form import Form
 from broker.content.shape.shape import Shape
 from broker.event.envelope import Header
 
-#: Of all shapes whose forms are kept; a node takes about 150 bytes. Beyond it the oldest go.
-MAX_NODES = 65_536
+#: Of all shapes whose forms are kept; a node takes about 100 bytes. Beyond it the oldest go.
+MAX_NODES = 262_144
 
 
 class FilledSubject(Subject):
