@@ -37,9 +37,13 @@ def _child(node: Node) -> Iterator[Node]:
 
 
 def _descendant(node: Node) -> Iterator[Node]:
-    for child in node.children:
-        yield child
-        yield from _descendant(child)
+    # Without recursion, which would hand each node through all levels above it.
+    left = node.children[::-1]
+    while left:
+        found = left.pop()
+        yield found
+        if found.children:
+            left += found.children[::-1]
 
 
 def _descendant_or_self(node: Node) -> Iterator[Node]:

@@ -219,6 +219,8 @@ class _Evaluator:
         if context.position is None:
             self._recall.note(_NO_POSITION)
             return UNKNOWN
+        if isinstance(place, tree.Number):
+            return TRUE if context.position == place.value else FALSE
         try:
             position = self._position(context)
             return _any(applied(functions.equal, position, self.number(place, context)))
@@ -370,10 +372,11 @@ class _Evaluator:
 
     def nodes(self, expression: tree.Expression, context: Context) -> NodeSet:
         """The expression's members in document order."""
+        if not self._recall.is_shared(expression):
+            return self._nodes(expression, context)
         members = self._recall.once(self._sharing.nodes, self._nodes, expression, context)
-        if self._recall.is_shared(expression):
-            # Whoever asks goes through all of them.
-            self.work.spend(len(members))
+        # Whoever asks goes through all of them.
+        self.work.spend(len(members))
         return members
 
     def _nodes(self, expression: tree.Expression, context: Context) -> NodeSet:

@@ -84,6 +84,8 @@ class Walk:
 
     def steps(self, members: NodeSet, steps: tuple[Step, ...]) -> NodeSet:
         """Where the steps lead from these nodes."""
+        if len(steps) == 1:
+            return self._step(members, steps[0])
         place = 0
         while place < len(steps) and members:
             step = steps[place]
@@ -150,9 +152,17 @@ class Walk:
         if isinstance(test, NameTest):
             if test.prefix is not None:
                 namespace = self._namespaces[test.prefix]
-            named = self._named(axis, origin, namespace, test.local)
-            if named is not None:
-                return named
+            local = test.local
+            if local is not None:
+                if axis is Axis.DESCENDANT and origin.parent is None:
+                    # Most queries that look everywhere do so from the document's root.
+                    found = self._names.of(origin, namespace, local)
+                    self._work.spend(len(found))
+                    return found
+                nodes = _nearest(axis, origin)
+                if nodes is not None:
+                    self._work.spend(len(nodes))
+                    return [n for n in nodes if n.local == local and n.namespace == namespace]
         found = []
         for node in along(axis, origin):
             self._work.spend()
@@ -160,25 +170,13 @@ class Walk:
                 found.append(node)
         return found
 
-    def _named(
-        self, axis: Axis, origin: Node, namespace: str | None, local: str | None
-    ) -> list[Node] | None:
-        """The nodes of a name on one of the axes that nearly all queries follow, else None."""
-        if local is None:
-            return None
-        if axis is Axis.DESCENDANT and origin.parent is None:
-            found = self._names.of(origin, namespace, local)
-            self._work.spend(len(found))
-            return found
-        if axis is Axis.ATTRIBUTE:
-            nodes = origin.attributes
-        elif axis is Axis.CHILD:
-            # Texts are among them, but have no names.
-            nodes = origin.children
-        else:
-            return None
-        self._work.spend(len(nodes))
-        return [node for node in nodes if node.local == local and node.namespace == namespace]
+
+def _nearest(axis: Axis, origin: Node) -> list[Node] | None:
+    """What one of the two axes that nearly all queries follow has for names, else None."""
+    if axis is Axis.ATTRIBUTE:
+        return origin.attributes
+    # Texts are among the children, but have no names.
+    return origin.children if axis is Axis.CHILD else None
 
 
 _REVERSE = frozenset({Axis.ANCESTOR, Axis.ANCESTOR_OR_SELF, Axis.PRECEDING, Axis.PRECEDING_SIBLING})

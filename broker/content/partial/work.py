@@ -35,7 +35,10 @@ class Work:
 
     def join(self, parts: Sequence[Formula]) -> Sequence[Formula]:
         """Parts that are about to be made one formula."""
-        self.spend(sum([breadth(part) for part in parts]) >> 1)
+        total = 0
+        for part in parts:
+            total += breadth(part)
+        self.spend(total >> 1)
         return parts
 
     def read(self, text: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -83,6 +84,32 @@ def test_one_dear_part_leaves_the_others_decided(order: str) -> None:
     assert any("too many steps" in reason for reason in decision.reasons)
     assert not is_decided(decision.formula)
     assert possible(decision.formula) == decided("/f/a[1]/@x = 5", FLAT).formula
+
+
+#: Frames of Python that an evaluation may take; its callers need some of the interpreter's 1,000.
+MAX_FRAMES = 600
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "b" + " = 1" * 127,
+        "//b" + " != //c" * 120,
+        "//b" + " + 1" * 127 + " > 5",
+        "string(" * 62 + "//a" + ")" * 62,
+        "contains(" * 62 + "//a" + ", @x)" * 62,
+        "(" * 62 + "//a | //b" + ")[@x]" * 62,
+        "not(" * 62 + "//a[@x = 1]" + ")" * 62,
+    ],
+)
+def test_a_query_as_deep_as_they_may_be_does_not_exhaust_the_stack(query: str) -> None:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + MAX_FRAMES)
+    try:
+        decision = decided(query, "<f><a x='1'>2</a><b>3</b></f>")
+    finally:
+        sys.setrecursionlimit(before)
+    assert decision.reasons or is_decided(decision.formula)
 
 
 def test_a_tree_with_remarks_around_it_is_none() -> None:
