@@ -32,15 +32,15 @@ class StreamView:
         """Subscriptions of this stream, ascending: those of members that match, and who wants
         everything."""
         mine = self.patterns
-        found = [*self.everything]
+        # A query with alternatives may come more than once.
+        found = {*self.everything}
         for member in members:
             entry = member.entry
             if entry.sole_pattern in mine:
-                found.append(entry.sole_number)
+                found.add(entry.sole_number)
             elif entry.sole_pattern == SEVERAL:
-                found += entry.brought(mine)
-        # A query with alternatives may be there more than once.
-        return tuple(sorted(set(found)))
+                found.update(entry.brought(mine))
+        return tuple(sorted(found))
 
     def joined(self, wanted: Iterable[int], entries: Iterable[Entry]) -> tuple[int, ...]:
         """Subscriptions that were found, and those of further queries that match."""
