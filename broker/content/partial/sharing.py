@@ -19,9 +19,9 @@ from broker.content.partial.work import Work
 from broker.content.query import tree
 from broker.content.shape.tree import Node
 
-#: What is kept at most, in units of work that it took; that bounds its size as well. Twice what one
-#: template may take.
-MOST_KEPT = 40_000
+#: What is kept at most, in units of work that it took: five times what one template may take. A unit
+#: is some 20 bytes on ordinary events, so that these are 2 MB.
+MOST_KEPT = 100_000
 
 
 @attrs.frozen
