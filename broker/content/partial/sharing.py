@@ -19,8 +19,8 @@ from broker.content.partial.work import Work
 from broker.content.query import tree
 from broker.content.shape.tree import Node
 
-#: What is kept at most, in units of work that it took: five times what one template may take. A unit
-#: is some 20 bytes on ordinary events, so that these are 2 MB.
+#: What is kept at most, in units of work that it took: five times what one template may take. On
+#: ordinary events a unit is some 20 bytes, so these are 2 MB.
 MOST_KEPT = 100_000
 
 
