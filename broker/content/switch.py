@@ -39,6 +39,7 @@ from broker.content.switching.batch import Batch
 from broker.content.switching.compiled import CompiledQueries
 from broker.content.switching.entry import Entry, entries
 from broker.content.switching.filling import Forms
+from broker.content.switching.finding import Finding, find
 from broker.content.switching.parsed import ParsedMatching
 from broker.content.switching.plan import VISITS_A_TURN, ShapePlan
 from broker.content.switching.recognition import Recognised, recognised
@@ -156,61 +157,85 @@ class Switch:
         self, documents: Sequence[bytes], undescribed: Set[DtdReference] = frozenset()
     ) -> list[Verdict]:
         """See `IMatcher`."""
-        figures, clock = self._figures, self._clock
         self._broken.clear()
-        began = clock()
-        groups, parsed = recognised(self._shapes, documents)
-        before = clock()
-        figures.recognition_seconds += before - began
         verdicts: list[Verdict | None] = [None] * len(documents)
         # What is left to do with single documents, by place; None means that it must be parsed.
-        single: dict[int, _Undecided | None] = dict.fromkeys(parsed)
-        visits = VISITS_A_TURN
-        for group in groups:
-            plan, visits = self._plan(group.shape, visits)
-            if plan is None:
-                single.update(dict.fromkeys(group.places))
-                answered = 0
-            else:
-                answered = self._match_recognised(group, plan, verdicts, single)
-            now = clock()
-            figures.recognised(group.shape.reference, answered, now - before)
-            before = now
+        single: dict[int, _Undecided | None] = {}
+        self._match_known(range(len(documents)), documents, verdicts, single)
         # In order, so that a query that breaks its budget has missed no event before.
-        for place in sorted(single):
+        places = sorted(single, reverse=True)
+        while places:
+            place = places.pop()
             undecided = single[place]
-            if undecided is None:
-                verdicts[place] = self._match_parsed(place, documents[place], undescribed)
-            else:
+            if undecided is not None:
                 verdicts[place] = self._decide(place, documents[place], undecided)
+                continue
+            learnt = self._counts["learnt"]
+            verdicts[place] = self._match_parsed(place, documents[place], undescribed)
+            if self._counts["learnt"] != learnt:
+                # More of the batch may be of the new shape.
+                rest = [each for each in places if single[each] is None]
+                for each in rest:
+                    del single[each]
+                self._match_known(rest[::-1], documents, verdicts, single)
+                places = [each for each in places if each in single]
         self._take_back(verdicts)
         return cast("list[Verdict]", verdicts)
 
-    def _plan(self, shape: Shape, visits: int) -> tuple[ShapePlan | None, int]:
-        """What to match the shape's documents with, None if they must be parsed.
+    def _match_known(
+        self,
+        places: Sequence[int],
+        documents: Sequence[bytes],
+        verdicts: list[Verdict | None],
+        single: dict[int, _Undecided | None],
+    ) -> None:
+        """Verdicts for documents that are recognised. What is left to do goes to `single`."""
+        figures, clock = self._figures, self._clock
+        began = clock()
+        groups, parsed = recognised(self._shapes, documents, places)
+        before = clock()
+        figures.recognition_seconds += before - began
+        single.update(dict.fromkeys(parsed))
+        bound: list[tuple[Recognised, ShapePlan, Finding]] = []
+        for group in groups:
+            plan = self._plan(group.shape)
+            if plan is None:
+                single.update(dict.fromkeys(group.places))
+            else:
+                bound.append((group, plan, Finding(plan.bound, Batch(group.values))))
+        find([finding for _, _, finding in bound])
+        now = clock()
+        each = (now - before) / max(1, sum(finding.batch.size for _, _, finding in bound))
+        for group, plan, finding in bound:
+            before = now
+            answered = self._match_recognised(group, plan, finding, verdicts, single)
+            now = clock()
+            seconds = now - before + each * finding.batch.size
+            figures.recognised(group.shape.reference, answered, seconds)
 
-        Binding families to it takes about `visits`; the second value is what is left of them.
-        """
+    def _plan(self, shape: Shape) -> ShapePlan | None:
+        """What to match the shape's documents with, None if they must be parsed."""
         dtd = self._dtds.get(shape.reference)
         if dtd is None or dtd.content_hash != shape.dtd.content_hash:
             self._shapes.forget(shape)
-            return None, visits
+            return None
         plan = self._plans.get(shape)
         if plan is None:
             plan = self._plans[shape] = ShapePlan(shape)
         if not plan.is_complete(self._registry):
-            visits -= plan.bind(self._registry, visits)
-        return plan, visits
+            plan.bind(self._registry, VISITS_A_TURN)
+        return plan
 
     def _match_recognised(
         self,
         group: Recognised,
         plan: ShapePlan,
+        finding: Finding,
         verdicts: list[Verdict | None],
         single: dict[int, _Undecided | None],
     ) -> int:
         """Verdicts for documents of a shape: how many. What is left to do goes to `single`."""
-        found, undecided = plan.find(Batch(group.values))
+        found, undecided = finding.matching, finding.undecided
         refused = 0
         header_of, view_of = group.shape.header, self._registry.streams.view
         view, stream = None, ""
@@ -268,7 +293,8 @@ class Switch:
         reference = DtdReference(header.type_name, header.version)
         dtd = self._dtds.get(reference)
         if dtd is not None:
-            self._shapes.learn(document, examined.envelope, reference, dtd)
+            shape = self._shapes.learn(document, examined.envelope, reference, dtd)
+            self._counts["learnt"] += shape is not None
 
     # ---------------------------------------------------------------- events of a log
 
@@ -283,11 +309,10 @@ class Switch:
         pattern = self._registry.pattern(number)
         entry = self._registry.entry(number)
         self._broken.clear()
-        groups, parsed = recognised(self._shapes, documents)
+        groups, parsed = recognised(self._shapes, documents, range(len(documents)))
         selected: dict[int, bool] = {}
-        visits = VISITS_A_TURN
         for group in groups:
-            plan, visits = self._plan(group.shape, visits)
+            plan = self._plan(group.shape)
             if plan is None or (entry is not None and "$Liveness" in entry.text):
                 parsed += group.places
                 continue
@@ -321,7 +346,11 @@ class Switch:
         before = self._clock()
         shape, values, plan, queries, decided = undecided
         header = decided.header
-        subject = self._forms.subject(shape, values, header, document)
+        if shape in self._plans:
+            subject = self._forms.subject(shape, values, header, document)
+        else:
+            # It was forgotten meanwhile, and a form would be of no more use.
+            subject = self._examiner.reread(document, header, plan.dtd)
         matching = ParsedMatching(subject)
         matching.look(plan.pending)
         candidates = list(dict.fromkeys([*queries, *matching.open]))

@@ -8,12 +8,14 @@ from typing import Final
 from broker.content.index.access import ByKey, access_path
 from broker.content.index.grid import Grid
 from broker.content.index.holes import Hole, Literal, Operator
-from broker.content.index.table import Table
-from broker.content.partial.formula import Atom, Formula, alternatives
+from broker.content.index.intervals import Intervals
+from broker.content.index.shared import Pool
+from broker.content.partial.formula import Formula
 from broker.content.partial.functions import text_of_number
 from broker.content.partial.template import Instance
-from broker.content.switching.binding import MAX_CONJUNCTIONS, Always, Lookups, bind
+from broker.content.switching.binding import Always, Indexed, bind
 from broker.content.switching.family import Family
+from broker.content.switching.term import Terms
 
 #: Characters of a literal or of a value that are shown.
 MAX_SHOWN: Final = 120
@@ -22,7 +24,9 @@ MAX_SHOWN: Final = 120
 HASH: Final = "hash"
 #: A hash of prefixes, for each length that they have.
 PREFIX: Final = "prefix"
-#: A hash of the cells of ranges, together with literals and prefixes.
+#: Bisection of the bounds of ranges.
+RANGES: Final = "ranges"
+#: A hash of the cells of boxes.
 GRID: Final = "grid"
 #: Bitmaps of the queries that a value satisfies, by sorted bounds and by literals.
 BITMAPS: Final = "bitmaps"
@@ -34,26 +38,27 @@ def access_of(holes: Sequence[Hole]) -> str:
     """As the index chooses it for these holes."""
     if not holes:
         return NOTHING
-    chosen = access_path(holes, Table(dict(enumerate(holes))))
-    if isinstance(chosen, ByKey):
-        return PREFIX if chosen.has_prefix else HASH
-    return GRID if isinstance(chosen, Grid) else BITMAPS
+    chosen = access_path(holes)
+    match chosen:
+        case ByKey():
+            return PREFIX if chosen.has_prefix else HASH
+        case Intervals():
+            return RANGES
+        case Grid():
+            return GRID
+        case _:
+            return BITMAPS
 
 
 def access_on(instance: Instance, formula: Formula) -> str:
     """As `access_of`, where the partial evaluator has left `formula` of the template."""
-    binding = bind(Family(instance.template, 0), formula)
+    binding = bind(Family(instance.template, 0, Pool()), formula, Terms())
     if binding is None or isinstance(binding, Always):
         return NOTHING
-    conjunctions = alternatives(binding.formula, MAX_CONJUNCTIONS)
-    if not isinstance(binding, Lookups) or conjunctions is None:
+    if not isinstance(binding, Indexed):
         return BITMAPS
-    holes = instance.template.holes
-    words = {
-        access_of([holes[h] for h in sorted({a.hole for a in each if isinstance(a, Atom)})])
-        for each in conjunctions
-    }
-    return " and ".join(sorted(words))
+    forms = dict.fromkeys(term.form for term in binding.terms)
+    return " and ".join(sorted({access_of(form.signature.holes) for form in forms}))
 
 
 def shown_literal(literal: Literal) -> str:

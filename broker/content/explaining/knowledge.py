@@ -10,6 +10,7 @@ from broker.content.explaining.explanation import Alternative, OnShapes
 from broker.content.explaining.group import Group
 from broker.content.explaining.looking import Looking, OnShape
 from broker.content.explaining.wording import Wording
+from broker.content.index.shared import Pool
 from broker.content.partial.evaluator import evaluate
 from broker.content.partial.template import Instance, instances
 from broker.content.query.query import Query
@@ -18,9 +19,12 @@ from broker.content.shape.cache import ShapeCache
 from broker.content.shape.shape import Shape
 from broker.content.switching.batch import Batch
 from broker.content.switching.binding import bind
+from broker.content.switching.bound import Bound
 from broker.content.switching.family import Family
+from broker.content.switching.finding import Finding, find
 from broker.content.switching.plan import ShapePlan, subjects_of
 from broker.content.switching.registry import Registry
+from broker.content.switching.term import Terms
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
 
@@ -106,18 +110,19 @@ class IndexKnowledge:
         For a template that nobody has, or that is not bound to the shape yet, it is this one's.
         """
         plan = self._plans.get(shape)
-        bindings = []
+        bound = Bound()
         for instance in instances(query):
             family = self._registry.family(instance.template)
-            binding = None if plan is None or family is None else plan.bindings.get(family)
+            binding = None if plan is None or family is None else plan.bound.get(family)
             if binding is None:
-                family = Family(instance.template, 0)
+                family = Family(instance.template, 0, Pool())
                 family.add(instance.literals)
                 decision = evaluate(instance.template, subjects_of(shape))
-                binding = bind(family, decision.formula)
-            if binding is not None:
-                bindings.append(binding)
-        return lambda: [binding.rows(Batch([values])) for binding in bindings]
+                binding = bind(family, decision.formula, Terms())
+            if binding is not None and bound.get(binding.family) is None:
+                binding.prepare(len(binding.family.members))
+                bound.add(binding)
+        return lambda: find([Finding(bound, Batch([values]))])
 
     def _current(self) -> Iterator[Shape]:
         """The shapes of types whose DTD is still the one that they were learnt with."""

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, cast
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, cast
 
-from broker.content.index.cells import Cells, Found
-from broker.content.index.grid import Grid
+from broker.content.index.beginnings import Beginnings
+from broker.content.index.cells import Cells, Found, crowd
 from broker.content.index.holes import Hole, Literal, Operator
 from broker.content.index.member import Member
-from broker.content.index.table import Table
-from broker.content.index.windows import windows
+
+#: The constants that a shape has at some holes, by position.
+Constants: TypeAlias = Mapping[int, Literal]
 
 
-class AccessPath(Protocol):
+class Finder(Protocol):
+    """Members that are found by the values of their holes, by position."""
+
+    def find_rows(
+        self,
+        columns: Sequence[Sequence[Any]],
+        rows: int,
+        known: dict[Any, Any] | None = None,
+    ) -> Found:
+        """The members that each row of a batch satisfies; a row may come again, with others.
+
+        `columns` has for each hole a sequence of `rows` values, the same for holes of one subject.
+        `known`, if given, remembers what several indexes compute of the same columns.
+        """
+
+
+class AccessPath(Finder, Protocol):
     """Members, and the ways to them by the values of the holes."""
 
     def add(self, member: Member) -> None:
@@ -22,35 +40,23 @@ class AccessPath(Protocol):
     def remove(self, member: Member) -> None:
         """Forget a member that is here."""
 
-    def find_rows(
-        self,
-        columns: Sequence[Sequence[Any]],
-        rows: int,
-        known: dict[Any, Any] | None = None,
-    ) -> Found:
-        """As `Members.find_rows`."""
 
+def access_path(holes: Sequence[Hole]) -> AccessPath:
+    """By a key of equalities and a prefix, else as a crowd of all.
 
-def access_path(holes: Sequence[Hole], table: Table) -> AccessPath:
-    """By a key of equalities and a prefix, else by windows, or by bitmaps of all, in `table`.
-
-    Members of one key that are many are found by windows or bitmaps in turn.
+    Members of one key that are many are a crowd in turn.
     """
     equalities = [position for position, hole in enumerate(holes) if hole.equality]
     prefixes = [i for i, hole in enumerate(holes) if hole.operator is Operator.STARTS_WITH]
     if equalities or prefixes:
         return ByKey(holes, equalities, prefixes[0] if prefixes else None)
-    by_position = dict(enumerate(holes))
-    return Grid(by_position) if windows(by_position) else table
+    return crowd(dict(enumerate(holes)))
 
 
 class ByKey:
-    """A hash of the literals at all holes that ask for equality, and at one of `starts-with`.
+    """A hash of the literals at all holes that ask for equality, and at one of `starts-with`."""
 
-    With a prefix, a look-up costs a hash of a value's beginning for each length that prefixes have.
-    """
-
-    __slots__ = ("_by_length", "_equalities", "_exact", "_prefix", "_remaining")
+    __slots__ = ("_beginnings", "_cells", "_equalities", "_exact", "_prefix", "_remaining", "_uses")
 
     def __init__(
         self, holes: Sequence[Hole], equalities: Sequence[int], prefix: int | None
@@ -60,29 +66,57 @@ class ByKey:
         used = {*equalities, prefix}
         self._remaining = {at: hole for at, hole in enumerate(holes) if at not in used}
         self._exact = not self._remaining
-        #: By the length of the prefix; 0 where there is none.
-        self._by_length: dict[int, Cells] = {}
+        self._cells = Cells(self._remaining)
+        self._beginnings = Beginnings()
+        #: How many members have a literal, for holes of the key of which that was asked.
+        self._uses: dict[int, Counter[Literal]] = {}
 
     @property
     def has_prefix(self) -> bool:
         """Whether a prefix is part of the key."""
         return self._prefix is not None
 
+    @property
+    def changes(self) -> int:
+        """Rises when `among` would answer otherwise."""
+        return self._cells.changes
+
     def add(self, member: Member) -> None:
         """Take in a member that is not here."""
-        length, key = self._key(member.literals)
-        cells = self._by_length.get(length)
-        if cells is None:
-            cells = self._by_length[length] = Cells(self._remaining)
-        cells.add(key, member)
+        literals = member.literals
+        self._cells.add(self._key(literals), member)
+        if self._prefix is not None:
+            self._beginnings.add(cast(bytes, literals[self._prefix]))
+        for position, uses in self._uses.items():
+            uses[literals[position]] += 1
 
     def remove(self, member: Member) -> None:
         """Forget a member that is here."""
-        length, key = self._key(member.literals)
-        cells = self._by_length[length]
-        cells.remove(key, member)
-        if not cells.by_key:
-            del self._by_length[length]
+        literals = member.literals
+        self._cells.remove(self._key(literals), member)
+        if self._prefix is not None:
+            self._beginnings.remove(cast(bytes, literals[self._prefix]))
+        for position, uses in self._uses.items():
+            literal = literals[position]
+            uses[literal] -= 1
+            if not uses[literal]:
+                del uses[literal]
+
+    def among(self, constants: Constants) -> tuple[Finder, Collection[int]] | None:
+        """What finds the members that have these literals; None if there are none.
+
+        With the positions of the columns that it reads.
+        """
+        of_key = [position for position in self._equalities if position in constants]
+        if self._prefix is not None or len(of_key) < len(self._equalities):
+            if all(self._is_used(at, constants[at]) for at in of_key):
+                return self, range(len(self._equalities) + len(self._remaining) + self.has_prefix)
+            return None
+        if any(constants[at] != constants[at] for at in of_key):
+            # A NaN equals nothing, but a dict would find it.
+            return None
+        finder = self._cells.under(_key_of([constants[at] for at in of_key]))
+        return None if finder is None else (finder, self._remaining)
 
     def find_rows(
         self,
@@ -90,33 +124,46 @@ class ByKey:
         rows: int,
         known: dict[Any, Any] | None = None,
     ) -> Found:
-        """As `Members.find_rows`."""
-        found: list[tuple[int, Sequence[Member]]] = []
-        for length, cells in self._by_length.items():
-            keys = self._keys(columns, length)
-            get = cells.by_key.get
-            hits = [(row, cell) for row, key in enumerate(keys) if (cell := get(key)) is not None]
-            if self._exact:
-                # One member has these literals, so no cell is more than a tuple of it.
-                found += cast("list[tuple[int, Sequence[Member]]]", hits)
-            elif hits:
-                found += cells.confirmed(hits, columns, rows, known)
-        return found
+        """See `Finder`."""
+        get = self._cells.by_key.get
+        keys = self._keys(columns)
+        hits = [(row, cell) for row, key in keys if (cell := get(key)) is not None]
+        if self._exact:
+            # Without holes that remain, no cell is more than a tuple.
+            return cast("list[tuple[int, Sequence[Member]]]", hits)
+        return self._cells.confirmed(hits, columns, rows, known) if hits else ()
 
-    def _key(self, literals: Sequence[Literal]) -> tuple[int, Any]:
-        """The length of the prefix, and the key: a literal where there is but one part."""
+    def _keys(self, columns: Sequence[Sequence[Any]]) -> Iterable[tuple[int, Any]]:
+        """Rows with their keys."""
+        equal = [columns[position] for position in self._equalities]
+        if self._prefix is None:
+            return enumerate(equal[0] if len(equal) == 1 else zip(*equal, strict=True))
+        beginnings = self._beginnings.of(columns[self._prefix])
+        if not equal:
+            return beginnings
+        return [(row, (*(part[row] for part in equal), prefix)) for row, prefix in beginnings]
+
+    def _is_used(self, position: int, literal: Literal) -> bool:
+        uses = self._uses.get(position)
+        if uses is None:
+            uses = self._uses[position] = Counter(self._literals_at(position))
+        return literal in uses
+
+    def _literals_at(self, position: int) -> Iterator[Literal]:
+        at = self._equalities.index(position)
+        single = len(self._equalities) + self.has_prefix == 1
+        for key, cell in self._cells.by_key.items():
+            literal = key if single else cast("tuple[Literal, ...]", key)[at]
+            for _ in range(len(cell) if isinstance(cell, tuple) else cell.size):
+                yield cast(Literal, literal)
+
+    def _key(self, literals: Sequence[Literal]) -> Any:
         parts = [literals[position] for position in self._equalities]
-        length = 0
         if self._prefix is not None:
-            prefix = cast(bytes, literals[self._prefix])
-            parts.append(prefix)
-            length = len(prefix)
-        return length, parts[0] if len(parts) == 1 else tuple(parts)
+            parts.append(literals[self._prefix])
+        return _key_of(parts)
 
-    def _keys(self, columns: Sequence[Sequence[Any]], length: int) -> Iterable[Any]:
-        """The key of each row."""
-        parts = [columns[position] for position in self._equalities]
-        if self._prefix is not None:
-            # The beginning of a shorter value is the value, which is no literal of this length.
-            parts.append([value[:length] for value in columns[self._prefix]])
-        return parts[0] if len(parts) == 1 else zip(*parts, strict=True)
+
+def _key_of(parts: Sequence[Literal]) -> Any:
+    """A literal where there is but one part."""
+    return parts[0] if len(parts) == 1 else tuple(parts)

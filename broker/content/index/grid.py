@@ -6,7 +6,6 @@ each would bring many to intersect.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any, cast
@@ -27,7 +26,7 @@ MAX_LATTICES = 12
 MAX_CELL = 128
 #: A window is filed in cells up to so many times wider than it needs: more members are compared
 #: then, but less lattices looked up.
-_WIDEST = 2.0
+_WIDEST = 8.0
 #: Makes one number of two cell numbers. Members that meet by chance are told apart by comparison.
 _FAR = 1_000_003.0
 
@@ -147,8 +146,7 @@ class Grid:
         if len(self._lattices) >= MAX_LATTICES:
             return None
         number = max(self._lattices, default=0) + 1
-        # Templates of the same subjects shall have the same cells: then they are computed once.
-        self._lattices[number] = _Lattice(tuple(map(_rounded, sizes)))
+        self._lattices[number] = _Lattice(sizes)
         return number
 
     def _keys_of(self, lattice: _Lattice, literals: Sequence[Literal]) -> list[float]:
@@ -162,12 +160,6 @@ class Grid:
             for choice in product(*touched)
         ]
         return list(dict.fromkeys(cells))
-
-
-def _rounded(size: float) -> float:
-    """The power of four that is not below a power of two."""
-    exponent = math.frexp(size)[1] - 1
-    return math.ldexp(1.0, exponent + exponent % 2)
 
 
 def _cells(

@@ -10,14 +10,16 @@ from broker.content.index.holes import Literal
 class Member:
     """The literals of one query of a template, a literal for each hole.
 
-    `entry` is free for the engine. `sheet` and `number` say where the index has put the member.
+    `entry` and `owner` are free for the engine. `sheet` and `number` say where an index has put the
+    member: it can be in one at a time.
     """
 
-    __slots__ = ("entry", "literals", "number", "sheet")
+    __slots__ = ("entry", "literals", "number", "owner", "sheet")
 
-    def __init__(self, literals: tuple[Literal, ...], entry: Any = None) -> None:
+    def __init__(self, literals: tuple[Literal, ...], entry: Any = None, owner: Any = None) -> None:
         self.literals = literals
         self.entry: Any = entry
+        self.owner: Any = owner
         self.sheet: object = None
         self.number = 0
 

@@ -1,17 +1,15 @@
-"""All members of a query template, and which of them a document's values satisfy (F2, F5)."""
+"""All members of a query template."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from itertools import islice
 
-from broker.content.index.access import access_path
 from broker.content.index.holes import Hole, Literal
 from broker.content.index.member import Member
 from broker.content.index.shrinking import ShrinkingDict
 from broker.content.index.table import Table
-from broker.content.index.windows import windows
 
 
 class Members:
@@ -21,34 +19,21 @@ class Members:
     are the same, and so are all NaNs. A template without holes has one member at most, which every
     document satisfies.
 
-    `find_rows` wants one value for each hole and answers for all holes together. The bitmaps
-    (`everyone`, `bits`, `members_of`) are for other formulas than a conjunction, and for holes with
-    several values. A bitmap means something while `version` is what it was.
+    The bitmaps (`everyone`, `bits`, `members_of`) are for other formulas than a conjunction, and
+    for holes with several values; `number` makes them ready. A bitmap means something until a
+    member comes or goes.
     """
 
-    __slots__ = (
-        "_access",
-        "_by_literals",
-        "_dense",
-        "_holes",
-        "_shadows",
-        "_table",
-        "_windows",
-        "version",
-    )
+    __slots__ = ("_by_literals", "_holes", "_table", "_unnumbered", "owner")
 
-    def __init__(self, holes: Sequence[Hole]) -> None:
+    def __init__(self, holes: Sequence[Hole], owner: object = None) -> None:
+        """Members say that `owner` has them."""
         self._holes = tuple(holes)
         self._by_literals = ShrinkingDict[tuple[Literal, ...], Member]()
-        #: Changes with every member that comes or goes.
-        self.version = 0
-        self._windows = windows(dict(enumerate(self._holes)))
-        self._table = Table(dict(enumerate(self._holes)))
-        self._access = access_path(self._holes, self._table)
-        self._dense = isinstance(self._access, Table)
-        #: Where the access path is not the table of all holes, that table has stand-ins: it
-        #: numbers them its own way. None until somebody wants bitmaps.
-        self._shadows: ShrinkingDict[Member, Member] | None = None
+        self.owner = owner
+        #: Made when somebody wants bitmaps, of members that wait for a number until then.
+        self._table: Table | None = None
+        self._unnumbered: dict[Member, None] = {}
 
     def __len__(self) -> int:
         return len(self._by_literals)
@@ -64,12 +49,9 @@ class Members:
         if member is None:
             if len(key) != len(self._holes):
                 raise ValueError(f"{len(key)} literals for {len(self._holes)} holes")
-            member = self._by_literals[key] = Member(key)
-            self.version += 1
-            if self._reachable(member):
-                self._access.add(member)
-            if self._shadows is not None:
-                self._table.add(self._shadow_of(member, self._shadows))
+            member = self._by_literals[key] = Member(key, owner=self.owner)
+            if self._table is not None:
+                self._table.add(member)
         return member
 
     def remove(self, member: Member) -> None:
@@ -77,29 +59,18 @@ class Members:
         if self._by_literals.get(member.literals) is not member:
             raise KeyError(member)
         del self._by_literals[member.literals]
-        self.version += 1
-        if self._reachable(member):
-            self._access.remove(member)
-        if self._shadows is not None:
-            self._table.remove(self._shadows[member])
-            del self._shadows[member]
+        if self._unnumbered.pop(member, _HERE) is _HERE and self._table is not None:
+            self._table.remove(member)
 
-    def find_rows(
-        self,
-        columns: Sequence[Sequence[Any]],
-        rows: int,
-        known: dict[Any, Any] | None = None,
-    ) -> Sequence[tuple[int, Sequence[Member]]]:
-        """The members that each row of a batch satisfies; a row may come again, with others.
-
-        `columns` has for each hole a sequence of `rows` values; a constant is `[value] * rows`.
-        Windows are found fastest where both their holes have the same sequence. `known`, if given,
-        remembers what several templates compute of the same columns.
-        """
-        for window in self._windows:
-            if columns[window.lower] is not columns[window.upper]:
-                return self._by_table(columns, rows)
-        return self._access.find_rows(columns, rows, known)
+    def number(self, most: int) -> int:
+        """Get up to so many members more ready for bitmaps; how many are left."""
+        if self._table is None:
+            self._table = Table(dict(enumerate(self._holes)))
+            self._unnumbered = dict.fromkeys(self)
+        for member in list(islice(self._unnumbered, most)):
+            del self._unnumbered[member]
+            self._table.add(member)
+        return len(self._unnumbered)
 
     @property
     def everyone(self) -> int:
@@ -112,33 +83,14 @@ class Members:
 
     def members_of(self, bitmap: int) -> list[Member]:
         """The members of a bitmap made of what `everyone` and `bits` gave."""
-        members = self._numbered().members_of(bitmap)
-        return members if self._shadows is None else [shadow.entry for shadow in members]
-
-    def _by_table(
-        self, columns: Sequence[Sequence[Any]], rows: int
-    ) -> Sequence[tuple[int, Sequence[Member]]]:
-        found = self._numbered().find_rows(columns, rows)
-        if self._shadows is None:
-            return found
-        return [(row, [shadow.entry for shadow in shadows]) for row, shadows in found]
-
-    def _reachable(self, member: Member) -> bool:
-        """Whether the access path has the member. Hashes must not have NaN, and need not."""
-        if self._dense:
-            return True
-        pairs = zip(self._holes, member.literals, strict=True)
-        return not any(hole.never(literal) for hole, literal in pairs)
+        return self._numbered().members_of(bitmap)
 
     def _numbered(self) -> Table:
-        """The table of all holes; filled now if this is the first time that it is wanted."""
-        if not self._dense and self._shadows is None:
-            self._shadows = ShrinkingDict()
-            shadows = [self._shadow_of(member, self._shadows) for member in self]
-            self._table = Table(dict(enumerate(self._holes)), shadows)
+        if self._table is None or self._unnumbered:
+            self.number(len(self))
+        assert self._table is not None
         return self._table
 
-    @staticmethod
-    def _shadow_of(member: Member, shadows: dict[Member, Member]) -> Member:
-        shadow = shadows[member] = Member(member.literals, entry=member)
-        return shadow
+
+#: What stands for nothing where None is a value.
+_HERE = object()

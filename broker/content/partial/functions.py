@@ -12,11 +12,9 @@ from typing import Final
 
 from lxml import etree
 
-from broker.content.query.number import number_of
+from broker.content.query.number import number_of, plain_number
 
 _WORD = re.compile(rb"[^ \t\n\r]+")
-#: Digits whose sum with weights is exact in a double.
-_EXACT_DIGITS = 15
 #: Digits that a numeric field of the envelope may have.
 _FIELD_DIGITS = 19
 #: Places and lengths that need no rounding.
@@ -33,8 +31,9 @@ class _Numbers(dict[bytes, float]):
     """
 
     def __missing__(self, text: bytes) -> float:
-        exact = len(text) <= _EXACT_DIGITS and text.isdigit()
-        value = float(int(text)) if exact else number_of(text.decode())
+        value = plain_number(text)
+        if value is None:
+            value = number_of(text.decode())
         if len(text) <= _REMEMBERED:
             if len(self) >= _MOST_NUMBERS:
                 self.clear()

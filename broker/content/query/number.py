@@ -18,6 +18,26 @@ _NUMBER = re.compile(
 )
 _FRACTION_DIGITS = 20
 _EXPONENT_CAP = 1_000_000
+#: So many digits are an integer that a double holds exactly, and so is this power of ten.
+_EXACT_DIGITS = 15
+_POWERS = tuple(10.0**digits for digits in range(_EXACT_DIGITS + 1))
+
+
+def plain_number(text: bytes) -> float | None:
+    """As `number_of`, for digits with a point among them at most; None for all else.
+
+    With so few digits nothing is rounded on the way, so one division gives the same bits.
+    """
+    negative = text[:1] == b"-"
+    whole, point, fraction = text[negative:].partition(b".")
+    if not whole.isdigit() or len(whole) > _EXACT_DIGITS:
+        return None
+    value = float(int(whole))
+    if point:
+        if not fraction.isdigit() or len(fraction) > _EXACT_DIGITS:
+            return None
+        value += int(fraction) / _POWERS[len(fraction)]
+    return -value if negative else value
 
 
 def number_of(text: str) -> float:

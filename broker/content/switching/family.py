@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from broker.content.index.holes import Literal
 from broker.content.index.member import Member
 from broker.content.index.members import Members
+from broker.content.index.shared import Pool, Signature
 from broker.content.partial.template import Template
 from broker.content.switching.projection import Projection
 
@@ -14,15 +15,16 @@ from broker.content.switching.projection import Projection
 class Family:
     """All queries of one template. `sequence` rises from family to family."""
 
-    __slots__ = ("_projections", "dead", "members", "sequence", "template")
+    __slots__ = ("_pool", "_projections", "dead", "members", "sequence", "template")
 
-    def __init__(self, template: Template, sequence: int) -> None:
+    def __init__(self, template: Template, sequence: int, pool: Pool) -> None:
         self.template = template
-        self.members = Members(template.holes)
+        self.members = Members(template.holes, owner=self)
         self.sequence = sequence
         self.dead = False
         """Nobody has a query of it any more."""
-        self._projections: dict[tuple[tuple[int, ...], tuple[int, ...]], Projection] = {}
+        self._pool = pool
+        self._projections: dict[tuple[tuple[int, ...], Signature], Projection] = {}
 
     def add(self, literals: Sequence[Literal]) -> Member:
         """The member with these literals, new if there is none."""
@@ -38,14 +40,18 @@ class Family:
         self.members.remove(member)
         for projection in self._projections.values():
             projection.remove(member)
+        if not self.members:
+            for _, signature in self._projections:
+                self._pool.release(signature)
+            self._projections.clear()
 
-    def projection(self, fixed: tuple[int, ...], open_holes: tuple[int, ...]) -> Projection:
-        """The members parted by their literals in some holes, and indexed by others.
+    def projection(self, holes: tuple[int, ...], signature: Signature) -> Projection:
+        """The members by these holes, in the index for the signature; to be filled, if it is new.
 
-        Made of all members when it is asked for first; from then on it is kept up to date.
+        From then on it is kept up to date.
         """
-        known = self._projections.get((fixed, open_holes))
+        known = self._projections.get((holes, signature))
         if known is None:
-            known = Projection(self.template.holes, fixed, open_holes, self.members)
-            self._projections[fixed, open_holes] = known
+            known = Projection(holes, self._pool.index(signature), self.members)
+            self._projections[holes, signature] = known
         return known

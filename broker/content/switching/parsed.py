@@ -13,9 +13,12 @@ from broker.content.partial.subjects import Subjects
 from broker.content.query.variables import VARIABLES
 from broker.content.switching.batch import Batch
 from broker.content.switching.binding import bind
+from broker.content.switching.bound import Bound
 from broker.content.switching.compiled import MAX_COMPILED
 from broker.content.switching.entry import Entry, entries, entries_of
 from broker.content.switching.family import Family
+from broker.content.switching.finding import Finding, find
+from broker.content.switching.term import Terms
 
 #: Queries of a family up to which lxml evaluates each; more are worth a tree of our own.
 MAX_SINGLE = 32
@@ -30,6 +33,7 @@ class ParsedMatching:
         self._subject = subject
         self._subjects: Subjects | None = None
         self._has_tree = True
+        self._terms = Terms()
         self.found: list[Member] = []
         """Members that match."""
         self.open: list[Entry] = []
@@ -42,10 +46,14 @@ class ParsedMatching:
         """
         for family in certain:
             self.found += family.members
+        bound = Bound()
         for family in families:
-            if not self._is_small(family) and self._indexed(family):
-                continue
-            self.open += entries(family.members)
+            if self._is_small(family) or not self._bind(family, bound):
+                self.open += entries(family.members)
+        finding = Finding(bound, Batch([()]))
+        find([finding])
+        self.found += finding.matching[0] or ()
+        self.open += finding.undecided.get(0, ())
 
     def _is_small(self, family: Family) -> bool:
         members = family.members
@@ -54,17 +62,15 @@ class ParsedMatching:
         # One member may be an alternative of very many queries.
         return sum(len(entries_of(member)) for member in members) <= MAX_SINGLE
 
-    def _indexed(self, family: Family) -> bool:
+    def _bind(self, family: Family, bound: Bound) -> bool:
+        """Bind a family to the document's tree; False if it has none."""
         subjects = self._tree()
         if subjects is None:
             return False
-        binding = bind(family, evaluate(family.template, subjects).formula)
+        binding = bind(family, evaluate(family.template, subjects).formula, self._terms)
         if binding is not None:
-            for _, members in binding.rows(Batch([()])):
-                if binding.decided:
-                    self.found += members
-                else:
-                    self.open += entries(members)
+            binding.prepare(len(family.members))
+            bound.add(binding)
         return True
 
     def _tree(self) -> Subjects | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from broker.content.index.member import Member
 from broker.content.partial.evaluator import evaluate
 from broker.content.partial.functions import digits
 from broker.content.partial.holding import holds
@@ -12,9 +11,11 @@ from broker.content.shape.shape import Shape
 from broker.content.shape.tree import Value
 from broker.content.switching.batch import Batch
 from broker.content.switching.binding import Binding, bind
-from broker.content.switching.entry import Entry, entries
+from broker.content.switching.bound import Bound
+from broker.content.switching.entry import Entry
 from broker.content.switching.family import Family
 from broker.content.switching.registry import Registry
+from broker.content.switching.term import Terms
 
 #: Nodes visited for new families in one turn, about 2 us each: what a new shape, or very many new
 #: queries, may hold up everybody else. Until all are bound the shape's documents are parsed too.
@@ -23,15 +24,20 @@ VISITS_A_TURN = 10_000
 VISITS_A_FAMILY = 10
 
 
+#: Members that one visit's time is enough to make known to an index.
+MEMBERS_A_VISIT = 1 / 2
+
+
 class ShapePlan:
     """The families that concern one shape."""
 
     def __init__(self, shape: Shape) -> None:
-        self.bindings: dict[Family, Binding] = {}
+        self.bound = Bound()
         self.dtd = shape.dtd
         self._subjects = subjects_of(shape)
-        self.pending: dict[Family, None] = {}
-        """Families that are not bound yet."""
+        self.pending: dict[Family, Binding | None] = {}
+        """Families that are not asked about yet, with what is known of how to."""
+        self._terms = Terms()
         self._seen = 0
         self._deaths = 0
 
@@ -45,8 +51,7 @@ class ShapePlan:
         """Bind families that came, within about so many visits of nodes; how many it took."""
         if self._deaths != registry.deaths:
             self._deaths = registry.deaths
-            for family in [family for family in self.bindings if family.dead]:
-                del self.bindings[family]
+            self.bound.drop_dead()
         if self._seen != registry.newest:
             self.pending.update(
                 dict.fromkeys(
@@ -58,34 +63,29 @@ class ShapePlan:
             self._seen = registry.newest
         taken = 0
         while self.pending and taken < visits:
-            family, _ = self.pending.popitem()
+            family, binding = self.pending.popitem()
             if not family.dead:
-                decision = evaluate(family.template, self._subjects)
-                taken += decision.visits + VISITS_A_FAMILY
-                binding = bind(family, decision.formula)
-                if binding is not None:
-                    self.bindings[family] = binding
+                taken += self._bind(family, binding, visits - taken)
+        if not self.pending:
+            # What comes later comes one at a time, and has little in common.
+            self._terms = Terms()
         return taken
 
-    def find(self, batch: Batch) -> tuple[list[list[Member] | None], dict[int, list[Entry]]]:
-        """For each row the members that match, None for none; by row the queries that may match.
-
-        One may come twice.
-        """
-        found: list[list[Member] | None] = [None] * batch.size
-        undecided: dict[int, list[Entry]] = {}
-        for binding in self.bindings.values():
-            if binding.decided:
-                for row, members in binding.rows(batch):
-                    known = found[row]
-                    if known is None:
-                        found[row] = list(members)
-                    else:
-                        known += members
-            else:
-                for row, members in binding.rows(batch):
-                    undecided.setdefault(row, []).extend(entries(members))
-        return found, undecided
+    def _bind(self, family: Family, binding: Binding | None, visits: int) -> int:
+        taken = 0
+        if binding is None:
+            decision = evaluate(family.template, self._subjects)
+            taken += decision.visits + VISITS_A_FAMILY
+            binding = bind(family, decision.formula, self._terms)
+            if binding is None:
+                return taken
+        most = max(1, round((visits - taken) * MEMBERS_A_VISIT))
+        taken += round(binding.prepare(most) / MEMBERS_A_VISIT)
+        if binding.is_ready:
+            self.bound.add(binding)
+        else:
+            self.pending[family] = binding
+        return taken
 
     def matches(self, entry: Entry, batch: Batch, row: int) -> bool | None:
         """Whether one query matches a document, None if only its evaluation can tell."""
@@ -93,7 +93,7 @@ class ShapePlan:
             return False
         undecided = False
         for family, member in zip(entry.families, entry.members, strict=True):
-            binding = self.bindings.get(family)
+            binding = self.bound.get(family)
             if family in self.pending:
                 undecided = True
             elif binding is not None and holds(

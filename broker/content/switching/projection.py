@@ -1,101 +1,56 @@
-"""A family's members by some of their holes, as a shape has use for them.
+"""A family's members in an index that templates share, by some of their holes.
 
-A shape decides some comparisons by itself: where `@name` is the constant `SC_Lat`, only queries
-that ask for `SC_Lat` are concerned, and all that is left to compare is `@value`. Others it leaves
-undecided, so they are not looked at.
+A shape may leave some comparisons of a template undecided: those holes are not looked at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from itertools import islice
 
-from broker.content.index.holes import Hole, Literal
 from broker.content.index.member import Member
-from broker.content.index.members import Members
+from broker.content.index.shared import SharedIndex
 from broker.content.index.shrinking import ShrinkingDict
 
 
-class Part:
-    """Members that have the same literals in the fixed holes, by their open ones."""
-
-    __slots__ = ("_members",)
-
-    def __init__(self, holes: Sequence[Hole]) -> None:
-        # The entry of each is the family's members that it stands for.
-        self._members = Members(holes)
-
-    def __len__(self) -> int:
-        return len(self._members)
-
-    def add(self, literals: Sequence[Literal], member: Member) -> None:
-        """Take in a member of the family."""
-        projected = self._members.add(literals)
-        projected.entry = (*(projected.entry or ()), member)
-
-    def remove(self, literals: Sequence[Literal], member: Member) -> None:
-        """Forget a member of the family."""
-        projected = self._members.add(literals)
-        projected.entry = tuple(each for each in projected.entry if each is not member)
-        if not projected.entry:
-            self._members.remove(projected)
-
-    def find_rows(
-        self,
-        columns: Sequence[Sequence[Any]],
-        rows: int,
-        known: dict[Any, Any] | None = None,
-    ) -> list[tuple[int, Sequence[Member]]]:
-        """As `Members.find_rows`, with the family's members."""
-        return [
-            (row, projected.entry)
-            for row, found in self._members.find_rows(columns, rows, known)
-            for projected in found
-        ]
-
-
 class Projection:
-    """Parts of a family, by the literals in the fixed holes."""
+    """The members in `index`; of those that were there before, `fill` takes in some at a time."""
 
-    __slots__ = ("_fixed", "_holes", "_open", "_parts")
+    __slots__ = ("_holes", "_postings", "_waiting", "index")
 
-    def __init__(
-        self,
-        holes: Sequence[Hole],
-        fixed: tuple[int, ...],
-        open_holes: tuple[int, ...],
-        members: Iterable[Member],
-    ) -> None:
-        self._fixed = fixed
-        self._open = open_holes
-        self._holes = [holes[hole] for hole in open_holes]
-        self._parts = ShrinkingDict[tuple[Literal, ...], Part]()
-        for member in members:
+    def __init__(self, holes: Sequence[int], index: SharedIndex, members: Iterable[Member]) -> None:
+        """`holes` of the template are those of the index, in its order."""
+        self._holes = tuple(holes)
+        self.index = index
+        self._postings = ShrinkingDict[Member, Member]()
+        self._waiting = dict.fromkeys(members)
+
+    @property
+    def waiting(self) -> int:
+        """How many members are not to be found yet."""
+        return len(self._waiting)
+
+    def fill(self, most: int) -> int:
+        """Take in up to so many members; how many it took."""
+        taken = list(islice(self._waiting, most))
+        for member in taken:
+            del self._waiting[member]
             self.add(member)
+        return len(taken)
 
     def add(self, member: Member) -> None:
-        """Take in a member of the family."""
-        key, literals = self._split(member)
-        part = self._parts.get(key)
-        if part is None:
-            part = self._parts[key] = Part(self._holes)
-        part.add(literals, member)
+        """Take in a new member of the family."""
+        literals = member.literals
+        projected = tuple([literals[hole] for hole in self._holes])
+        if projected == literals:
+            # One tuple is enough for both.
+            projected = literals
+        self._postings[member] = self.index.add(projected, member)
 
     def remove(self, member: Member) -> None:
         """Forget a member of the family."""
-        key, literals = self._split(member)
-        part = self._parts[key]
-        part.remove(literals, member)
-        if not len(part):
-            del self._parts[key]
-
-    def part(self, literals: tuple[Literal, ...]) -> Part | None:
-        """The members whose literals in the fixed holes equal these; None if there are none."""
-        if any(literal != literal for literal in literals):
-            # A NaN equals nothing, but a dict would find it.
-            return None
-        return self._parts.get(literals)
-
-    def _split(self, member: Member) -> tuple[tuple[Literal, ...], list[Literal]]:
-        literals = member.literals
-        return tuple([literals[i] for i in self._fixed]), [literals[i] for i in self._open]
+        if member in self._waiting:
+            del self._waiting[member]
+            return
+        self.index.remove(self._postings[member])
+        del self._postings[member]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from broker.content.shape.cache import LENGTHS, ShapeCache
 from broker.content.shape.shape import Shape
@@ -20,13 +20,14 @@ class Recognised:
 
 
 def recognised(
-    shapes: ShapeCache, documents: Sequence[bytes]
+    shapes: ShapeCache, documents: Sequence[bytes], places: Iterable[int]
 ) -> tuple[list[Recognised], list[int]]:
-    """The documents of known shapes, and the places of all others, which must be parsed."""
+    """Of the documents at `places`, ascending, those of known shapes, and the places of others."""
     groups: dict[Shape, Recognised] = {}
     others: list[int] = []
     likely = shapes.likely
-    for place, document in enumerate(documents):
+    for place in places:
+        document = documents[place]
         # Documents of equal length are most often of one shape, and then one look is enough.
         shape = likely[len(document) % LENGTHS]
         values = None if shape is None else shape.values(document)

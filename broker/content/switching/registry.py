@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from broker.content.index.shared import Pool
 from broker.content.partial.template import Instance, Template, instances
 from broker.content.query.query import Query
 from broker.content.query.tree import FunctionCall
@@ -31,6 +32,7 @@ class Registry:
         self._sequence = 0
         self._by_number: dict[int, Entry | None] = {}
         self._families: dict[object, Family] = {}
+        self._pool = Pool()
 
     def __len__(self) -> int:
         return len(self._by_number)
@@ -131,7 +133,7 @@ class Registry:
         family = self._families.get(key)
         if family is None:
             self._sequence += 1
-            family = self._families[key] = Family(part.template, self._sequence)
+            family = self._families[key] = Family(part.template, self._sequence, self._pool)
             self.structure.add(family)
         return family
 

@@ -150,7 +150,7 @@ def test_it_is_told_on_which_paths_a_query_is_indexed(switch: IMatcher) -> None:
     [
         ("starts-with(/flight/id, 'UAL')", How.INDEX, "prefix"),
         ("//altitude > 300", How.INDEX, "bitmaps"),
-        ("//altitude > 300 and //altitude < 310", How.INDEX, "grid"),
+        ("//altitude > 300 and //altitude < 310", How.INDEX, "ranges"),
         ("contains($StreamId, 'x')", How.INDEX, "bitmaps"),
         ("not(/flight/id = 'UAL1')", How.INDEX, "bitmaps"),
         ("/flight/leg", How.ALWAYS, ""),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from broker.content.index.holes import Hole, Literal, Operator
 from broker.content.index.member import Member
 from broker.content.index.members import Members
+from broker.content.index.shared import Pool, SharedIndex, Signature
 
 
 def satisfies(operator: Operator, value: Literal, literal: Literal) -> bool:
@@ -43,9 +45,57 @@ def satisfied(
     )
 
 
-def find(members: Members, values: Sequence[Literal]) -> list[Member]:
+class Indexed:
+    """The members of one template by bitmaps, and all of their holes in an index to look them up.
+
+    What is found are the members themselves.
+    """
+
+    def __init__(self, holes: Sequence[Hole]) -> None:
+        self.members = Members(holes, owner=self)
+        self.index: SharedIndex = Pool().index(Signature(tuple(holes), ("",) * len(holes)))
+        self._postings: dict[Member, Member] = {}
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self.members)
+
+    def add(self, literals: Sequence[Literal]) -> Member:
+        member = self.members.add(literals)
+        if member not in self._postings:
+            self._postings[member] = self.index.add(member.literals, member)
+        return member
+
+    def remove(self, member: Member) -> None:
+        self.members.remove(member)
+        self.index.remove(self._postings.pop(member))
+
+    def find_rows(
+        self, columns: Sequence[Sequence[Any]], rows: int
+    ) -> list[tuple[int, list[Member]]]:
+        return _entries(self.index.find_rows(columns, rows))
+
+    def find_among(
+        self, constants: Mapping[int, Literal], columns: Sequence[Sequence[Any]], rows: int
+    ) -> list[tuple[int, list[Member]]]:
+        """With these values in all rows."""
+        answer = self.index.among(constants)
+        if answer is None:
+            return []
+        finder, read = answer
+        needed = [column if at in read else () for at, column in enumerate(columns)]
+        return _entries(finder.find_rows(needed, rows))
+
+
+def _entries(
+    found: Sequence[tuple[int, Sequence[Member]]],
+) -> list[tuple[int, list[Member]]]:
+    return [(row, [posting.entry for posting in postings]) for row, postings in found]
+
+
+def find(indexed: Indexed, values: Sequence[Literal]) -> list[Member]:
     """The members that one value for each hole satisfies, in no particular order."""
-    columns: dict[int, list[Literal]] = {}
-    # Equal values in one column, as holes of one subject have them.
-    row = [columns.setdefault(id(value), [value]) for value in values]
-    return [member for _, found in members.find_rows(row, 1) for member in found]
+    columns = [[value] for value in values]
+    return [member for _, found in indexed.find_rows(columns, 1) for member in found]

@@ -14,11 +14,10 @@ import pytest
 from broker.content.index.bitmap import numbers, take
 from broker.content.index.blocks import Blocks
 from broker.content.index.holes import Hole, Literal, Operator
-from broker.content.index.members import Members
 from broker.content.index.needles import MEMO_BYTES, Needles
 from broker.content.index.postings import Postings
 from broker.content.index.shrinking import ShrinkingDict
-from tests.content.index.naive import find
+from tests.content.index.naive import Indexed, find
 
 LARGEST_BLOCK = 8
 
@@ -54,7 +53,7 @@ def test_a_member_weighs_little_and_leaves_nothing(
     operators: list[Operator], literals: Callable[[int], tuple[Literal, ...]]
 ) -> None:
     count = 2500
-    members = Members([Hole(operator) for operator in operators])
+    members = Indexed([Hole(operator) for operator in operators])
     start = tracemalloc.get_traced_memory()[0]
     for at in range(count):
         members.add(literals(at))
@@ -73,7 +72,7 @@ def test_a_member_weighs_little_and_leaves_nothing(
 @pytest.mark.parametrize("operator", list(Operator))
 def test_values_that_nobody_wants_are_not_kept(operator: Operator) -> None:
     hole = Hole(operator)
-    members = Members([hole, Hole(Operator.NOT_EQUAL)])
+    members = Indexed([hole, Hole(Operator.NOT_EQUAL)])
     for at in range(50):
         members.add((float(at) if hole.numeric else b"literal %d" % at, b"x"))
     find(members, (1.0 if hole.numeric else b"", b"x"))

@@ -72,7 +72,7 @@ class Judged:
 
     def recognise(self, document: bytes) -> tuple[Shape, tuple[bytes, ...]] | None:
         """Shape and values, as the engine finds them for a batch."""
-        groups, others = recognised(self.cache, [document])
+        groups, others = recognised(self.cache, [document], (0,))
         assert others == ([] if groups else [0])
         return (groups[0].shape, groups[0].values[0]) if groups else None
 

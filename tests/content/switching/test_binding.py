@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from lxml import etree
 
+from broker.content.index.shared import Pool
 from broker.content.partial.evaluator import evaluate
 from broker.content.partial.subjects import Subjects
 from broker.content.partial.template import instances
 from broker.content.query.query import parse_query
 from broker.content.switching.batch import Batch
 from broker.content.switching.binding import Binding, bind
+from broker.content.switching.bound import Bound
+from broker.content.switching.entry import Entry
 from broker.content.switching.family import Family
+from broker.content.switching.finding import Finding, find
+from broker.content.switching.term import Terms
 from tests.content.partial.trees import Slotted
 
 LEGS = "<f>" + "".join(f"<leg><a>{n}</a><b>{n % 7}</b></leg>" for n in range(60)) + "</f>"
@@ -22,20 +27,30 @@ def bound(*queries: str) -> tuple[Binding, Slotted]:
     family: Family | None = None
     for query in queries:
         (instance,) = instances(parse_query(query))
-        family = family or Family(instance.template, 1)
+        family = family or Family(instance.template, 1, Pool())
         family.add(instance.literals)
     assert family is not None
     formula = evaluate(family.template, Subjects(tree.root, tree.root, {})).formula
-    binding = bind(family, formula)
+    binding = bind(family, formula, Terms())
     assert binding is not None
     return binding, tree
 
 
 def found(binding: Binding, tree: Slotted) -> list[tuple[object, ...]]:
-    (row,) = {row for row, _ in binding.rows(Batch([tuple(tree.values)]))} or {0}
-    assert row == 0
-    rows = binding.rows(Batch([tuple(tree.values)]))
-    return sorted({member.literals for _, members in rows for member in members})
+    """The literals of the members that match, or may match."""
+    members = binding.family.members
+    for number, member in enumerate(members):
+        member.entry = Entry(str(number), (), (binding.family,), (member,))
+    binding.prepare(len(members))
+    assert binding.is_ready
+    bound = Bound()
+    bound.add(binding)
+    finding = Finding(bound, Batch([tuple(tree.values)]))
+    find([finding])
+    matching = finding.matching[0] or []
+    open_members = [each for entry in finding.undecided.get(0, ()) for each in entry.members]
+    assert not (open_members if binding.decided else matching)
+    return sorted({member.literals for member in (*matching, *open_members)})
 
 
 def test_one_query_with_a_long_negation_is_left_to_evaluate() -> None:

@@ -1,0 +1,110 @@
+"""Indexes that templates share: those that compare alike are looked up once for all (F2, F5)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+
+from broker.content.index.access import ByKey, Constants, Finder, access_path
+from broker.content.index.cells import Found
+from broker.content.index.holes import Hole, Literal
+from broker.content.index.member import Member
+
+
+@attrs.frozen(cache_hash=True)
+class Signature:
+    """What a conjunction compares: its holes in a canonical order, and what values are called.
+
+    Names tell apart what is best not mixed, as altitudes and speeds. Nothing depends on them:
+    members of several meanings may be in one index, and who asks knows which templates he means.
+    """
+
+    holes: tuple[Hole, ...]
+    names: tuple[str, ...]
+
+
+#: What finds members, and the positions of the columns that it reads.
+Answer: TypeAlias = tuple[Finder, Collection[int]]
+#: Answers for constants that an index remembers; at the bound all are forgotten.
+_MAX_ANSWERS = 4_096
+
+
+class SharedIndex:
+    """Members of several templates, each for the literals that it has at the signature's holes."""
+
+    __slots__ = ("_access", "_answers", "_as_of", "_holes", "size")
+
+    def __init__(self, signature: Signature) -> None:
+        self._holes = signature.holes
+        self._access = access_path(signature.holes)
+        self.size = 0
+        #: For constants, as of so many changes: the same finder for all shapes that have the same.
+        self._answers: dict[tuple[tuple[int, Literal], ...], Answer | None] = {}
+        self._as_of = 0
+
+    @property
+    def changes(self) -> int:
+        """Rises when `among` would answer otherwise."""
+        return self._access.changes if isinstance(self._access, ByKey) else 0
+
+    def add(self, literals: tuple[Literal, ...], member: Member) -> Member:
+        """What stands for a template's member here: its `entry` is the member, its owner theirs."""
+        posting = Member(literals, entry=member, owner=member.owner)
+        self.size += 1
+        if self._reachable(literals):
+            self._access.add(posting)
+        return posting
+
+    def remove(self, posting: Member) -> None:
+        """Forget what `add` gave."""
+        self.size -= 1
+        if self._reachable(posting.literals):
+            self._access.remove(posting)
+
+    def among(self, constants: Constants) -> Answer | None:
+        """What finds the members that documents with these constants satisfy; None if none can."""
+        if not isinstance(self._access, ByKey):
+            return self._access, range(len(self._holes))
+        if self._as_of != self.changes or len(self._answers) >= _MAX_ANSWERS:
+            self._answers.clear()
+            self._as_of = self.changes
+        key = tuple(constants.items())
+        if key not in self._answers:
+            self._answers[key] = self._access.among(constants)
+        return self._answers[key]
+
+    def find_rows(
+        self,
+        columns: Sequence[Sequence[Any]],
+        rows: int,
+        known: dict[Any, Any] | None = None,
+    ) -> Found:
+        """See `Finder`."""
+        return self._access.find_rows(columns, rows, known)
+
+    def _reachable(self, literals: Sequence[Literal]) -> bool:
+        """Whether any value satisfies the literals. Hashes must not have NaN, and need not."""
+        pairs = zip(self._holes, literals, strict=True)
+        return not any(hole.never(literal) for hole, literal in pairs)
+
+
+class Pool:
+    """The indexes by signature, as long as they have members."""
+
+    def __init__(self) -> None:
+        self._indexes: dict[Signature, SharedIndex] = {}
+
+    def index(self, signature: Signature) -> SharedIndex:
+        """The index of a signature, new if there is none."""
+        known = self._indexes.get(signature)
+        if known is None:
+            known = self._indexes[signature] = SharedIndex(signature)
+        return known
+
+    def release(self, signature: Signature) -> None:
+        """Forget an index that nobody has members in any more."""
+        known = self._indexes.get(signature)
+        if known is not None and not known.size:
+            del self._indexes[signature]

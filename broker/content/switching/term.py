@@ -1,0 +1,118 @@
+"""A conjunction of comparisons, in the words of the indexes that templates share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from broker.content.index.holes import Hole
+from broker.content.index.shared import Signature
+from broker.content.partial.formula import (
+    Check,
+    Conjunction,
+    Formula,
+    alternatives,
+    weaker,
+)
+from broker.content.partial.source import Computed, Source
+from broker.content.partial.template import Template
+
+#: Conjunctions that are asked one after the other; a formula of more is evaluated on bitmaps.
+MAX_CONJUNCTIONS = 512
+
+#: Holes in the order in which they are met, and for each which value it compares, by number.
+_Pattern: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@attrs.frozen(slots=True, eq=False)
+class Form:
+    """What conjunctions that differ in their sources alone have in common."""
+
+    holes: tuple[int, ...]
+    """The template's holes in the order of the signature."""
+    signature: Signature
+
+
+@attrs.frozen(slots=True, eq=False)
+class Term:
+    """One conjunction: the sources of the form's holes, and checks without any hole."""
+
+    form: Form
+    sources: tuple[Source, ...]
+    checks: tuple[Computed, ...]
+
+
+class Terms:
+    """Reads formulas. Templates have much in common, so what was read is remembered."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], list[Term] | None] = {}
+
+    def of(self, template: Template, formula: Formula, *, weaken: bool) -> list[Term] | None:
+        """Terms of which one holds exactly when the formula, which is decided, does.
+
+        None if there are none. With `weaken`, one holds if the formula does, at least.
+        """
+        key = (formula, weaken, template.holes, template.names)
+        if key not in self._known:
+            read = weaker if weaken else alternatives
+            conjunctions = read(formula, MAX_CONJUNCTIONS)
+            self._known[key] = None if conjunctions is None else _terms(template, conjunctions)
+        return self._known[key]
+
+
+def form_of(template: Template) -> Form:
+    """The form of a conjunction of all holes, if their subjects are what they seem to be."""
+    holes = range(len(template.holes))
+    return _form(template, holes, [template.holes[hole].subject or 0 for hole in holes])
+
+
+def _terms(template: Template, conjunctions: Iterable[Conjunction]) -> list[Term] | None:
+    """The conjunctions as terms; None if one compares two values with one hole."""
+    forms: dict[_Pattern, Form] = {}
+    holes = template.holes
+    found = []
+    for conjunction in conjunctions:
+        sources: dict[int, Source] = {}
+        checks = []
+        for part in conjunction:
+            if isinstance(part, Check):
+                checks.append(part.source)
+            elif sources.setdefault(part.hole, part.source) != part.source:
+                return None
+        numbers: dict[tuple[int | None, Source], int] = {}
+        pattern = (
+            tuple(sources),
+            tuple(
+                [
+                    # Values that are equal by chance are not one subject.
+                    numbers.setdefault((holes[hole].subject, source), len(numbers))
+                    for hole, source in sources.items()
+                ]
+            ),
+        )
+        form = forms.get(pattern)
+        if form is None:
+            form = forms[pattern] = _form(template, *pattern)
+        found.append(Term(form, tuple([sources[hole] for hole in form.holes]), tuple(checks)))
+    return found
+
+
+def _form(template: Template, holes: Sequence[int], subjects: Sequence[int]) -> Form:
+    subject_of = dict(zip(holes, subjects, strict=True))
+
+    def place(hole: int) -> tuple[str, str, int]:
+        return template.names[hole], template.holes[hole].operator.value, hole
+
+    order = tuple(sorted(holes, key=place))
+    numbers: dict[int, int] = {}
+    signed = tuple(
+        # Only what is compared by order is found by its subject.
+        Hole(hole.operator, numbers.setdefault(subject_of[at], len(numbers)))
+        if (hole := template.holes[at]).threshold
+        else Hole(hole.operator)
+        for at in order
+    )
+    return Form(order, Signature(signed, tuple(template.names[at] for at in order)))
