@@ -7,9 +7,10 @@ from typing import Protocol, TypeVar
 
 from lxml import etree
 
-from broker.content.evaluation import CompiledQuery, Subject
+from broker.content.evaluation import Subject
 from broker.content.query.cost import MODEL_NODES, estimate
 from broker.content.query.limits import QueryLimits
+from broker.content.query.tree import Expression
 from broker.errors import QueryTooExpensive
 
 #: Documents up to this size can not have more elements than the cost model's document.
@@ -21,11 +22,26 @@ _ORDINARY_DOCUMENT = 64 * 1024
 _LARGE_FACTOR = 10
 
 
+class Evaluable(Protocol):
+    """What is evaluated of a query."""
+
+    @property
+    def always(self) -> bool:
+        """Whether it is true whatever the event is."""
+
+    @property
+    def expression(self) -> Expression:
+        """What it was read as."""
+
+    def matches(self, subject: Subject) -> bool:
+        """Its value; raises `etree.XPathError` if libxml2 gives up."""
+
+
 class Runnable(Protocol):
     """A query that can be evaluated."""
 
     @property
-    def compiled(self) -> CompiledQuery: ...
+    def compiled(self) -> Evaluable: ...
     @property
     def estimates(self) -> dict[int, float]:
         """Estimated costs by the size of a document: kept for the budget."""
@@ -101,7 +117,7 @@ class Budget:
         size = 1 << (nodes - 1).bit_length()
         cost = query.estimates.get(size)
         if cost is None:
-            cost = estimate(query.compiled.query.expression, size).cost
+            cost = estimate(query.compiled.expression, size).cost
             query.estimates[size] = cost
         if cost > self._max_cost:
             raise QueryTooExpensive(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
+from functools import lru_cache
 from typing import Any
 
+import attrs
 from lxml import etree
 
 from broker.content.envelope import EnvelopeParts
 from broker.content.query.namespaces import ENVELOPE_PREFIX
 from broker.content.query.paths import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
 from broker.content.query.query import Query
-from broker.content.query.tree import FunctionCall
+from broker.content.query.tree import Expression, FunctionCall
 from broker.event.envelope import NAMESPACE, Header, Liveness
 
 _VALUES: dict[str, Any] = {
@@ -68,31 +70,68 @@ class Subject:
         return _VALUES[name](self.header)
 
 
-class CompiledQuery:
-    """A query ready to run: `boolean(query)`, so that no node-set becomes a Python list."""
+@attrs.frozen(slots=True)
+class Reading:
+    """What a query reads: the payload, the envelope, envelope variables."""
 
-    def __init__(self, query: Query) -> None:
-        self.query = query
+    payload: bool
+    envelope: bool
+    variables: frozenset[str]
+
+
+@lru_cache(maxsize=1024)
+def _reading(payload: bool, envelope: bool, variables: frozenset[str]) -> Reading:
+    return Reading(payload, envelope, variables)
+
+
+def reading_of(query: Query) -> Reading:
+    """One object for all queries that read the same: few differ in it."""
+    return _reading(query.uses_payload, query.uses_envelope, query.variables)
+
+
+class CompiledXPath:
+    """An expression ready to run: `boolean(...)`, so that no node-set becomes a Python list."""
+
+    __slots__ = ("_reading", "_simple", "_xpath")
+
+    def __init__(
+        self, compilable: str, namespaces: tuple[tuple[str, str], ...], reading: Reading
+    ) -> None:
+        """The text, and what it reads, as `Query` has them."""
         self._xpath = etree.XPath(
-            f"boolean({query.compilable})",
-            namespaces={**dict(query.namespaces), ENVELOPE_PREFIX: NAMESPACE},
+            f"boolean({compilable})",
+            namespaces={**dict(namespaces), ENVELOPE_PREFIX: NAMESPACE},
             regexp=False,
             smart_strings=False,
         )
-        self._variables = tuple(query.variables)
-        self._on_payload = query.uses_payload
-        self._on_both = query.uses_envelope
-        self._simple = not (self._variables or self._on_both) and self._on_payload
-        #: The query `true()`: every event of its streams.
-        self.always = isinstance(query.expression, FunctionCall) and query.expression.name == "true"
+        self._reading = reading
+        self._simple = reading.payload and not (reading.variables or reading.envelope)
 
     def matches(self, subject: Subject) -> bool:
-        """The query's boolean value; raises `etree.XPathError` if libxml2 gives up."""
+        """Its value; raises `etree.XPathError` if libxml2 gives up."""
         if self._simple:
             return bool(self._xpath(subject.document()))
-        values: dict[str, Any] = {name: subject.variable(name) for name in self._variables}
-        context = subject.document() if self._on_payload else subject.envelope
-        if self._on_both:
+        reading = self._reading
+        values: dict[str, Any] = {name: subject.variable(name) for name in reading.variables}
+        context = subject.document() if reading.payload else subject.envelope
+        if reading.envelope:
             values[ENVELOPE_VARIABLE] = [subject.envelope]
             values[PAYLOAD_VARIABLE] = [context]
         return bool(self._xpath(context, **values))
+
+
+class CompiledQuery(CompiledXPath):
+    """A query with its expression ready to run."""
+
+    __slots__ = ("always", "query")
+
+    def __init__(self, query: Query) -> None:
+        super().__init__(query.compilable, query.namespaces, reading_of(query))
+        self.query = query
+        #: The query `true()`: every event of its streams.
+        self.always = isinstance(query.expression, FunctionCall) and query.expression.name == "true"
+
+    @property
+    def expression(self) -> Expression:
+        """What the query was read as."""
+        return self.query.expression

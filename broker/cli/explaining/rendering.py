@@ -21,6 +21,7 @@ _HOW: Final = {
 _ACCESS: Final = {
     "hash": "hash of equal values",
     "prefix": "hash of prefixes",
+    "ranges": "ranges by sorted bounds",
     "grid": "grid of ranges",
     "bitmaps": "bitmaps by sorted bounds",
     "nothing": "nothing to look up",

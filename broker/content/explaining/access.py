@@ -22,7 +22,7 @@ MAX_SHOWN: Final = 120
 
 #: A hash of the literals that values must equal.
 HASH: Final = "hash"
-#: A hash of prefixes, for each length that they have.
+#: A hash of the prefixes that a value begins with.
 PREFIX: Final = "prefix"
 #: Bisection of the bounds of ranges.
 RANGES: Final = "ranges"

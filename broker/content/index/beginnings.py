@@ -8,6 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from broker.content.index.shrinking import ShrinkingDict
 
+#: Lengths up to which a hash of a value's beginning for each costs less than a bisection.
+_FEW_LENGTHS = 4
+
 
 class Beginnings:
     """Prefixes in order. All that a value begins with are prefixes of the one before its place:
@@ -47,6 +50,16 @@ class Beginnings:
     def of(self, values: Sequence[bytes]) -> list[tuple[int, bytes]]:
         """The rows of values and the prefixes that each begins with."""
         found = []
+        if len(self._lengths) <= _FEW_LENGTHS:
+            uses = self._uses
+            for length in self._lengths:
+                # The beginning of a shorter value is the value, which is no prefix of this length.
+                found += [
+                    (row, prefix)
+                    for row, value in enumerate(values)
+                    if (prefix := value[:length]) in uses and len(prefix) == length
+                ]
+            return found
         ordered, known = self._ordered, self._nested
         for row, value in enumerate(values):
             at = bisect_right(ordered, value)

@@ -27,6 +27,8 @@ MAX_CELL = 128
 #: A window is filed in cells up to so many times wider than it needs: more members are compared
 #: then, but less lattices looked up.
 _WIDEST = 8.0
+#: Members of a lattice that is given up for a wider one.
+_FEW = 64
 #: Makes one number of two cell numbers. Members that meet by chance are told apart by comparison.
 _FAR = 1_000_003.0
 
@@ -46,6 +48,16 @@ class _Lattice:
         return all(
             need <= size <= need * _WIDEST for need, size in zip(sizes, self.sizes, strict=True)
         )
+
+    def nearly_fits(self, sizes: Sequence[float]) -> bool:
+        """Whether such sizes, which are not smaller, would do for the windows that are here."""
+        return all(size <= 2 * known for size, known in zip(sizes, self.sizes, strict=True))
+
+    def file(self, member: Member, keys: Iterable[float]) -> None:
+        """Put a member into its cells."""
+        for key in keys:
+            self.by_key[key] = (*self.by_key.get(key, ()), member)
+        self.members += 1
 
 
 class Grid:
@@ -132,9 +144,7 @@ class Grid:
         keys = self._keys_of(lattice, member.literals)
         if any(len(lattice.by_key.get(key, ())) >= MAX_CELL for key in keys):
             return False
-        for key in keys:
-            lattice.by_key[key] = (*lattice.by_key.get(key, ()), member)
-        lattice.members += 1
+        lattice.file(member, keys)
         member.number = number
         return True
 
@@ -143,10 +153,23 @@ class Grid:
         for number, lattice in self._lattices.items():
             if lattice.fits(sizes):
                 return number
+        for number, lattice in list(self._lattices.items()):
+            wider = tuple(map(max, sizes, lattice.sizes))
+            if lattice.members <= _FEW and lattice.nearly_fits(wider):
+                # So the first few do not keep a lattice of their own for good.
+                return self._replace(number, wider)
         if len(self._lattices) >= MAX_LATTICES:
             return None
         number = max(self._lattices, default=0) + 1
         self._lattices[number] = _Lattice(sizes)
+        return number
+
+    def _replace(self, number: int, sizes: tuple[float, ...]) -> int:
+        """Give the members of a lattice another one."""
+        former = self._lattices[number]
+        lattice = self._lattices[number] = _Lattice(sizes)
+        for member in dict.fromkeys(each for cell in former.by_key.values() for each in cell):
+            lattice.file(member, self._keys_of(lattice, member.literals))
         return number
 
     def _keys_of(self, lattice: _Lattice, literals: Sequence[Literal]) -> list[float]:

@@ -6,9 +6,10 @@ from collections import OrderedDict
 
 import attrs
 
-from broker.content.evaluation import CompiledQuery
+from broker.content.evaluation import CompiledXPath
 from broker.content.query.limits import QueryLimits
 from broker.content.query.query import parse_query
+from broker.content.query.tree import Expression
 from broker.content.switching.entry import Entry
 
 #: About 6 kB each.
@@ -23,12 +24,34 @@ _ANY = QueryLimits(
 )
 
 
+class CompiledEntry(CompiledXPath):
+    """A query's expression ready to run. It is parsed again only when its cost is to be told."""
+
+    __slots__ = ("_entry", "_expression")
+
+    #: Who wants everything is no entry.
+    always = False
+
+    def __init__(self, entry: Entry) -> None:
+        super().__init__(entry.compilable, entry.namespaces, entry.reading)
+        self._entry = entry
+        self._expression: Expression | None = None
+
+    @property
+    def expression(self) -> Expression:
+        """What the query was read as."""
+        if self._expression is None:
+            entry = self._entry
+            self._expression = parse_query(entry.text, dict(entry.namespaces), _ANY).expression
+        return self._expression
+
+
 @attrs.define(eq=False)
 class Compiled:
     """A query ready to run on a document; see `Budget` for `estimates`."""
 
     entry: Entry
-    compiled: CompiledQuery
+    compiled: CompiledEntry
     estimates: dict[int, float] = attrs.field(factory=dict)
 
 
@@ -45,8 +68,7 @@ class CompiledQueries:
         if known is not None:
             self._known.move_to_end(entry)
             return known
-        query = parse_query(entry.text, dict(entry.namespaces), _ANY)
-        made = self._known[entry] = Compiled(entry, CompiledQuery(query))
+        made = self._known[entry] = Compiled(entry, CompiledEntry(entry))
         if len(self._known) > self._most:
             self._known.popitem(last=False)
         return made

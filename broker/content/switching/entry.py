@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import cast
 
+from broker.content.evaluation import reading_of
 from broker.content.index.member import Member
 from broker.content.index.shrinking import ShrinkingDict
+from broker.content.query.query import Query
 from broker.content.switching.family import Family
 
 #: In place of the pattern of the only subscription, where it is not the only one.
@@ -23,10 +25,12 @@ class Entry:
     __slots__ = (
         "_brought",
         "_patterns",
+        "compilable",
         "families",
         "members",
         "namespaces",
         "pairs",
+        "reading",
         "sole_number",
         "sole_pattern",
         "suspended",
@@ -34,14 +38,13 @@ class Entry:
     )
 
     def __init__(
-        self,
-        text: str,
-        namespaces: tuple[tuple[str, str], ...],
-        families: tuple[Family, ...],
-        members: tuple[Member, ...],
+        self, query: Query, families: tuple[Family, ...], members: tuple[Member, ...]
     ) -> None:
-        self.text = text
-        self.namespaces = namespaces
+        self.text = query.text
+        self.namespaces = query.namespaces
+        #: What lxml compiles; the same object as the text in most queries.
+        self.compilable = query.text if query.compilable == query.text else query.compilable
+        self.reading = reading_of(query)
         self.families = families
         self.members = members
         self.pairs = ShrinkingDict[int, int]()

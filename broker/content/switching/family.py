@@ -10,6 +10,11 @@ from broker.content.index.members import Members
 from broker.content.index.shared import Pool, Signature
 from broker.content.partial.template import Template
 from broker.content.switching.projection import Projection
+from broker.content.switching.term import likely_form
+
+#: With so many members a family is put into the index in which it will most likely be looked up,
+#: so that the first shape, or document, finds it there: each newcomer costs its share, nobody more.
+LARGE = 64
 
 
 class Family:
@@ -33,6 +38,8 @@ class Family:
         if len(self.members) > size:
             for projection in self._projections.values():
                 projection.add(member)
+            if size + 1 == LARGE and not self._projections:
+                self._foresee()
         return member
 
     def remove(self, member: Member) -> None:
@@ -44,6 +51,11 @@ class Family:
             for _, signature in self._projections:
                 self._pool.release(signature)
             self._projections.clear()
+
+    def _foresee(self) -> None:
+        form = likely_form(self.template)
+        if form is not None:
+            self.projection(form.holes, form.signature).fill(LARGE)
 
     def projection(self, holes: tuple[int, ...], signature: Signature) -> Projection:
         """The members by these holes, in the index for the signature; to be filled, if it is new.

@@ -82,11 +82,10 @@ class ParsedMatching:
 
 def subjects_of(subject: Subject) -> Subjects | None:
     """What queries address in a parsed event, None if that can not be told exactly."""
-    envelope = constant_tree(subject.envelope)
     payload = constant_tree(subject.document())
-    if envelope is None or payload is None:
+    if payload is None:
         return None
-    return Subjects(payload, envelope, dict(_variables(subject)))
+    return Subjects(payload, lambda: constant_tree(subject.envelope), dict(_variables(subject)))
 
 
 def _variables(subject: Subject) -> Iterator[tuple[str, Constant]]:

@@ -17,13 +17,12 @@ from broker.content.switching.family import Family
 from broker.content.switching.registry import Registry
 from broker.content.switching.term import Terms
 
-#: Nodes visited for new families in one turn, about 2 us each: what a new shape, or very many new
-#: queries, may hold up everybody else. Until all are bound the shape's documents are parsed too.
+#: Nodes visited for new families on one shape in one turn, about 1 us each: what a new shape, or
+#: very many new queries, may hold up everybody else. Until all are bound, each document of the
+#: shape costs about as much again.
 VISITS_A_TURN = 10_000
 #: What a family costs beside the nodes that are visited, in visits.
 VISITS_A_FAMILY = 10
-
-
 #: Members that one visit's time is enough to make known to an index.
 MEMBERS_A_VISIT = 1 / 2
 
@@ -69,6 +68,7 @@ class ShapePlan:
         if not self.pending:
             # What comes later comes one at a time, and has little in common.
             self._terms = Terms()
+            self._subjects.forget()
         return taken
 
     def _bind(self, family: Family, binding: Binding | None, visits: int) -> int:

@@ -122,7 +122,7 @@ class Registry:
         known = entry_of(members)
         if known is not None:
             return known
-        entry = Entry(query.text, query.namespaces, families, members)
+        entry = Entry(query, families, members)
         for member in dict.fromkeys(members):
             attach(member, entry)
         self.distinct += 1

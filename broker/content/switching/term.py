@@ -18,9 +18,13 @@ from broker.content.partial.formula import (
 )
 from broker.content.partial.source import Computed, Source
 from broker.content.partial.template import Template
+from broker.content.query import tree
 
 #: Conjunctions that are asked one after the other; a formula of more is evaluated on bitmaps.
 MAX_CONJUNCTIONS = 512
+
+#: Functions that leave something undecided, or other formulas than conjunctions.
+_NOT_CONJUNCTIVE = frozenset({"not", "count", "sum", "position", "last", "boolean", "id", "lang"})
 
 #: Holes in the order in which they are met, and for each which value it compares, by number.
 _Pattern: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
@@ -63,10 +67,34 @@ class Terms:
         return self._known[key]
 
 
-def form_of(template: Template) -> Form:
-    """The form of a conjunction of all holes, if their subjects are what they seem to be."""
+def likely_form(template: Template) -> Form | None:
+    """The form that the template has on most shapes; None if that is not plain.
+
+    It is that of a conjunction of all holes, if shapes decide all else.
+    """
+    if not _is_conjunctive(template.expression):
+        return None
     holes = range(len(template.holes))
     return _form(template, holes, [template.holes[hole].subject or 0 for hole in holes])
+
+
+def _is_conjunctive(expression: tree.Expression) -> bool:
+    match expression:
+        case tree.Chain(operator=operator, operands=operands):
+            return operator == "and" and all(map(_is_conjunctive, operands))
+        case tree.Binary(left=left, right=right):
+            return _is_conjunctive(left) and _is_conjunctive(right)
+        case tree.FunctionCall(name=name, arguments=arguments):
+            return name not in _NOT_CONJUNCTIVE and all(map(_is_conjunctive, arguments))
+        case tree.Path(start=start, steps=steps):
+            inner = [predicate for step in steps for predicate in step.predicates]
+            if not isinstance(start, tree.Origin):
+                inner.append(start)
+            return all(map(_is_conjunctive, inner))
+        case tree.Filter():
+            return False
+        case _:
+            return True
 
 
 def _terms(template: Template, conjunctions: Iterable[Conjunction]) -> list[Term] | None:
@@ -80,7 +108,9 @@ def _terms(template: Template, conjunctions: Iterable[Conjunction]) -> list[Term
         for part in conjunction:
             if isinstance(part, Check):
                 checks.append(part.source)
-            elif sources.setdefault(part.hole, part.source) != part.source:
+                continue
+            source = sources.setdefault(part.hole, part.source)
+            if source is not part.source and source != part.source:
                 return None
         numbers: dict[tuple[int | None, Source], int] = {}
         pattern = (

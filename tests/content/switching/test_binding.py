@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from lxml import etree
 
 from broker.content.index.shared import Pool
@@ -13,7 +14,7 @@ from broker.content.switching.batch import Batch
 from broker.content.switching.binding import Binding, bind
 from broker.content.switching.bound import Bound
 from broker.content.switching.entry import Entry
-from broker.content.switching.family import Family
+from broker.content.switching.family import LARGE, Family
 from broker.content.switching.finding import Finding, find
 from broker.content.switching.term import Terms
 from tests.content.partial.trees import Slotted
@@ -40,7 +41,7 @@ def found(binding: Binding, tree: Slotted) -> list[tuple[object, ...]]:
     """The literals of the members that match, or may match."""
     members = binding.family.members
     for number, member in enumerate(members):
-        member.entry = Entry(str(number), (), (binding.family,), (member,))
+        member.entry = Entry(parse_query(str(number)), (binding.family,), (member,))
     binding.prepare(len(members))
     assert binding.is_ready
     bound = Bound()
@@ -74,3 +75,32 @@ def test_a_conjunction_on_one_of_many_elements_is_looked_up() -> None:
 def test_a_constant_that_is_no_number_equals_no_literal() -> None:
     binding, tree = bound("number(/nothing) = 'x' and //a = 1", "number(/nothing) = 3 and //a = 1")
     assert found(binding, tree) == []
+
+
+def test_a_large_family_is_in_its_index_before_a_shape_asks() -> None:
+    binding, _ = bound(*(f"//leg[a = {n} and b = 1]" for n in range(LARGE - 1)))
+    assert not binding.is_ready
+    binding, tree = bound(*(f"//leg[a = {n} and b = 1]" for n in range(LARGE + 9)))
+    assert binding.is_ready
+    assert found(binding, tree) == [(float(n), 1.0) for n in range(1, 60, 7)]
+
+
+@pytest.mark.parametrize(
+    "query", ["//leg[a = {} and b = 1] and count(//leg[a > 3]) > 2", "not(//leg[a > {}])"]
+)
+def test_a_family_is_made_ready_in_portions_while_queries_come_and_go(query: str) -> None:
+    binding, tree = bound(*(query.format(n) for n in range(200)))
+    family = binding.family
+    assert binding.prepare(50) == 50 and not binding.is_ready
+    for member in list(family.members)[40:60]:
+        family.remove(member)
+    (instance,) = instances(parse_query(query.format(9999)))
+    family.add(instance.literals)
+    turns = 0
+    while not binding.is_ready:
+        assert binding.prepare(50) <= 50
+        turns += 1
+    assert turns == 3
+    expected = {n for n in range(200) if n not in range(40, 60)} | {9999}
+    wanted = [n for n in expected if (n > 58 if "not" in query else n % 7 == 1 and n < 60)]
+    assert [literals[0] for literals in found(binding, tree)] == sorted(map(float, wanted))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from broker.content.index.member import Member
+from broker.content.query.query import parse_query
 from broker.content.switching.entry import Entry, Several
 from broker.content.switching.streams import Streams
 from broker.event.stream import StreamPattern
 
 
 def entry(*pairs: tuple[int, int]) -> Entry:
-    made = Entry("", (), (), (Member(()),))
+    made = Entry(parse_query("a"), (), (Member(()),))
     for number, pattern in pairs:
         made.add(number, pattern)
     return made
