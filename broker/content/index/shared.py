@@ -15,14 +15,15 @@ from broker.content.index.member import Member
 
 @attrs.frozen(cache_hash=True)
 class Signature:
-    """What a conjunction compares: its holes in a canonical order, and what values are called.
+    """What a conjunction compares: its holes in a canonical order, and the paths they belong to.
 
-    Names tell apart what is best not mixed, as altitudes and speeds. Nothing depends on them:
-    members of several meanings may be in one index, and who asks knows which templates he means.
+    `paths` are numbers that tell apart what are different values in most documents. Nothing but
+    time depends on them: members of several meanings may be in one index, and who asks knows which
+    templates he means.
     """
 
     holes: tuple[Hole, ...]
-    names: tuple[str, ...]
+    paths: tuple[int, ...]
 
 
 #: What finds members, and the positions of the columns that it reads.

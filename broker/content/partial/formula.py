@@ -7,7 +7,7 @@ does not decide; `possible` turns it into a necessary condition.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 import attrs
@@ -187,14 +187,17 @@ def alternatives(formula: Formula, most: int) -> list[Conjunction] | None:
             return None
 
 
-def weaker(formula: Formula, most: int) -> list[Conjunction] | None:
+def weaker(
+    formula: Formula, most: int, read: Callable[[Formula, int], list[Conjunction] | None]
+) -> list[Conjunction] | None:
     """Conjunctions of which one must hold if the formula does, though the reverse may not be so.
 
-    As `alternatives`, but parts of an `And` that would be too much are left out.
+    As `alternatives`, but parts of an `And` that would be too much are left out. `read` is it, or
+    remembers what it gave; where one part is all that is left, the list is the one that it gave.
     """
     if not isinstance(formula, And):
-        return alternatives(formula, most)
-    parts = [found for part in formula.parts if (found := alternatives(part, most)) is not None]
+        return read(formula, most)
+    parts = [found for part in formula.parts if (found := read(part, most)) is not None]
     # Those that compare most at once tell most.
     parts.sort(key=lambda found: -min(map(len, found)))
     product: list[Conjunction] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from broker.content.index.access import Constants, Finder
@@ -69,17 +69,19 @@ class Question:
                     undecided.setdefault(row, []).extend(entries((posting.entry,)))
 
 
-#: What finds a question's members, and the sources of the columns that it reads, None for others.
-Answerable: TypeAlias = tuple[Finder, Sequence[Source | None], Question]
+#: What finds a question's members, and where in `Bound.sources` is what it reads; None at holes
+#: that it does not look at.
+Answerable: TypeAlias = tuple[Finder, Sequence[int | None], Question]
 
 
 class _Asked:
     """The questions to one index."""
 
-    __slots__ = ("_answerable", "_changes", "_index", "questions")
+    __slots__ = ("_answerable", "_changes", "_index", "_place_of", "questions")
 
-    def __init__(self, index: SharedIndex) -> None:
+    def __init__(self, index: SharedIndex, place_of: Callable[[Source], int]) -> None:
         self._index = index
+        self._place_of = place_of
         self.questions: dict[tuple[tuple[Source, ...], tuple[Computed, ...]], Question] = {}
         # Those that any member can answer, as the index was after so many changes.
         self._answerable: list[Answerable] = []
@@ -101,16 +103,20 @@ class _Asked:
             answer = self._index.among(question.constants)
             if answer is not None:
                 finder, read = answer
-                sources = [
-                    source if at in read else None for at, source in enumerate(question.sources)
+                places = [
+                    self._place_of(source) if at in read else None
+                    for at, source in enumerate(question.sources)
                 ]
-                yield finder, sources, question
+                yield finder, places, question
 
 
 class Bound:
     """Bindings by family."""
 
     def __init__(self) -> None:
+        self.sources: list[Source] = []
+        """What any question reads, once each."""
+        self._places: dict[Source, int] = {}
         self._bindings: dict[Family, Binding] = {}
         self._alone: dict[Family, Always | Bitmaps] = {}
         self._asked: dict[SharedIndex, _Asked] = {}
@@ -150,10 +156,13 @@ class Bound:
                 if not families:
                     question.audience.questions -= 1
                     del asked.questions[key]
-                    asked.changed()
                     self._questions.clear()
             if not asked.questions:
                 del self._asked[index]
+            asked.changed()
+        # What only they have read is read no more.
+        self.sources.clear()
+        self._places.clear()
 
     def answerable(self) -> Iterator[Answerable]:
         """The questions to which some member may be the answer."""
@@ -178,10 +187,17 @@ class Bound:
             found[question] = None
         return list(found)
 
+    def _place_of(self, source: Source) -> int:
+        place = self._places.get(source)
+        if place is None:
+            place = self._places[source] = len(self.sources)
+            self.sources.append(source)
+        return place
+
     def _asked_of(self, index: SharedIndex) -> _Asked:
         asked = self._asked.get(index)
         if asked is None:
-            asked = self._asked[index] = _Asked(index)
+            asked = self._asked[index] = _Asked(index, self._place_of)
         return asked
 
 

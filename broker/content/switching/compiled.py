@@ -12,8 +12,8 @@ from broker.content.query.query import parse_query
 from broker.content.query.tree import Expression
 from broker.content.switching.entry import Entry
 
-#: About 6 kB each.
-MAX_COMPILED = 4_096
+#: About 4 kB each.
+MAX_COMPILED = 16_384
 #: It was accepted under the node's limits, which may have been wider than the usual ones.
 _ANY = QueryLimits(
     max_length=1 << 30,

@@ -7,12 +7,12 @@ answers for them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from broker.content.index.access import Finder
 from broker.content.switching.batch import Batch
-from broker.content.switching.bound import Answerable, Bound, Matching, Question, Undecided
+from broker.content.switching.bound import Bound, Matching, Question, Undecided
 
 #: Documents of one shape from which on it is looked up by itself.
 MANY: Final = 12
@@ -31,6 +31,24 @@ class Finding:
         self.undecided: Undecided = {}
         """By row, the queries that may match."""
 
+    def asked(self) -> Iterator[tuple[Finder, list[Sequence[Any]], Question]]:
+        """The questions that some member may answer, with the columns that the finder reads."""
+        bound, column_of = self.bound, self.batch.column
+        answerable = list(bound.answerable())
+        sources = bound.sources
+        known: list[Sequence[Any] | None] = [None] * len(sources)
+        for finder, places, question in answerable:
+            columns: list[Sequence[Any]] = []
+            for place in places:
+                if place is None:
+                    columns.append(())
+                    continue
+                column = known[place]
+                if column is None:
+                    column = known[place] = column_of(sources[place])
+                columns.append(column)
+            yield finder, columns, question
+
 
 def find(findings: Sequence[Finding]) -> None:
     """Fill in what is found."""
@@ -47,20 +65,19 @@ def find(findings: Sequence[Finding]) -> None:
 
 def _look_up(finding: Finding) -> None:
     batch, matching, undecided = finding.batch, finding.matching, finding.undecided
-    size, known, column = batch.size, batch.known, batch.column
-    for finder, sources, question in finding.bound.answerable():
-        columns = [() if source is None else column(source) for source in sources]
+    size, known = batch.size, batch.known
+    for finder, columns, question in finding.asked():
         hits = finder.find_rows(columns, size, known)
         if hits:
             question.sort(hits, batch, matching, undecided)
 
 
 def _gather(finding: Finding, together: dict[Finder, _Together]) -> None:
-    for answerable in finding.bound.answerable():
-        gathered = together.get(answerable[0])
+    for finder, columns, question in finding.asked():
+        gathered = together.get(finder)
         if gathered is None:
-            gathered = together[answerable[0]] = _Together(len(answerable[1]))
-        gathered.add(answerable, finding)
+            gathered = together[finder] = _Together(len(columns))
+        gathered.add(columns, question, finding)
 
 
 class _Together:
@@ -72,13 +89,11 @@ class _Together:
         self._columns: list[list[Any]] = [[] for _ in range(holes)]
         self._rows: list[tuple[Finding, Question, int]] = []
 
-    def add(self, answerable: Answerable, finding: Finding) -> None:
+    def add(self, columns: list[Sequence[Any]], question: Question, finding: Finding) -> None:
         """Take in all rows of a shape."""
-        _, sources, question = answerable
+        for all_rows, column in zip(self._columns, columns, strict=True):
+            all_rows += column
         batch = finding.batch
-        for column, source in zip(self._columns, sources, strict=True):
-            if source is not None:
-                column += batch.column(source)
         if batch.size == 1:
             self._rows.append((finding, question, 0))
         else:

@@ -14,7 +14,6 @@ from broker.content.query.variables import VARIABLES
 from broker.content.switching.batch import Batch
 from broker.content.switching.binding import bind
 from broker.content.switching.bound import Bound
-from broker.content.switching.compiled import MAX_COMPILED
 from broker.content.switching.entry import Entry, entries, entries_of
 from broker.content.switching.family import Family
 from broker.content.switching.finding import Finding, find
@@ -22,8 +21,10 @@ from broker.content.switching.term import Terms
 
 #: Queries of a family up to which lxml evaluates each; more are worth a tree of our own.
 MAX_SINGLE = 32
-#: Queries of all families up to which lxml evaluates them; more would not stay compiled.
-MAX_OPEN = MAX_COMPILED // 2
+#: Queries of all families up to which that holds. From there on a family has to be smaller: a tree
+#: costs a template some 100 us, and a query evaluated some 15.
+MAX_OPEN = 2_048
+MAX_SINGLE_OF_MANY = 6
 
 
 class ParsedMatching:
@@ -57,10 +58,11 @@ class ParsedMatching:
 
     def _is_small(self, family: Family) -> bool:
         members = family.members
-        if len(members) > MAX_SINGLE or len(self.open) >= MAX_OPEN:
+        most = MAX_SINGLE if len(self.open) < MAX_OPEN else MAX_SINGLE_OF_MANY
+        if len(members) > most:
             return False
         # One member may be an alternative of very many queries.
-        return sum(len(entries_of(member)) for member in members) <= MAX_SINGLE
+        return sum(len(entries_of(member)) for member in members) <= most
 
     def _bind(self, family: Family, bound: Bound) -> bool:
         """Bind a family to the document's tree; False if it has none."""

@@ -10,6 +10,7 @@ import attrs
 from broker.content.index.holes import Hole
 from broker.content.index.shared import Signature
 from broker.content.partial.formula import (
+    Atom,
     Check,
     Conjunction,
     Formula,
@@ -52,6 +53,9 @@ class Terms:
     """Reads formulas. Templates have much in common, so what was read is remembered."""
 
     def __init__(self) -> None:
+        self._conjunctions: dict[Formula, list[Conjunction] | None] = {}
+        #: By the identity of conjunctions, which are held too, with the holes that they compare.
+        self._holes: dict[int, tuple[list[Conjunction], tuple[int, ...]]] = {}
         self._known: dict[tuple[object, ...], list[Term] | None] = {}
 
     def of(self, template: Template, formula: Formula, *, weaken: bool) -> list[Term] | None:
@@ -59,12 +63,31 @@ class Terms:
 
         None if there are none. With `weaken`, one holds if the formula does, at least.
         """
-        key = (formula, weaken, template.holes, template.names)
+        if weaken:
+            conjunctions = weaker(formula, MAX_CONJUNCTIONS, self._read)
+        else:
+            conjunctions = self._read(formula, MAX_CONJUNCTIONS)
+        if conjunctions is None:
+            return None
+        holes = self._holes_of(conjunctions)
+        key = (id(conjunctions), *[(template.holes[at], template.paths[at]) for at in holes])
         if key not in self._known:
-            read = weaker if weaken else alternatives
-            conjunctions = read(formula, MAX_CONJUNCTIONS)
-            self._known[key] = None if conjunctions is None else _terms(template, conjunctions)
+            self._known[key] = _terms(template, conjunctions)
         return self._known[key]
+
+    def _read(self, formula: Formula, most: int) -> list[Conjunction] | None:
+        if formula not in self._conjunctions:
+            self._conjunctions[formula] = alternatives(formula, most)
+        return self._conjunctions[formula]
+
+    def _holes_of(self, conjunctions: list[Conjunction]) -> tuple[int, ...]:
+        known = self._holes.get(id(conjunctions))
+        if known is None:
+            found = dict.fromkeys(
+                part.hole for each in conjunctions for part in each if isinstance(part, Atom)
+            )
+            known = self._holes[id(conjunctions)] = conjunctions, tuple(found)
+        return known[1]
 
 
 def likely_form(template: Template) -> Form | None:
@@ -133,8 +156,8 @@ def _terms(template: Template, conjunctions: Iterable[Conjunction]) -> list[Term
 def _form(template: Template, holes: Sequence[int], subjects: Sequence[int]) -> Form:
     subject_of = dict(zip(holes, subjects, strict=True))
 
-    def place(hole: int) -> tuple[str, str, int]:
-        return template.names[hole], template.holes[hole].operator.value, hole
+    def place(hole: int) -> tuple[int, str, int]:
+        return template.paths[hole], template.holes[hole].operator.value, hole
 
     order = tuple(sorted(holes, key=place))
     numbers: dict[int, int] = {}
@@ -145,4 +168,4 @@ def _form(template: Template, holes: Sequence[int], subjects: Sequence[int]) -> 
         else Hole(hole.operator)
         for at in order
     )
-    return Form(order, Signature(signed, tuple(template.names[at] for at in order)))
+    return Form(order, Signature(signed, tuple(template.paths[at] for at in order)))

@@ -53,7 +53,7 @@ class Indexed:
 
     def __init__(self, holes: Sequence[Hole]) -> None:
         self.members = Members(holes, owner=self)
-        self.index: SharedIndex = Pool().index(Signature(tuple(holes), ("",) * len(holes)))
+        self.index: SharedIndex = Pool().index(Signature(tuple(holes), (0,) * len(holes)))
         self._postings: dict[Member, Member] = {}
 
     def __len__(self) -> int:
