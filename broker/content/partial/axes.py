@@ -32,6 +32,13 @@ def accepts(test: NodeTest, axis: Axis, node: Node, namespace: str | None) -> bo
     return node.local == test.local and node.namespace == namespace
 
 
+def root_of(node: Node) -> Node:
+    """The root node of the tree that the node is in."""
+    while node.parent is not None:
+        node = node.parent
+    return node
+
+
 def _child(node: Node) -> Iterator[Node]:
     return iter(node.children)
 

@@ -6,20 +6,23 @@ from typing import cast
 
 from lxml import etree
 
+from broker.content.partial.remarks import Document
 from broker.content.query.namespaces import XML_NAMESPACE
 from broker.content.shape.tree import Node, NodeKind
 
+_REMARKS = (etree.Comment, etree.ProcessingInstruction)
 
-def constant_tree(root: etree._Element) -> Node | None:
+
+def constant_tree(root: etree._Element) -> Document | None:
     """The root node of the document whose outermost element is `root`.
 
-    None for a document with remarks, also around that element, which such trees do not have, or
-    with attributes in a namespace, whose prefixes lxml does not tell.
+    Remarks are left out, also around that element, but noted. None for a document with attributes
+    in a namespace, whose prefixes lxml does not tell.
     """
-    if root.getprevious() is not None or root.getnext() is not None:
-        return None
-    tree = Node(NodeKind.ROOT, None, 0)
-    return tree if _Building().add(tree, root) else None
+    building = _Building()
+    # Beside a document's element there are no others, and no texts.
+    building.tree.remarked = root.getprevious() is not None or root.getnext() is not None
+    return building.tree if building.add(building.tree, root) else None
 
 
 #: What leaves have of attributes and children, all together; nobody adds to a finished tree.
@@ -56,14 +59,16 @@ class _Leaf(Node):
 
 class _Building:
     def __init__(self) -> None:
+        self.tree = Document()
         self._order = 0
         self._names: dict[str, tuple[str | None, str]] = {}
 
     def add(self, parent: Node, element: etree._Element) -> bool:
-        """Add an element and all in it; False if that can not be told exactly."""
+        """Add an element and all in it, or note a remark; False if it can not be told exactly."""
         tag = element.tag
         if not isinstance(tag, str):
-            return False
+            self.tree.remarked = True
+            return tag in _REMARKS
         namespace, local = self._name(tag)
         prefix = element.prefix if namespace else None
         self._order += 1

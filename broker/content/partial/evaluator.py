@@ -11,6 +11,7 @@ from functools import partial
 from typing import TypeAlias
 
 from broker.content.partial import functions
+from broker.content.partial.axes import root_of
 from broker.content.partial.cases import Cases, applied, check, constant, only
 from broker.content.partial.comparing import compared
 from broker.content.partial.formula import (
@@ -406,16 +407,10 @@ class _Evaluator:
                 return self.nodes(start, context)
 
     def _united(self, found: dict[Node, Formula]) -> NodeSet:
-        documents = {_document(node) for node in found}
+        documents = set(map(root_of, found))
         if len(documents) > 1:
             raise Undecidable("payload and envelope in one node-set have no order")
         return in_order(found)
-
-
-def _document(node: Node) -> Node:
-    while node.parent is not None:
-        node = node.parent
-    return node
 
 
 def _any(cases: Cases) -> Formula:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import groupby
 from typing import TypeAlias
 
 import attrs
@@ -19,6 +20,7 @@ from broker.content.partial.formula import (
     is_decided,
     negation,
 )
+from broker.content.partial.remarks import is_remarked, may_show
 from broker.content.partial.source import Constant, Source, computed, source_of
 from broker.content.partial.undecidable import Undecidable
 from broker.content.partial.work import Work
@@ -68,7 +70,10 @@ Condition: TypeAlias = Callable[[Context], Formula]
 
 
 class Walk:
-    """Follows paths. `condition` evaluates predicates; raises `TooDear` when `work` is done."""
+    """Follows paths. `condition` evaluates predicates.
+
+    Raises `TooDear` when `work` is done, and `Undecidable` where a path may lead to remarks.
+    """
 
     def __init__(
         self,
@@ -85,7 +90,7 @@ class Walk:
     def steps(self, members: NodeSet, steps: tuple[Step, ...]) -> NodeSet:
         """Where the steps lead from these nodes."""
         if len(steps) == 1:
-            return self._step(members, steps[0])
+            return self._step(members, steps[0], None)
         place = 0
         while place < len(steps) and members:
             step = steps[place]
@@ -97,8 +102,8 @@ class Walk:
                     # `//a` as it is meant: without all nodes in between.
                     step = attrs.evolve(following, axis=Axis.DESCENDANT)
                     place += 1
-            members = self._step(members, step)
             place += 1
+            members = self._step(members, step, steps[place] if place < len(steps) else None)
         return members
 
     def filtered(self, members: NodeSet, predicates: tuple[tree.Expression, ...]) -> NodeSet:
@@ -122,7 +127,10 @@ class Walk:
             return other
         return one if other is TRUE else all_of(self._work.join((one, other)))
 
-    def _step(self, members: NodeSet, step: Step) -> NodeSet:
+    def _step(self, members: NodeSet, step: Step, following: Step | None) -> NodeSet:
+        # All members are of one document.
+        if members and may_show(step, following) and is_remarked(members[0][0]):
+            raise Undecidable("comments and instructions of a document are not in its tree")
         if len(members) == 1 and step.axis not in _REVERSE:
             # They come in document order, and each of them once.
             origin, condition = members[0]
@@ -224,6 +232,7 @@ def text_of(node: Node, work: Work) -> Source:
         return source_of(node.value)
     texts: list[Source] = []
     _collect(node, texts, work)
+    texts = _joined(texts)
     if len(texts) == 1:
         return texts[0]
     return computed(functions.concatenation, *texts)
@@ -233,14 +242,19 @@ def _collect(node: Node, texts: list[Source], work: Work) -> None:
     work.spend(len(node.children))
     for child in node.children:
         if child.kind is NodeKind.TEXT:
-            source = source_of(child.value)
-            before = texts[-1] if texts else None
-            if isinstance(source, Constant) and isinstance(before, Constant):
-                texts[-1] = Constant(before.value + source.value)
-            else:
-                texts.append(source)
+            texts.append(source_of(child.value))
         else:
             _collect(child, texts, work)
+
+
+def _joined(texts: list[Source]) -> list[Source]:
+    """With the constants between two slots as one."""
+    joined: list[Source] = []
+    for are_constant, run in groupby(texts, lambda source: isinstance(source, Constant)):
+        # At once: one after the other would copy a text of many pieces as many times.
+        parts = list(run)
+        joined += [computed(functions.concatenation, *parts)] if are_constant else parts
+    return joined
 
 
 def first_of(members: NodeSet, work: Work) -> list[tuple[Formula, Node | None]]:

@@ -11,7 +11,6 @@ import pytest
 from lxml import etree
 
 from broker.content.partial import functions
-from broker.content.partial.document import constant_tree
 from broker.content.partial.evaluator import MAX_VISITS, evaluate
 from broker.content.partial.formula import is_decided, possible
 from broker.content.partial.subjects import Decision, Subjects
@@ -110,13 +109,6 @@ def test_a_query_as_deep_as_they_may_be_does_not_exhaust_the_stack(query: str) -
     finally:
         sys.setrecursionlimit(before)
     assert decision.reasons or is_decided(decision.formula)
-
-
-def test_a_tree_with_remarks_around_it_is_none() -> None:
-    """`/comment()` would find them."""
-    assert constant_tree(etree.fromstring("<a/>")) is not None
-    assert constant_tree(etree.fromstring("<!-- b --><a/>")) is None
-    assert constant_tree(etree.fromstring("<a/><?b c?>")) is None
 
 
 NUMBERS = ("-1 div 0", "1 div 0", "0 div 0", "-5", "-0.5", "0.4", "0.5", "1.5", "2.5", "6", "3e9")
