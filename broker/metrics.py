@@ -65,6 +65,7 @@ class NodeCollector(Collector):
         reception = node.reception
         for name, text, counts in (
             ("xmlbroker_refused_connections", "Connections refused.", reception.refused),
+            ("xmlbroker_refused_subscriptions", "Subscriptions refused.", node.subscribing.refused),
             ("xmlbroker_broken_connections", "Connections of sessions broken.", reception.broken),
             ("xmlbroker_ended_sessions", "Sessions that the node ended.", reception.ended_by),
         ):

@@ -18,6 +18,7 @@ from broker.router.outcomes import DeliveryOutcomes
 from broker.router.output import Output
 from broker.router.reception import Reception
 from broker.router.session import Session
+from broker.router.subscribing import Subscribing
 from broker.store.event_log import EventLog
 
 
@@ -36,6 +37,8 @@ class Inspected(Protocol):
     def input(self) -> Input: ...
     @property
     def output(self) -> Output: ...
+    @property
+    def subscribing(self) -> Subscribing: ...
     @property
     def durables(self) -> Durables: ...
     @property
@@ -71,6 +74,7 @@ def status(node: Inspected) -> dict[str, Any]:
         "notices": attrs.asdict(node.notices.counts),
         "durable_subscriptions": len(node.durables),
         "refused_connections": dict(node.reception.refused),
+        "refused_subscriptions": dict(node.subscribing.refused),
         "broken_connections": dict(node.reception.broken),
         "ended_sessions": dict(node.reception.ended_by),
         "sessions": [_session(session) for session in node.reception.sessions],

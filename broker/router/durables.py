@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 import attrs
@@ -44,6 +45,7 @@ class Durables:
         self._wall_clock = wall_clock
         self._expiry_ms = expiry_ms
         self._kept = {key: Durable.decode(value) for key, value in log.durables()}
+        self._counts = Counter(map(_client_of, self._kept))
         self._in_use: set[bytes] = set()
 
     def __len__(self) -> int:
@@ -68,8 +70,7 @@ class Durables:
 
     def count(self, client_id: str) -> int:
         """How many a client has."""
-        prefix = _key(client_id, "")
-        return sum(key.startswith(prefix) for key in self._kept)
+        return self._counts[client_id.encode()]
 
     def put(
         self,
@@ -88,6 +89,8 @@ class Durables:
         """
         key = _key(client_id, name)
         self._in_use.add(key)
+        if key not in self._kept:
+            self._counts[_client_of(key)] += 1
         durable = Durable(pattern, query, dict(namespaces), position, self._wall_clock())
         self._kept[key] = durable
         self._log.put_durable(key, durable.encode(), stored)
@@ -111,8 +114,8 @@ class Durables:
     def forget(self, client_id: str, name: str) -> None:
         """Drop a durable subscription for good."""
         key = _key(client_id, name)
-        if self._kept.pop(key, None) is not None:
-            self._log.put_durable(key, None)
+        if key in self._kept:
+            self._drop(key)
 
     def expire(self) -> int:
         """Drop those that nobody used for their time; returns how many."""
@@ -120,9 +123,16 @@ class Durables:
         kept = self._kept.items()
         old = [key for key, d in kept if d.used < limit and key not in self._in_use]
         for key in old:
-            del self._kept[key]
-            self._log.put_durable(key, None)
+            self._drop(key)
         return len(old)
+
+    def _drop(self, key: bytes) -> None:
+        del self._kept[key]
+        client = _client_of(key)
+        self._counts[client] -= 1
+        if not self._counts[client]:
+            del self._counts[client]
+        self._log.put_durable(key, None)
 
     def _store(self, key: bytes, durable: Durable) -> None:
         self._kept[key] = durable
@@ -131,3 +141,7 @@ class Durables:
 
 def _key(client_id: str, name: str) -> bytes:
     return client_id.encode() + b"\0" + name.encode()
+
+
+def _client_of(key: bytes) -> bytes:
+    return key.partition(b"\0")[0]

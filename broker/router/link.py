@@ -8,7 +8,7 @@ dropped, counted, and told. So a slow subscriber costs bounded memory and delays
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from twisted.python.failure import Failure
 
@@ -68,8 +68,8 @@ class Link:
     # ------------------------------------------------------------------ subscriptions
 
     @property
-    def feeds(self) -> Iterable[Feed]:
-        """The link's subscriptions."""
+    def feeds(self) -> Collection[Feed]:
+        """The link's subscriptions; how many they are is known without going through them."""
         return self._feeds.values()
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from broker.errors import (
     BadName,
     BadPosition,
     BadQuery,
+    PeerError,
     TooManySubscriptions,
     UnknownSubscription,
 )
@@ -59,6 +61,8 @@ class Subscribing:
         self._output = output
         self._durables = durables
         self._max_subscriptions = max_subscriptions
+        self.refused: Counter[str] = Counter()
+        """Subscriptions that were refused, by error code."""
 
     def subscribe(
         self,
@@ -72,8 +76,20 @@ class Subscribing:
         accepted may go away and count on it.
 
         Raises `BadName`, `BadQuery`, `QueryTooExpensive`, `NotAllowed`, `TooManySubscriptions` or
-        `BadPosition`; then nothing has changed.
+        `BadPosition`; then nothing has changed but the count of those refused.
         """
+        try:
+            self._take(profile, wanted, confirm)
+        except PeerError as error:
+            self.refused[error.code] += 1
+            raise
+
+    def _take(
+        self,
+        profile: Profile,
+        wanted: Subscribe,
+        confirm: Callable[[Subscribed, Flowing], object],
+    ) -> None:
         identity, link = profile.identity, profile.link
         if link.get(wanted.number) is not None:
             raise BadName(f"subscription number {wanted.number} is in use")
@@ -153,7 +169,7 @@ class Subscribing:
     # ------------------------------------------------------------------ where to begin
 
     def _check_room(self, profile: Profile, wanted: Subscribe) -> None:
-        if len(list(profile.link.feeds)) >= self._max_subscriptions:
+        if len(profile.link.feeds) >= self._max_subscriptions:
             raise TooManySubscriptions(
                 f"{self._max_subscriptions} subscriptions are all that a client may have"
             )

@@ -80,6 +80,22 @@ def test_a_client_is_not_taken_for_one_whose_name_is_longer() -> None:
     assert len(setting.durables) == 3
 
 
+def test_a_client_is_told_how_many_it_has_whatever_became_of_others() -> None:
+    setting = Setting()
+    for name in ("d", "e", "e", "f"):
+        setting.put("alice", name)
+    assert (setting.durables.count("alice"), setting.opened().count("alice")) == (3, 3)
+    setting.durables.forget("alice", "d")
+    setting.durables.forget("alice", "d")
+    assert setting.durables.count("alice") == 2
+    setting.durables.release("alice", "e")
+    setting.now += 31 * DAY
+    assert setting.durables.expire() == 1
+    assert setting.durables.count("alice") == 1
+    setting.put("alice", "e")
+    assert (setting.durables.count("alice"), setting.opened().count("alice")) == (2, 2)
+
+
 def test_an_acknowledged_position_moves_on_and_never_back() -> None:
     setting = Setting()
     setting.put("alice", "d", 7)

@@ -126,6 +126,16 @@ class Setting:
         assert o.seen == parts, o
 
 
+def test_a_link_knows_how_many_subscriptions_it_has() -> None:
+    setting = Setting()
+    for number in (1, 2, 3):
+        setting.subscribe(number)
+    setting.link.remove(2)
+    assert len(setting.link.feeds) == 2
+    setting.link.close()
+    assert len(setting.link.feeds) == 0
+
+
 def test_a_page_is_sent_as_far_as_the_session_takes_it_and_the_rest_later() -> None:
     setting = Setting(*map(event, range(1, 11)))
     setting.outlet.room = 3

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from broker.client.asyncio_face import connect
-from broker.errors import InvalidEvent
+from broker.errors import BadQuery, InvalidEvent
 from broker.event.envelope import EventType
 from tests.system.node_process import NodeProcess, free_port
 from tests.system.test_disk import http
@@ -44,6 +44,9 @@ def test_the_figures_add_up(tmp_path: Path) -> None:
                     await client.publish("counted", b"<flight/>", FLIGHT)
             with pytest.raises(InvalidEvent):
                 await client.publish("counted", b"<x/>", EventType("unheard-of", "1.0"))
+            for query in ("/flight[", "//*[//*[//*]]", "]"):
+                with pytest.raises(BadQuery):
+                    await client.subscribe(query, "counted")
             await client.publish("elsewhere", flight(1), FLIGHT)
             await every.until_received(receipts)
             await some.until_received(receipts[11:])
@@ -54,6 +57,9 @@ def test_the_figures_add_up(tmp_path: Path) -> None:
             assert published.pop("not-valid") == 3
             assert sum(published.values()) == 1
             assert status["published"]["received"] == 25
+            refused = {"bad-query": 2, "query-too-expensive": 1}
+            assert page["xmlbroker_refused_subscriptions_total"] == refused
+            assert status["refused_subscriptions"] == refused
             seen = page["xmlbroker_subscription_events_total"]
             assert seen["delivered"] == 20 + 9
             # Each of the 21 events was looked at for both subscriptions.
