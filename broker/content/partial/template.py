@@ -54,7 +54,8 @@ class Template:
 
     `key` is equal for equal templates. `expression` is that of one of the queries; `hole_at` says
     which comparison or call of it, by position, has which hole. `namespaces` resolves prefixes.
-    `names` has for each hole what the compared nodes are called, as far as that is plain.
+    `paths` has for each hole a number that is the same for all holes of equal paths: whose nodes
+    are the same in every document, whatever the literals in their predicates are.
     """
 
     key: Hashable
@@ -62,7 +63,7 @@ class Template:
     expression: tree.Expression = attrs.field(eq=False, repr=False)
     hole_at: Mapping[int, int] = attrs.field(eq=False, repr=False)
     namespaces: Mapping[str, str] = attrs.field(eq=False, repr=False)
-    names: tuple[str, ...] = attrs.field(eq=False, repr=False)
+    paths: tuple[int, ...] = attrs.field(eq=False, repr=False)
 
     @cached_property
     def parts(self) -> Mapping[int, Part]:
@@ -115,7 +116,8 @@ class _Cutter:
         self._namespaces = namespaces
         self._holes: list[Hole] = []
         self._literals: list[Literal] = []
-        self._names: list[str] = []
+        self._paths: list[int] = []
+        self._depth = 0
         self._hole_at: dict[int, int] = {}
         # Numbers of subjects; a predicate begins anew, for its node is another one.
         self._subjects: dict[Hashable, int] = {}
@@ -129,7 +131,7 @@ class _Cutter:
             expression,
             self._hole_at,
             self._namespaces,
-            tuple(self._names),
+            tuple(self._paths),
         )
         return Instance(template, tuple(self._literals))
 
@@ -145,15 +147,31 @@ class _Cutter:
                 return ("-", signs % 2, self._key(operand))
             case tree.Chain(operator=operator, operands=operands):
                 return (operator, *map(self._key, operands))
-            case tree.Filter(primary=primary, predicates=predicates):
-                return ("filter", self._key(primary), *map(self._inner, predicates))
-            case tree.Path(start=start, steps=steps):
-                origin = start if isinstance(start, tree.Origin) else self._key(start)
-                return ("path", origin, *map(self._step, steps))
+            case tree.Filter() | tree.Path():
+                return self._outer(expression)
             case tree.FunctionCall():
                 return self._call(expression)
             case tree.Binary():
                 return self._binary(expression)
+
+    def _outer(self, path: tree.Filter | tree.Path) -> Hashable:
+        """The key of a path, which all its holes have for theirs if it is in no other."""
+        first = len(self._holes)
+        self._depth += 1
+        try:
+            key = self._nodes(path)
+        finally:
+            self._depth -= 1
+        if not self._depth:
+            self._paths[first:] = [hash(key)] * (len(self._holes) - first)
+        return key
+
+    def _nodes(self, path: tree.Filter | tree.Path) -> Hashable:
+        if isinstance(path, tree.Filter):
+            return ("filter", self._key(path.primary), *map(self._inner, path.predicates))
+        start = path.start
+        origin = start if isinstance(start, tree.Origin) else self._key(start)
+        return ("path", origin, *map(self._step, path.steps))
 
     def _inner(self, predicate: tree.Expression) -> Hashable:
         outer, self._subjects = self._subjects, {}
@@ -203,7 +221,8 @@ class _Cutter:
             number = self._subjects[bare] = self._numbered
         self._hole_at[position] = len(self._holes)
         self._holes.append(Hole(operator, number))
-        self._names.append(_name_of(bare))
+        # Of a hole within a path, the path will be told.
+        self._paths.append(hash(subject))
         self._literals.append(literal)
 
 
@@ -255,21 +274,6 @@ def _bare(key: Hashable) -> Hashable:
     if isinstance(key, tuple) and key and key[0] == "path":
         return key[:2] + tuple(step[:2] for step in key[2:])
     return key
-
-
-def _name_of(key: Hashable) -> str:
-    """What the nodes of a bare key are called; empty where that is not plain."""
-    match key:
-        case ("path", _, *_, (_, tree.NameTest(local=str(name)) | (_, str(name)))):
-            return name
-        case ("path", _, *_, (tree.Axis(), tree.KindTest())):
-            return "."
-        case ("call", _, *arguments):
-            return next(filter(None, map(_name_of, arguments)), "")
-        case ("variable", str(name)):
-            return name
-        case _:
-            return ""
 
 
 def _comparison(kind: tree.ValueType, sign: str, literal: str | float) -> tuple[Operator, Literal]:
