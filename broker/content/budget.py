@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from lxml import etree
 
 from broker.content.evaluation import Subject
+from broker.content.limits import LIBXML2_MAX_DEPTH
 from broker.content.query.cost import MODEL_NODES, estimate
 from broker.content.query.limits import QueryLimits
 from broker.content.query.tree import Expression
@@ -33,6 +34,10 @@ class Evaluable(Protocol):
     def expression(self) -> Expression:
         """What it was read as."""
 
+    @property
+    def climbs(self) -> bool:
+        """Whether its cost may depend on how deep the document is."""
+
     def matches(self, subject: Subject) -> bool:
         """Its value; raises `etree.XPathError` if libxml2 gives up."""
 
@@ -55,7 +60,8 @@ class Budget:
 
     A query that takes longer than `max_run_time` seconds on one event is evaluated again, so that a
     pause of the machine is not held against it. libxml2 can not be interrupted: so a query whose
-    *estimated* cost on a large document is out of all proportion is not evaluated on it at all.
+    *estimated* cost on a large or deep document is out of all proportion is not evaluated on it at
+    all.
     """
 
     def __init__(
@@ -82,8 +88,8 @@ class Budget:
                 matching.append(query)
                 continue
             try:
-                if nodes > MODEL_NODES:
-                    self._check_estimate(query, nodes)
+                if nodes > MODEL_NODES or query.compiled.climbs:
+                    self._check_estimate(query, subject, nodes or document.count(b"<"))
                     before = clock()
                 self.evaluations += 1
                 matches = query.compiled.matches(subject)
@@ -112,13 +118,16 @@ class Budget:
             )
         return after
 
-    def _check_estimate(self, query: Runnable, nodes: int) -> None:
+    def _check_estimate(self, query: Runnable, subject: Subject, nodes: int) -> None:
         # Rounded up to a power of two, so that few estimates serve all documents.
         size = 1 << (nodes - 1).bit_length()
         cost = query.estimates.get(size)
         if cost is None:
-            cost = estimate(query.compiled.expression, size).cost
+            deepest = min(size, LIBXML2_MAX_DEPTH)
+            cost = estimate(query.compiled.expression, size, deepest).cost
             query.estimates[size] = cost
+        if cost > self._max_cost and query.compiled.climbs:
+            cost = estimate(query.compiled.expression, nodes, subject.depth).cost
         if cost > self._max_cost:
             raise QueryTooExpensive(
                 f"the query would visit about {cost:.3g} nodes of an event with {nodes} elements, "

@@ -13,6 +13,7 @@ from broker.content.envelope import EnvelopeParts
 from broker.content.query.namespaces import ENVELOPE_PREFIX
 from broker.content.query.paths import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
 from broker.content.query.query import Query
+from broker.content.query.texts import EXTENSIONS
 from broker.content.query.tree import Expression, FunctionCall
 from broker.event.envelope import NAMESPACE, Header, Liveness
 
@@ -31,7 +32,7 @@ _VALUES: dict[str, Any] = {
 class Subject:
     """One event as queries see it; its parts are made when the first query needs them."""
 
-    __slots__ = ("_document", "_envelope", "_liveness", "_payload", "header")
+    __slots__ = ("_depth", "_document", "_envelope", "_liveness", "_payload", "header")
 
     def __init__(
         self, envelope: etree._Element, parts: EnvelopeParts, liveness: Liveness | None = None
@@ -42,6 +43,7 @@ class Subject:
         self._payload = parts.payload
         self._liveness = liveness or parts.header.liveness
         self._document: etree._Element | None = None
+        self._depth = 0
 
     @property
     def envelope(self) -> etree._Element:
@@ -63,6 +65,16 @@ class Subject:
                     self._document.tail = None
         return self._document
 
+    @property
+    def depth(self) -> int:
+        """How many elements are inside each other, the envelope's included."""
+        if not self._depth:
+            level = [self._envelope]
+            while level:
+                self._depth += 1
+                level = [child for element in level for child in element]
+        return self._depth
+
     def variable(self, name: str) -> Any:
         """The value of an envelope variable."""
         if name == "Liveness":
@@ -72,27 +84,31 @@ class Subject:
 
 @attrs.frozen(slots=True)
 class Reading:
-    """What a query reads: the payload, the envelope, envelope variables."""
+    """What a query reads: the payload, the envelope, envelope variables.
+
+    `functions`: it calls functions of ours.
+    """
 
     payload: bool
     envelope: bool
     variables: frozenset[str]
+    functions: bool
 
 
 @lru_cache(maxsize=1024)
-def _reading(payload: bool, envelope: bool, variables: frozenset[str]) -> Reading:
-    return Reading(payload, envelope, variables)
+def _reading(payload: bool, envelope: bool, variables: frozenset[str], functions: bool) -> Reading:
+    return Reading(payload, envelope, variables, functions)
 
 
 def reading_of(query: Query) -> Reading:
     """One object for all queries that read the same: few differ in it."""
-    return _reading(query.uses_payload, query.uses_envelope, query.variables)
+    return _reading(query.uses_payload, query.uses_envelope, query.variables, query.calls_ours)
 
 
 class CompiledXPath:
     """An expression ready to run: `boolean(...)`, so that no node-set becomes a Python list."""
 
-    __slots__ = ("_reading", "_simple", "_xpath")
+    __slots__ = ("_reading", "_simple", "_xpath", "climbs")
 
     def __init__(
         self, compilable: str, namespaces: tuple[tuple[str, str], ...], reading: Reading
@@ -101,14 +117,18 @@ class CompiledXPath:
         self._xpath = etree.XPath(
             f"boolean({compilable})",
             namespaces={**dict(namespaces), ENVELOPE_PREFIX: NAMESPACE},
+            extensions=EXTENSIONS if reading.functions else None,
             regexp=False,
             smart_strings=False,
         )
         self._reading = reading
+        #: Whether it has a step to ancestors, whose cost depends on how deep a document is. Where
+        #: the word is something else, an estimate is made for nothing.
+        self.climbs = "ancestor" in compilable
         self._simple = reading.payload and not (reading.variables or reading.envelope)
 
     def matches(self, subject: Subject) -> bool:
-        """Its value; raises `etree.XPathError` if libxml2 gives up."""
+        """Its value; `etree.XPathError` if libxml2 gives up, `QueryTooExpensive` if `texts.py`."""
         if self._simple:
             return bool(self._xpath(subject.document()))
         reading = self._reading

@@ -4,8 +4,9 @@ The unit is one node visited, about 10 ns. The model is a document of `nodes` el
 a subscription is judged:
 
 - a `child`, `attribute` or `namespace` step visits 10 nodes for each node that it starts from, a
-  `self` or `parent` step 1, an `ancestor` step 10, a sibling step a tenth of the document, and
-  `descendant`, `following` and `preceding` the whole document;
+  `self` or `parent` step 1, an `ancestor` step as many as the document is deep (the model's 10), a
+  sibling step a tenth of the document, and `descendant`, `following` and `preceding` the whole
+  document;
 - a document has one element; `child` steps from that, and behind `..` or an `ancestor` step, visit
   a tenth of the document for each;
 - no step finds more nodes than the document has, and a name test keeps a quarter of them;
@@ -47,7 +48,8 @@ _WHOLE_DOCUMENT = frozenset(
     {Axis.DESCENDANT, Axis.DESCENDANT_OR_SELF, Axis.FOLLOWING, Axis.PRECEDING}
 )
 _SIBLINGS = frozenset({Axis.FOLLOWING_SIBLING, Axis.PRECEDING_SIBLING})
-_UPWARDS = frozenset({Axis.PARENT, Axis.ANCESTOR, Axis.ANCESTOR_OR_SELF})
+_ANCESTORS = frozenset({Axis.ANCESTOR, Axis.ANCESTOR_OR_SELF})
+_UPWARDS = _ANCESTORS | {Axis.PARENT}
 _SINGLE = frozenset({Axis.SELF, Axis.PARENT})
 
 
@@ -60,9 +62,9 @@ class Estimate:
     dearest_cost: float
 
 
-def estimate(expression: Expression, nodes: int = MODEL_NODES) -> Estimate:
-    """What evaluating the expression once costs on a document of so many elements."""
-    model = _Model(float(nodes))
+def estimate(expression: Expression, nodes: int = MODEL_NODES, depth: int = _NEAR) -> Estimate:
+    """What evaluating the expression once costs on a document of so many elements, so deep."""
+    model = _Model(float(nodes), float(depth))
     cost = model.cost(expression, 1.0)
     return Estimate(cost, model.dearest, model.dearest_cost)
 
@@ -70,8 +72,9 @@ def estimate(expression: Expression, nodes: int = MODEL_NODES) -> Estimate:
 class _Model:
     """`times` is how often an expression is evaluated; costs returned include it."""
 
-    def __init__(self, nodes: float) -> None:
+    def __init__(self, nodes: float, depth: float) -> None:
         self._nodes = nodes
+        self._depth = depth
         self.dearest: Step | None = None
         self.dearest_cost = 0.0
 
@@ -173,6 +176,8 @@ class _Model:
             return self._nodes
         if axis in _SIBLINGS or (wide and axis is Axis.CHILD):
             return max(_NEAR, self._nodes / 10)
+        if axis in _ANCESTORS:
+            return self._depth
         return 1.0 if axis in _SINGLE else _NEAR
 
     def _predicates(

@@ -28,13 +28,17 @@ class Findings:
     `prefixes` gives for each prefix the offset of its first use.
     `document_starts` are the slashes at the start of paths through the payload's document,
     `envelope_starts` the leading `/Mspaces:Event` steps, each with its replacement (see
-    `addressing.py`). `outer_context` says that something reads the outermost context node.
+    `addressing.py`). `text_calls` are pieces of calls that are rewritten (see `texts.py`), `sought`
+    the characters of literals that are looked for in texts, in all. `outer_context` says that
+    something reads the outermost context node.
     """
 
     variables: set[str] = attrs.field(factory=set)
     prefixes: dict[str, int] = attrs.field(factory=dict)
     document_starts: list[Replacement] = attrs.field(factory=list)
     envelope_starts: list[Replacement] = attrs.field(factory=list)
+    text_calls: list[Replacement] = attrs.field(factory=list)
+    sought: int = 0
     outer_context: bool = False
 
 

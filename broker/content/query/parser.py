@@ -12,6 +12,7 @@ from broker.content.query.lexer import Kind, Token, bad_query
 from broker.content.query.limits import QueryLimits
 from broker.content.query.number import number_of
 from broker.content.query.paths import STEP_STARTS, PathParser
+from broker.content.query.texts import note_call
 from broker.content.query.tree import (
     Binary,
     Chain,
@@ -159,7 +160,7 @@ class _Parser:
             raise bad_query(
                 f"there is no function {token.text[:40]}() in XPath 1.0", token.position
             )
-        arguments = self._arguments(token)
+        arguments, marks = self._arguments(token)
         if len(arguments) < function.least or (
             function.most is not None and len(arguments) > function.most
         ):
@@ -173,18 +174,23 @@ class _Parser:
                 raise bad_query(f"{token.text}() has a meaning in a predicate only", token.position)
             if function.reads_context and (not arguments or token.text in ("id", "lang")):
                 self.cursor.findings.outer_context = True
-        return FunctionCall(token.position, token.text, tuple(arguments))
+        call = FunctionCall(token.position, token.text, tuple(arguments))
+        note_call(call, token, marks, self.cursor.findings)
+        return call
 
-    def _arguments(self, token: Token) -> list[Expression]:
+    def _arguments(self, token: Token) -> tuple[list[Expression], list[Token]]:
+        """The arguments, and the brackets and commas around them."""
         arguments: list[Expression] = []
         opening = self.cursor.expect(Kind.LEFT_PAREN, "after the function's name")
+        marks = [opening]
         with self.cursor.bracket(opening.position):
             if self.cursor.token.kind is not Kind.RIGHT_PAREN:
                 arguments.append(self.expression())
-                while self.cursor.take_if(Kind.COMMA):
+                while (comma := self.cursor.take_if(Kind.COMMA)) is not None:
+                    marks.append(comma)
                     arguments.append(self.expression())
-        self.cursor.expect(Kind.RIGHT_PAREN, f"after the arguments of {token.text}()")
-        return arguments
+        closing = self.cursor.expect(Kind.RIGHT_PAREN, f"after the arguments of {token.text}()")
+        return arguments, [*marks, closing]
 
 
 def _chain(operator: Token, left: Expression, right: Expression) -> Chain:

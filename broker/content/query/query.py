@@ -31,7 +31,7 @@ class Query:
     Two queries are equal when their text and the prefixes that the text uses are; `namespaces`
     holds those, sorted, without `Mspaces`. `compilable` is the text for lxml (`addressing.py`).
     `uses_payload` and `uses_envelope` say which documents it reads; envelope variables are in
-    neither. Made by `parse_query` only.
+    neither. `calls_ours`: it needs the functions of `texts.py`. Made by `parse_query` only.
     """
 
     text: str
@@ -42,6 +42,7 @@ class Query:
     uses_payload: bool = attrs.field(eq=False)
     uses_envelope: bool = attrs.field(eq=False)
     variables: frozenset[str] = attrs.field(eq=False)
+    calls_ours: bool = attrs.field(eq=False)
 
 
 def parse_query(
@@ -78,6 +79,7 @@ def parse_query(
         uses_payload=findings.outer_context or bool(findings.document_starts),
         uses_envelope=bool(findings.envelope_starts),
         variables=frozenset(findings.variables),
+        calls_ours=bool(findings.text_calls),
     )
 
 
