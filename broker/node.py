@@ -194,6 +194,7 @@ class Node:
                 "explain": lambda identity, ask: self.explaining.answer(identity, ask),
             },
             ended=lambda session: self.reception.ended(session),
+            clock=self._reactor,
         )
 
         def make_session(identity: Identity, incarnation: int, token: bytes) -> Session:

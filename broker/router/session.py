@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -11,6 +12,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from broker.channel.clock import IClock
 from broker.channel.driver import IStackReceiver, StackDriver
 from broker.channel.view import LinkState, View
 from broker.errors import BrokerError, Closed, Overloaded, PeerError, ProtocolError
@@ -25,6 +27,7 @@ from broker.session.batches import Batch, decode_batch
 from broker.session.messages import (
     INITIAL_CREDIT,
     NO_ERROR,
+    PUBLISH,
     Acknowledge,
     Answer,
     Ask,
@@ -39,6 +42,15 @@ from broker.session.messages import (
     Unsubscribe,
 )
 
+#: How long others may have to wait for the messages of one session. The next one is taken whole:
+#: a Subscribe is some 0.3 ms, a batch what its documents are.
+SECONDS_A_TURN = 0.02
+#: Documents that are matched before the first look at the clock, and twice as many before each
+#: further one: more than one read of a socket brings, but for compressed ones.
+DOCUMENTS_AT_FIRST = 128
+
+_BATCH = bytes([PUBLISH])
+
 #: Answers a question of a client with plain content, or a Deferred of it.
 Answerer: TypeAlias = Callable[[Identity, Ask], Any]
 
@@ -52,6 +64,7 @@ class SessionServices:
     answers: Mapping[str, Answerer]
     ended: Callable[[Session], None]
     """Told once when a session is over."""
+    clock: IClock
 
 
 @implementer(IStackReceiver)
@@ -83,6 +96,9 @@ class Session:
         self.state = LinkState.DISCONNECTED
         self.connection_changed: Callable[[Session], None] = lambda _: None
         """Told when the state changed: who keeps the lease listens."""
+        self._received: deque[bytes] = deque()
+        self._taking = False
+        """Now, or in a turn to come: what arrives meanwhile waits behind."""
         self._met = False
         self._delivered = 0
         self._credit = INITIAL_CREDIT
@@ -123,24 +139,49 @@ class Session:
     # ------------------------------------------------------------------ from the stack
 
     def messages_received(self, batch: Sequence[bytes]) -> None:
-        """Messages of the client, in order."""
-        publications: list[Batch] = []
+        """Messages of the client, in order. Where they take long the rest has further turns."""
+        self._received += batch
+        if not self._taking:
+            self._taking = True
+            self._take()
+
+    def _take(self) -> None:
+        """Take what was received: all of it, or as much as one turn has time for."""
+        clock = self._services.clock
+        enough = clock.seconds() + SECONDS_A_TURN
+        room = DOCUMENTS_AT_FIRST
         try:
-            for data in batch:
-                if data[:1] == b"\x10":
-                    publications.append(decode_batch(data))
-                    continue
-                if publications:
-                    self._services.input.publish(self._publisher, publications)
-                    publications = []
-                self._control(messages.decode(data))
-                if self.over:
+            while self._received:
+                if _is_batch(self._received[0]):
+                    self._services.input.publish(self._publisher, self._next_batches(room))
+                    room *= 2
+                else:
+                    self._control(messages.decode(self._received.popleft()))
+                    if not self.over:
+                        self.driver.consumed(1)
+                if self._received and clock.seconds() >= enough:
+                    clock.callLater(0, self._take_on)
                     return
-                self.driver.consumed(1)
-            if publications:
-                self._services.input.publish(self._publisher, publications)
         except ProtocolError as error:
             self.end(error)
+        self._taking = False
+
+    def _take_on(self) -> None:
+        try:
+            self._take()
+        except Exception:
+            # The driver would note it in a turn of its own; in this one there is nobody else.
+            self.log.failure("a message of {client} failed", client=self.identity.client_id)
+            self.end(ProtocolError("the node could not take a message"))
+
+    def _next_batches(self, room: int) -> list[Batch]:
+        """The batches that come next, one at least, until they have so many documents."""
+        received = self._received
+        batches: list[Batch] = []
+        while received and _is_batch(received[0]) and room > 0:
+            batches.append(decode_batch(received.popleft()))
+            room -= len(batches[-1].documents)
+        return batches
 
     def view_changed(self, view: View) -> None:
         """The connection came or went."""
@@ -270,7 +311,12 @@ class Session:
             except (Overloaded, Closed):
                 self.log.debug("the reason could not be told")
         self.over = True
+        self._received.clear()
         self.driver.close()
         self._services.input.leave(self._publisher)
         self._services.subscribing.end(self._profile)
         self._services.ended(self)
+
+
+def _is_batch(message: bytes) -> bool:
+    return message[:1] == _BATCH
