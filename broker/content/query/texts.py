@@ -28,10 +28,11 @@ SHORT = 256
 FEW = 16
 #: The same for one call of our `concat`: its arguments are all in memory when it is called.
 MANY = 64
-#: What one evaluation may do in these functions; the unit is a character searched, some 2 ns.
-MOST_WORK = 64 * 1024 * 1024
-#: Joined texts are in memory several times.
-_JOINING = 4
+#: What one evaluation may do in these functions: some half a second. The unit is a character
+#: searched, 5 ns with the making of its text; a hundred keywords may be looked for in a megabyte.
+MOST_WORK = 128 * 1024 * 1024
+#: What a character costs that is joined (it is in memory several times) or translated.
+_JOINING = 8
 _TRANSLATING = 8
 
 _SEARCHES = frozenset({"contains", "substring-before", "substring-after", "translate"})
