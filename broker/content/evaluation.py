@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -108,24 +109,33 @@ def reading_of(query: Query) -> Reading:
 class CompiledXPath:
     """An expression ready to run: `boolean(...)`, so that no node-set becomes a Python list."""
 
-    __slots__ = ("_reading", "_simple", "_xpath", "climbs")
+    __slots__ = ("_calls", "_reading", "_simple", "_xpath", "climbs")
 
     def __init__(
-        self, compilable: str, namespaces: tuple[tuple[str, str], ...], reading: Reading
+        self,
+        compilable: str,
+        namespaces: tuple[tuple[str, str], ...],
+        reading: Reading,
+        calls: Sequence[str] = (),
     ) -> None:
-        """The text, and what it reads, as `Query` has them."""
-        self._xpath = etree.XPath(
-            f"boolean({compilable})",
-            namespaces={**dict(namespaces), ENVELOPE_PREFIX: NAMESPACE},
-            extensions=EXTENSIONS if reading.functions else None,
-            regexp=False,
-            smart_strings=False,
-        )
+        """The text, and what it reads, as `Query` has them; `calls` as `Invariants` has them."""
+
+        def compiled(text: str) -> etree.XPath:
+            return etree.XPath(
+                text,
+                namespaces={**dict(namespaces), ENVELOPE_PREFIX: NAMESPACE},
+                extensions=EXTENSIONS if reading.functions else None,
+                regexp=False,
+                smart_strings=False,
+            )
+
+        self._xpath = compiled(f"boolean({compilable})")
+        self._calls = {f"i{place}": compiled(call) for place, call in enumerate(calls)}
         self._reading = reading
         #: Whether it has a step to ancestors, whose cost depends on how deep a document is. Where
         #: the word is something else, an estimate is made for nothing.
         self.climbs = "ancestor" in compilable
-        self._simple = reading.payload and not (reading.variables or reading.envelope)
+        self._simple = reading.payload and not (reading.variables or reading.envelope or calls)
 
     def matches(self, subject: Subject) -> bool:
         """Its value; `etree.XPathError` if libxml2 gives up, `QueryTooExpensive` if `texts.py`."""
@@ -137,6 +147,8 @@ class CompiledXPath:
         if reading.envelope:
             values[ENVELOPE_VARIABLE] = [subject.envelope]
             values[PAYLOAD_VARIABLE] = [context]
+        if self._calls:
+            values |= {name: call(context, **values) for name, call in self._calls.items()}
         return bool(self._xpath(context, **values))
 
 

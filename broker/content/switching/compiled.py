@@ -33,7 +33,7 @@ class CompiledEntry(CompiledXPath):
     always = False
 
     def __init__(self, entry: Entry) -> None:
-        super().__init__(entry.compilable, entry.namespaces, entry.reading)
+        super().__init__(entry.compilable, entry.namespaces, entry.reading, entry.calls)
         self._entry = entry
         self._expression: Expression | None = None
 

@@ -8,6 +8,7 @@ from typing import cast
 from broker.content.evaluation import reading_of
 from broker.content.index.member import Member
 from broker.content.index.shrinking import ShrinkingDict
+from broker.content.query.invariants import invariants
 from broker.content.query.query import Query
 from broker.content.switching.family import Family
 
@@ -25,6 +26,7 @@ class Entry:
     __slots__ = (
         "_brought",
         "_patterns",
+        "calls",
         "compilable",
         "families",
         "members",
@@ -42,8 +44,9 @@ class Entry:
     ) -> None:
         self.text = query.text
         self.namespaces = query.namespaces
-        #: What lxml compiles; the same object as the text in most queries.
-        self.compilable = query.text if query.compilable == query.text else query.compilable
+        #: What lxml compiles, the same object as the text in most queries, and calls to be made
+        #: before: see `Invariants`.
+        self.compilable, self.calls = _compilable(query)
         self.reading = reading_of(query)
         self.families = families
         self.members = members
@@ -88,6 +91,13 @@ class Entry:
         self.sole_number, self.sole_pattern = 0, SEVERAL
         if len(self.pairs) == 1:
             [(self.sole_number, self.sole_pattern)] = self.pairs.items()
+
+
+def _compilable(query: Query) -> tuple[str, tuple[str, ...]]:
+    if query.compilable != query.text:
+        return query.compilable, ()
+    found = invariants(query.text, query.expression)
+    return found.text, found.calls
 
 
 class Several:
