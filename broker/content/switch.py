@@ -29,6 +29,7 @@ from broker.content.explaining.explainer import Explainer
 from broker.content.explaining.explanation import Explanation
 from broker.content.explaining.knowledge import IndexKnowledge
 from broker.content.figures import Figures
+from broker.content.index.member import Member
 from broker.content.limits import DocumentLimits
 from broker.content.names import NameWatch
 from broker.content.query.limits import QueryLimits
@@ -172,9 +173,9 @@ class Switch:
                 continue
             learnt = self._counts["learnt"]
             verdicts[place] = self._match_parsed(place, documents[place], undescribed)
-            if self._counts["learnt"] != learnt:
+            rest = [each for each in places if single[each] is None]
+            if rest and self._counts["learnt"] != learnt:
                 # More of the batch may be of the new shape.
-                rest = [each for each in places if single[each] is None]
                 for each in rest:
                     del single[each]
                 self._match_known(rest[::-1], documents, verdicts, single)
@@ -278,23 +279,44 @@ class Switch:
             return examined
         self._counts["parsed"] += 1
         header = examined.header
-        self._learn(document, examined)
+        shape = self._learn(document, examined)
         view = self._registry.streams.view(header.stream)
         if not self._registry.distinct:
             return Accepted(header, view.everything)
-        matching = ParsedMatching(examined)
-        possible = self._registry.structure.possible_in(examined)
-        matching.look(possible.open, possible.certain)
-        more = self._evaluate(matching.open, examined, place, document)
-        return Accepted(header, view.joined(view.wanted(matching.found), more))
+        found, candidates = self._found_by(shape, document) or self._found_in(examined)
+        more = self._evaluate(candidates, examined, place, document)
+        return Accepted(header, view.joined(view.wanted(found), more))
 
-    def _learn(self, document: bytes, examined: Subject) -> None:
+    def _found_in(self, subject: Subject) -> tuple[Sequence[Member], Sequence[Entry]]:
+        """What matches a parsed event, and what may."""
+        matching = ParsedMatching(subject)
+        possible = self._registry.structure.possible_in(subject)
+        matching.look(possible.open, possible.certain)
+        return matching.found, matching.open
+
+    def _found_by(
+        self, shape: Shape | None, document: bytes
+    ) -> tuple[Sequence[Member], Sequence[Entry]] | None:
+        """The same by the shape that the event has taught; None if that has to wait."""
+        plan = None if shape is None else self._plan(shape)
+        if shape is None or plan is None or plan.pending:
+            return None
+        values = shape.values(document)
+        if values is None:
+            return None
+        finding = Finding(plan.bound, Batch([values]))
+        find([finding])
+        return finding.matching[0] or (), finding.undecided.get(0, ())
+
+    def _learn(self, document: bytes, examined: Subject) -> Shape | None:
         header: Header = examined.header
         reference = DtdReference(header.type_name, header.version)
         dtd = self._dtds.get(reference)
-        if dtd is not None:
-            shape = self._shapes.learn(document, examined.envelope, reference, dtd)
-            self._counts["learnt"] += shape is not None
+        if dtd is None:
+            return None
+        shape = self._shapes.learn(document, examined.envelope, reference, dtd)
+        self._counts["learnt"] += shape is not None
+        return shape
 
     # ---------------------------------------------------------------- events of a log
 

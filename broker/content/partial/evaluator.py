@@ -6,13 +6,11 @@ comparisons of slots. XPath's semantics are libxml2's, which is the oracle (DESI
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeAlias
 
 from broker.content.partial import functions
-from broker.content.partial.axes import root_of
-from broker.content.partial.cases import Cases, applied, check, constant, only
+from broker.content.partial.cases import Cases, applied, check
 from broker.content.partial.comparing import compared
 from broker.content.partial.formula import (
     FALSE,
@@ -26,51 +24,25 @@ from broker.content.partial.formula import (
     is_larger,
     negation,
 )
-from broker.content.partial.naming import name_of
 from broker.content.partial.nodesets import (
     Condition,
     Context,
-    NodeSet,
     Walk,
-    first_of,
-    in_order,
-    text_of,
 )
 from broker.content.partial.sharing import Recall
-from broker.content.partial.source import Constant
 from broker.content.partial.subjects import Decision, Subjects
 from broker.content.partial.template import Template, literal_of
 from broker.content.partial.undecidable import Undecidable
+from broker.content.partial.values import NO_POSITION, Values
 from broker.content.partial.work import TooDear, Work
 from broker.content.query import tree
-from broker.content.query.tree import Origin, ValueType
+from broker.content.query.tree import ValueType
 from broker.content.query.valuetype import value_type
-from broker.content.query.variables import VARIABLES
-from broker.content.shape.tree import Node
 
 #: Nodes that are looked at for one template on one shape, or as much other work, and comparisons in
 #: its formula: beyond them the template counts as undecided on the shape.
 MAX_VISITS = 20_000
 MAX_COMPARISONS = 2_048
-
-_TEXT_FUNCTIONS: Mapping[str, Callable[..., bytes]] = {
-    "concat": functions.concatenation,
-    "substring-before": functions.before,
-    "substring-after": functions.after,
-    "translate": functions.translated,
-}
-_NUMBER_FUNCTIONS = {
-    "floor": functions.floor,
-    "ceiling": functions.ceiling,
-    "round": functions.rounded,
-}
-_ARITHMETIC = {
-    "+": functions.plus,
-    "-": functions.minus,
-    "*": functions.times,
-    "div": functions.divided,
-    "mod": functions.remainder,
-}
 
 
 #: A hole, what is compared with its literal, whether as numbers, and whether that is a node-set.
@@ -82,11 +54,10 @@ def evaluate(template: Template, subjects: Subjects) -> Decision:
     return _Evaluator(template, subjects).decision()
 
 
-class _Evaluator:
+class _Evaluator(Values):
     def __init__(self, template: Template, subjects: Subjects) -> None:
         self._template = template
         self._subjects = subjects
-        self._sharing = subjects.sharing
         self.work = Work(MAX_VISITS)
         self._walk = Walk(template.namespaces, self._predicate, self.work, subjects.names)
         self._recall = Recall(template.parts, subjects.sharing, self.work)
@@ -218,7 +189,7 @@ class _Evaluator:
 
     def _at(self, place: tree.Expression, context: Context) -> Formula:
         if context.position is None:
-            self._recall.note(_NO_POSITION)
+            self._recall.note(NO_POSITION)
             return UNKNOWN
         if isinstance(place, tree.Number):
             return TRUE if context.position == place.value else FALSE
@@ -229,189 +200,6 @@ class _Evaluator:
             self._recall.note(reason)
             return UNKNOWN
 
-    # ---------------------------------------------------------------- numbers
-
-    def number(self, expression: tree.Expression, context: Context) -> Cases:
-        """The expression's value as a number."""
-        match expression:
-            case tree.Number(value=value):
-                return constant(value)
-            case tree.Negation(operand=operand, signs=signs):
-                value_cases = self.number(operand, context)
-                return applied(functions.negative, value_cases) if signs % 2 else value_cases
-            case tree.Binary(operator=operator, left=left, right=right) if operator in _ARITHMETIC:
-                return applied(
-                    _ARITHMETIC[operator], self.number(left, context), self.number(right, context)
-                )
-            case tree.Variable(name=name) if VARIABLES[name] is ValueType.NUMBER:
-                return only(self._subjects.variables[name])
-            case tree.FunctionCall() if value_type(expression) is ValueType.NUMBER:
-                return self._recall.once(
-                    self._sharing.numbers, self._number_call, expression, context
-                )
-        if value_type(expression) is ValueType.BOOLEAN:
-            return self._of_boolean(expression, context, 1.0, 0.0)
-        return applied(functions.number, self.text(expression, context))
-
-    def _number_call(self, call: tree.FunctionCall, context: Context) -> Cases:
-        match call.name:
-            case "position":
-                return self._position(context)
-            case "last":
-                if context.last is None:
-                    raise Undecidable("last() depends on values")
-                return constant(float(context.last))
-            case "count":
-                return constant(float(len(self._certain(call, context))))
-            case "sum":
-                nodes = self._certain(call, context)
-                return applied(functions.total, *map(self.number_of, nodes))
-            case "number":
-                return (
-                    self.number(call.arguments[0], context)
-                    if call.arguments
-                    else self.number_of(context.node)
-                )
-            case "string-length":
-                return applied(functions.length, self._text_argument(call, context))
-        return applied(_NUMBER_FUNCTIONS[call.name], self.number(call.arguments[0], context))
-
-    def _position(self, context: Context) -> Cases:
-        if context.position is None:
-            raise Undecidable(_NO_POSITION)
-        return constant(float(context.position))
-
-    def _certain(self, call: tree.FunctionCall, context: Context) -> list[Node]:
-        members = self.nodes(call.arguments[0], context)
-        if any(condition is not TRUE for _, condition in members):
-            raise Undecidable(f"which nodes {call.name}() takes depends on values")
-        return [node for node, _ in members]
-
-    # ---------------------------------------------------------------- texts
-
-    def text_of(self, node: Node) -> Cases:
-        """The string-value of a node."""
-        known = self._sharing.text_of.get(node)
-        if known is None:
-            done = self.work.done
-            known = only(text_of(node, self.work))
-            self._sharing.weigh(self.work.done - done)
-            self._sharing.text_of[node] = known
-        return known
-
-    def number_of(self, node: Node) -> Cases:
-        """The number of a node's string-value."""
-        known = self._sharing.number_of.get(node)
-        if known is None:
-            known = applied(functions.number, self.text_of(node))
-            self._sharing.weigh(0)
-            self._sharing.number_of[node] = known
-        return known
-
-    def text(self, expression: tree.Expression, context: Context) -> Cases:
-        """The expression's value as a text."""
-        cases = self._recall.once(self._sharing.texts, self._text, expression, context)
-        for _, source in cases:
-            if isinstance(source, Constant):
-                self.work.read(source.value)
-        return cases
-
-    def _text(self, expression: tree.Expression, context: Context) -> Cases:
-        match expression:
-            case tree.Literal(value=value):
-                return constant(value.encode())
-            case tree.Variable(name=name) if VARIABLES[name] is ValueType.STRING:
-                return only(self._subjects.variables[name])
-            case tree.FunctionCall() if value_type(expression) is ValueType.STRING:
-                return self._text_call(expression, context)
-        match value_type(expression):
-            case ValueType.NODE_SET:
-                return [
-                    (when, _EMPTY if node is None else self.text_of(node)[0][1])
-                    for when, node in first_of(self.nodes(expression, context), self.work)
-                ]
-            case ValueType.NUMBER:
-                return applied(functions.text_of_number, self.number(expression, context))
-            case _:
-                return self._of_boolean(expression, context, b"true", b"false")
-
-    def _text_call(self, call: tree.FunctionCall, context: Context) -> Cases:
-        match call.name:
-            case "string":
-                return self._text_argument(call, context)
-            case "normalize-space":
-                return applied(functions.normalised, self._text_argument(call, context))
-            case "local-name" | "namespace-uri" | "name":
-                return self._name_call(call, context)
-            case "substring":
-                text, *places = call.arguments
-                numbers = [self.number(place, context) for place in places]
-                if len(numbers) == 1:
-                    return applied(functions.from_place, self.text(text, context), numbers[0])
-                return applied(functions.part, self.text(text, context), *numbers)
-        texts = [self.text(argument, context) for argument in call.arguments]
-        return applied(_TEXT_FUNCTIONS[call.name], *texts)
-
-    def _text_argument(self, call: tree.FunctionCall, context: Context) -> Cases:
-        if call.arguments:
-            return self.text(call.arguments[0], context)
-        return self.text_of(context.node)
-
-    def _name_call(self, call: tree.FunctionCall, context: Context) -> Cases:
-        if not call.arguments:
-            return constant(name_of(call.name, context.node))
-        members = first_of(self.nodes(call.arguments[0], context), self.work)
-        return [(when, _constant_name(call.name, node)) for when, node in members]
-
-    def _of_boolean(
-        self, expression: tree.Expression, context: Context, yes: bytes | float, no: bytes | float
-    ) -> Cases:
-        formula = self._boolean(expression, context)
-        return [(formula, Constant(yes)), (negation(formula), Constant(no))]
-
-    # ---------------------------------------------------------------- node-sets
-
-    def nodes(self, expression: tree.Expression, context: Context) -> NodeSet:
-        """The expression's members in document order."""
-        if not self._recall.is_shared(expression):
-            return self._nodes(expression, context)
-        members = self._recall.once(self._sharing.nodes, self._nodes, expression, context)
-        # Whoever asks goes through all of them.
-        self.work.spend(len(members))
-        return members
-
-    def _nodes(self, expression: tree.Expression, context: Context) -> NodeSet:
-        match expression:
-            case tree.Path(start=start, steps=steps):
-                return self._walk.steps(self._start(start, context), steps)
-            case tree.Filter(primary=primary, predicates=predicates):
-                return self._walk.filtered(self.nodes(primary, context), predicates)
-            case tree.Chain(operands=operands):
-                found: dict[Node, Formula] = {}
-                for operand in operands:
-                    for node, condition in self.nodes(operand, context):
-                        known = found.get(node, FALSE)
-                        found[node] = any_of((known, condition))
-                return self._united(found)
-        raise Undecidable("id() is not decided on a shape")
-
-    def _start(self, start: Origin | tree.Expression, context: Context) -> NodeSet:
-        match start:
-            case Origin.CONTEXT:
-                return [(context.node, TRUE)]
-            case Origin.DOCUMENT:
-                return [(self._subjects.payload, TRUE)]
-            case Origin.ENVELOPE:
-                return [(self._subjects.envelope, TRUE)]
-            case _:
-                return self.nodes(start, context)
-
-    def _united(self, found: dict[Node, Formula]) -> NodeSet:
-        documents = set(map(root_of, found))
-        if len(documents) > 1:
-            raise Undecidable("payload and envelope in one node-set have no order")
-        return in_order(found)
-
 
 def _any(cases: Cases) -> Formula:
     return any_of([all_of((when, check(source))) for when, source in cases])
@@ -421,11 +209,3 @@ def _any_atom(hole: int, cases: Cases) -> Formula:
     if len(cases) == 1 and cases[0][0] is TRUE:
         return Atom(hole, cases[0][1])
     return any_of([all_of((when, Atom(hole, source))) for when, source in cases])
-
-
-def _constant_name(function: str, node: Node | None) -> Constant:
-    return _EMPTY if node is None else Constant(name_of(function, node))
-
-
-_EMPTY = Constant(b"")
-_NO_POSITION = "the position of a node depends on values"

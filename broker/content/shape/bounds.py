@@ -49,6 +49,9 @@ class ShapeBounds:
     max_pause: int = 65_536
     #: Documents for which a type is suspended: doubled each time in a row, up to the second.
 
+    hits_per_miss: int = 16
+    #: Documents recognised for each that was not, from which on a type learns at first sight.
+
     credit: int = 128
     hits_per_credit: int = 64
     #: A type may learn `credit` shapes, and one more for each `hits_per_credit` hits: what a shape

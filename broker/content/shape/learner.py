@@ -1,7 +1,8 @@
 """What one type has taught: which documents get a shape, and whether shapes pay at all.
 
 A document like none before is only remembered, by a signature that takes one pass in C. When the
-signature comes a second time, the document is cut (see `cutting.py`), and its skeleton learnt.
+signature comes a second time, the document is cut (see `cutting.py`), and its skeleton learnt. Of a
+type whose documents are nearly all recognised, that is done at once.
 
 Learning costs about as much as a hundred recognitions save, so a type has a *credit*. A type of
 which hardly a document is recognised is *suspended* for a number of documents.
@@ -120,7 +121,12 @@ class TypeLearner:
                 raise NotLearnable(Reason.CREDIT)
             return True
         _remember(self._sighted, signature, self._bounds.max_sighted)
-        return False
+        return self._credit > 0 and self._recurs
+
+    @property
+    def _recurs(self) -> bool:
+        """Whether so many are recognised that one like none before will hardly be the last."""
+        return self.hits >= self._bounds.hits_per_miss * self._misses
 
     def learn(
         self, document: bytes, start: int, root: etree._Element, parts: EnvelopeParts
@@ -171,7 +177,7 @@ class TypeLearner:
                 self._drop(skeleton.adopt(varied))
                 is_new = True
             variant = skeleton.add(pieces)
-            if not is_new:
+            if not (is_new or self._recurs):
                 return None
         if variant.shape is None:
             shape = self._make(pieces, skeleton)

@@ -7,8 +7,8 @@ of members. And what is true of the shape needs no values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from broker.content.index.member import Member
 from broker.content.partial.formula import (
@@ -24,6 +24,8 @@ from broker.content.partial.formula import (
     possible,
     sources,
 )
+from broker.content.partial.holding import holds
+from broker.content.partial.source import Source
 from broker.content.switching.batch import Batch
 from broker.content.switching.family import Family
 from broker.content.switching.projection import Projection
@@ -35,15 +37,21 @@ FREE_COMPARISONS = 10
 WORTH = 6
 
 
+#: The value of a source in a document.
+ValueOf: TypeAlias = Callable[[Source], Any]
+
+
 class Always:
     """Every member matches every document of the shape."""
 
-    def __init__(self, family: Family, decided: bool, formula: Formula) -> None:
+    def __init__(self, family: Family, decided: bool) -> None:
         self.family = family
         self.decided = decided
         """Whether members found match for certain; else each is to be evaluated (F6)."""
-        self.formula = formula
-        """When a member matches, or may match; decided."""
+
+    def holds(self, member: Member, value_of: ValueOf) -> bool:
+        """Whether a member matches, or may match, a document with these values."""
+        return True
 
     def prepare(self, most: int) -> int:
         """Get ready, with up to so many members; how many it took."""
@@ -63,16 +71,27 @@ class Always:
 class Indexed:
     """Members for which one of several conjunctions holds."""
 
-    def __init__(self, family: Family, decided: bool, formula: Formula, found: list[Term]) -> None:
+    def __init__(self, family: Family, decided: bool, found: list[Term]) -> None:
         self.family = family
         self.decided = decided
         """See `Always`, here and below."""
-        self.formula = formula
         self.terms = found
         self._projections: dict[Form, Projection] = {
             form: family.projection(form.holes, form.signature)
             for form in dict.fromkeys(term.form for term in found)
         }
+
+    def holds(self, member: Member, value_of: ValueOf) -> bool:
+        """See `Always`."""
+        holes, literals = self.family.template.holes, member.literals
+        return any(
+            all(
+                holes[hole].test(value_of(source), literals[hole])
+                for hole, source in zip(term.form.holes, term.sources, strict=True)
+            )
+            and all(map(value_of, term.checks))
+            for term in self.terms
+        )
 
     def projection(self, term: Term) -> Projection:
         """The family's members by what the term compares."""
@@ -99,11 +118,15 @@ class Bitmaps:
 
     def __init__(self, family: Family, decided: bool, formula: Formula) -> None:
         self.family = family
-        self.formula = formula
+        self._formula = formula
         self._decided = decided
         self._comparisons = sum(1 for _ in sources(formula))
         self.is_ready = False
         """See `Always`, here and below."""
+
+    def holds(self, member: Member, value_of: ValueOf) -> bool:
+        """See `Always`."""
+        return holds(self._formula, self.family.template.holes, member.literals, value_of)
 
     def prepare(self, most: int) -> int:
         """See `Always`."""
@@ -129,7 +152,7 @@ class Bitmaps:
             everyone = list(members)
             return [(row, everyone) for row in range(batch.size)]
         for row in range(batch.size):
-            bits = self._bits(self.formula, batch, row)
+            bits = self._bits(self._formula, batch, row)
             if bits:
                 found.append((row, members.members_of(bits)))
         return found
@@ -170,8 +193,8 @@ def bind(family: Family, formula: Formula, terms: Terms) -> Binding | None:
     if formula is Known.FALSE:
         return None
     if formula is TRUE:
-        return Always(family, decided, formula)
+        return Always(family, decided)
     found = terms.of(family.template, formula, weaken=not decided)
     if found is not None:
-        return Indexed(family, decided, formula, found)
+        return Indexed(family, decided, found)
     return Bitmaps(family, decided, formula)

@@ -9,6 +9,7 @@ from broker.content.index.member import Member
 from broker.content.index.members import Members
 from broker.content.index.shared import Pool, Signature
 from broker.content.partial.template import Template
+from broker.content.switching.plain import plain_of
 from broker.content.switching.projection import Projection
 from broker.content.switching.term import likely_form
 
@@ -20,7 +21,7 @@ LARGE = 64
 class Family:
     """All queries of one template. `sequence` rises from family to family."""
 
-    __slots__ = ("_pool", "_projections", "dead", "members", "sequence", "template")
+    __slots__ = ("_pool", "_projections", "dead", "members", "plain", "sequence", "template")
 
     def __init__(self, template: Template, sequence: int, pool: Pool) -> None:
         self.template = template
@@ -28,6 +29,7 @@ class Family:
         self.sequence = sequence
         self.dead = False
         """Nobody has a query of it any more."""
+        self.plain = plain_of(template)
         self._pool = pool
         self._projections: dict[tuple[tuple[int, ...], Signature], Projection] = {}
 

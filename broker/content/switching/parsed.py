@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator
 from broker.content.evaluation import Subject
 from broker.content.index.member import Member
 from broker.content.partial.document import constant_tree
-from broker.content.partial.evaluator import evaluate
 from broker.content.partial.source import Constant
 from broker.content.partial.subjects import Subjects
 from broker.content.query.variables import VARIABLES
 from broker.content.switching.batch import Batch
-from broker.content.switching.binding import bind
 from broker.content.switching.bound import Bound
+from broker.content.switching.deciding import bound_to
 from broker.content.switching.entry import Entry, entries, entries_of
 from broker.content.switching.family import Family
 from broker.content.switching.finding import Finding, find
@@ -69,7 +68,7 @@ class ParsedMatching:
         subjects = self._tree()
         if subjects is None:
             return False
-        binding = bind(family, evaluate(family.template, subjects).formula, self._terms)
+        binding, _ = bound_to(family, subjects, self._terms)
         if binding is not None:
             binding.prepare(len(family.members))
             bound.add(binding)

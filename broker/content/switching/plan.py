@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from broker.content.partial.evaluator import evaluate
 from broker.content.partial.functions import digits
-from broker.content.partial.holding import holds
 from broker.content.partial.source import Source, computed, source_of
 from broker.content.partial.subjects import Subjects
 from broker.content.shape.shape import Shape
 from broker.content.shape.tree import Value
 from broker.content.switching.batch import Batch
-from broker.content.switching.binding import Binding, bind
+from broker.content.switching.binding import Binding
 from broker.content.switching.bound import Bound
+from broker.content.switching.deciding import bound_to
 from broker.content.switching.entry import Entry
 from broker.content.switching.family import Family
 from broker.content.switching.registry import Registry
@@ -74,9 +73,8 @@ class ShapePlan:
     def _bind(self, family: Family, binding: Binding | None, visits: int) -> int:
         taken = 0
         if binding is None:
-            decision = evaluate(family.template, self._subjects)
-            taken += decision.visits + VISITS_A_FAMILY
-            binding = bind(family, decision.formula, self._terms)
+            binding, visits_taken = bound_to(family, self._subjects, self._terms)
+            taken += visits_taken + VISITS_A_FAMILY
             if binding is None:
                 return taken
         most = max(1, round((visits - taken) * MEMBERS_A_VISIT))
@@ -96,11 +94,8 @@ class ShapePlan:
             binding = self.bound.get(family)
             if family in self.pending:
                 undecided = True
-            elif binding is not None and holds(
-                binding.formula,
-                family.template.holes,
-                member.literals,
-                lambda source: batch.column(source)[row],
+            elif binding is not None and binding.holds(
+                member, lambda source: batch.column(source)[row]
             ):
                 if binding.decided:
                     return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -17,8 +17,9 @@ from broker.content.partial.formula import (
     alternatives,
     weaker,
 )
+from broker.content.partial.rows import Row
 from broker.content.partial.source import Computed, Source
-from broker.content.partial.template import Template
+from broker.content.partial.template import Part, Template
 from broker.content.query import tree
 
 #: Conjunctions that are asked one after the other; a formula of more is evaluated on bitmaps.
@@ -75,6 +76,19 @@ class Terms:
             self._known[key] = _terms(template, conjunctions)
         return self._known[key]
 
+    def of_rows(
+        self, template: Template, part: Part, read: Callable[[], list[Row] | None]
+    ) -> list[Term] | None:
+        """Terms of which one holds exactly when one of the rows of a template's part does.
+
+        `read` gives the rows, which are those of all templates with an equal part.
+        """
+        key = (part,)
+        if key not in self._known:
+            found = read()
+            self._known[key] = None if found is None else _terms_of_rows(template, found)
+        return self._known[key]
+
     def _read(self, formula: Formula, most: int) -> list[Conjunction] | None:
         if formula not in self._conjunctions:
             self._conjunctions[formula] = alternatives(formula, most)
@@ -122,11 +136,10 @@ def _is_conjunctive(expression: tree.Expression) -> bool:
 
 def _terms(template: Template, conjunctions: Iterable[Conjunction]) -> list[Term] | None:
     """The conjunctions as terms; None if one compares two values with one hole."""
-    forms: dict[_Pattern, Form] = {}
-    holes = template.holes
+    forms = _Forms(template)
     found = []
     for conjunction in conjunctions:
-        sources: dict[int, Source] = {}
+        sources: Row = {}
         checks = []
         for part in conjunction:
             if isinstance(part, Check):
@@ -135,6 +148,25 @@ def _terms(template: Template, conjunctions: Iterable[Conjunction]) -> list[Term
             source = sources.setdefault(part.hole, part.source)
             if source is not part.source and source != part.source:
                 return None
+        found.append(forms.term(sources, tuple(checks)))
+    return found
+
+
+def _terms_of_rows(template: Template, rows: Iterable[Row]) -> list[Term]:
+    forms = _Forms(template)
+    return [forms.term(row, ()) for row in rows]
+
+
+class _Forms:
+    """The forms of one template's conjunctions, which are few."""
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+        self._known: dict[_Pattern, Form] = {}
+
+    def term(self, sources: Row, checks: tuple[Computed, ...]) -> Term:
+        """A conjunction by what it compares with which hole."""
+        holes = self._template.holes
         numbers: dict[tuple[int | None, Source], int] = {}
         pattern = (
             tuple(sources),
@@ -146,11 +178,10 @@ def _terms(template: Template, conjunctions: Iterable[Conjunction]) -> list[Term
                 ]
             ),
         )
-        form = forms.get(pattern)
+        form = self._known.get(pattern)
         if form is None:
-            form = forms[pattern] = _form(template, *pattern)
-        found.append(Term(form, tuple([sources[hole] for hole in form.holes]), tuple(checks)))
-    return found
+            form = self._known[pattern] = _form(self._template, *pattern)
+        return Term(form, tuple([sources[hole] for hole in form.holes]), checks)
 
 
 def _form(template: Template, holes: Sequence[int], subjects: Sequence[int]) -> Form:

@@ -59,3 +59,32 @@ def test_a_shape_that_a_batch_teaches_serves_the_rest_of_it(
     assert matching == [41, 42, 43, 44]
     said = switch.statistics()
     assert (said["parsed"], said["recognised"]) == (2, 98)
+
+
+def test_a_type_whose_documents_are_recognised_learns_a_new_shape_at_first_sight(
+    flight_dtd: Dtd, make_event: Callable[..., bytes]
+) -> None:
+    switch = Switch(KnownDtds(flight_dtd), clock=lambda: 0.0)
+    wanted = switch.subscribe(EVERYWHERE, parse_query("//remark = 'r3' or //remark = 'r5'"))
+    undecided = switch.subscribe(EVERYWHERE, parse_query("//remark[count(//remark[. > 0])] = 'x'"))
+    switch.match([make_event(ONE % n, sequence_number=n) for n in range(1, 101)])
+    before = switch.statistics()
+    matching = []
+    for n in range(1, 7):
+        [verdict] = switch.match([make_event(OTHER % (n, n), sequence_number=n)])
+        assert isinstance(verdict, Accepted) and undecided not in verdict.subscriptions
+        matching += [n] * (wanted in verdict.subscriptions)
+    assert matching == [3, 5]
+    after = switch.statistics()
+    assert (after["shapes"], after["parsed"] - before["parsed"]) == (2, 1)
+
+
+def test_the_event_that_teaches_a_shape_is_matched_by_it(
+    flight_dtd: Dtd, make_event: Callable[..., bytes]
+) -> None:
+    switch = Switch(KnownDtds(flight_dtd), clock=lambda: 0.0)
+    wanted = switch.subscribe(EVERYWHERE, parse_query("//remark = 'r7'"))
+    switch.match([make_event(ONE % n, sequence_number=n) for n in range(1, 101)])
+    [verdict] = switch.match([make_event(OTHER % (7, 7), sequence_number=7)])
+    assert isinstance(verdict, Accepted) and verdict.subscriptions == (wanted,)
+    assert switch.statistics()["shapes"] == 2
