@@ -8,7 +8,7 @@ no shape recognises, or what the index does not decide, goes the way of the refe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from functools import partial
 from typing import NamedTuple, cast
 
@@ -37,7 +37,6 @@ from broker.content.query.query import Query
 from broker.content.shape.cache import ShapeCache
 from broker.content.shape.shape import Shape
 from broker.content.switching.batch import Batch
-from broker.content.switching.compiled import CompiledQueries
 from broker.content.switching.entry import Entry, entries
 from broker.content.switching.filling import Forms
 from broker.content.switching.finding import Finding, find
@@ -45,6 +44,7 @@ from broker.content.switching.parsed import ParsedMatching
 from broker.content.switching.plan import VISITS_A_TURN, ShapePlan
 from broker.content.switching.recognition import Recognised, recognised
 from broker.content.switching.registry import Registry
+from broker.content.switching.single import SingleQueries
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
 from broker.errors import BadEnvelope, InvalidEvent, QueryTooExpensive
@@ -80,16 +80,12 @@ class Switch:
     ) -> None:
         self._dtds = dtds
         self._examiner = Examiner(dtds, document_limits, names)
-        self._budget = Budget(query_limits, clock, max_run_time)
         self._shapes = ShapeCache(document_limits)
         self._shapes.on_forgotten = self._forget_plan
         self._plans: dict[Shape, ShapePlan] = {}
         self._forms = Forms(self._examiner)
         self._registry = Registry()
-        self._compiled = CompiledQueries()
-        self._suspended: list[tuple[int, QueryTooExpensive]] = []
-        self._broken: list[tuple[int, Entry]] = []
-        """Queries that this batch suspended, each with the place of the event that did."""
+        self._single = SingleQueries(self._registry, Budget(query_limits, clock, max_run_time))
         self._counts: Counter[str] = Counter()
         self._clock = clock
         self._figures = Figures()
@@ -103,16 +99,11 @@ class Switch:
 
     def unsubscribe(self, number: int) -> None:
         """See `IMatcher`."""
-        gone = self._registry.remove(number)
-        if gone is not None:
-            self._compiled.forget(gone)
-        if self._suspended:
-            self._suspended = [entry for entry in self._suspended if entry[0] != number]
+        self._single.forget(number, self._registry.remove(number))
 
     def suspended(self) -> list[tuple[int, QueryTooExpensive]]:
         """See `IMatcher`."""
-        told, self._suspended = self._suspended, []
-        return told
+        return self._single.suspended()
 
     def statistics(self) -> dict[str, int | float]:
         """See `IMatcher`; refusals are counted by the code of their error."""
@@ -123,12 +114,12 @@ class Switch:
             "parsed": counts["parsed"],
             "type_missing": counts["type_missing"],
             **{name: n for name, n in counts.items() if name.startswith("refused.")},
-            "evaluations": self._budget.evaluations,
+            "evaluations": self._single.evaluations,
             "undecided": counts["undecided"],
             "subscriptions": len(self._registry),
             "distinct_queries": self._registry.distinct,
             "templates": self._registry.families,
-            "suspended_queries": counts["suspended_queries"],
+            "suspended_queries": self._single.suspensions,
             "shapes": len(self._shapes),
             "shape_bytes": self._shapes.bytes_held,
             "unready_shapes": sum(bool(plan.pending) for plan in self._plans.values()),
@@ -158,7 +149,7 @@ class Switch:
         self, documents: Sequence[bytes], undescribed: Set[DtdReference] = frozenset()
     ) -> list[Verdict]:
         """See `IMatcher`."""
-        self._broken.clear()
+        self._single.begin()
         verdicts: list[Verdict | None] = [None] * len(documents)
         # What is left to do with single documents, by place; None means that it must be parsed.
         single: dict[int, _Undecided | None] = {}
@@ -180,7 +171,7 @@ class Switch:
                     del single[each]
                 self._match_known(rest[::-1], documents, verdicts, single)
                 places = [each for each in places if each in single]
-        self._take_back(verdicts)
+        self._single.take_back(verdicts)
         return cast("list[Verdict]", verdicts)
 
     def _match_known(
@@ -284,7 +275,7 @@ class Switch:
         if not self._registry.distinct:
             return Accepted(header, view.everything)
         found, candidates = self._found_by(shape, document) or self._found_in(examined)
-        more = self._evaluate(candidates, examined, place, document)
+        more = self._single.evaluate(candidates, examined, place, document)
         return Accepted(header, view.joined(view.wanted(found), more))
 
     def _found_in(self, subject: Subject) -> tuple[Sequence[Member], Sequence[Entry]]:
@@ -330,7 +321,7 @@ class Switch:
         """See `IMatcher`."""
         pattern = self._registry.pattern(number)
         entry = self._registry.entry(number)
-        self._broken.clear()
+        self._single.begin()
         groups, parsed = recognised(self._shapes, documents, range(len(documents)))
         selected: dict[int, bool] = {}
         for group in groups:
@@ -356,9 +347,9 @@ class Switch:
             document = documents[place]
             subject = self._examiner.logged(document, liveness, undescribed)
             selected[place] = pattern.matches(subject.header.stream) and (
-                entry is None or bool(self._evaluate([entry], subject, place, document))
+                entry is None or bool(self._single.evaluate([entry], subject, place, document))
             )
-        end = min([place for place, _ in self._broken], default=len(documents))
+        end = self._single.first_broken(len(documents))
         return [place < end and selected[place] for place in range(len(documents))]
 
     # ---------------------------------------------------------------- single queries
@@ -377,36 +368,11 @@ class Switch:
         matching.look(plan.pending)
         candidates = list(dict.fromkeys([*queries, *matching.open]))
         self._counts["undecided"] += len(candidates)
-        more = self._evaluate(candidates, subject, place, document)
+        more = self._single.evaluate(candidates, subject, place, document)
         view = self._registry.streams.view(header.stream)
         found = view.joined(decided.subscriptions, [*entries(matching.found), *more])
         self._figures.undecided(header, len(candidates), self._clock() - before)
         return Accepted(header, found)
-
-    def _evaluate(
-        self, candidates: Iterable[Entry], subject: Subject, place: int, document: bytes
-    ) -> list[Entry]:
-        get = self._compiled.get
-        # What is of no concern to anybody must cost nothing, and is not to be judged.
-        concerns = self._registry.streams.view(subject.header.stream).concerns
-        queries = [get(each) for each in candidates if concerns(each) and not each.suspended]
-        if not queries:
-            return []
-        matching, broken = self._budget.evaluate(queries, subject, document)
-        for query, error in broken:
-            self._counts["suspended_queries"] += 1
-            numbers = self._registry.suspend(query.entry)
-            self._suspended.extend((number, error) for number in numbers)
-            self._broken.append((place, query.entry))
-        return [query.entry for query in matching]
-
-    def _take_back(self, verdicts: list[Verdict | None]) -> None:
-        """From the event on that suspended it a query matches nothing, however that was found."""
-        for place, entry in self._broken:
-            for later, verdict in enumerate(verdicts[place:], place):
-                if isinstance(verdict, Accepted):
-                    kept = [n for n in verdict.subscriptions if n not in entry.pairs]
-                    verdicts[later] = Accepted(verdict.header, tuple(kept))
 
     def _forget_plan(self, shape: Shape) -> None:
         self._plans.pop(shape, None)

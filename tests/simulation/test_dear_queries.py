@@ -12,6 +12,9 @@ from broker.errors import QueryTooExpensive
 from broker.testing.simulation import World
 from tests.simulation.watching import INTERESTS, Publisher, Reader, truths
 
+#: No shape decides it: what is decided by an index has no budget to break.
+UNDECIDED = attrs.evolve(INTERESTS[1], query="count(//altitude[. > 500]) = 1")
+
 
 class Stopwatch:
     """Measures what it is told to instead of how long a query ran."""
@@ -19,7 +22,7 @@ class Stopwatch:
     def __init__(self, world: World) -> None:
         self.slow = False
         self._now = 0.0
-        world.node.matcher._budget._clock = self
+        world.node.matcher._single._budget._clock = self
 
     def __call__(self) -> float:
         self._now += 10_000.0 if self.slow else 0.0
@@ -35,7 +38,7 @@ def world() -> Iterator[World]:
 def test_a_query_that_breaks_its_budget_live_is_ended_and_nothing_else_is(world: World) -> None:
     publisher = Publisher(world, world.client("publisher"))
     client = world.client("reader")
-    dear, cheap = Reader(world, client, INTERESTS[1]), Reader(world, client)
+    dear, cheap = Reader(world, client, UNDECIDED), Reader(world, client)
     world.run(1.0)
     stopwatch = Stopwatch(world)
     publisher.publish(altitude=600)
@@ -63,9 +66,7 @@ def test_a_durable_one_that_breaks_it_while_catching_up_keeps_its_position(world
     client = world.client("reader", incarnation=1)
     stopwatch = Stopwatch(world)
     stopwatch.slow = True
-    # One that no shape decides: what is decided by an index has no budget to break.
-    undecided = attrs.evolve(INTERESTS[1], query="count(//altitude[. > 500]) = 1")
-    dear = Reader(world, client, undecided, durable="d", start=ALL)
+    dear = Reader(world, client, UNDECIDED, durable="d", start=ALL)
     world.run(3.0)
     dear.read()
     assert dear.subscription is not None and isinstance(dear.subscription._error, QueryTooExpensive)
