@@ -31,6 +31,7 @@ class Intervals:
     """Members by those holes that are given with their positions; one window is among them."""
 
     __slots__ = (
+        "_alone",
         "_bounds",
         "_compare",
         "_holes",
@@ -47,6 +48,8 @@ class Intervals:
         self._holes = holes
         self._window = windows(holes)[0]
         self._inclusive = holes[self._window.upper].operator is Operator.LESS_EQUAL
+        #: Whether the window is all that is to be compared.
+        self._alone = len(holes) == 2
         self._compare = comparison((position, hole.operator) for position, hole in holes.items())
         #: Distinct and ascending; a stretch lies before each, and one behind the last.
         self._bounds: list[float] = []
@@ -115,6 +118,11 @@ class Intervals:
             for row, value in enumerate(columns[self._window.lower])
             if (members := stretches[bisect_right(bounds, value)])
         ]
+        if self._alone:
+            # Only at a bound itself may a member be listed that the value does not satisfy.
+            uses, values = self._uses, columns[self._window.lower]
+            found += [hit for hit in hits if values[hit[0]] not in uses]
+            hits = [hit for hit in hits if values[hit[0]] in uses]
         if hits:
             self._compare(hits, columns, found)
         if self._in_rest and self._rest is not None:

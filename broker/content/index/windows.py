@@ -25,22 +25,24 @@ class Window:
     upper: int
 
     def size(self, literals: Sequence[Literal]) -> float | None:
-        """The power of two that is not below the window's width.
+        """The width of cells for the window: a power of two, between a quarter and half of its own.
 
-        None for a window without a place in a grid of such cells: an empty or an infinite one.
+        Narrow cells hold few members that a value in them does not satisfy, and a member is in the
+        more of them. None for a window without a place in a grid of such cells: an empty or an
+        infinite one.
         """
         low, high = float(literals[self.lower]), float(literals[self.upper])
         width = high - low
         if not (math.isfinite(low) and math.isfinite(high) and 0 <= width < math.inf):
             return None
-        exponent = math.frexp(width)[1] if width else 0
+        exponent = math.frexp(width)[1] - 2 if width else 0
         size = math.ldexp(1.0, exponent) if abs(exponent) < _MOST_EXPONENT else 0.0
         return size if size and max(abs(low), abs(high)) / size < _MOST_CELLS else None
 
-    def cells(self, literals: Sequence[Literal], size: float) -> tuple[float, ...]:
-        """The cells that the window touches: two at most, where they are not narrower than it."""
+    def cells(self, literals: Sequence[Literal], size: float) -> Sequence[float]:
+        """The cells that the window touches: five at most, where they are of its size or wider."""
         first, last = float(literals[self.lower]) // size, float(literals[self.upper]) // size
-        return (first,) if first == last else (first, last)
+        return (first,) if first == last else [float(at) for at in range(int(first), int(last) + 1)]
 
 
 def windows(holes: Mapping[int, Hole]) -> list[Window]:

@@ -57,12 +57,12 @@ class Question:
             hits = [hit for hit in hits if all(column[hit[0]] for column in passed)]
         decides = self.audience.families.get
         for row, postings in hits:
+            known = found[row]
             for posting in postings:
                 decided = decides(posting.owner)
                 if decided:
-                    known = found[row]
                     if known is None:
-                        found[row] = [posting.entry]
+                        known = found[row] = [posting.entry]
                     else:
                         known.append(posting.entry)
                 elif decided is not None:
