@@ -231,6 +231,8 @@ class Switch:
         refused = 0
         header_of, view_of = group.shape.header, self._registry.streams.view
         view, stream = None, ""
+        # What a named tuple's own constructor does, without the call in between.
+        new = tuple.__new__
         for place, values, members in zip(group.places, group.values, found, strict=True):
             try:
                 header = header_of(values)
@@ -243,7 +245,7 @@ class Switch:
                 stream = header.stream
                 view = view_of(stream)
             wanted = view.everything if members is None else view.wanted(members)
-            verdicts[place] = Accepted(header, wanted)
+            verdicts[place] = new(Accepted, (header, wanted))
         for row in range(len(found)) if plan.pending else undecided:
             place = group.places[row]
             if isinstance(verdict := verdicts[place], Accepted):
