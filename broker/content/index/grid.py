@@ -13,8 +13,8 @@ from typing import Any, cast
 from broker.content.index.comparison import comparison
 from broker.content.index.holes import Hole, Literal
 from broker.content.index.member import Member
+from broker.content.index.rest import Rest
 from broker.content.index.shrinking import ShrinkingDict
-from broker.content.index.table import Table
 from broker.content.index.windows import windows
 
 #: Windows that are coordinates; each doubles the cells that a member is filed under.
@@ -63,16 +63,14 @@ class _Lattice:
 class Grid:
     """Members by those holes that are given with their positions, a window among them at least."""
 
-    __slots__ = ("_compare", "_holes", "_in_rest", "_lattices", "_rest", "_windows", "size")
+    __slots__ = ("_compare", "_lattices", "_rest", "_windows", "size")
 
     def __init__(self, holes: Mapping[int, Hole], members: Iterable[Member] = ()) -> None:
-        self._holes = holes
         self._windows = tuple(windows(holes)[:MAX_WINDOWS])
         self._compare = comparison((position, hole.operator) for position, hole in holes.items())
         #: By number, which members have as theirs while they are filed here.
         self._lattices: dict[int, _Lattice] = {}
-        self._rest: Table | None = None
-        self._in_rest = ShrinkingDict[Member, None]()
+        self._rest = Rest(holes)
         self.size = 0
         for member in members:
             self.add(member)
@@ -81,17 +79,12 @@ class Grid:
         """Take in a member that is not here."""
         self.size += 1
         if not self._file(member):
-            self._in_rest[member] = None
-            if self._rest is None:
-                self._rest = Table(self._holes)
             self._rest.add(member)
 
     def remove(self, member: Member) -> None:
         """Forget a member that is here."""
         self.size -= 1
-        if member in self._in_rest and self._rest is not None:
-            del self._in_rest[member]
-            self._rest.remove(member)
+        if self._rest.discard(member):
             return
         lattice = self._lattices[member.number]
         for key in self._keys_of(lattice, member.literals):
@@ -112,7 +105,7 @@ class Grid:
             for cell in lattice.by_key.values()
             for member in cell
         }
-        return [*filed, *self._in_rest]
+        return [*filed, *self._rest]
 
     def find_rows(
         self,
@@ -120,14 +113,13 @@ class Grid:
         rows: int,
         known: dict[Any, Any] | None = None,
     ) -> list[tuple[int, Sequence[Member]]]:
-        """As `Members.find_rows`; both columns of a window have the same values."""
+        """See `Finder`."""
         found: list[tuple[int, Sequence[Member]]] = []
         lower = [columns[window.lower] for window in self._windows]
         for lattice in self._lattices.values():
             cells = map(lattice.by_key.get, _cells(lattice, lower, known))
             self._compare(enumerate(cells), columns, found)
-        if self._in_rest and self._rest is not None:
-            found += self._rest.find_rows(columns, rows)
+        found += self._rest.find_rows(columns, rows)
         return found
 
     def _file(self, member: Member) -> bool:

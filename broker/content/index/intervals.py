@@ -14,8 +14,8 @@ from typing import Any, cast
 from broker.content.index.comparison import comparison
 from broker.content.index.holes import Hole, Operator
 from broker.content.index.member import Member
+from broker.content.index.rest import Rest
 from broker.content.index.shrinking import ShrinkingDict
-from broker.content.index.table import Table
 from broker.content.index.windows import windows
 
 #: Stretches that a member may take when it comes; wider ones are indexed by bitmaps.
@@ -34,8 +34,6 @@ class Intervals:
         "_alone",
         "_bounds",
         "_compare",
-        "_holes",
-        "_in_rest",
         "_inclusive",
         "_rest",
         "_stretches",
@@ -45,7 +43,6 @@ class Intervals:
     )
 
     def __init__(self, holes: Mapping[int, Hole], members: Iterable[Member] = ()) -> None:
-        self._holes = holes
         self._window = windows(holes)[0]
         self._inclusive = holes[self._window.upper].operator is Operator.LESS_EQUAL
         #: Whether the window is all that is to be compared.
@@ -56,8 +53,7 @@ class Intervals:
         self._stretches: list[tuple[Member, ...]] = [()]
         #: How many windows have a bound.
         self._uses = ShrinkingDict[float, int]()
-        self._rest: Table | None = None
-        self._in_rest = ShrinkingDict[Member, None]()
+        self._rest = Rest(holes)
         self.size = 0
         for member in members:
             self.add(member)
@@ -68,7 +64,7 @@ class Intervals:
         low, high = self._bounds_of(member)
         if not -math.inf < low < high < math.inf:
             # No value is in it, or it has no two ends.
-            self._put_aside(member)
+            self._rest.add(member)
             return
         self._cut(low)
         self._cut(high)
@@ -77,23 +73,20 @@ class Intervals:
         if behind - first > MAX_STRETCHES or listed >= MAX_LISTED:
             self._join(low)
             self._join(high)
-            self._put_aside(member)
+            self._rest.add(member)
             return
         self._stretches[first:behind] = [(*each, member) for each in self._stretches[first:behind]]
 
     def remove(self, member: Member) -> None:
         """Forget a member that is here."""
         self.size -= 1
-        if member in self._in_rest and self._rest is not None:
-            del self._in_rest[member]
-            self._rest.remove(member)
-            return
-        self._withdraw(member, *self._bounds_of(member))
+        if not self._rest.discard(member):
+            self._withdraw(member, *self._bounds_of(member))
 
     def members(self) -> list[Member]:
         """Everyone."""
         listed = {member: None for stretch in self._stretches for member in stretch}
-        return [*listed, *self._in_rest]
+        return [*listed, *self._rest]
 
     @property
     def at(self) -> int:
@@ -102,7 +95,7 @@ class Intervals:
 
     def near(self, value: float) -> tuple[Member, ...] | None:
         """The members to compare with a row of this value; None if that is not told in short."""
-        return None if self._in_rest else self._stretches[bisect_right(self._bounds, value)]
+        return None if self._rest else self._stretches[bisect_right(self._bounds, value)]
 
     def find_rows(
         self,
@@ -125,8 +118,7 @@ class Intervals:
             hits = [hit for hit in hits if values[hit[0]] in uses]
         if hits:
             self._compare(hits, columns, found)
-        if self._in_rest and self._rest is not None:
-            found += self._rest.find_rows(columns, rows)
+        found += self._rest.find_rows(columns, rows)
         return found
 
     def _bounds_of(self, member: Member) -> tuple[float, float]:
@@ -168,7 +160,7 @@ class Intervals:
         first, behind = reaches[widest]
         if behind - first > MAX_STRETCHES:
             self._withdraw(widest, *self._bounds_of(widest))
-            self._put_aside(widest)
+            self._rest.add(widest)
 
     def _withdraw(self, member: Member, low: float, high: float) -> None:
         first, behind = self._reach(low, high)
@@ -178,9 +170,3 @@ class Intervals:
         ]
         self._join(low)
         self._join(high)
-
-    def _put_aside(self, member: Member) -> None:
-        self._in_rest[member] = None
-        if self._rest is None:
-            self._rest = Table(self._holes)
-        self._rest.add(member)

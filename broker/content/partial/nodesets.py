@@ -205,21 +205,9 @@ def is_positional(predicate: tree.Expression) -> bool:
 
 
 def _reads_position(expression: tree.Expression) -> bool:
-    match expression:
-        case tree.FunctionCall(name=name, arguments=arguments):
-            return name in ("position", "last") or any(map(_reads_position, arguments))
-        case tree.Binary(left=left, right=right):
-            return _reads_position(left) or _reads_position(right)
-        case tree.Chain(operands=operands):
-            return any(map(_reads_position, operands))
-        case tree.Negation(operand=operand):
-            return _reads_position(operand)
-        case tree.Filter(primary=primary):
-            return _reads_position(primary)
-        case tree.Path(start=start):
-            return not isinstance(start, tree.Origin) and _reads_position(start)
-        case _:
-            return False
+    if isinstance(expression, tree.FunctionCall) and expression.name in ("position", "last"):
+        return True
+    return any(map(_reads_position, tree.parts_of(expression)))
 
 
 def _is_any_descendant(step: Step) -> bool:

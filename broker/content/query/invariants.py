@@ -51,74 +51,31 @@ def invariants(text: str, expression: tree.Expression) -> Invariants:
 
 def _found(expression: tree.Expression, *, within: bool) -> Iterator[tree.FunctionCall]:
     """The outermost such calls, in the order of the text; `within` a predicate or not."""
-    match expression:
-        case tree.FunctionCall(arguments=arguments):
-            if within and _has_path(expression) and _is_invariant(expression):
-                yield expression
-                return
-            for argument in arguments:
-                yield from _found(argument, within=within)
-        case tree.Path(start=start, steps=steps):
-            if not isinstance(start, tree.Origin):
-                yield from _found(start, within=within)
-            for step in steps:
-                for predicate in step.predicates:
-                    yield from _found(predicate, within=True)
-        case tree.Filter(primary=primary, predicates=predicates):
-            yield from _found(primary, within=within)
-            for predicate in predicates:
-                yield from _found(predicate, within=True)
-        case tree.Binary(left=left, right=right):
-            yield from _found(left, within=within)
-            yield from _found(right, within=within)
-        case tree.Chain(operands=operands):
-            for operand in operands:
-                yield from _found(operand, within=within)
-        case tree.Negation(operand=operand):
-            yield from _found(operand, within=within)
+    if within and isinstance(expression, tree.FunctionCall):
+        if _has_path(expression) and _is_invariant(expression):
+            yield expression
+            return
+    for part in tree.parts_of(expression):
+        yield from _found(part, within=within)
+    for predicate in tree.predicates_of(expression):
+        yield from _found(predicate, within=True)
 
 
 def _is_invariant(expression: tree.Expression) -> bool:
     match expression:
-        case tree.Number() | tree.Literal():
-            return True
+        case tree.Variable():
+            return False
         case tree.FunctionCall(name=name, arguments=arguments):
             if name in _OF_THE_CONTEXT or (name in _MAYBE_OF_THE_CONTEXT and not arguments):
                 return False
-            return all(map(_is_invariant, arguments))
-        case tree.Path(start=start):
+        case tree.Path(start=tree.Origin() as start):
             # What is in its predicates has nodes of its own.
-            if isinstance(start, tree.Origin):
-                return start is tree.Origin.DOCUMENT
-            return _is_invariant(start)
-        case tree.Filter(primary=primary):
-            return _is_invariant(primary)
-        case tree.Binary(left=left, right=right):
-            return _is_invariant(left) and _is_invariant(right)
-        case tree.Chain(operands=operands):
-            return all(map(_is_invariant, operands))
-        case tree.Negation(operand=operand):
-            return _is_invariant(operand)
-        case _:
-            return False
+            return start is tree.Origin.DOCUMENT
+    return all(map(_is_invariant, tree.parts_of(expression)))
 
 
 def _has_path(expression: tree.Expression) -> bool:
-    match expression:
-        case tree.Path():
-            return True
-        case tree.FunctionCall(arguments=arguments):
-            return any(map(_has_path, arguments))
-        case tree.Filter(primary=primary):
-            return _has_path(primary)
-        case tree.Binary(left=left, right=right):
-            return _has_path(left) or _has_path(right)
-        case tree.Chain(operands=operands):
-            return any(map(_has_path, operands))
-        case tree.Negation(operand=operand):
-            return _has_path(operand)
-        case _:
-            return False
+    return isinstance(expression, tree.Path) or any(map(_has_path, tree.parts_of(expression)))
 
 
 def _end(text: str, start: int) -> int:

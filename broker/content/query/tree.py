@@ -165,3 +165,33 @@ class Chain:
 Expression: TypeAlias = (
     Path | Filter | Number | Literal | Variable | FunctionCall | Negation | Binary | Chain
 )
+
+
+def parts_of(expression: Expression) -> tuple[Expression, ...]:
+    """What an expression is made of, predicates left out: they have nodes of their own."""
+    match expression:
+        case Binary(left=left, right=right):
+            return left, right
+        case Chain(operands=operands):
+            return operands
+        case FunctionCall(arguments=arguments):
+            return arguments
+        case Negation(operand=operand):
+            return (operand,)
+        case Filter(primary=primary):
+            return (primary,)
+        case Path(start=start) if not isinstance(start, Origin):
+            return (start,)
+        case _:
+            return ()
+
+
+def predicates_of(expression: Expression) -> tuple[Expression, ...]:
+    """The predicates of a path or of a filter expression, in order; of all else none."""
+    match expression:
+        case Filter(predicates=predicates):
+            return predicates
+        case Path(steps=steps):
+            return tuple(predicate for step in steps for predicate in step.predicates)
+        case _:
+            return ()

@@ -41,23 +41,10 @@ def _is_beyond_shapes(expression: tree.Expression) -> bool:
     match expression:
         case tree.FunctionCall(name="count" | "sum", arguments=arguments):
             return any(map(_has_predicates, arguments))
-        case tree.FunctionCall(arguments=arguments):
-            return any(map(_is_beyond_shapes, arguments))
         case tree.Filter(primary=primary):
             return _has_predicates(primary)
-        case tree.Path(start=start, steps=steps):
-            inner = [predicate for step in steps for predicate in step.predicates]
-            if not isinstance(start, tree.Origin):
-                inner.append(start)
-            return any(map(_is_beyond_shapes, inner))
-        case tree.Binary(left=left, right=right):
-            return _is_beyond_shapes(left) or _is_beyond_shapes(right)
-        case tree.Chain(operands=operands):
-            return any(map(_is_beyond_shapes, operands))
-        case tree.Negation(operand=operand):
-            return _is_beyond_shapes(operand)
-        case _:
-            return False
+    inner = (*tree.parts_of(expression), *tree.predicates_of(expression))
+    return any(map(_is_beyond_shapes, inner))
 
 
 def _has_predicates(expression: tree.Expression) -> bool:

@@ -117,21 +117,12 @@ def likely_form(template: Template) -> Form | None:
 
 def _is_conjunctive(expression: tree.Expression) -> bool:
     match expression:
-        case tree.Chain(operator=operator, operands=operands):
-            return operator == "and" and all(map(_is_conjunctive, operands))
-        case tree.Binary(left=left, right=right):
-            return _is_conjunctive(left) and _is_conjunctive(right)
-        case tree.FunctionCall(name=name, arguments=arguments):
-            return name not in _NOT_CONJUNCTIVE and all(map(_is_conjunctive, arguments))
-        case tree.Path(start=start, steps=steps):
-            inner = [predicate for step in steps for predicate in step.predicates]
-            if not isinstance(start, tree.Origin):
-                inner.append(start)
-            return all(map(_is_conjunctive, inner))
-        case tree.Filter():
+        case tree.Chain(operator="or" | "|") | tree.Filter():
             return False
-        case _:
-            return True
+        case tree.FunctionCall(name=name) if name in _NOT_CONJUNCTIVE:
+            return False
+    inner = (*tree.parts_of(expression), *tree.predicates_of(expression))
+    return all(map(_is_conjunctive, inner))
 
 
 def _terms(template: Template, conjunctions: Iterable[Conjunction]) -> list[Term] | None:
