@@ -175,7 +175,8 @@ class _Parser:
             if function.reads_context and (not arguments or token.text in ("id", "lang")):
                 self.cursor.findings.outer_context = True
         call = FunctionCall(token.position, token.text, tuple(arguments))
-        note_call(call, token, marks, self.cursor.findings)
+        within = self.cursor.predicates > 0
+        note_call(call, token, marks, self.cursor.findings, within=within)
         return call
 
     def _arguments(self, token: Token) -> tuple[list[Expression], list[Token]]:

@@ -16,7 +16,16 @@ from typing import Any, Final
 from broker.content.query.cursor import Findings, Replacement
 from broker.content.query.lexer import Token
 from broker.content.query.namespaces import ENVELOPE_PREFIX
-from broker.content.query.tree import Expression, FunctionCall, Literal, ValueType
+from broker.content.query.tree import (
+    Axis,
+    Expression,
+    FunctionCall,
+    Literal,
+    Origin,
+    Path,
+    ValueType,
+    parts_of,
+)
 from broker.content.query.valuetype import value_type
 from broker.errors import QueryTooExpensive
 from broker.event.envelope import NAMESPACE
@@ -35,13 +44,23 @@ MOST_WORK = 128 * 1024 * 1024
 _JOINING = 8
 _TRANSLATING = 8
 
+_INWARDS = frozenset(
+    {Axis.CHILD, Axis.ATTRIBUTE, Axis.SELF, Axis.DESCENDANT, Axis.DESCENDANT_OR_SELF}
+)
 _SEARCHES = frozenset({"contains", "substring-before", "substring-after", "translate"})
 
 
-def note_call(call: FunctionCall, name: Token, marks: Sequence[Token], findings: Findings) -> None:
-    """Have the call rewritten if it needs it; `marks` are its brackets and the commas between."""
-    if call.name in _SEARCHES and not _is_short(call.arguments[1], findings):
-        findings.text_calls += _rewritten(name, marks, [])
+def note_call(
+    call: FunctionCall, name: Token, marks: Sequence[Token], findings: Findings, *, within: bool
+) -> None:
+    """Have the call rewritten if it needs it; `marks` are its brackets and the commas between.
+
+    `within` a predicate it is made for each node, and what it searches may be large each time.
+    """
+    if call.name in _SEARCHES:
+        short = _is_short(call.arguments[1], findings)
+        if not short or (within and _looks_elsewhere(call.arguments[0])):
+            findings.text_calls += _rewritten(name, marks, [])
     elif call.name == "concat" and max(len(call.arguments), _copies(call)) > FEW:
         findings.text_calls += _rewritten(name, marks, _ends(call.arguments, marks[1:-1]))
 
@@ -53,6 +72,16 @@ def _is_short(sought: Expression, findings: Findings) -> bool:
         findings.sought += len(sought.value)
         return True
     return value_type(sought) in (ValueType.NUMBER, ValueType.BOOLEAN)
+
+
+def _looks_elsewhere(searched: Expression) -> bool:
+    """Whether it is more than a part of the predicate's node, so that it is the same for many."""
+    if isinstance(searched, Path):
+        if searched.start in (Origin.DOCUMENT, Origin.ENVELOPE):
+            return True
+        if any(step.axis not in _INWARDS for step in searched.steps):
+            return True
+    return any(map(_looks_elsewhere, parts_of(searched)))
 
 
 def _copies(expression: Expression) -> int:
