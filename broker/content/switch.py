@@ -86,6 +86,8 @@ class Switch:
         self._forms = Forms(self._examiner)
         self._registry = Registry()
         self._single = SingleQueries(self._registry, Budget(query_limits, clock, max_run_time))
+        #: What binding families to shapes may still take in this turn.
+        self._visits = 0
         self._counts: Counter[str] = Counter()
         self._clock = clock
         self._figures = Figures()
@@ -150,6 +152,7 @@ class Switch:
     ) -> list[Verdict]:
         """See `IMatcher`."""
         self._single.begin()
+        self._visits = VISITS_A_TURN
         verdicts: list[Verdict | None] = [None] * len(documents)
         # What is left to do with single documents, by place; None means that it must be parsed.
         single: dict[int, _Undecided | None] = {}
@@ -206,7 +209,10 @@ class Switch:
             figures.recognised(group.shape.reference, answered, seconds)
 
     def _plan(self, shape: Shape) -> ShapePlan | None:
-        """What to match the shape's documents with, None if they must be parsed."""
+        """What to match the shape's documents with, None if they must be parsed.
+
+        Binds families to it, as far as the turn allows.
+        """
         dtd = self._dtds.get(shape.reference)
         if dtd is None or dtd.content_hash != shape.dtd.content_hash:
             self._shapes.forget(shape)
@@ -215,7 +221,7 @@ class Switch:
         if plan is None:
             plan = self._plans[shape] = ShapePlan(shape)
         if not plan.is_complete(self._registry):
-            plan.bind(self._registry, VISITS_A_TURN)
+            self._visits -= plan.bind(self._registry, self._visits)
         return plan
 
     def _match_recognised(
@@ -324,6 +330,7 @@ class Switch:
         pattern = self._registry.pattern(number)
         entry = self._registry.entry(number)
         self._single.begin()
+        self._visits = VISITS_A_TURN
         groups, parsed = recognised(self._shapes, documents, range(len(documents)))
         selected: dict[int, bool] = {}
         for group in groups:

@@ -16,8 +16,8 @@ from broker.content.switching.family import Family
 from broker.content.switching.registry import Registry
 from broker.content.switching.term import Terms
 
-#: Nodes visited for new families on one shape in one turn, about 1 us each: what a new shape, or
-#: very many new queries, may hold up everybody else. Until all are bound, each document of the
+#: Nodes visited for new families in one turn, about 1 us each: what new shapes, or very many new
+#: queries, may hold up everybody else. Until all are bound, each document of the
 #: shape costs about as much again.
 VISITS_A_TURN = 10_000
 #: What a family costs beside the nodes that are visited, in visits.

@@ -39,10 +39,9 @@ FORMS = (
     "starts-with(/flight/id, 'x{}')",
     "contains(//leg/@status, 'y{}')",
 )
-#: Calls of Python functions: for one document, for one query of a new family that is put into an
-#: index when a document asks for it first, for one change.
+#: Calls of Python functions: for one document, for one query of a new family, for one change.
 CALLS_OF_A_MATCH = 2_000
-CALLS_OF_NEWS = 25
+CALLS_OF_NEWS = 10
 CALLS_OF_A_CHANGE = 200
 
 
