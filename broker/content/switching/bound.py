@@ -120,7 +120,8 @@ class Bound:
         self._bindings: dict[Family, Binding] = {}
         self._alone: dict[Family, Always | Bitmaps] = {}
         self._asked: dict[SharedIndex, _Asked] = {}
-        #: By the identity of terms that bindings have, which are the same list for many.
+        #: By the identity of terms that bindings have, which are the same list for many: it holds as
+        #: long as the bindings do.
         self._questions: dict[int, list[Question]] = {}
 
     def get(self, family: Family) -> Binding | None:
@@ -148,6 +149,8 @@ class Bound:
         for family in [family for family in self._bindings if family.dead]:
             del self._bindings[family]
             self._alone.pop(family, None)
+        # Their terms may be gone with them, and others be where these were.
+        self._questions.clear()
         for index, asked in list(self._asked.items()):
             for key, question in list(asked.questions.items()):
                 families = question.audience.families
@@ -156,7 +159,6 @@ class Bound:
                 if not families:
                     question.audience.questions -= 1
                     del asked.questions[key]
-                    self._questions.clear()
             if not asked.questions:
                 del self._asked[index]
             asked.changed()

@@ -11,7 +11,7 @@ from broker.content.partial.subjects import Subjects
 from broker.content.partial.template import instances
 from broker.content.query.query import parse_query
 from broker.content.switching.batch import Batch
-from broker.content.switching.binding import Binding, bind
+from broker.content.switching.binding import Binding, Indexed, bind
 from broker.content.switching.bound import Bound
 from broker.content.switching.entry import Entry
 from broker.content.switching.family import LARGE, Family
@@ -22,13 +22,14 @@ from tests.content.partial.trees import Slotted
 LEGS = "<f>" + "".join(f"<leg><a>{n}</a><b>{n % 7}</b></leg>" for n in range(60)) + "</f>"
 
 
-def bound(*queries: str) -> tuple[Binding, Slotted]:
+def bound(*queries: str, pool: Pool | None = None) -> tuple[Binding, Slotted]:
     """The queries, which share a template, on a document of sixty legs."""
+    pool = pool or Pool()
     tree = Slotted(etree.fromstring(LEGS))
     family: Family | None = None
     for query in queries:
         (instance,) = instances(parse_query(query))
-        family = family or Family(instance.template, 1, Pool())
+        family = family or Family(instance.template, 1, pool)
         family.add(instance.literals)
     assert family is not None
     formula = evaluate(family.template, Subjects(tree.root, tree.root, {})).formula
@@ -37,14 +38,14 @@ def bound(*queries: str) -> tuple[Binding, Slotted]:
     return binding, tree
 
 
-def found(binding: Binding, tree: Slotted) -> list[tuple[object, ...]]:
-    """The literals of the members that match, or may match."""
+def found(binding: Binding, tree: Slotted, bound: Bound | None = None) -> list[tuple[object, ...]]:
+    """The literals of the members that match, or may match; `bound` has other families."""
     members = binding.family.members
     for number, member in enumerate(members):
         member.entry = Entry(parse_query(str(number)), (binding.family,), (member,))
     binding.prepare(len(members))
     assert binding.is_ready
-    bound = Bound()
+    bound = bound or Bound()
     bound.add(binding)
     finding = Finding(bound, Batch([tuple(tree.values)]))
     find([finding])
@@ -104,3 +105,21 @@ def test_a_family_is_made_ready_in_portions_while_queries_come_and_go(query: str
     expected = {n for n in range(200) if n not in range(40, 60)} | {9999}
     wanted = [n for n in expected if (n > 58 if "not" in query else n % 7 == 1 and n < 60)]
     assert [literals[0] for literals in found(binding, tree)] == sorted(map(float, wanted))
+
+
+def test_what_a_dead_family_asked_is_not_taken_for_what_a_later_one_asks() -> None:
+    """Lists of terms are known by their place in memory, which is used again."""
+    pool = Pool()
+    binding, tree = bound("//leg[a = 8]", pool=pool)
+    other, _ = bound("//leg[a = 8] and count(//leg[b > 1]) > 2", pool=pool)
+    later, _ = bound("//leg[b = 3]", pool=pool)
+    asked = Bound()
+    for each in (binding, other):
+        asked.add(each)
+    binding.family.dead = True
+    asked.drop_dead()
+    assert isinstance(binding, Indexed) and isinstance(later, Indexed)
+    place = binding.terms
+    place[:] = later.terms
+    later.terms = place
+    assert found(later, tree, asked) == [(3.0,)]
