@@ -120,8 +120,8 @@ class Bound:
         self._bindings: dict[Family, Binding] = {}
         self._alone: dict[Family, Always | Bitmaps] = {}
         self._asked: dict[SharedIndex, _Asked] = {}
-        #: By the identity of terms that bindings have, which are the same list for many: it holds as
-        #: long as the bindings do.
+        #: By the identity of terms that bindings have, the same list for many: it means something
+        #: as long as the bindings are here.
         self._questions: dict[int, list[Question]] = {}
 
     def get(self, family: Family) -> Binding | None:
