@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Final
 
 from lxml import etree
@@ -96,13 +96,19 @@ def from_place(text: bytes, start: float) -> bytes:
     return text if start < 1 else part(text, start, math.inf)
 
 
-@lru_cache(maxsize=1024)
-def taking(start: float, count: float) -> Callable[[bytes], bytes]:
-    """`part` for places that are known before: the same function for the same ones."""
+def taking(start: float, count: float) -> Callable[[bytes], bytes] | None:
+    """`part` for small whole places that are known before: one function for equal ones, else None.
+
+    Sources are equal when their functions are the same.
+    """
     whole, size = _WHOLE.get(start), _WHOLE.get(count)
-    if whole is None or size is None:
-        return lambda text: part(text, start, count)
-    begin, end = whole - 1, whole - 1 + size
+    return None if whole is None or size is None else _slicing(whole - 1, whole - 1 + size)
+
+
+# As many as there are pairs of such places; none may be made twice.
+@cache
+def _slicing(begin: int, end: int) -> Callable[[bytes], bytes]:
+    start, count = begin + 1.0, float(end - begin)
     return lambda text: text[begin:end] if text.isascii() else part(text, start, count)
 
 

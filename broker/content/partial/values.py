@@ -198,7 +198,9 @@ class Values(abc.ABC):
                     return applied(functions.from_place, self.text(text, context), numbers[0])
                 match numbers:
                     case [[(_, Constant(value=start))], [(_, Constant(value=count))]]:
-                        return applied(functions.taking(start, count), self.text(text, context))
+                        taking = functions.taking(start, count)
+                        if taking is not None:
+                            return applied(taking, self.text(text, context))
                 return applied(functions.part, self.text(text, context), *numbers)
         texts = [self.text(argument, context) for argument in call.arguments]
         return applied(_TEXT_FUNCTIONS[call.name], *texts)

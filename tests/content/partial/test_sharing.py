@@ -263,3 +263,9 @@ def test_an_envelope_that_has_no_tree_is_not_decided() -> None:
     assert reasons == ("the envelope has what trees of documents do not have",)
     assert not is_decided(formula)
     assert holes(formula) == {1}
+
+
+def test_substrings_at_the_same_places_are_one_source() -> None:
+    assert_unshared(["substring(/f, 2, 3) = 'x'"])
+    # A NaN is not found again by equality.
+    assert_unshared(["boolean(substring(/f, a, a + a))"], "<f><a/><a> </a></f>")
