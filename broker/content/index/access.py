@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
 from broker.content.index.beginnings import Beginnings
 from broker.content.index.cells import Cells, Found, crowd
 from broker.content.index.holes import Hole, Literal, Operator
 from broker.content.index.member import Member
+from broker.content.index.way import Way, Ways
 
 #: The constants that a shape has at some holes, by position.
 Constants: TypeAlias = Mapping[int, Literal]
+#: The same for holes of the key, in their order.
+_Part: TypeAlias = tuple[tuple[int, Literal], ...]
+
+#: Where no member can be.
+NOWHERE = Way(None, ())
 
 
 class Finder(Protocol):
@@ -56,7 +62,16 @@ def access_path(holes: Sequence[Hole]) -> AccessPath:
 class ByKey:
     """A hash of the literals at all holes that ask for equality, and at one of `starts-with`."""
 
-    __slots__ = ("_beginnings", "_cells", "_equalities", "_exact", "_prefix", "_remaining", "_uses")
+    __slots__ = (
+        "_beginnings",
+        "_cells",
+        "_equalities",
+        "_exact",
+        "_parts",
+        "_prefix",
+        "_remaining",
+        "_uses",
+    )
 
     def __init__(
         self, holes: Sequence[Hole], equalities: Sequence[int], prefix: int | None
@@ -70,6 +85,8 @@ class ByKey:
         self._beginnings = Beginnings()
         #: How many members have a literal, for holes of the key of which that was asked.
         self._uses: dict[int, Counter[Literal]] = {}
+        #: The ways by the literals at a part of the key.
+        self._parts = Ways[_Part]()
 
     @property
     def has_prefix(self) -> bool:
@@ -78,8 +95,8 @@ class ByKey:
 
     @property
     def changes(self) -> int:
-        """Rises when `among` would answer otherwise."""
-        return self._cells.changes
+        """Rises when a way of `among` leads elsewhere."""
+        return self._cells.changes + self._parts.changes
 
     def add(self, member: Member) -> None:
         """Take in a member that is not here."""
@@ -88,7 +105,10 @@ class ByKey:
         if self._prefix is not None:
             self._beginnings.add(cast(bytes, literals[self._prefix]))
         for position, uses in self._uses.items():
-            uses[literals[position]] += 1
+            literal = literals[position]
+            uses[literal] += 1
+            if uses[literal] == 1:
+                self._lead(position, literal)
 
     def remove(self, member: Member) -> None:
         """Forget a member that is here."""
@@ -101,22 +121,24 @@ class ByKey:
             uses[literal] -= 1
             if not uses[literal]:
                 del uses[literal]
+                self._lead(position, literal)
 
-    def among(self, constants: Constants) -> tuple[Finder, Collection[int]] | None:
-        """What finds the members that have these literals; None if there are none.
+    def among(self, constants: Constants) -> Way:
+        """The way to the members that have these literals, or more where a part of the key is open.
 
-        With the positions of the columns that it reads.
+        It leads nowhere while nobody has them.
         """
-        of_key = [position for position in self._equalities if position in constants]
-        if self._prefix is not None or len(of_key) < len(self._equalities):
-            if all(self._is_used(at, constants[at]) for at in of_key):
-                return self, range(len(self._equalities) + len(self._remaining) + self.has_prefix)
-            return None
-        if any(constants[at] != constants[at] for at in of_key):
+        part = tuple([(at, constants[at]) for at in self._equalities if at in constants])
+        if any(literal != literal for _, literal in part):
             # A NaN equals nothing, but a dict would find it.
-            return None
-        finder = self._cells.under(_key_of([constants[at] for at in of_key]))
-        return None if finder is None else (finder, self._remaining)
+            return NOWHERE
+        if self._prefix is None and len(part) == len(self._equalities):
+            return self._cells.under(_key_of([literal for _, literal in part]))
+        way = self._parts.get(part)
+        if way is None:
+            read = range(len(self._equalities) + len(self._remaining) + self.has_prefix)
+            way = self._parts.open(part, self if self._is_used(part) else None, read)
+        return way
 
     def find_rows(
         self,
@@ -143,11 +165,21 @@ class ByKey:
             return beginnings
         return [(row, (*(part[row] for part in equal), prefix)) for row, prefix in beginnings]
 
-    def _is_used(self, position: int, literal: Literal) -> bool:
+    def _is_used(self, part: _Part) -> bool:
+        """Whether each of the literals is some member's."""
+        return all(literal in self._uses_at(position) for position, literal in part)
+
+    def _uses_at(self, position: int) -> Counter[Literal]:
         uses = self._uses.get(position)
         if uses is None:
             uses = self._uses[position] = Counter(self._literals_at(position))
-        return literal in uses
+        return uses
+
+    def _lead(self, position: int, literal: Literal) -> None:
+        """The first member has come with this literal, or the last one gone."""
+        for part, way in self._parts.all():
+            if (position, literal) in part:
+                self._parts.lead(way, self if self._is_used(part) else None)
 
     def _literals_at(self, position: int) -> Iterator[Literal]:
         at = self._equalities.index(position)

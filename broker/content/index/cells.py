@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import repeat
 from typing import Any, TypeAlias, cast
 
-from broker.content.index.comparison import Compare, comparison
+from broker.content.index.comparison import comparison
 from broker.content.index.grid import Grid
 from broker.content.index.holes import Hole, Literal
 from broker.content.index.intervals import Intervals
 from broker.content.index.member import Member
 from broker.content.index.shrinking import ShrinkingDict
 from broker.content.index.table import Table
+from broker.content.index.way import Few, Way, Ways
 from broker.content.index.windows import windows
 
 #: More members than `_MOST_LISTED` are indexed, less than `_LEAST_INDEXED` a list again; apart, so
@@ -20,6 +20,8 @@ from broker.content.index.windows import windows
 _MOST_LISTED = 8
 _LEAST_INDEXED = 4
 
+#: A literal, or those of several holes.
+Key: TypeAlias = Literal | tuple[Literal, ...]
 Crowd: TypeAlias = Table | Grid | Intervals
 Cell: TypeAlias = tuple[Member, ...] | Crowd
 #: Rows and the members that each satisfies.
@@ -37,31 +39,10 @@ def crowd(holes: Mapping[int, Hole], members: Iterable[Member] = ()) -> Crowd:
             return Grid(holes, members)
 
 
-class Few:
-    """Members that are compared one by one."""
-
-    __slots__ = ("_compare", "_members")
-
-    def __init__(self, compare: Compare, members: tuple[Member, ...]) -> None:
-        self._compare = compare
-        self._members = members
-
-    def find_rows(
-        self,
-        columns: Sequence[Sequence[Any]],
-        rows: int,
-        _known: dict[Any, Any] | None = None,
-    ) -> Found:
-        """As `AccessPath.find_rows`."""
-        found: list[tuple[int, Sequence[Member]]] = []
-        self._compare(zip(range(rows), repeat(self._members)), columns, found)
-        return found
-
-
 class Cells:
     """Key -> members, compared on the `remaining` holes (by position) when they are looked up."""
 
-    __slots__ = ("_compare", "_remaining", "by_key", "changes")
+    __slots__ = ("_compare", "_remaining", "_ways", "by_key")
 
     def __init__(self, remaining: Mapping[int, Hole]) -> None:
         self._remaining = remaining
@@ -69,41 +50,59 @@ class Cells:
             (position, hole.operator) for position, hole in remaining.items()
         )
         #: Keys have no NaN: a value that is NaN would be found by identity.
-        self.by_key = ShrinkingDict[Literal | tuple[Literal, ...], Cell]()
-        self.changes = 0
-        """Rises when `under` would give something else."""
+        self.by_key = ShrinkingDict[Key, Cell]()
+        self._ways = Ways[Key]()
 
-    def add(self, key: Literal | tuple[Literal, ...], member: Member) -> None:
+    @property
+    def changes(self) -> int:
+        """Rises when a way of `under` leads elsewhere."""
+        return self._ways.changes
+
+    def add(self, key: Key, member: Member) -> None:
         """File a member under its key."""
         cell = self.by_key.get(key, ())
         if not isinstance(cell, tuple):
             cell.add(member)
             return
-        self.changes += 1
         if not self._remaining or len(cell) < _MOST_LISTED:
-            self.by_key[key] = (*cell, member)
+            self._put(key, (*cell, member))
         else:
-            self.by_key[key] = crowd(self._remaining, (*cell, member))
+            self._put(key, crowd(self._remaining, (*cell, member)))
 
-    def remove(self, key: Literal | tuple[Literal, ...], member: Member) -> None:
+    def remove(self, key: Key, member: Member) -> None:
         """Strike a member."""
         cell = self.by_key[key]
         if not isinstance(cell, tuple):
             cell.remove(member)
             if cell.size < _LEAST_INDEXED:
-                self.changes += 1
-                self.by_key[key] = tuple(cell.members())
+                self._put(key, tuple(cell.members()))
             return
-        self.changes += 1
-        if len(cell) > 1:
-            self.by_key[key] = tuple(each for each in cell if each is not member)
-        else:
-            del self.by_key[key]
+        self._put(key, tuple([each for each in cell if each is not member]))
 
-    def under(self, key: Literal | tuple[Literal, ...]) -> Few | Crowd | None:
-        """The members under a key, to be found by what remains; None if there are none."""
-        cell = self.by_key.get(key)
-        return Few(self._compare, cell) if isinstance(cell, tuple) else cell
+    def under(self, key: Key) -> Way:
+        """The way to the members under a key, to be found by what remains."""
+        way = self._ways.get(key)
+        if way is None:
+            way = self._ways.open(key, self._finder(self.by_key.get(key)), self._remaining)
+        return way
+
+    def _put(self, key: Key, cell: Cell) -> None:
+        if cell == ():
+            del self.by_key[key]
+        else:
+            self.by_key[key] = cell
+        way = self._ways.get(key)
+        if way is None:
+            return
+        if isinstance(cell, tuple) and cell and isinstance(way.finder, Few):
+            way.finder.members = cell
+        else:
+            self._ways.lead(way, self._finder(cell))
+
+    def _finder(self, cell: Cell | None) -> Few | Crowd | None:
+        if isinstance(cell, tuple):
+            return Few(self._compare, cell) if cell else None
+        return cell
 
     def confirmed(
         self,

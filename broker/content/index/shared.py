@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 import attrs
 
-from broker.content.index.access import ByKey, Constants, Finder, access_path
+from broker.content.index.access import ByKey, Constants, access_path
 from broker.content.index.cells import Found
 from broker.content.index.holes import Hole, Literal
 from broker.content.index.member import Member
+from broker.content.index.way import Way
 
 
 @attrs.frozen(cache_hash=True)
@@ -26,28 +27,21 @@ class Signature:
     paths: tuple[int, ...]
 
 
-#: What finds members, and the positions of the columns that it reads.
-Answer: TypeAlias = tuple[Finder, Collection[int]]
-#: Answers for constants that an index remembers; at the bound all are forgotten.
-_MAX_ANSWERS = 4_096
-
-
 class SharedIndex:
     """Members of several templates, each for the literals that it has at the signature's holes."""
 
-    __slots__ = ("_access", "_answers", "_as_of", "_holes", "size")
+    __slots__ = ("_access", "_everywhere", "_holes", "size")
 
     def __init__(self, signature: Signature) -> None:
         self._holes = signature.holes
         self._access = access_path(signature.holes)
         self.size = 0
-        #: For constants, as of so many changes: the same finder for all shapes that have the same.
-        self._answers: dict[tuple[tuple[int, Literal], ...], Answer | None] = {}
-        self._as_of = 0
+        #: Where constants lead to no fewer members.
+        self._everywhere = Way(self._access, range(len(signature.holes)))
 
     @property
     def changes(self) -> int:
-        """Rises when `among` would answer otherwise."""
+        """Rises when a way of `among` leads elsewhere."""
         return self._access.changes if isinstance(self._access, ByKey) else 0
 
     def add(self, literals: tuple[Literal, ...], member: Member) -> Member:
@@ -64,17 +58,13 @@ class SharedIndex:
         if self._reachable(posting.literals):
             self._access.remove(posting)
 
-    def among(self, constants: Constants) -> Answer | None:
-        """What finds the members that documents with these constants satisfy; None if none can."""
-        if not isinstance(self._access, ByKey):
-            return self._access, range(len(self._holes))
-        if self._as_of != self.changes or len(self._answers) >= _MAX_ANSWERS:
-            self._answers.clear()
-            self._as_of = self.changes
-        key = tuple(constants.items())
-        if key not in self._answers:
-            self._answers[key] = self._access.among(constants)
-        return self._answers[key]
+    def among(self, constants: Constants) -> Way:
+        """The way to the members that documents with these constants satisfy.
+
+        It is the same for all who ask for the same constants, and has to be kept by them.
+        """
+        access = self._access
+        return access.among(constants) if isinstance(access, ByKey) else self._everywhere
 
     def find_rows(
         self,

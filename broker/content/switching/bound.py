@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
-from broker.content.index.access import Constants, Finder
+from broker.content.index.access import Finder
 from broker.content.index.cells import Found
 from broker.content.index.member import Member
 from broker.content.index.shared import SharedIndex
@@ -37,18 +37,24 @@ class _Audience:
 class Question:
     """A conjunction whose members one look-up finds, whichever family of the audience has them."""
 
-    __slots__ = ("audience", "checks", "constants", "sources")
+    __slots__ = ("audience", "checks", "places", "sources", "way")
 
     def __init__(
-        self, sources: tuple[Source, ...], checks: tuple[Computed, ...], audience: _Audience
+        self,
+        sources: tuple[Source, ...],
+        checks: tuple[Computed, ...],
+        index: SharedIndex,
+        audience: _Audience,
     ) -> None:
         self.sources = sources
         self.checks = checks
         self.audience = audience
         audience.questions += 1
-        self.constants: Constants = {
-            at: source.value for at, source in enumerate(sources) if isinstance(source, Constant)
-        }
+        self.way = index.among(
+            {at: source.value for at, source in enumerate(sources) if isinstance(source, Constant)}
+        )
+        self.places: Sequence[int | None] | None = None
+        """Where in `Bound.sources` is what it reads, once that was wanted."""
 
     def sort(self, hits: Found, batch: Batch, found: Matching, undecided: Undecided) -> None:
         """Add what a look-up found to the rows."""
@@ -83,13 +89,19 @@ class _Asked:
         self._index = index
         self._place_of = place_of
         self.questions: dict[tuple[tuple[Source, ...], tuple[Computed, ...]], Question] = {}
-        # Those that any member can answer, as the index was after so many changes.
+        # Those that any member can answer, as ways of the index led after so many changes.
         self._answerable: list[Answerable] = []
         self._changes: int | None = None
 
     def changed(self) -> None:
         """Other questions are asked."""
         self._changes = None
+
+    def read_anew(self) -> None:
+        """Questions have gone, and what they read has other places."""
+        self.changed()
+        for question in self.questions.values():
+            question.places = None
 
     def answerable(self) -> Sequence[Answerable]:
         """The questions to which some member may be the answer."""
@@ -100,14 +112,17 @@ class _Asked:
 
     def _answers(self) -> Iterator[Answerable]:
         for question in self.questions.values():
-            answer = self._index.among(question.constants)
-            if answer is not None:
-                finder, read = answer
-                places = [
+            finder = question.way.finder
+            if finder is None:
+                continue
+            places = question.places
+            if places is None:
+                read = question.way.read
+                places = question.places = [
                     self._place_of(source) if at in read else None
                     for at, source in enumerate(question.sources)
                 ]
-                yield finder, places, question
+            yield finder, places, question
 
 
 class Bound:
@@ -161,7 +176,7 @@ class Bound:
                     del asked.questions[key]
             if not asked.questions:
                 del self._asked[index]
-            asked.changed()
+            asked.read_anew()
         # What only they have read is read no more.
         self.sources.clear()
         self._places.clear()
@@ -180,11 +195,12 @@ class Bound:
         nobody = _Audience({})
         found: dict[Question, None] = {}
         for term in binding.terms:
-            asked = self._asked_of(binding.projection(term).index)
+            index = binding.projection(term).index
+            asked = self._asked_of(index)
             key = (term.sources, term.checks)
             question = asked.questions.get(key)
             if question is None:
-                question = asked.questions[key] = Question(*key, nobody)
+                question = asked.questions[key] = Question(*key, index, nobody)
                 asked.changed()
             found[question] = None
         return list(found)

@@ -81,12 +81,11 @@ class Indexed:
         self, constants: Mapping[int, Literal], columns: Sequence[Sequence[Any]], rows: int
     ) -> list[tuple[int, list[Member]]]:
         """With these values in all rows."""
-        answer = self.index.among(constants)
-        if answer is None:
+        way = self.index.among(constants)
+        if way.finder is None:
             return []
-        finder, read = answer
-        needed = [column if at in read else () for at, column in enumerate(columns)]
-        return _entries(finder.find_rows(needed, rows))
+        needed = [column if at in way.read else () for at, column in enumerate(columns)]
+        return _entries(way.finder.find_rows(needed, rows))
 
 
 def _entries(
