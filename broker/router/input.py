@@ -1,40 +1,39 @@
 """The input component: from a publisher's batches to the log (DCP D19, DESIGN 4, 2-3).
 
-A batch is matched once; each of its events is refused with a reason, recognised as a duplicate, or
-given a place. Nothing is answered or delivered before the commit. Events of one publisher keep
-their order whatever happens: while one batch waits for a DTD, those behind it wait too, and after
-a commit that failed nothing is taken until the failed batch comes again.
+Documents are matched once; each event is refused with a reason, recognised as a duplicate, or given
+a place. A large batch is taken in parts, each in a turn of its own if need be. A part is matched
+and gets its places in one and the same turn: a subscription that is made between two parts gets the
+events of the later ones, and none of the earlier. A batch is answered once, when all of it is
+durable; no event is delivered before its commit. Events of one publisher keep their order whatever
+happens: while one batch waits for a DTD, those behind it wait too, and after a commit that failed
+nothing is taken, of this batch or another, until the failed batch comes again from its beginning.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from twisted.internet.defer import DeferredList
 from twisted.python.failure import Failure
 
-from broker.content.contract import IMatcher, TypeMissing
+from broker.content.contract import IMatcher, TypeMissing, Verdict
 from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, LogUnavailable, OurError, UnknownType
-from broker.router.judging import Judged, judge
+from broker.router.judging import judge
 from broker.router.outcomes import PublishOutcomes
 from broker.router.publisher import Publisher
 from broker.router.quarantine import Quarantine
-from broker.session.batches import Batch
-from broker.session.messages import NotPublished, Published
+from broker.router.submission import Judged, Part, Submission
+from broker.session.messages import NotPublished
 from broker.store.event_log import RETRY_AFTER, EventLog
 from broker.store.records import LoggedEvent
 
 #: Told of events that became durable, with the subscriptions that match each.
 Committed: TypeAlias = Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None]
-
-#: Documents matched at one go, unless a single batch has more.
-_DOCUMENTS_A_TURN = 1_000
 
 
 class Input:
@@ -61,10 +60,33 @@ class Input:
         self._wall_clock = wall_clock
         self.outcomes = PublishOutcomes()
 
-    def publish(self, publisher: Publisher, batches: Sequence[Batch]) -> None:
-        """Take batches in their order; each is answered once, perhaps at once, perhaps later."""
-        publisher.waiting.extend(batches)
-        self._take_waiting(publisher)
+    def take(self, publisher: Publisher, most: int) -> int:
+        """Match, judge and log the next `most` documents that wait; how many were matched.
+
+        Only for a publisher that is `ready`. Each batch is answered once, now or later.
+        """
+        parts = [
+            part
+            for part in publisher.next_parts(most)
+            if not self._must_wait_its_turn(publisher, part.of)
+        ]
+        if not parts:
+            return 0
+        try:
+            self._log.check_available()
+        except LogUnavailable as error:
+            self._send_all_back(publisher, parts, error)
+            return 0
+        documents = [document for part in parts for document in part.documents]
+        verdicts = self._matcher.match(documents, self._undescribed(publisher))
+        if unknown := _unknown(publisher, verdicts):
+            self._fetch(publisher, unknown)
+        elif busy := _busy(publisher):
+            publisher.missing.clear()
+            self._send_all_back(publisher, parts, busy)
+        else:
+            self._append(publisher, self._judge(publisher, parts, verdicts))
+        return len(documents)
 
     def leave(self, publisher: Publisher) -> None:
         """The session is over: what waits is not taken, for the client will send it again.
@@ -73,73 +95,57 @@ class Input:
         """
         publisher.waiting.clear()
 
-    def _take_waiting(self, publisher: Publisher) -> None:
-        if publisher.taking:
-            return
-        publisher.taking = True
-        while publisher.waiting and not publisher.held:
-            self._take(publisher, _portion(publisher.waiting))
-        publisher.taking = False
-        if not publisher.waiting:
-            publisher.missing.clear()
+    def _undescribed(self, publisher: Publisher) -> frozenset[DtdReference]:
+        return frozenset(publisher.missing if self._accept_undescribed else ())
 
-    def _take(self, publisher: Publisher, batches: list[Batch]) -> None:
-        batches = [batch for batch in batches if not self._must_wait_its_turn(publisher, batch)]
-        try:
-            self._log.check_available()
-        except LogUnavailable as error:
-            for batch in batches:
-                self._send_back(publisher, batch, error)
-            return
-        documents = [document for batch in batches for document in batch.documents]
-        undescribed = publisher.missing.keys() if self._accept_undescribed else ()
-        verdicts = self._matcher.match(documents, frozenset(undescribed))
-        unknown = {
-            verdict.reference: verdict.system_id
-            for verdict in (verdicts if TypeMissing in set(map(type, verdicts)) else ())
-            if isinstance(verdict, TypeMissing) and verdict.reference not in publisher.missing
-        }
-        if unknown:
-            publisher.waiting.extendleft(reversed(batches))
-            self._fetch(publisher, unknown)
-            return
-        busy = next((e for e in publisher.missing.values() if isinstance(e, OurError)), None)
-        if busy is not None:
-            # Not the event's fault: it may come again when there is room for its question.
-            publisher.missing.clear()
-            for batch in batches:
-                self._send_back(publisher, batch, busy)
-            return
+    def _judge(
+        self, publisher: Publisher, parts: list[Part], verdicts: list[Verdict]
+    ) -> list[Judged]:
         remaining = iter(verdicts)
         now = self._wall_clock()
         judged = []
-        for batch in batches:
-            mine = list(itertools.islice(remaining, len(batch.documents)))
-            one = judge(publisher, batch, mine, self._log.deduplication, now)
+        for part in parts:
+            mine = list(itertools.islice(remaining, part.count))
+            one = judge(publisher, part, mine, self._log.deduplication, now)
             for index, reason in one.refused:
-                document = batch.documents[index]
+                document = part.of.batch.documents[index]
                 self._quarantine.keep(document, reason, publisher.identity.client_id)
             judged.append(one)
-        if judged:
-            self._append(publisher, judged)
+        return judged
 
-    def _must_wait_its_turn(self, publisher: Publisher, batch: Batch) -> bool:
-        if publisher.resend_from is not None:
-            if batch.number > publisher.resend_from:
-                self._send_back(
-                    publisher, batch, LogUnavailable("an earlier batch has to come again first")
-                )
-                return True
-            publisher.resend_from = None
+    # ------------------------------------------------------------------ what is not taken
+
+    def _must_wait_its_turn(self, publisher: Publisher, submission: Submission) -> bool:
+        if publisher.resend_from is None:
+            return False
+        if submission.batch.number > publisher.resend_from:
+            error = LogUnavailable("an earlier batch has to come again first")
+            self._send_back(publisher, submission, error)
+            return True
+        publisher.resend_from = None
         return False
 
-    def _send_back(self, publisher: Publisher, batch: Batch, error: BrokerError) -> None:
-        if publisher.resend_from is None or batch.number < publisher.resend_from:
-            publisher.resend_from = batch.number
-        count = len(batch.documents)
-        self.outcomes.received += count
-        self.outcomes.not_taken += count
-        publisher.answer(NotPublished(batch.number, int(RETRY_AFTER * 1000), error.to_wire()))
+    def _send_all_back(
+        self, publisher: Publisher, parts: Iterable[Part], error: BrokerError
+    ) -> None:
+        for part in parts:
+            self._send_back(publisher, part.of, error)
+
+    def _send_back(self, publisher: Publisher, submission: Submission, error: BrokerError) -> None:
+        """The whole batch has to come again: what of it is durable is known as duplicate then."""
+        if submission.answered:
+            return
+        submission.answered = True
+        publisher.drop(submission)
+        number = submission.batch.number
+        if publisher.resend_from is None or number < publisher.resend_from:
+            publisher.resend_from = number
+        self._not_taken(submission.left)
+        publisher.answer(NotPublished(number, int(RETRY_AFTER * 1000), error.to_wire()))
+
+    def _not_taken(self, documents: int) -> None:
+        self.outcomes.received += documents
+        self.outcomes.not_taken += documents
 
     # ------------------------------------------------------------------ types that are not cached
 
@@ -155,7 +161,7 @@ class Input:
 
         def release(_: object) -> None:
             publisher.held = False
-            self._take_waiting(publisher)
+            publisher.released()
 
         DeferredList(
             [
@@ -169,46 +175,52 @@ class Input:
     def _append(self, publisher: Publisher, judged: list[Judged]) -> None:
         entries = [entry for one in judged for entry in one.entries]
         matches = [match for one in judged for match in one.matches]
+        for one in judged:
+            submission = one.part.of
+            submission.take(one)
+            if not submission.left:
+                publisher.drop(submission)
 
         def done(events: list[LoggedEvent] | BrokerError) -> None:
             if isinstance(events, BrokerError):
                 for one in judged:
-                    self._send_back(publisher, one.batch, events)
+                    self._not_taken(one.part.count)
+                    self._send_back(publisher, one.part.of, events)
                 return
             place = 0
             for one in judged:
                 first = events[place] if one.entries else None
                 place += len(one.entries)
-                self._answer(publisher, one, first)
+                self._settle(publisher, one, first)
             if events:
                 self._committed(events, matches)
 
         self._log.append(entries, done)
 
-    def _answer(self, publisher: Publisher, judged: Judged, first: LoggedEvent | None) -> None:
-        accepted = len(judged.entries)
+    def _settle(self, publisher: Publisher, judged: Judged, first: LoggedEvent | None) -> None:
         outcomes = self.outcomes
-        outcomes.received += len(judged.batch.documents)
-        outcomes.accepted += accepted
+        outcomes.received += judged.part.count
+        outcomes.accepted += len(judged.entries)
         outcomes.duplicate += len(judged.duplicates)
         outcomes.refused.update(error.code for _, error in judged.refused)
-        where = () if first is None else ((self._log.origin, first.epoch, first.offset),)
-        publisher.answer(
-            Published(
-                batch=judged.batch.number,
-                first=where,
-                accepted=accepted,
-                duplicates=judged.duplicates,
-                refused=[(index, error.to_wire()) for index, error in judged.refused],
-            )
-        )
+        submission = judged.part.of
+        submission.settle(judged, first)
+        if submission.durable and not submission.answered:
+            submission.answered = True
+            publisher.answer(submission.answer(self._log.origin))
 
 
-def _portion(waiting: deque[Batch]) -> list[Batch]:
-    """Batches from the left of `waiting`: at least one, and few enough to be matched in a turn."""
-    portion: list[Batch] = []
-    room = _DOCUMENTS_A_TURN
-    while waiting and (not portion or len(waiting[0].documents) <= room):
-        room -= len(waiting[0].documents)
-        portion.append(waiting.popleft())
-    return portion
+def _unknown(publisher: Publisher, verdicts: list[Verdict]) -> dict[DtdReference, str]:
+    """The types to be looked up, each with the pointer of one event."""
+    if TypeMissing not in set(map(type, verdicts)):
+        return {}
+    return {
+        verdict.reference: verdict.system_id
+        for verdict in verdicts
+        if isinstance(verdict, TypeMissing) and verdict.reference not in publisher.missing
+    }
+
+
+def _busy(publisher: Publisher) -> OurError | None:
+    """Why a type could not be looked up that an event may have: it may come again later."""
+    return next((e for e in publisher.missing.values() if isinstance(e, OurError)), None)

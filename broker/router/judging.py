@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
-
 from broker.content.contract import Accepted, Refused, Verdict
-from broker.errors import BrokerError, ForgedIdentity, OutsideWindow, PeerError
+from broker.errors import ForgedIdentity, OutsideWindow, PeerError
 from broker.event.envelope import Header, SecurityLevel
 from broker.router.publisher import Publisher
-from broker.session.batches import Batch
+from broker.router.submission import Judged, Part
 from broker.store.deduplication import Deduplication, Freshness
 from broker.store.records import encode_header
 
@@ -18,33 +16,21 @@ from broker.store.records import encode_header
 _REMEMBERED_STREAMS = 1_000
 
 
-@attrs.define
-class Judged:
-    """One batch after matching, on its way through a commit."""
-
-    batch: Batch
-    refused: list[tuple[int, BrokerError]] = attrs.field(factory=list)
-    duplicates: list[int] = attrs.field(factory=list)
-    entries: list[tuple[bytes, int, bytes]] = attrs.field(factory=list)
-    """(record, rank of the security level, document) of each event that is new."""
-    matches: list[tuple[int, ...]] = attrs.field(factory=list)
-    """The subscriptions that each of them matches."""
-
-
 def judge(
     publisher: Publisher,
-    batch: Batch,
+    part: Part,
     verdicts: Sequence[Verdict],
     deduplication: Deduplication,
     now_ms: int,
 ) -> Judged:
-    """Sort a batch by its verdicts, its publisher's rights and what was accepted before.
+    """Sort a part by its verdicts, its publisher's rights and what was accepted before.
 
-    The sequence numbers of what is new are recorded. Almost always they go on where the last batch
+    The sequence numbers of what is new are recorded. Almost always they go on where the last part
     ended, and the events are for one stream: then each is one comparison, and one record does for
     all of them.
     """
-    judged = Judged(batch)
+    judged = Judged(part)
+    documents = part.of.batch.documents
     identity, incarnation = publisher.identity, publisher.incarnation
     client_id = identity.client_id
     key = (client_id, incarnation)
@@ -52,7 +38,7 @@ def judge(
     level: SecurityLevel | None = None
     rank = 0
     recorded = following = deduplication.following(key)
-    for index, verdict in enumerate(verdicts):
+    for index, verdict in enumerate(verdicts, part.start):
         if not isinstance(verdict, Accepted):
             error = (
                 verdict.error
@@ -94,7 +80,7 @@ def judge(
         if refusal is not None:
             judged.refused.append((index, refusal))
             continue
-        judged.entries.append((encode_header(header), rank, batch.documents[index]))
+        judged.entries.append((encode_header(header), rank, documents[index]))
         judged.matches.append(verdict.subscriptions)
     if following != recorded:
         deduplication.record_run(key, following - 1, now_ms)

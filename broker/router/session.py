@@ -22,8 +22,9 @@ from broker.router.input import Input
 from broker.router.link import Link
 from broker.router.publisher import Publisher
 from broker.router.subscribing import Profile, Subscribing
+from broker.router.turns import Pace, Turns
 from broker.session import messages
-from broker.session.batches import Batch, decode_batch
+from broker.session.batches import decode_batch
 from broker.session.messages import (
     INITIAL_CREDIT,
     NO_ERROR,
@@ -41,13 +42,6 @@ from broker.session.messages import (
     Subscribe,
     Unsubscribe,
 )
-
-#: How long others may have to wait for the messages of one session. The next one is taken whole:
-#: a Subscribe is some 0.3 ms, a batch what its documents are.
-SECONDS_A_TURN = 0.02
-#: Documents that are matched before the first look at the clock, and twice as many before each
-#: further one: more than one read of a socket brings, but for compressed ones.
-DOCUMENTS_AT_FIRST = 128
 
 _BATCH = bytes([PUBLISH])
 
@@ -97,15 +91,17 @@ class Session:
         self.connection_changed: Callable[[Session], None] = lambda _: None
         """Told when the state changed: who keeps the lease listens."""
         self._received: deque[bytes] = deque()
-        self._taking = False
-        """Now, or in a turn to come: what arrives meanwhile waits behind."""
+        self._turns = Turns(services.clock, self._step, self._turn_failed)
+        self._pace = Pace()
         self._met = False
         self._delivered = 0
         self._credit = INITIAL_CREDIT
         self._services = services
         self.link = make_link(self)
         self._profile = Profile(identity, self.link)
-        self._publisher = Publisher(identity, incarnation, self._answer_publisher)
+        self._publisher = Publisher(
+            identity, incarnation, self._answer_publisher, self._turns.work_later
+        )
         driver.receiver = self
 
     # ------------------------------------------------------------------ what the link writes to
@@ -141,47 +137,54 @@ class Session:
     def messages_received(self, batch: Sequence[bytes]) -> None:
         """Messages of the client, in order. Where they take long the rest has further turns."""
         self._received += batch
-        if not self._taking:
-            self._taking = True
-            self._take()
+        self._turns.work()
 
-    def _take(self) -> None:
-        """Take what was received: all of it, or as much as one turn has time for."""
-        clock = self._services.clock
-        enough = clock.seconds() + SECONDS_A_TURN
-        room = DOCUMENTS_AT_FIRST
+    def _step(self) -> bool:
+        """Take the next message, or the next documents; whether there is more to take."""
         try:
-            while self._received:
-                if _is_batch(self._received[0]):
-                    self._services.input.publish(self._publisher, self._next_batches(room))
-                    room *= 2
-                else:
-                    self._control(messages.decode(self._received.popleft()))
-                    if not self.over:
-                        self.driver.consumed(1)
-                if self._received and clock.seconds() >= enough:
-                    clock.callLater(0, self._take_on)
-                    return
+            self._take_next()
         except ProtocolError as error:
             self.end(error)
-        self._taking = False
+        return self._publisher.ready or bool(self._received)
 
-    def _take_on(self) -> None:
-        try:
-            self._take()
-        except Exception:
-            # The driver would note it in a turn of its own; in this one there is nobody else.
-            self.log.failure("a message of {client} failed", client=self.identity.client_id)
-            self.end(ProtocolError("the node could not take a message"))
-
-    def _next_batches(self, room: int) -> list[Batch]:
-        """The batches that come next, one at least, until they have so many documents."""
+    def _take_next(self) -> None:
         received = self._received
-        batches: list[Batch] = []
+        if received and _is_batch(received[0]):
+            self._queue_batches()
+        if self._publisher.ready:
+            self._take_documents()
+        elif received and not _is_batch(received[0]):
+            self._control(messages.decode(received.popleft()))
+            if not self.over:
+                self.driver.consumed(1)
+
+    def _queue_batches(self) -> None:
+        """Let the batches that come next wait, until what waits is enough for one portion.
+
+        Behind batches that wait for a DTD all have to: what else the client says does not.
+        """
+        received, publisher = self._received, self._publisher
+        room = self._pace.documents
+        if publisher.ready:
+            # More than one is left only of those that waited for a DTD: they go first.
+            room = room - publisher.waiting[0].left if len(publisher.waiting) == 1 else 0
         while received and _is_batch(received[0]) and room > 0:
-            batches.append(decode_batch(received.popleft()))
-            room -= len(batches[-1].documents)
-        return batches
+            batch = decode_batch(received.popleft())
+            publisher.add(batch)
+            room -= max(len(batch.documents), 1)
+
+    def _take_documents(self) -> None:
+        clock = self._services.clock
+        began = clock.seconds()
+        documents = self._services.input.take(self._publisher, self._pace.documents)
+        self._pace.took(documents, clock.seconds() - began)
+
+    def _turn_failed(self, error: Exception) -> None:
+        # The driver would note it in a turn of its own; in this one there is nobody else.
+        self.log.failure(
+            "a message of {client} failed", Failure(error), client=self.identity.client_id
+        )
+        self.end(ProtocolError("the node could not take a message"))
 
     def view_changed(self, view: View) -> None:
         """The connection came or went."""

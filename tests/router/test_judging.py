@@ -14,6 +14,7 @@ from broker.identity import Identity
 from broker.identity.rights import Rights
 from broker.router.judging import judge
 from broker.router.publisher import Publisher
+from broker.router.submission import Part, Submission
 from broker.session.batches import Batch
 from broker.store.deduplication import Deduplication, Freshness
 
@@ -35,11 +36,13 @@ def accepted(
 def publisher() -> Publisher:
     rights = Rights(publish=(StreamPattern.parse("open.>"),))
     identity = Identity("alice", "alice", rights, SecurityLevel.MED, administer=False)
-    return Publisher(identity, 7, lambda _: None)
+    return Publisher(identity, 7, lambda _: None, lambda: None)
 
 
-def batch(count: int) -> Batch:
-    return Batch(1, [b"<e/>"] * count)
+def part(count: int, before: int = 0) -> Part:
+    """So many documents of a batch, with as many as that before them."""
+    batch = Batch(1, [b"<e/>"] * (before + count))
+    return Part(Submission(batch), before, before + count)
 
 
 @given(st.lists(st.lists(st.integers(1, 12) | st.none(), max_size=10), max_size=4))
@@ -52,7 +55,7 @@ def test_numbers_are_judged_as_if_each_were_checked_alone(
         verdicts: list[Verdict] = [
             Refused(NotValid("no")) if number is None else accepted(number) for number in numbers
         ]
-        judged = judge(publisher(), batch(len(numbers)), verdicts, together, 5)
+        judged = judge(publisher(), part(len(numbers)), verdicts, together, 5)
         found = {
             index: alone.record(KEY, number, 5)
             for index, number in enumerate(numbers)
@@ -79,7 +82,7 @@ def test_what_is_refused_for_its_publisher_takes_no_number() -> None:
         accepted(2),
         accepted(3, stream="open.b", level=SecurityLevel.MED),
     ]
-    judged = judge(publisher(), batch(7), verdicts, deduplication, 5)
+    judged = judge(publisher(), part(7), verdicts, deduplication, 5)
     assert [(index, error.code) for index, error in judged.refused] == [
         (1, "not-allowed"),
         (2, "clearance-too-low"),
@@ -93,10 +96,18 @@ def test_what_is_refused_for_its_publisher_takes_no_number() -> None:
 def test_a_right_for_one_stream_is_none_for_the_next_event_s() -> None:
     judged = judge(
         publisher(),
-        batch(3),
+        part(3),
         [accepted(1), accepted(2, stream="closed"), accepted(2)],
         Deduplication(lambda _: None, 64),
         5,
     )
     assert [index for index, _ in judged.refused] == [1]
     assert len(judged.entries) == 2
+
+
+def test_what_is_told_of_a_part_is_told_by_its_index_in_the_batch() -> None:
+    deduplication = Deduplication(lambda _: None, 64)
+    verdicts: list[Verdict] = [accepted(1), Refused(NotValid("no")), accepted(1), accepted(2)]
+    judged = judge(publisher(), part(4, before=10), verdicts, deduplication, 5)
+    assert [index for index, _ in judged.refused] == [11]
+    assert (judged.duplicates, judged.new) == ([12], [10, 13])

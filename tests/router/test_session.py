@@ -11,9 +11,11 @@ from twisted.logger import globalLogPublisher
 
 from broker.errors import BadQuery, BrokerError, ProtocolError
 from broker.identity.who import anonymous
-from broker.router.session import DOCUMENTS_AT_FIRST, SECONDS_A_TURN, Session, SessionServices
+from broker.router.publisher import Publisher
+from broker.router.session import Session, SessionServices
+from broker.router.turns import DOCUMENTS_AT_FIRST, MOST_DOCUMENTS, SECONDS_A_TURN
 from broker.session import messages
-from broker.session.batches import Batch, encode_batch
+from broker.session.batches import encode_batch
 from broker.session.messages import Acknowledge, Ended, Goodbye, Refuse, Subscribe, Unsubscribe
 
 #: What each thing takes in these tests.
@@ -71,11 +73,18 @@ class Node:
     def acknowledge(self, profile: Any, number: int, position: Any) -> None:
         self._does("acknowledged", 0.0)
 
-    def publish(self, publisher: Any, batches: Sequence[Batch]) -> None:
-        documents = [document for batch in batches for document in batch.documents]
+    def take(self, publisher: Publisher, most: int) -> int:
+        parts = publisher.next_parts(most)
+        documents = [document for part in parts for document in part.documents]
         self._does(documents, DOCUMENT * len(documents))
+        for part in parts:
+            part.of.taken = part.stop
+            if not part.of.left:
+                publisher.drop(part.of)
+        return len(documents)
 
-    def leave(self, publisher: Any) -> None:
+    def leave(self, publisher: Publisher) -> None:
+        publisher.waiting.clear()
         self._does("left", 0.0)
 
     def end(self, profile: Any) -> None:
@@ -144,33 +153,58 @@ def test_documents_that_take_long_are_taken_in_several_turns() -> None:
     batches = [encode_batch(number, [b"%d" % number] * 32) for number in range(1, 11)]
     setting.receive(*batches, Goodbye())
     assert len(setting.node.turns[0][0]) == DOCUMENTS_AT_FIRST
-    assert setting.node.done == setting.node.turns[0]
     setting.finish()
     *published, left = setting.node.done
-    assert [document for batch in published for document in batch] == [
+    assert [document for portion in published for document in portion] == [
         b"%d" % number for number in range(1, 11) for _ in range(32)
     ]
-    assert [len(turn) for turn in setting.node.turns] == [1, 1, 2]
     assert left == "left"
+    # 100 documents are a turn; a portion, of which one may be too many, is a quarter of that.
+    counts = [sum(map(len, turn)) for turn in setting.node.turns]
+    assert all(100 <= count <= 130 for count in counts[:-1])
+    assert len(counts) == 3
 
 
-def test_documents_that_take_no_time_are_taken_in_one_turn(
+def test_documents_that_take_no_time_are_taken_in_one_turn_and_ever_larger_portions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tests.router.test_session.DOCUMENT", 0.0)
     setting = Setting()
     setting.receive(*(encode_batch(number, [b"x"] * 32) for number in range(1, 65)))
-    assert [len(documents) for documents in setting.node.done] == [
-        DOCUMENTS_AT_FIRST << each for each in range(4)
-    ] + [2048 - 15 * DOCUMENTS_AT_FIRST]
+    counts = [len(documents) for documents in setting.node.done]
+    assert counts[:6] == [16, 32, 64, 128, 256, 256]
+    assert max(counts) == MOST_DOCUMENTS and sum(counts) == 2048
     assert not setting.clock.calls
+    # The next ones need not begin so small again.
+    setting.receive(*(encode_batch(number, [b"y"] * 32) for number in range(65, 73)))
+    assert setting.node.done[-1] == [b"y"] * 256
 
 
-def test_a_batch_is_taken_whole() -> None:
+def test_a_batch_of_many_documents_is_taken_in_several_turns() -> None:
     setting = Setting()
-    setting.receive(encode_batch(1, [b"x"] * 1_000), encode_batch(2, [b"y"]))
+    setting.receive(encode_batch(1, [b"x"] * 1_000), encode_batch(2, [b"y"]), subscribe(1))
     setting.finish()
-    assert setting.node.turns == [[[b"x"] * 1_000], [[b"y"]]]
+    counts = [sum(map(len, turn)) for turn in setting.node.turns[:-1]]
+    assert len(counts) in (8, 9) and all(100 <= count <= 130 for count in counts)
+    *portions, number = setting.node.done
+    assert [document for portion in portions for document in portion] == [b"x"] * 1_000 + [b"y"]
+    # What was sent behind the batch comes behind it.
+    assert number == 1
+
+
+def test_portions_become_small_as_soon_as_documents_become_dear(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    setting = Setting()
+    monkeypatch.setattr("tests.router.test_session.DOCUMENT", 0.0)
+    setting.receive(encode_batch(1, [b"x"] * 1_000))
+    assert len(setting.node.turns) == 1
+    monkeypatch.setattr("tests.router.test_session.DOCUMENT", SECONDS_A_TURN / 10)
+    setting.receive(encode_batch(2, [b"x"] * 1_000))
+    setting.finish()
+    one, *others, _ = [sum(map(len, turn)) for turn in setting.node.turns[1:]]
+    assert len(setting.node.turns[0][-1]) == MOST_DOCUMENTS
+    assert 10 <= max(one, *others) <= 13
 
 
 def test_what_comes_while_a_message_is_taken_waits_behind_the_others() -> None:

@@ -1,22 +1,24 @@
-"""A node that takes each message of a session in a turn of its own does what it otherwise does."""
+"""A node that takes what a session says in many turns does what it otherwise does in one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
-from broker.router import session
+from broker.router import turns
 from broker.testing.simulation import World
 from tests.simulation.test_greedy_subscribers import Greedy, settings
-from tests.simulation.watching import Publisher, Reader, truths
+from tests.simulation.watching import Publisher, Reader, check_publishers, truths
 
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """One whose turns are over as soon as they have begun: time stands still in them."""
-    monkeypatch.setattr(session, "SECONDS_A_TURN", 0.0)
-    monkeypatch.setattr(session, "DOCUMENTS_AT_FIRST", 1)
+    monkeypatch.setattr(turns, "SECONDS_A_TURN", 0.0)
+    monkeypatch.setattr(turns, "DOCUMENTS_AT_FIRST", 1)
+    monkeypatch.setattr(turns, "MOST_DOCUMENTS", 1)
     with World(1, settings=settings(20)) as made:
         yield made
 
@@ -45,22 +47,22 @@ def test_nothing_is_lost_and_nothing_overtakes(world: World) -> None:
 def test_a_connection_that_breaks_between_two_turns_loses_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch, turn: int
 ) -> None:
-    inner = session.Session._take_on
-    turns = 0
+    inner = turns.Turns._later_turn
+    begun = 0
 
-    def cutting(self: session.Session) -> None:
-        nonlocal turns
-        turns += 1
-        if turns == turn:
+    def cutting(self: turns.Turns) -> None:
+        nonlocal begun
+        begun += 1
+        if begun == turn:
             world.cut("greedy")
         inner(self)
 
     greedy = Greedy(world)
     world.run(1.0)
-    monkeypatch.setattr(session.Session, "_take_on", cutting)
+    monkeypatch.setattr(turns.Turns, "_later_turn", cutting)
     greedy.ask(0, 30)
     world.run_until(lambda: greedy.answered == 30)
-    assert turns >= 19
+    assert begun >= 19
     assert (len(greedy.kept), len(greedy.refused)) == (20, 10)
     publisher = Publisher(world, world.client("publisher"))
     world.run(1.0)
@@ -69,3 +71,158 @@ def test_a_connection_that_breaks_between_two_turns_loses_nothing(
     # For the fifth, `altitude = 4`, alone.
     assert sum(len(each.take_ready()) for each in greedy.kept) == 1
     world.check_outcomes()
+
+
+# ---------------------------------------------------------------------- one batch in many turns
+
+#: What a document takes, in seconds; and how many a client puts into one batch.
+DEAR = 0.003
+DOCUMENTS = 300
+
+
+@pytest.fixture
+def slow_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """One in which documents are dear to match."""
+    with World(1) as made:
+        slow_down(made, monkeypatch)
+        yield made
+
+
+def slow_down(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    match = world.node.matcher.match
+
+    def slowly(documents: Sequence[bytes], *rest: Any) -> Any:
+        world.clock.rightNow += DEAR * len(documents)
+        return match(documents, *rest)
+
+    monkeypatch.setattr(world.node.matcher, "match", slowly)
+
+
+def run(world: World, seconds: float) -> None:
+    """Let time pass call by call, for here a call takes time too."""
+    clock = world.clock
+    end = clock.seconds() + seconds
+    while clock.calls and max(clock.seconds(), clock.calls[0].getTime()) < end:
+        call = clock.calls.pop(0)
+        clock.rightNow = max(clock.rightNow, call.getTime())
+        call.called = 1
+        call.func(*call.args, **call.kw)
+    clock.rightNow = max(clock.rightNow, end)
+
+
+def publish_batch(world: World, name: str = "publisher") -> Publisher:
+    """One whole batch, of which a third or so was matched when this returns."""
+    publisher = Publisher(world, world.client(name))
+    run(world, 1.0)
+    for altitude in range(DOCUMENTS):
+        publisher.publish(altitude=altitude)
+    run(world, DOCUMENTS * DEAR / 3)
+    assert 0 < world.node.input.outcomes.accepted < DOCUMENTS
+    assert publisher.results == []
+    return publisher
+
+
+def check_all(world: World, publisher: Publisher) -> None:
+    log = truths(world)
+    altitudes = [t.altitude for t in log if t.header.event_id.client_id == "publisher"]
+    assert altitudes == list(range(DOCUMENTS))
+    check_publishers(log, [publisher], [], 1)
+    world.check_outcomes()
+
+
+def test_a_subscription_made_within_a_batch_gets_exactly_what_follows(slow_world: World) -> None:
+    world = slow_world
+    before = Reader(world, world.client("before"))
+    publisher = publish_batch(world)
+    within = []
+    for number in range(5):
+        within.append(Reader(world, world.client(f"within-{number}")))
+        durable = Reader(world, world.client(f"durable-{number}"), durable="d")
+        within.append(durable)
+        run(world, 0.05)
+    run(world, 3.0)
+    log = truths(world)
+    for reader in (before, *within):
+        reader.read()
+        reader.check(log)
+    cuts = {reader.cut[1] for reader in within}
+    assert len(cuts) >= 5 and 0 < min(cuts) <= max(cuts) < DOCUMENTS
+    check_all(world, publisher)
+
+
+def test_a_batch_is_answered_once_while_others_publish_between_its_parts(
+    slow_world: World,
+) -> None:
+    world = slow_world
+    other = Publisher(world, world.client("other"))
+    run(world, 1.0)
+    publisher = publish_batch(world)
+    for _ in range(2):
+        other.publish()
+        run(world, 0.2)
+        # It does not wait for the end of the batch.
+        assert len(other.receipts) == other.published
+    assert publisher.results == []
+    run(world, 3.0)
+    assert len(publisher.receipts) == DOCUMENTS
+    check_publishers(truths(world), [publisher, other], [], 1)
+    check_all(world, publisher)
+
+
+def test_a_disk_that_is_full_within_a_batch_changes_nothing_of_the_order(
+    slow_world: World,
+) -> None:
+    world = slow_world
+    reader = Reader(world, world.client("reader"))
+    run(world, 1.0)
+    publisher = publish_batch(world)
+    world.disk.full = True
+    for _ in range(10):
+        publisher.publish(altitude=DOCUMENTS)
+    run(world, 0.1)
+    assert world.node.event_log.failures == 1
+    world.disk.full = False
+    run(world, 10.0)
+    reader.read()
+    log = truths(world)
+    reader.check(log)
+    assert [truth.altitude for truth in log] == [*range(DOCUMENTS), *[DOCUMENTS] * 10]
+    check_publishers(log, [publisher], [], 1)
+    assert world.node.input.outcomes.duplicate > 0
+    world.check_outcomes()
+
+
+def test_a_connection_that_breaks_within_a_batch_changes_nothing(slow_world: World) -> None:
+    world = slow_world
+    publisher = publish_batch(world)
+    world.cut("publisher")
+    run(world, 5.0)
+    assert not any(receipt.duplicate for receipt in publisher.receipts)
+    check_all(world, publisher)
+
+
+def test_a_client_that_dies_within_a_batch_leaves_the_rest_unpublished(slow_world: World) -> None:
+    world = slow_world
+    publisher = publish_batch(world)
+    world.kill_client(publisher.client)
+    again = world.client("publisher", incarnation=2)
+    run(world, 5.0)
+    log = truths(world)
+    assert 0 < len(log) < DOCUMENTS
+    assert [truth.altitude for truth in log] == list(range(len(log)))
+    check_publishers(log, [], [publisher], 1)
+    assert not again.unacknowledged
+    world.check_outcomes()
+
+
+def test_a_node_that_dies_within_a_batch_gets_it_again(
+    slow_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = slow_world
+    publisher = publish_batch(world)
+    world.kill_node()
+    world.start_node()
+    slow_down(world, monkeypatch)
+    run(world, 10.0)
+    assert any(receipt.duplicate for receipt in publisher.receipts)
+    check_all(world, publisher)

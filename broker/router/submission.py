@@ -1,0 +1,114 @@
+"""A batch on its way into the log, in as many parts as it takes, and the one answer to it."""
+
+from __future__ import annotations
+
+import attrs
+
+from broker.errors import BrokerError, WireError
+from broker.event.place import Mark
+from broker.session.batches import Batch
+from broker.session.messages import Published
+from broker.store.records import LoggedEvent
+
+
+@attrs.define(eq=False)
+class Submission:
+    """One batch: what of it was taken, what of that is durable, and what is to be answered.
+
+    Parts are taken in their order, and the log tells of them in that order.
+    """
+
+    batch: Batch
+    taken: int = 0
+    """Documents, from the first on, that were matched, judged and given to the log."""
+    answered: bool = False
+    _durable: int = 0
+    _first: Mark | None = None
+    _next: Mark | None = None
+    _accepted: int = 0
+    _duplicates: list[int] = attrs.field(factory=list)
+    _refused: list[tuple[int, WireError]] = attrs.field(factory=list)
+
+    @property
+    def left(self) -> int:
+        """Documents that were not taken yet."""
+        return len(self.batch.documents) - self.taken
+
+    @property
+    def durable(self) -> bool:
+        """Whether the log has told that all of it is durable."""
+        return self._durable == len(self.batch.documents)
+
+    def take(self, judged: Judged) -> None:
+        """The next part goes to the log."""
+        self.taken = judged.part.stop
+        self._duplicates += judged.duplicates
+        self._refused += [(index, error.to_wire()) for index, error in judged.refused]
+
+    def settle(self, judged: Judged, first: LoggedEvent | None) -> None:
+        """A part is durable; `first` is the first of its new events, if it has any.
+
+        An answer gives one place, and the new events follow it without a hole. Where others' events
+        came in between two parts, those of the later part are told as duplicates: so the client
+        knows that they are durable, and is told no place of them.
+        """
+        self._durable += judged.part.count
+        if first is None:
+            return
+        if self._first is None:
+            self._first = self._next = first.mark
+        if first.mark == self._next:
+            accepted = len(judged.entries)
+            self._accepted += accepted
+            self._next = (first.epoch, first.offset + accepted)
+        else:
+            self._duplicates += judged.new
+
+    def answer(self, origin: str) -> Published:
+        """What became of the batch, of which all is durable."""
+        return Published(
+            batch=self.batch.number,
+            first=() if self._first is None else ((origin, *self._first),),
+            accepted=self._accepted,
+            duplicates=sorted(self._duplicates),
+            refused=self._refused,
+        )
+
+
+@attrs.frozen
+class Part:
+    """Neighbouring documents of a batch, which are taken at one go."""
+
+    of: Submission
+    start: int
+    stop: int
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return self.stop - self.start
+
+    @property
+    def documents(self) -> list[bytes]:
+        """Mostly the whole batch."""
+        documents = self.of.batch.documents
+        return documents if self.count == len(documents) else documents[self.start : self.stop]
+
+
+@attrs.define
+class Judged:
+    """A part after matching, on its way through a commit. Indices are those in the batch."""
+
+    part: Part
+    refused: list[tuple[int, BrokerError]] = attrs.field(factory=list)
+    duplicates: list[int] = attrs.field(factory=list)
+    entries: list[tuple[bytes, int, bytes]] = attrs.field(factory=list)
+    """(record, rank of the security level, document) of each event that is new."""
+    matches: list[tuple[int, ...]] = attrs.field(factory=list)
+    """The subscriptions that each of them matches."""
+
+    @property
+    def new(self) -> list[int]:
+        """Which events are new."""
+        others = {*self.duplicates, *(index for index, _ in self.refused)}
+        return [i for i in range(self.part.start, self.part.stop) if i not in others]
