@@ -124,7 +124,8 @@ class Outbox:
         self._unanswered -= 1
         self.events -= len(batch.documents)
         self.bytes -= batch.size
-        offset = 0
+        later = dict(published.later)
+        origin, epoch, offset = published.first[0] if published.first else ("", 0, 0)
         results: list[tuple[Any, Receipt | BrokerError]] = []
         for index, (event_id, waiter) in enumerate(zip(batch.ids, batch.waiters, strict=True)):
             if index in refused:
@@ -132,9 +133,8 @@ class Outbox:
             elif index in duplicates:
                 results.append((waiter, Receipt(event_id, None, duplicate=True)))
             else:
-                origin, epoch, first = published.first[0]
-                place = Place(origin, epoch, first + offset)
-                results.append((waiter, Receipt(event_id, place)))
+                epoch, offset = later.get(index, (epoch, offset))
+                results.append((waiter, Receipt(event_id, Place(origin, epoch, offset))))
                 offset += 1
         return results
 

@@ -28,6 +28,8 @@ class Submission:
     _accepted: int = 0
     _duplicates: list[int] = attrs.field(factory=list)
     _refused: list[tuple[int, WireError]] = attrs.field(factory=list)
+    _later: list[tuple[int, Mark]] = attrs.field(factory=list)
+    """Where a part does not follow the one before it: (index of its first new event, its mark)."""
 
     @property
     def left(self) -> int:
@@ -46,23 +48,18 @@ class Submission:
         self._refused += [(index, error.to_wire()) for index, error in judged.refused]
 
     def settle(self, judged: Judged, first: LoggedEvent | None) -> None:
-        """A part is durable; `first` is the first of its new events, if it has any.
-
-        An answer gives one place, and the new events follow it without a hole. Where others' events
-        came in between two parts, those of the later part are told as duplicates: so the client
-        knows that they are durable, and is told no place of them.
-        """
+        """A part is durable; `first` is the first of its new events, if it has any."""
         self._durable += judged.part.count
         if first is None:
             return
         if self._first is None:
-            self._first = self._next = first.mark
-        if first.mark == self._next:
-            accepted = len(judged.entries)
-            self._accepted += accepted
-            self._next = (first.epoch, first.offset + accepted)
-        else:
-            self._duplicates += judged.new
+            self._first = first.mark
+        elif first.mark != self._next:
+            # Others' events came in between.
+            self._later.append((judged.first_new, first.mark))
+        accepted = len(judged.entries)
+        self._accepted += accepted
+        self._next = (first.epoch, first.offset + accepted)
 
     def answer(self, origin: str) -> Published:
         """What became of the batch, of which all is durable."""
@@ -70,8 +67,9 @@ class Submission:
             batch=self.batch.number,
             first=() if self._first is None else ((origin, *self._first),),
             accepted=self._accepted,
-            duplicates=sorted(self._duplicates),
+            duplicates=self._duplicates,
             refused=self._refused,
+            later=self._later,
         )
 
 
@@ -108,7 +106,7 @@ class Judged:
     """The subscriptions that each of them matches."""
 
     @property
-    def new(self) -> list[int]:
-        """Which events are new."""
+    def first_new(self) -> int:
+        """The index of the first new event, of which there is one."""
         others = {*self.duplicates, *(index for index, _ in self.refused)}
-        return [i for i in range(self.part.start, self.part.stop) if i not in others]
+        return next(i for i in range(self.part.start, self.part.stop) if i not in others)

@@ -15,6 +15,7 @@ import attrs
 import msgpack
 
 from broker.errors import ProtocolError, WireError
+from broker.event.place import Mark
 
 #: Position as it travels: a list of (origin, epoch, offset).
 WirePosition: TypeAlias = tuple[tuple[str, int, int], ...]
@@ -107,6 +108,12 @@ def _refusals(value: Any) -> tuple[tuple[int, WireError], ...]:
     return tuple((_count(index), _wire_error(error)) for index, error in value)
 
 
+def _breaks(value: Any) -> tuple[tuple[int, Mark], ...]:
+    return tuple(
+        (_count(index), (_count(epoch), _count(offset))) for index, (epoch, offset) in value
+    )
+
+
 def _positions(value: Any) -> tuple[tuple[int, WirePosition], ...]:
     return tuple((_count(number), _position(position)) for number, position in value)
 
@@ -168,7 +175,9 @@ class Goodbye(Message):
 class Published(Message):
     """Node: what became of a batch. Every event that is not refused is durable.
 
-    `first` is the place of the first event that was new; the others follow it without a hole.
+    `first` is the place of the first event that was new; the others follow it without a hole, but
+    where others' events came in between: (index, mark) in `later` says where a new event lies that
+    does not follow the new one before it, and those behind it follow that.
     `duplicates` are the indices of events that had been accepted before.
     """
 
@@ -177,12 +186,15 @@ class Published(Message):
     accepted: int = attrs.field(converter=_count)
     duplicates: tuple[int, ...] = attrs.field(converter=_counts)
     refused: tuple[tuple[int, WireError], ...] = attrs.field(converter=_refusals)
+    later: tuple[tuple[int, Mark], ...] = attrs.field(converter=_breaks, default=())
 
 
 @_message(0x12)
 @attrs.frozen
 class NotPublished(Message):
-    """Node: nothing of this batch, or of a later one, was taken. Send all again from it, later.
+    """Node: not all of this batch was stored, and nothing of a later one. Send all again from it.
+
+    What of it was stored is a duplicate then.
 
     Until `batch` comes again the node answers every later batch with this too, so that an event
     never overtakes one of the same publisher.

@@ -67,6 +67,22 @@ def test_refused_and_duplicate_events_take_no_place() -> None:
     assert results[4] == Receipt(event_id(4), Place("n", 1, 8))
 
 
+def test_events_that_others_parted_are_where_the_answer_says() -> None:
+    outbox = filled(6)
+    sent(outbox)
+    wire = NotValid("no").to_wire()
+    answer = Published(1, (("n", 1, 7),), 4, (1,), ((4, wire),), ((2, (1, 20)), (5, (2, 20))))
+    results = dict(outbox.settle(answer))
+    places = [each.place for each in results.values() if isinstance(each, Receipt)]
+    assert places == [
+        Place("n", 1, 7),
+        None,
+        Place("n", 1, 20),
+        Place("n", 1, 21),
+        Place("n", 2, 20),
+    ]
+
+
 def test_a_batch_that_was_sent_back_leaves_again_with_all_behind_it() -> None:
     outbox = filled(BATCH_EVENTS * 2 + 1)
     assert [number for number, _ in sent(outbox)] == [1, 2, 3]

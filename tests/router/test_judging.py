@@ -110,4 +110,4 @@ def test_what_is_told_of_a_part_is_told_by_its_index_in_the_batch() -> None:
     verdicts: list[Verdict] = [accepted(1), Refused(NotValid("no")), accepted(1), accepted(2)]
     judged = judge(publisher(), part(4, before=10), verdicts, deduplication, 5)
     assert [index for index, _ in judged.refused] == [11]
-    assert (judged.duplicates, judged.new) == ([12], [10, 13])
+    assert (judged.duplicates, judged.first_new) == ([12], 10)

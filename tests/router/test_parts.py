@@ -101,10 +101,7 @@ def test_batches_without_documents_are_answered_too(most: int) -> None:
     assert setting.publisher.waiting == deque()
 
 
-def test_no_place_is_told_of_events_that_others_parted_from_the_first_ones(
-    setting: Setting,
-) -> None:
-    """The answer has one place for all: those behind the hole are told as what is durable."""
+def test_places_are_told_anew_behind_events_of_others(setting: Setting) -> None:
     setting.add(1, "1", "2", "refuse", "1", "3", "4")
     setting.input.take(setting.publisher, 2)
     setting.log.append([(b"", 0, b"of another")], lambda _: None)
@@ -113,8 +110,8 @@ def test_no_place_is_told_of_events_that_others_parted_from_the_first_ones(
     setting.log.commit()
     (answer,) = setting.answers
     assert isinstance(answer, Published)
-    assert (answer.first, answer.accepted) == ((("n", 1, 1),), 2)
-    assert answer.duplicates == (3, 4, 5)
+    assert (answer.first, answer.accepted) == ((("n", 1, 1),), 4)
+    assert (answer.duplicates, answer.later) == ((3,), ((4, (1, 4)),))
     assert [index for index, _ in answer.refused] == [2]
     assert setting.input.outcomes.accepted == 4
     setting.check()

@@ -35,6 +35,7 @@ EXAMPLES: list[Message] = [
     Refuse(ERROR),
     messages.Goodbye(),
     Published(3, (("n", 1, 17),), 2, (0,), ((2, ERROR),)),
+    Published(3, (("n", 1, 17),), 2, (), (), ((1, (2, 5)),)),
     NotPublished(3, 1000, ERROR),
     Subscribe(1, "a.>", "/x:y", {"x": "urn:x"}, "name", "position", (("n", 1, 17),), 0),
     messages.Subscribed(1, (("n", 1, 17),), ("a warning",)),

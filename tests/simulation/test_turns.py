@@ -165,6 +165,7 @@ def test_a_batch_is_answered_once_while_others_publish_between_its_parts(
     assert publisher.results == []
     run(world, 3.0)
     assert len(publisher.receipts) == DOCUMENTS
+    assert not any(receipt.duplicate for receipt in publisher.receipts)
     check_publishers(truths(world), [publisher, other], [], 1)
     check_all(world, publisher)
 
