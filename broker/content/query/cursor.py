@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import attrs
 
 from broker.content.query.lexer import Kind, Token, bad_query, tokens
@@ -46,29 +43,22 @@ class Cursor:
     """One token ahead, with the counters that bound nesting, steps and operators."""
 
     def __init__(self, text: str, limits: QueryLimits) -> None:
-        self._tokens = tokens(text)
-        self._index = 0
+        self._rest = iter(tokens(text))
+        self.token = next(self._rest)
+        """The token that comes next."""
         self._limits = limits
         self._nesting = 0
         self._steps = 0
         self._operators = 0
         self.predicates = 0
+        """How many predicates the cursor is in."""
         self.findings = Findings()
 
-    @property
-    def token(self) -> Token:
-        """The token that comes next."""
-        return self._tokens[self._index]
-
-    @property
-    def following(self) -> Token:
-        """The token behind the next one; END stays END."""
-        return self._tokens[min(self._index + 1, len(self._tokens) - 1)]
-
     def take(self) -> Token:
-        """The next token, moving behind it."""
-        token = self._tokens[self._index]
-        self._index = min(self._index + 1, len(self._tokens) - 1)
+        """The next token, moving behind it; END stays END."""
+        token = self.token
+        if token.kind is not Kind.END:
+            self.token = next(self._rest)
         return token
 
     def take_if(self, *kinds: Kind) -> Token | None:
@@ -83,17 +73,16 @@ class Cursor:
             )
         return self.take()
 
-    @contextmanager
-    def bracket(self, position: int, *, predicate: bool = False) -> Iterator[None]:
+    def enter(self, position: int) -> None:
         """One bracket deeper; `QueryTooExpensive` when that is too deep."""
         self._nesting += 1
         if self._nesting > self._limits.max_nesting:
             raise too_expensive(
                 f"brackets are nested more than {self._limits.max_nesting} deep", position
             )
-        self.predicates += predicate
-        yield
-        self.predicates -= predicate
+
+    def leave(self) -> None:
+        """Out of a bracket again."""
         self._nesting -= 1
 
     def count_step(self, position: int) -> None:

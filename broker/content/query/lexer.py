@@ -41,8 +41,12 @@ class Kind(enum.Enum):
     AT = "'@'"
     END = "the end of the query"
 
+    # There is one of each; that of `Enum` asks for the name's.
+    __hash__ = object.__hash__
 
-@attrs.frozen(slots=True)
+
+# Not frozen, though nobody changes it: that takes three times as long to make, and there are many.
+@attrs.define(eq=False)
 class Token:
     """`text` is the token as written, without quotation marks, `$` and `::`; offsets from 0."""
 
@@ -98,19 +102,61 @@ _ENDS_OPERAND = frozenset(
 )
 
 
+#: How most operands begin, and most of what stands behind them, with blanks before. A group has the
+#: kind in its place; at None the text itself has one. What these do not match is read by `_operand`
+#: and `_operator`, which know it all.
+_WHOLE_NAME = rf"{_NAME}(?::{_NAME})?(?![A-Za-z0-9_.\u0080-\U0010ffff-])"
+_USUAL_OPERAND = re.compile(
+    r"[ \t\r\n]*(?:"
+    rf"({_WHOLE_NAME}(?![ \t\r\n]*[:(])|\*)"
+    rf"|({_WHOLE_NAME})(?=[ \t\r\n]*\()"
+    r"|((?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]*)?)"
+    r"|(\"[^\"]*\"|'[^']*')"
+    r"|(//|\.\.|[()\[\],@/.])"
+    r"|(!=|<=|>=|[+=<>|-])"
+    r")"
+)
+_OPERAND_KINDS: tuple[Kind | None, ...] = (
+    None,
+    Kind.NAME_TEST,
+    Kind.FUNCTION,
+    Kind.NUMBER,
+    Kind.LITERAL,
+    None,
+    Kind.OPERATOR,
+)
+_USUAL_OPERATOR = re.compile(r"[ \t\r\n]*(?:(//|[()\[\],@/])|(and|or|div|mod|!=|<=|>=|[*+=<>|-]))")
+_OPERATOR_KINDS: tuple[Kind | None, ...] = (None, None, Kind.OPERATOR)
+
+
 def tokens(text: str) -> list[Token]:
     """The tokens of the text, ending with one of kind END; `BadQuery` at what is none."""
     found: list[Token] = []
-    offset = _skip_blanks(text, 0)
+    offset = 0
     operand_expected = True
-    bare = True
-    while offset < len(text):
-        read = _operand if operand_expected else _operator
-        token = read(text, offset, bare)
-        found.append(token)
-        bare = token.kind not in (Kind.AT, Kind.AXIS)
-        operand_expected = token.kind not in _ENDS_OPERAND
-        offset = _skip_blanks(text, token.end)
+    while True:
+        if operand_expected:
+            match, kinds = _USUAL_OPERAND.match(text, offset), _OPERAND_KINDS
+        else:
+            match, kinds = _USUAL_OPERATOR.match(text, offset), _OPERATOR_KINDS
+        if match is not None and (group := match.lastindex) is not None:
+            start, offset = match.span(group)
+            written = match[group]
+            kind = kinds[group] or _PUNCTUATION[written]
+            if kind is Kind.LITERAL:
+                written = written[1:-1]
+            elif kind is Kind.FUNCTION and written in _NODE_TYPES:
+                kind = Kind.NODE_TYPE
+            found.append(Token(kind, written, start, offset))
+        else:
+            offset = _skip_blanks(text, offset)
+            if offset == len(text):
+                break
+            bare = not found or found[-1].kind not in (Kind.AT, Kind.AXIS)
+            token = (_operand if operand_expected else _operator)(text, offset, bare)
+            found.append(token)
+            kind, offset = token.kind, token.end
+        operand_expected = kind not in _ENDS_OPERAND
     found.append(Token(Kind.END, "", len(text), len(text)))
     return found
 

@@ -140,8 +140,9 @@ class _Parser:
             return self._variable(token)
         if token.kind is Kind.FUNCTION:
             return self._call(token)
-        with self.cursor.bracket(token.position):
-            expression = self.expression()
+        self.cursor.enter(token.position)
+        expression = self.expression()
+        self.cursor.leave()
         self.cursor.expect(Kind.RIGHT_PAREN, "to close the bracket")
         return expression
 
@@ -184,12 +185,13 @@ class _Parser:
         arguments: list[Expression] = []
         opening = self.cursor.expect(Kind.LEFT_PAREN, "after the function's name")
         marks = [opening]
-        with self.cursor.bracket(opening.position):
-            if self.cursor.token.kind is not Kind.RIGHT_PAREN:
+        self.cursor.enter(opening.position)
+        if self.cursor.token.kind is not Kind.RIGHT_PAREN:
+            arguments.append(self.expression())
+            while (comma := self.cursor.take_if(Kind.COMMA)) is not None:
+                marks.append(comma)
                 arguments.append(self.expression())
-                while (comma := self.cursor.take_if(Kind.COMMA)) is not None:
-                    marks.append(comma)
-                    arguments.append(self.expression())
+        self.cursor.leave()
         closing = self.cursor.expect(Kind.RIGHT_PAREN, f"after the arguments of {token.text}()")
         return arguments, [*marks, closing]
 

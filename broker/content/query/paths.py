@@ -91,11 +91,15 @@ class PathParser:
 
     def predicates(self) -> tuple[Expression, ...]:
         """The predicates at the cursor, possibly none."""
-        found = []
-        while (bracket := self._cursor.take_if(Kind.LEFT_BRACKET)) is not None:
-            with self._cursor.bracket(bracket.position, predicate=True):
-                found.append(self._expression())
-            self._cursor.expect(Kind.RIGHT_BRACKET, "after the predicate")
+        cursor = self._cursor
+        found: list[Expression] = []
+        while cursor.token.kind is Kind.LEFT_BRACKET:
+            cursor.enter(cursor.take().position)
+            cursor.predicates += 1
+            found.append(self._expression())
+            cursor.predicates -= 1
+            cursor.leave()
+            cursor.expect(Kind.RIGHT_BRACKET, "after the predicate")
         return tuple(found)
 
     def _double_slash(self) -> tuple[Token, list[Step]]:

@@ -39,6 +39,9 @@ class Axis(enum.Enum):
     PRECEDING_SIBLING = "preceding-sibling"
     SELF = "self"
 
+    # There is one of each; that of `Enum` asks for the name's, and axes are a part of many keys.
+    __hash__ = object.__hash__
+
 
 class Origin(enum.Enum):
     """Where a path without a filter expression in front of it starts."""
