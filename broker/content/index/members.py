@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 
 from broker.content.index.holes import Hole, Literal
@@ -20,8 +20,8 @@ class Members:
     document satisfies.
 
     The bitmaps (`everyone`, `bits`, `members_of`) are for other formulas than a conjunction, and
-    for holes with several values; `number` makes them ready. A bitmap means something until a
-    member comes or goes.
+    for holes with several values. They are of all members, unless `number` has been called for some
+    of them and the others are `unnumbered`. A bitmap means something until a member comes or goes.
     """
 
     __slots__ = ("_by_literals", "_holes", "_table", "_unnumbered", "owner")
@@ -63,18 +63,24 @@ class Members:
             self._table.remove(member)
 
     def number(self, most: int) -> int:
-        """Get up to so many members more ready for bitmaps; how many are left."""
+        """Get up to so many members more ready for bitmaps; how many it took."""
         if self._table is None:
             self._table = Table(dict(enumerate(self._holes)))
             self._unnumbered = dict.fromkeys(self)
-        for member in list(islice(self._unnumbered, most)):
+        taken = list(islice(self._unnumbered, most))
+        for member in taken:
             del self._unnumbered[member]
-            self._table.add(member)
-        return len(self._unnumbered)
+        self._table.add_many(taken)
+        return len(taken)
+
+    @property
+    def unnumbered(self) -> Collection[Member]:
+        """The members that bitmaps do not show yet."""
+        return self._by_literals.values() if self._table is None else self._unnumbered.keys()
 
     @property
     def everyone(self) -> int:
-        """The bitmap of all members."""
+        """The bitmap of all."""
         return self._numbered().everyone
 
     def bits(self, hole: int, value: Literal) -> int:
@@ -86,7 +92,7 @@ class Members:
         return self._numbered().members_of(bitmap)
 
     def _numbered(self) -> Table:
-        if self._table is None or self._unnumbered:
+        if self._table is None:
             self.number(len(self))
         assert self._table is not None
         return self._table

@@ -20,6 +20,9 @@ _SHEET_BYTES = SHEET_SIZE // 8
 _PARTED = SHEET_SIZE * 3 // 4
 #: A sheet of fewer members than this gives them away in the same manner.
 _GIVEN_UP = SHEET_SIZE // 8
+#: So many members that come at once have a sheet of their own. To load it takes each of them some
+#: microsecond, where to be added takes one ten times as long.
+_WORTH_A_SHEET = SHEET_SIZE // 4
 
 
 class Table:
@@ -43,11 +46,8 @@ class Table:
         self._leaving: dict[Sheet, list[Member]] = {}
         self._directory: Directory | None = None
         self._fences = Fences(self._open_sheet())
-        loaded = list(members)
-        self.size = len(loaded)
-        for start in range(0, len(loaded), _PARTED):
-            sheet = self._open_sheet() if start else self._sheets[0]
-            sheet.load(loaded[start : start + _PARTED])
+        self.size = 0
+        self.add_many(list(members))
 
     def add(self, member: Member) -> None:
         """Take in a member that is not here."""
@@ -57,6 +57,20 @@ class Table:
         if sheet.size >= _PARTED and sheet not in self._leaving:
             self._part(sheet)
         self._move_one(sheet)
+
+    def add_many(self, members: Sequence[Member]) -> None:
+        """Take in members that are not here, into sheets of their own if they are worth it."""
+        self._directory = None
+        for start in range(0, len(members), _PARTED):
+            some = members[start : start + _PARTED]
+            empty = not self.size
+            if len(some) < _WORTH_A_SHEET and not empty:
+                for member in some:
+                    self.add(member)
+                continue
+            sheet = self._sheets[0] if empty else self._open_sheet()
+            sheet.load(some)
+            self.size += len(some)
 
     def remove(self, member: Member) -> None:
         """Forget a member that is here."""

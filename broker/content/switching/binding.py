@@ -20,6 +20,8 @@ from broker.content.partial.formula import (
     Known,
     Not,
     Or,
+    all_of,
+    any_of,
     is_decided,
     possible,
     sources,
@@ -29,6 +31,7 @@ from broker.content.partial.source import Source
 from broker.content.switching.batch import Batch
 from broker.content.switching.family import Family
 from broker.content.switching.projection import Projection
+from broker.content.switching.scanning import scanned
 from broker.content.switching.term import Form, Term, Terms
 
 #: A comparison on bitmaps takes some 3 us, an evaluation by lxml some 15 us, and a parse before the
@@ -61,6 +64,13 @@ class Always:
     def is_ready(self) -> bool:
         """Whether all members are to be found."""
         return True
+
+    def waiting(self, value_of: ValueOf) -> list[Member] | None:
+        """Those that match, or may match, of the members that are not to be found yet.
+
+        None if to find them out takes more than to get ready.
+        """
+        return []
 
     def rows(self, batch: Batch) -> Sequence[tuple[int, Sequence[Member]]]:
         """All members in all rows."""
@@ -109,6 +119,20 @@ class Indexed:
         """See `Always`."""
         return not any(projection.waiting for projection in self._projections.values())
 
+    def waiting(self, value_of: ValueOf) -> list[Member] | None:
+        """See `Always`."""
+        found: list[Member] = []
+        for form, projection in self._projections.items():
+            if not projection.waiting:
+                continue
+            formula = any_of(_formula(term) for term in self.terms if term.form is form)
+            holes = self.family.template.holes
+            hits = scanned(formula, holes, projection.waiting, value_of)
+            if hits is None:
+                return None
+            found += hits
+        return found
+
 
 class Bitmaps:
     """Members for which a formula holds that has negations, or holes with several values.
@@ -130,10 +154,14 @@ class Bitmaps:
 
     def prepare(self, most: int) -> int:
         """See `Always`."""
-        before = len(self.family.members)
-        left = self.family.members.number(most)
-        self.is_ready = not left
-        return min(most, before)
+        taken = self.family.members.number(most)
+        self.is_ready = not self.family.members.unnumbered
+        return taken
+
+    def waiting(self, value_of: ValueOf) -> list[Member] | None:
+        """See `Always`."""
+        waiting = [] if self._is_dear else self.family.members.unnumbered
+        return scanned(self._formula, self.family.template.holes, waiting, value_of)
 
     @property
     def decided(self) -> bool:
@@ -183,6 +211,11 @@ class Bitmaps:
 
 
 Binding: TypeAlias = Always | Indexed | Bitmaps
+
+
+def _formula(term: Term) -> Formula:
+    compared = zip(term.form.holes, term.sources, strict=True)
+    return all_of([Atom(*pair) for pair in compared] + [Check(check) for check in term.checks])
 
 
 def bind(family: Family, formula: Formula, terms: Terms) -> Binding | None:

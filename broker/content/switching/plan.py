@@ -22,8 +22,8 @@ from broker.content.switching.term import Terms
 VISITS_A_TURN = 10_000
 #: What a family costs beside the nodes that are visited, in visits.
 VISITS_A_FAMILY = 10
-#: Members that one visit's time is enough to make known to an index.
-MEMBERS_A_VISIT = 1 / 2
+#: Members that one visit's time is enough to make known to an index, which takes some 4 us each.
+MEMBERS_A_VISIT = 1 / 4
 
 
 class ShapePlan:

@@ -5,7 +5,7 @@ A shape may leave some comparisons of a template undecided: those holes are not 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 
 from broker.content.index.member import Member
@@ -26,9 +26,9 @@ class Projection:
         self._waiting = dict.fromkeys(members)
 
     @property
-    def waiting(self) -> int:
-        """How many members are not to be found yet."""
-        return len(self._waiting)
+    def waiting(self) -> Collection[Member]:
+        """The members that are not to be found yet."""
+        return self._waiting.keys()
 
     def fill(self, most: int) -> int:
         """Take in up to so many members; how many it took."""
