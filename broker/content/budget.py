@@ -1,26 +1,48 @@
-"""The run-time budget of a query (checklist F13): subscribers are not trusted."""
+"""The run-time budget of queries (checklist F13): subscribers are not trusted, nor are publishers.
+
+libxml2 can not be interrupted. So before it gets a query, what that may take at worst on a document
+of this size is looked at (`worst.py`): a query that may take too long is evaluated by ourselves,
+within bounds, and one that can not be is suspended. And all queries together have an allowance for
+each event: those that may take long come last, and what is left when it is used up is suspended.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from lxml import etree
 
-from broker.content.evaluation import Subject
+from broker.content.evaluation import SHALLOW, Subject
 from broker.content.limits import LIBXML2_MAX_DEPTH
-from broker.content.query.cost import MODEL_NODES, estimate
+from broker.content.partial.exact import ExactEvaluation, NotEvaluated
 from broker.content.query.limits import QueryLimits
-from broker.content.query.tree import Expression
+from broker.content.query.query import Query
+from broker.content.query.worst import Extent, worst_case
 from broker.errors import QueryTooExpensive
 
-#: Documents up to this size can not have more elements than the cost model's document.
-_SMALL_DOCUMENT = 4 * MODEL_NODES
-#: Bytes of a document for which the run-time budget holds; a larger one gets more in proportion, or
-#: one large event would suspend every query that looks at all of it.
+#: Bytes of a document for which the budgets hold; a larger one gets more in proportion, or one
+#: large event would suspend every query that looks at all of it.
 _ORDINARY_DOCUMENT = 64 * 1024
-#: What a query may cost on a large document, against what it may on the model's.
-_LARGE_FACTOR = 10
+#: What a query may cost at worst, against the limit for what it costs on most documents.
+_WORST_FACTOR = 4
+#: The allowance of all queries together, against what one of them may take.
+_ALLOWANCE_FACTOR = 5
+#: A query that costs no more at worst does not count as one that may take long: 2.5 ms.
+CHEAP = 250_000.0
+#: At most: a visit is 10 ns, and making a node-set of what is visited twice as much.
+_SECONDS_A_VISIT = 3e-8
+#: Work of our own evaluation for each second that a query may run.
+_WORK_A_SECOND = 1_000_000
+#: Nodes of the largest document that we make a tree of: some 0.3 s.
+_MAX_TREE = 131_072
+#: Bytes for each node, at most, in the documents that one estimate serves.
+_BYTES_A_NODE = 32
+
+
+#: What a query costs at worst, in nodes visited, by the size of a document: on one that is as deep
+#: as documents may be, and on one that is `SHALLOW`.
+Estimates: TypeAlias = dict[int, tuple[float, float]]
 
 
 class Evaluable(Protocol):
@@ -31,12 +53,8 @@ class Evaluable(Protocol):
         """Whether it is true whatever the event is."""
 
     @property
-    def expression(self) -> Expression:
-        """What it was read as."""
-
-    @property
-    def climbs(self) -> bool:
-        """Whether its cost may depend on how deep the document is."""
+    def query(self) -> Query:
+        """The query itself; may have to be read again."""
 
     def matches(self, subject: Subject) -> bool:
         """Its value; raises `etree.XPathError` if libxml2 gives up."""
@@ -48,8 +66,8 @@ class Runnable(Protocol):
     @property
     def compiled(self) -> Evaluable: ...
     @property
-    def estimates(self) -> dict[int, float]:
-        """Estimated costs by the size of a document: kept for the budget."""
+    def estimates(self) -> Estimates:
+        """Kept for the budget."""
 
 
 _Runnable = TypeVar("_Runnable", bound=Runnable)
@@ -59,77 +77,153 @@ class Budget:
     """Evaluates queries and gives up on those that are too dear.
 
     A query that takes longer than `max_run_time` seconds on one event is evaluated again, so that a
-    pause of the machine is not held against it. libxml2 can not be interrupted: so a query whose
-    *estimated* cost on a large or deep document is out of all proportion is not evaluated on it at
-    all.
+    pause of the machine is not held against it.
     """
 
     def __init__(
         self, limits: QueryLimits, clock: Callable[[], float], max_run_time: float
     ) -> None:
-        self._max_cost = limits.max_cost * _LARGE_FACTOR
-        self._clock = clock
-        self._max_run_time = max_run_time
+        self.max_worst = float(limits.max_cost * _WORST_FACTOR)
+        """What libxml2 gets may cost no more at worst on an ordinary document, in nodes visited."""
+        self.clock = clock
+        self.max_run_time = max_run_time
         self.evaluations = 0
 
     def evaluate(
         self, queries: Sequence[_Runnable], subject: Subject, document: bytes
     ) -> tuple[list[_Runnable], list[tuple[_Runnable, QueryTooExpensive]]]:
         """Those that match, and those to be suspended with the reason."""
-        matching: list[_Runnable] = []
+        evaluation = Evaluation(self, subject, document)
+        matching: list[int] = []
         broken: list[tuple[_Runnable, QueryTooExpensive]] = []
-        nodes = document.count(b"<") if len(document) > _SMALL_DOCUMENT else 0
-        clock, allowed = self._clock, self._max_run_time
-        if len(document) > _ORDINARY_DOCUMENT:
-            allowed *= len(document) / _ORDINARY_DOCUMENT
-        before = clock()
-        for query in queries:
+        dear: list[tuple[float, int]] = []
+        for place, query in enumerate(queries):
             if query.compiled.always:
-                matching.append(query)
+                matching.append(place)
+                continue
+            worst = evaluation.worst(query)
+            if worst > CHEAP:
+                dear.append((worst, place))
                 continue
             try:
-                if nodes > MODEL_NODES or query.compiled.climbs:
-                    self._check_estimate(query, subject, nodes or document.count(b"<"))
-                    before = clock()
-                self.evaluations += 1
-                matches = query.compiled.matches(subject)
-                after = clock()
-                if after - before > allowed:
-                    after = self._again(query, subject, after, allowed)
-                before = after
+                if evaluation.by_libxml2(query):
+                    matching.append(place)
             except QueryTooExpensive as error:
                 broken.append((query, error))
-                before = clock()
-            except etree.LxmlError as error:
-                broken.append((query, QueryTooExpensive(f"libxml2 gave up on the query: {error}")))
-                before = clock()
-            else:
-                if matches:
-                    matching.append(query)
-        return matching, broken
+        for worst, place in sorted(dear):
+            query = queries[place]
+            try:
+                if evaluation.within_allowance(query, worst):
+                    matching.append(place)
+            except QueryTooExpensive as error:
+                broken.append((query, error))
+        matching.sort()
+        return [queries[place] for place in matching], broken
 
-    def _again(self, query: Runnable, subject: Subject, before: float, allowed: float) -> float:
-        query.compiled.matches(subject)
-        after = self._clock()
-        if after - before > allowed:
+
+class Evaluation:
+    """Evaluates queries on one event."""
+
+    def __init__(self, budget: Budget, subject: Subject, document: bytes) -> None:
+        self._budget = budget
+        self._subject = subject
+        self._bytes = len(document)
+        # Each element, text and attribute has one of the two signs, or shares it with one other.
+        self._nodes = document.count(b"<") + document.count(b"=")
+        # Few estimates serve all documents.
+        self._size = 1 << (max(self._nodes, self._bytes // _BYTES_A_NODE, 1) - 1).bit_length()
+        scale = max(1.0, self._bytes / _ORDINARY_DOCUMENT)
+        self._max_worst = budget.max_worst * scale
+        self._allowed = budget.max_run_time * scale
+        self._allowance = self._allowed * _ALLOWANCE_FACTOR
+        self._exact: ExactEvaluation | None = None
+
+    def worst(self, query: Runnable) -> float:
+        """What the query may cost on the event at worst, estimated."""
+        deep, shallow = query.estimates.get(self._size) or self._estimated(query)
+        return shallow if deep > CHEAP and self._subject.is_shallow else deep
+
+    def _estimated(self, query: Runnable) -> tuple[float, float]:
+        size, expression = self._size, query.compiled.query.expression
+        deep, shallow = (
+            worst_case(expression, Extent(size, min(size, depth), size * _BYTES_A_NODE))
+            for depth in (LIBXML2_MAX_DEPTH, SHALLOW)
+        )
+        query.estimates[size] = deep, shallow
+        return deep, shallow
+
+    def within_allowance(self, query: Runnable, worst: float) -> bool:
+        """Whether a query matches that may be dear; raises `QueryTooExpensive`.
+
+        What libxml2 might take too long for is evaluated by ourselves.
+        """
+        if self._allowance <= 0:
             raise QueryTooExpensive(
-                f"the query took {(after - before) * 1000:.0f} ms on one event, "
+                "all queries together take too long on one event, and this is one of the dearest: "
+                f"it may visit {worst:.3g} nodes"
+            )
+        before = self._budget.clock()
+        try:
+            if self._is_for_libxml2(query, worst):
+                return self.by_libxml2(query)
+            return self._by_ourselves(query, worst)
+        finally:
+            # More than it may take at worst is not its fault.
+            taken = self._budget.clock() - before
+            self._allowance -= min(taken, worst * _SECONDS_A_VISIT)
+
+    def way(self, query: Runnable) -> Callable[[], bool]:
+        """What evaluates the query on this event, once more whenever it is called."""
+        worst = self.worst(query)
+        if self._is_for_libxml2(query, worst):
+            return lambda: query.compiled.matches(self._subject)
+        return lambda: self._by_ourselves(query, worst)
+
+    def _is_for_libxml2(self, query: Runnable, worst: float) -> bool:
+        """Whether libxml2 may evaluate the query on this event."""
+        if worst <= self._max_worst:
+            return True
+        # `worst` is for a document that is larger and deeper than this one is.
+        asked = query.compiled.query
+        extent = self.extent(envelope=asked.uses_envelope or not asked.uses_payload)
+        return worst_case(asked.expression, extent) <= self._max_worst
+
+    def extent(self, *, envelope: bool) -> Extent:
+        """How large the event is, or what queries without paths to the envelope see of it."""
+        nodes = self._subject.count_nodes(envelope=envelope)
+        return Extent(nodes, self._subject.depth, self._bytes)
+
+    def by_libxml2(self, query: Runnable) -> bool:
+        """Whether a query matches; raises `QueryTooExpensive` if it takes too long twice."""
+        self._budget.evaluations += 1
+        clock, allowed = self._budget.clock, self._allowed
+        try:
+            before = clock()
+            matches = query.compiled.matches(self._subject)
+            if clock() - before <= allowed:
+                return matches
+            before = clock()
+            query.compiled.matches(self._subject)
+            taken = clock() - before
+        except etree.LxmlError as error:
+            raise QueryTooExpensive(f"libxml2 gave up on the query: {error}") from None
+        if taken > allowed:
+            raise QueryTooExpensive(
+                f"the query took {taken * 1000:.0f} ms on one event, "
                 f"at most {allowed * 1000:.0f} ms are allowed"
             )
-        return after
+        return matches
 
-    def _check_estimate(self, query: Runnable, subject: Subject, nodes: int) -> None:
-        # Rounded up to a power of two, so that few estimates serve all documents.
-        size = 1 << (nodes - 1).bit_length()
-        cost = query.estimates.get(size)
-        if cost is None:
-            deepest = min(size, LIBXML2_MAX_DEPTH)
-            cost = estimate(query.compiled.expression, size, deepest).cost
-            query.estimates[size] = cost
-        if cost > self._max_cost and query.compiled.climbs:
-            cost = estimate(query.compiled.expression, nodes, subject.depth).cost
-        if cost > self._max_cost:
+    def _by_ourselves(self, query: Runnable, worst: float) -> bool:
+        """Whether a query matches; raises `QueryTooExpensive` where we do not tell."""
+        try:
+            if self._nodes > _MAX_TREE:
+                raise NotEvaluated(f"an event with more than {_MAX_TREE} nodes is too large")
+            if self._exact is None:
+                self._exact = ExactEvaluation(self._subject, int(self._allowed * _WORK_A_SECOND))
+            return self._exact.matches(query.compiled.query)
+        except NotEvaluated as error:
             raise QueryTooExpensive(
-                f"the query would visit about {cost:.3g} nodes of an event with {nodes} elements, "
-                f"at most {self._max_cost} are allowed"
-            )
+                f"the query would visit about {worst:.3g} nodes of an event with {self._nodes} at "
+                f"worst, at most {self._max_worst:.3g} are allowed, and without libxml2: {error}"
+            ) from None

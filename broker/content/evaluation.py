@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import attrs
 from lxml import etree
@@ -15,7 +15,7 @@ from broker.content.query.namespaces import ENVELOPE_PREFIX
 from broker.content.query.paths import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
 from broker.content.query.query import Query
 from broker.content.query.texts import EXTENSIONS
-from broker.content.query.tree import Expression, FunctionCall
+from broker.content.query.tree import FunctionCall
 from broker.event.envelope import NAMESPACE, Header, Liveness
 
 _VALUES: dict[str, Any] = {
@@ -28,6 +28,11 @@ _VALUES: dict[str, Any] = {
     "EventType": lambda header: header.type_name,
     "Securitylevel": lambda header: header.security_level.value,
 }
+
+#: Levels of elements that few documents exceed.
+SHALLOW = 16
+_NODES = etree.XPath("count(//node()) + count(//@*)")
+_DEEPER = etree.XPath(f"boolean({'/*' * (SHALLOW + 1)})")
 
 
 class Subject:
@@ -76,6 +81,16 @@ class Subject:
                 level = [child for element in level for child in element]
         return self._depth
 
+    def count_nodes(self, *, envelope: bool) -> int:
+        """How many nodes queries see, those of the envelope's document among them or not."""
+        count = int(cast(float, _NODES(self.document())))
+        return max(count, int(cast(float, _NODES(self._envelope)))) if envelope else count
+
+    @property
+    def is_shallow(self) -> bool:
+        """Whether no more than `SHALLOW` elements are inside each other: found out much faster."""
+        return not _DEEPER(self._envelope)
+
     def variable(self, name: str) -> Any:
         """The value of an envelope variable."""
         if name == "Liveness":
@@ -109,7 +124,7 @@ def reading_of(query: Query) -> Reading:
 class CompiledXPath:
     """An expression ready to run: `boolean(...)`, so that no node-set becomes a Python list."""
 
-    __slots__ = ("_calls", "_reading", "_simple", "_xpath", "climbs")
+    __slots__ = ("_calls", "_reading", "_simple", "_xpath")
 
     def __init__(
         self,
@@ -132,9 +147,6 @@ class CompiledXPath:
         self._xpath = compiled(f"boolean({compilable})")
         self._calls = {f"i{place}": compiled(call) for place, call in enumerate(calls)}
         self._reading = reading
-        #: Whether it has a step to ancestors, whose cost depends on how deep a document is. Where
-        #: the word is something else, an estimate is made for nothing.
-        self.climbs = "ancestor" in compilable
         self._simple = reading.payload and not (reading.variables or reading.envelope or calls)
 
     def matches(self, subject: Subject) -> bool:
@@ -162,8 +174,3 @@ class CompiledQuery(CompiledXPath):
         self.query = query
         #: The query `true()`: every event of its streams.
         self.always = isinstance(query.expression, FunctionCall) and query.expression.name == "true"
-
-    @property
-    def expression(self) -> Expression:
-        """What the query was read as."""
-        return self.query.expression

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from broker.content.budget import Estimates
 from broker.content.evaluation import CompiledQuery
 from broker.content.query.query import Query
 from broker.errors import UnknownSubscription
@@ -20,8 +21,7 @@ class Group:
     compiled: CompiledQuery
     patterns: dict[int, StreamPattern] = attrs.field(factory=dict)
     suspended: bool = False
-    #: Estimated costs by the size of a document; see `budget.py`.
-    estimates: dict[int, float] = attrs.field(factory=dict)
+    estimates: Estimates = attrs.field(factory=dict)
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -37,7 +37,7 @@ class Interest:
         return self.group.compiled
 
     @property
-    def estimates(self) -> dict[int, float]:
+    def estimates(self) -> Estimates:
         """The group's, for the budget."""
         return self.group.estimates
 

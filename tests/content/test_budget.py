@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
+import attrs
 import pytest
 
+from broker.content.budget import Budget, Estimates
 from broker.content.contract import Accepted, IMatcher
-from broker.content.query.query import parse_query
+from broker.content.evaluation import Subject
+from broker.content.query.limits import QueryLimits
+from broker.content.query.query import Query, parse_query
 from broker.dtd.dtd import Dtd
 from broker.event.stream import StreamPattern
 from tests.content.conftest import ENGINES, KnownDtds, event, load_dtd
@@ -106,3 +110,167 @@ def test_what_is_suspended_depends_on_each_document(engine: Any) -> None:
         assert engine.suspended() == []
     engine.match([crowd(200, 10_000)])
     assert [each for each, _ in engine.suspended()] == [number]
+
+
+# --------------------------------------------------------------------------- squares and cubes
+
+#: libxml2 takes up to several minutes for what is looked at here.
+A_MOMENT = 3.0
+_WIDE_DTD = _DEEP_DTD.replace(b"(#PCDATA | x)*", b"(#PCDATA | x | a | b)*") + (
+    b"<!ELEMENT a (#PCDATA | a)*><!ELEMENT b (#PCDATA)>"
+)
+
+
+@pytest.fixture(scope="module")
+def wide_dtd() -> Dtd:
+    """Of any number of elements beside each other."""
+    return load_dtd("wide", "1.0", _WIDE_DTD)
+
+
+def wide(inside: str) -> bytes:
+    return event(f"<x>{inside}</x>".encode(), type_name="wide")
+
+
+BESIDE = wide("<a/><b/>" * 10_000)
+ONE_EACH = wide("<x><b>1</b></x>" * 10_000)
+WITH_A_LONG_TEXT = wide("<a/>" * 10_000 + f"<b>{'y' * 100_000}</b>")
+INSIDE = wide(("<a>" * 200 + "</a>" * 200) * 100)
+
+
+def taken(engine: Any, document: bytes) -> Accepted:
+    """The verdict, which did not take long."""
+    before = time.process_time()
+    (verdict,) = engine.match([document])
+    assert time.process_time() - before < A_MOMENT
+    assert isinstance(verdict, Accepted)
+    return verdict
+
+
+@pytest.fixture(params=sorted(ENGINES))
+def wide_engine(
+    request: pytest.FixtureRequest, wide_dtd: Dtd, ticking: Callable[[], float]
+) -> IMatcher:
+    return ENGINES[request.param](KnownDtds(wide_dtd), clock=ticking)
+
+
+@pytest.mark.parametrize(
+    ("query", "document"),
+    [
+        ("//a/following-sibling::b", BESIDE),
+        ("//a[following-sibling::b/following-sibling::a]", BESIDE),
+        ("//a[not(following-sibling::a)]", BESIDE),
+        ("//*[. = //b]", BESIDE),
+        ("//a[string-length(..) > 3]", WITH_A_LONG_TEXT),
+        ("//a[starts-with(.., 'z')]", WITH_A_LONG_TEXT),
+        ("//a/ancestor::a", INSIDE),
+    ],
+)
+def test_what_libxml2_would_take_very_long_for_is_suspended(
+    wide_engine: Any, query: str, document: bytes
+) -> None:
+    number = wide_engine.subscribe(StreamPattern.parse(">"), parse_query(query))
+    other = wide_engine.subscribe(StreamPattern.parse(">"), parse_query("//b or //a"))
+    assert taken(wide_engine, document).subscriptions == (other,)
+    ((suspended, error),) = wide_engine.suspended()
+    assert suspended == number
+    assert "would visit about" in error.text
+
+
+@pytest.mark.parametrize(
+    ("query", "document", "expected"),
+    [
+        ("//a|//b", BESIDE, True),
+        ("//a/..", BESIDE, True),
+        ("not(//a/..)", BESIDE, False),
+        ("//a/preceding-sibling::*[1] = 'x'", BESIDE, False),
+        ("//a[following-sibling::*[1]/self::b]", BESIDE, True),
+        ("//a[../b]", BESIDE, True),
+        ("//a = //b", BESIDE, True),
+        ("//a != //b", BESIDE, False),
+        ("//b/..", ONE_EACH, True),
+        ("//x/x//b = 2", ONE_EACH, False),
+        ("//b/ancestor-or-self::*", ONE_EACH, True),
+        ("//a[.. = 'x']", WITH_A_LONG_TEXT, False),
+        ("//a//a", INSIDE, True),
+    ],
+)
+def test_what_libxml2_would_take_long_for_is_answered_without_it(
+    wide_engine: Any, query: str, document: bytes, expected: bool
+) -> None:
+    number = wide_engine.subscribe(StreamPattern.parse(">"), parse_query(query))
+    assert taken(wide_engine, document).subscriptions == ((number,) if expected else ())
+    assert wide_engine.suspended() == []
+
+
+# --------------------------------------------------------------------------- all together
+
+
+class Counted:
+    """A query that takes so long, by a clock of its own."""
+
+    always = False
+
+    def __init__(self, text: str, seconds: float, clock: Clock) -> None:
+        self.query: Query = parse_query(text)
+        self._seconds = seconds
+        self._clock = clock
+
+    def matches(self, subject: Subject) -> bool:
+        self._clock.now += self._seconds
+        return True
+
+
+@attrs.define(eq=False)
+class Ready:
+    compiled: Counted
+    estimates: Estimates = attrs.field(factory=dict)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Payload:
+    """An event of which only the size is looked at."""
+
+    depth = 4
+    is_shallow = True
+
+    def count_nodes(self, *, envelope: bool) -> int:
+        return 2_000
+
+
+def evaluated(queries: list[Ready], clock: Clock) -> tuple[list[int], list[int]]:
+    """The places of those that match, and of those that are to be suspended."""
+    budget = Budget(QueryLimits(), clock, max_run_time=0.05)
+    document = b"<a/>" * 2_000
+    matching, broken = budget.evaluate(queries, cast(Subject, Payload()), document)
+    return [queries.index(each) for each in matching], [queries.index(e) for e, _ in broken]
+
+
+def test_dear_queries_share_an_allowance_and_cheap_ones_need_none() -> None:
+    """Those that may take longest come last: who has many of them disturbs nobody else for long."""
+    clock = Clock()
+    dear = [Ready(Counted(f"//a[../@x = {n} and ../@y = {n}]", 0.04, clock)) for n in range(200)]
+    less = [Ready(Counted(f"//a[../@x = {n}]", 0.01, clock)) for n in range(5)]
+    cheap = [Ready(Counted(f"//a[@x = {n}]", 0.0005, clock)) for n in range(100)]
+    queries = [*dear[:100], *cheap, *less, *dear[100:]]
+    matching, broken = evaluated(queries, clock)
+    assert {*range(100, 205)} < {*matching}
+    assert matching == sorted(matching)
+    assert len(matching) + len(broken) == len(queries)
+    assert clock.now < 0.05 + 0.25 + 0.04
+    # 0.25 s are allowed: the five have 0.05 of it, and five of the others what is left.
+    assert len(matching) == 105 + 5
+
+
+def test_a_pause_of_the_machine_is_not_taken_from_the_allowance() -> None:
+    clock = Clock()
+    pause = Ready(Counted("//a[../@x]", 100.0, clock))
+    queries = [pause, *(Ready(Counted(f"//a[../@x = {n}]", 0.001, clock)) for n in range(50))]
+    matching, broken = evaluated(queries, clock)
+    assert broken == [0]
+    assert matching == [*range(1, 51)]

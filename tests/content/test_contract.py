@@ -365,8 +365,9 @@ def test_selecting_from_a_log_applies_the_defaults_of_the_events_version(
 def test_a_query_too_dear_for_an_event_is_suspended_and_no_other(
     engine: Any, make_event: MakeEvent
 ) -> None:
-    dear = engine.subscribe(ALL, parse_query("//remark[//remark = 'x']"))
-    twin = engine.subscribe(StreamPattern.parse("iff.>"), parse_query("//remark[//remark = 'x']"))
+    query = "//remark[following::remark = 'x' or . = 'x']"
+    dear = engine.subscribe(ALL, parse_query(query))
+    twin = engine.subscribe(StreamPattern.parse("iff.>"), parse_query(query))
     cheap = engine.subscribe(ALL, parse_query("//remark[. = 'x']"))
     small = make_event(b"<flight><id>1</id><remark>x</remark></flight>")
     large = make_event(b"<flight><id>1</id>%s</flight>" % (b"<remark>x</remark>" * 12_000))

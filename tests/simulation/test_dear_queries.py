@@ -22,7 +22,7 @@ class Stopwatch:
     def __init__(self, world: World) -> None:
         self.slow = False
         self._now = 0.0
-        world.node.matcher._single._budget._clock = self
+        world.node.matcher._single._budget.clock = self
 
     def __call__(self) -> float:
         self._now += 10_000.0 if self.slow else 0.0

@@ -8,9 +8,9 @@ from typing import Final
 
 import attrs
 
-from broker.content.budget import Budget
+from broker.content.budget import Budget, Estimates, Evaluation
 from broker.content.contract import DtdNeeded, TypeMissing
-from broker.content.evaluation import CompiledQuery, Subject
+from broker.content.evaluation import CompiledQuery
 from broker.content.examination import Examiner
 from broker.content.explaining.explanation import Explanation, Finding, Measured, OnEvent
 from broker.content.explaining.findings import Findings
@@ -33,7 +33,7 @@ class _Ready:
     """A query as `Budget` takes it."""
 
     compiled: CompiledQuery
-    estimates: dict[int, float] = attrs.field(factory=dict)
+    estimates: Estimates = attrs.field(factory=dict)
 
 
 class Explainer:
@@ -122,16 +122,18 @@ class Explainer:
         lookup = None
         if self._index is not None and known is not None:
             lookup = self._measured(self._index.lookup(query, *known))
+        evaluation = Evaluation(self._budget, subject, document)
         measured = Measured(
-            evaluation=self._measured(lambda: ready.compiled.matches(subject)),
+            evaluation=self._measured(evaluation.way(ready)),
             lookup=lookup,
             parsing=self._measured(lambda: self._examiner.examine(document, undescribed)),
         )
-        told = attrs.evolve(told, matches=bool(matching), finding=self._finding(query, subject))
+        probe = Probe(query, subject, evaluation.extent(envelope=query.uses_envelope), self._clock)
+        told = attrs.evolve(told, matches=bool(matching), finding=self._finding(query, probe))
         return attrs.evolve(explanation, measured=measured, event=told)
 
-    def _finding(self, query: Query, subject: Subject) -> Finding:
-        return Findings(query.text, Probe(query, subject, self._clock)).of(query.expression)
+    def _finding(self, query: Query, probe: Probe) -> Finding:
+        return Findings(query.text, probe).of(query.expression)
 
     def _measured(self, action: Callable[[], object]) -> float:
         """Median of seconds."""

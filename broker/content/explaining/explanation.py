@@ -81,9 +81,10 @@ class OnShapes:
 class Measured:
     """Seconds, each the median of several measurements; None where there was none.
 
-    `evaluation` is lxml's for the query on the event, `lookup` that of the index for all queries
-    that share its templates, `parsing` that of reading and validating the event, which is saved
-    where a shape recognises it. `note` says why something was not measured.
+    `evaluation` is lxml's for the query on the event, or ours where lxml might take too long,
+    `lookup` that of the index for all queries that share its templates, `parsing` that of reading
+    and validating the event, which is saved where a shape recognises it. `note` says why something
+    was not measured.
     """
 
     evaluation: float | None = None

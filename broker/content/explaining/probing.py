@@ -18,12 +18,15 @@ from broker.content.query.paths import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
 from broker.content.query.query import Query
 from broker.content.query.tree import Origin
 from broker.content.query.variables import VARIABLES
+from broker.content.query.worst import Extent, worst_case
 from broker.event.envelope import NAMESPACE
 
 #: Evaluations for one explanation, and seconds after which there is no further one: libxml2 can
 #: not be interrupted, so it may become one evaluation more.
 MAX_PROBES: Final = 600
 MAX_SECONDS: Final = 0.1
+#: What libxml2 gets may visit no more nodes at worst: as many as it does in that time.
+MAX_WORST: Final = MAX_SECONDS * 1e8
 #: Nodes of a node-set that are shown.
 MAX_VALUES: Final = 5
 
@@ -35,7 +38,9 @@ class TooMuch(Exception):
 class Probe:
     """Evaluates expressions of one query on one event."""
 
-    def __init__(self, query: Query, subject: Subject, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, query: Query, subject: Subject, extent: Extent, clock: Callable[[], float]
+    ) -> None:
         self._wording = Wording(query.text, for_lxml=True)
         self._labels = Labels(query)
         self._namespaces = {**dict(query.namespaces), ENVELOPE_PREFIX: NAMESPACE}
@@ -45,21 +50,22 @@ class Probe:
             ENVELOPE_VARIABLE: [self._envelope],
             PAYLOAD_VARIABLE: [self._payload],
         }
+        self._extent = extent
         self._clock = clock
         self._deadline = clock() + MAX_SECONDS
         self._left = MAX_PROBES
 
     def holds(self, expression: tree.Expression) -> bool:
         """The boolean value. Raises `TooMuch`, as all of these do."""
-        return bool(self._run(f"boolean({self._wording.of(expression)})"))
+        return bool(self._run(expression, f"boolean({self._wording.of(expression)})"))
 
     def count(self, nodes: tree.Expression) -> int:
         """How many nodes a node-set has."""
-        return int(self._run(f"count({self._wording.of(nodes)})"))
+        return int(self._run(nodes, f"count({self._wording.of(nodes)})"))
 
     def text(self, expression: tree.Expression) -> str:
         """The value as a text."""
-        return str(self._run(f"string({self._wording.of(expression)})"))
+        return str(self._run(expression, f"string({self._wording.of(expression)})"))
 
     def path(self, node: tree.Expression) -> str:
         """The path of the only node of a node-set; empty where lxml does not say."""
@@ -81,12 +87,18 @@ class Probe:
         homes = set(_homes(expression))
         if len(homes) != 1:
             return None
-        found = self._run(text, self._envelope if Origin.ENVELOPE in homes else self._payload)
+        home = self._envelope if Origin.ENVELOPE in homes else self._payload
+        found = self._run(expression, text, home)
         return found if isinstance(found, list) else None
 
-    def _run(self, text: str, context: etree._Element | None = None) -> Any:
+    def _run(
+        self, expression: tree.Expression, text: str, context: etree._Element | None = None
+    ) -> Any:
+        """What lxml makes of a text that makes a value of the expression."""
         self._left -= 1
         if self._left < 0 or self._clock() > self._deadline:
+            raise TooMuch
+        if worst_case(as_text(expression), self._extent, rewritten=False) > MAX_WORST:
             raise TooMuch
         try:
             xpath = etree.XPath(text, namespaces=self._namespaces, regexp=False)
@@ -122,6 +134,11 @@ def _value(node: Any) -> str:
         whole = "".join(map(str, node.itertext())) if isinstance(node.tag, str) else node.text
         return shown(whole or "")
     return shown(str(node[1]) if isinstance(node, tuple) else str(node))
+
+
+def as_text(expression: tree.Expression) -> tree.Expression:
+    """What makes a text of an expression's value: nothing that is done with it here is dearer."""
+    return tree.FunctionCall(NOWHERE, "string", (expression,))
 
 
 def nth(nodes: tree.Expression, number: int) -> tree.Expression:

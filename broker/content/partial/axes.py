@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 
 from broker.content.partial.undecidable import Undecidable
 from broker.content.query.tree import Axis, KindTest, NameTest, NodeTest
 from broker.content.shape.tree import Node, NodeKind
+
+_ORDER = attrgetter("order")
 
 
 def along(axis: Axis, node: Node) -> Iterator[Node]:
@@ -87,17 +91,20 @@ def _siblings(node: Node) -> tuple[list[Node], int]:
     if node.parent is None or node.kind is NodeKind.ATTRIBUTE:
         return [], 0
     siblings = node.parent.children
-    return siblings, next(i for i, sibling in enumerate(siblings) if sibling is node)
+    return siblings, bisect_left(siblings, node.order, key=_ORDER)
 
 
+# One by one, without a copy of the list: who asks may want the nearest only.
 def _following_sibling(node: Node) -> Iterator[Node]:
     siblings, place = _siblings(node)
-    return iter(siblings[place + 1 :])
+    for at in range(place + 1, len(siblings)):
+        yield siblings[at]
 
 
 def _preceding_sibling(node: Node) -> Iterator[Node]:
     siblings, place = _siblings(node)
-    return reversed(siblings[:place])
+    for at in range(place - 1, -1, -1):
+        yield siblings[at]
 
 
 def _following(node: Node) -> Iterator[Node]:

@@ -7,8 +7,9 @@ from typing import Any, Protocol
 
 from broker.content.partial import functions
 from broker.content.partial.cases import Cases, applied, check
-from broker.content.partial.formula import Formula, all_of, any_of, negation, same
+from broker.content.partial.formula import FALSE, TRUE, Formula, all_of, any_of, negation, same
 from broker.content.partial.nodesets import Context, NodeSet
+from broker.content.partial.source import Constant
 from broker.content.partial.undecidable import Undecidable
 from broker.content.partial.work import Work
 from broker.content.query import tree
@@ -16,7 +17,7 @@ from broker.content.query.tree import ValueType
 from broker.content.query.valuetype import value_type
 from broker.content.shape.tree import Node
 
-#: Pairs of two node-sets that are compared; more are not decided.
+#: Pairs of two node-sets that are compared each; more are decided of constants only.
 MAX_PAIRS = 1_024
 
 _OPERATORS: dict[str, Callable[..., bool]] = {
@@ -57,6 +58,11 @@ def compared(reader: IReader, node: tree.Binary, context: Context) -> Formula:
     numeric = not equality or ValueType.NUMBER in kinds
     left, right = (_values(reader, side, context, numeric=numeric) for side in sides)
     if len(left) * len(right) > MAX_PAIRS:
+        some, others = _constants(left), _constants(right)
+        if some is not None and others is not None:
+            reader.work.spend(len(some) + len(others))
+            return TRUE if _any_pair(node.operator, some, others) else FALSE
+    if len(left) * len(right) > MAX_PAIRS:
         raise Undecidable(f"two node-sets have more than {MAX_PAIRS} pairs")
     reader.work.spend(len(left) * len(right))
     function = _OPERATORS[node.operator]
@@ -81,6 +87,32 @@ def _values(
     for node, condition in reader.nodes(side, context):
         members.append((condition, reader.number_of(node) if numeric else reader.text_of(node)))
     return members
+
+
+def _constants(values: list[tuple[Formula, Cases]]) -> list[Any] | None:
+    """The values themselves if all are known, as in a parsed document."""
+    found = []
+    for when, cases in values:
+        [(case, source), *more] = cases
+        if when is not TRUE or case is not TRUE or more or not isinstance(source, Constant):
+            return None
+        found.append(source.value)
+    return found
+
+
+def _any_pair(operator: str, left: list[Any], right: list[Any]) -> bool:
+    """Whether the comparison holds for some pair, in less time than there are pairs."""
+    # A NaN is equal to nothing, not even to itself, and different from everything.
+    some, others = ({value for value in side if value == value} for side in (left, right))
+    if operator == "=":
+        return not some.isdisjoint(others)
+    if operator == "!=":
+        return len(some | others) > 1 or any(value != value for value in (*left, *right))
+    if not some or not others:
+        return False
+    if operator in ("<", "<="):
+        return _OPERATORS[operator](min(some), max(others))
+    return _OPERATORS[operator](max(some), min(others))
 
 
 def _holds(function: Callable[..., bool], one: Cases, other: Cases) -> Formula:

@@ -49,16 +49,17 @@ MAX_COMPARISONS = 2_048
 _Comparison: TypeAlias = tuple[int, tree.Expression, bool, bool]
 
 
-def evaluate(template: Template, subjects: Subjects) -> Decision:
-    """Evaluate a template as far as the shape decides it."""
-    return _Evaluator(template, subjects).decision()
+def evaluate(template: Template, subjects: Subjects, most: int = MAX_VISITS) -> Decision:
+    """Evaluate a template as far as the shape decides it, with `most` visits."""
+    return _Evaluator(template, subjects, most).decision()
 
 
 class _Evaluator(Values):
-    def __init__(self, template: Template, subjects: Subjects) -> None:
+    def __init__(self, template: Template, subjects: Subjects, most: int) -> None:
         self._template = template
         self._subjects = subjects
-        self.work = Work(MAX_VISITS)
+        self._most = most
+        self.work = Work(most)
         self._walk = Walk(template.namespaces, self._predicate, self.work, subjects.names)
         self._recall = Recall(template.parts, subjects.sharing, self.work)
         self._comparisons: dict[int, _Comparison | None] = {}
@@ -72,8 +73,8 @@ class _Evaluator(Values):
         element = next(n for n in self._subjects.payload.children if n.local)
         for place, part in enumerate(parts, 1):
             # One dear part leaves something to the others: they may be all that the shape decides.
-            left = MAX_VISITS - self.work.done
-            self.work.most = MAX_VISITS if place == len(parts) else self.work.done + left // 2
+            left = self._most - self.work.done
+            self.work.most = self._most if place == len(parts) else self.work.done + left // 2
             try:
                 formula = self._recall.once(
                     self._sharing.conjuncts, self._conjunct, part, Context(element)
@@ -83,7 +84,7 @@ class _Evaluator(Values):
                 self._recall.note(reason)
                 found.append(UNKNOWN)
         visits = self.work.done + (sum(map(breadth, found)) >> 1)
-        return Decision(all_of(found), tuple(self._recall.reasons), min(visits, MAX_VISITS))
+        return Decision(all_of(found), tuple(self._recall.reasons), min(visits, self._most))
 
     def _conjunct(self, expression: tree.Expression, context: Context) -> Formula:
         formula = self.boolean(expression, context)
@@ -115,6 +116,8 @@ class _Evaluator(Values):
         match value_type(expression):
             case ValueType.NODE_SET:
                 members = self.nodes(expression, context)
+                if members and members[0][1] is TRUE:
+                    return TRUE
                 return any_of(self.work.join([condition for _, condition in members]))
             case ValueType.NUMBER:
                 return _any(applied(functions.is_nonzero, self.number(expression, context)))

@@ -82,6 +82,7 @@ class Walk:
         work: Work,
         names: ElementsByName,
     ) -> None:
+        self._taken: dict[tuple[int, Axis, Node], NodeSet] = {}
         self._namespaces = namespaces
         self._condition = condition
         self._work = work
@@ -134,15 +135,12 @@ class Walk:
         if len(members) == 1 and step.axis not in _REVERSE:
             # They come in document order, and each of them once.
             origin, condition = members[0]
-            found = self._passing(step, origin)
-            if not step.predicates:
-                return [(node, condition) for node in found]
-            kept = self.filtered([(node, TRUE) for node in found], step.predicates)
+            found = self._from(origin, step)
             if condition is TRUE:
-                return kept
-            return [(node, self._both(condition, inner)) for node, inner in kept]
+                return found
+            return [(node, self._both(condition, inner)) for node, inner in found]
         reached: dict[Node, list[Formula]] = {}
-        for origin, condition in members:
+        for origin, condition in _outermost(members, step):
             nodes: NodeSet = [(node, TRUE) for node in self._passing(step, origin)]
             for node, inner in self.filtered(nodes, step.predicates):
                 reached.setdefault(node, []).append(self._both(condition, inner))
@@ -153,8 +151,25 @@ class Walk:
             }
         )
 
+    def _from(self, origin: Node, step: Step) -> NodeSet:
+        """Where a step leads from one node, found once: very many may have it for their parent."""
+        # A step is where it is written; `//a` makes another one of it.
+        key = (step.position, step.axis, origin)
+        found = self._taken.get(key)
+        if found is None:
+            found = [(node, TRUE) for node in self._passing(step, origin)]
+            if step.predicates:
+                found = self.filtered(found, step.predicates)
+            self._taken[key] = found
+        else:
+            self._work.spend()
+        return found
+
     def _passing(self, step: Step, origin: Node) -> list[Node]:
-        """The nodes of the step's axis that pass its node test, in the axis' order."""
+        """The nodes of the step's axis that pass its node test, in the axis' order.
+
+        Behind the place that its first predicate asks for, if that is a number, there may be more.
+        """
         axis, test = step.axis, step.test
         namespace = None
         if isinstance(test, NameTest):
@@ -172,11 +187,35 @@ class Walk:
                     self._work.spend(len(nodes))
                     return [n for n in nodes if n.local == local and n.namespace == namespace]
         found = []
+        wanted = _place(step)
         for node in along(axis, origin):
             self._work.spend()
             if accepts(test, axis, node, namespace):
                 found.append(node)
+                if len(found) == wanted:
+                    break
         return found
+
+
+def _outermost(members: NodeSet, step: Step) -> NodeSet:
+    """The members from which a step finds all that it finds from all of them."""
+    if step.axis not in _DOWNWARDS or any(map(is_positional, step.predicates)):
+        return members
+    found: NodeSet = []
+    last = -1
+    for node, condition in members:
+        if condition is not TRUE:
+            return members
+        if node.order > last:
+            found.append((node, condition))
+            last = node.last
+    return found
+
+
+def _place(step: Step) -> float | None:
+    """The place of the only node that the first predicate lets pass, if it says so."""
+    first = step.predicates[0] if step.predicates else None
+    return first.value if isinstance(first, tree.Number) else None
 
 
 def _nearest(axis: Axis, origin: Node) -> list[Node] | None:
@@ -187,6 +226,7 @@ def _nearest(axis: Axis, origin: Node) -> list[Node] | None:
     return origin.children if axis is Axis.CHILD else None
 
 
+_DOWNWARDS = frozenset({Axis.DESCENDANT, Axis.DESCENDANT_OR_SELF})
 _REVERSE = frozenset({Axis.ANCESTOR, Axis.ANCESTOR_OR_SELF, Axis.PRECEDING, Axis.PRECEDING_SIBLING})
 
 

@@ -71,7 +71,7 @@ class Template:
 
         That is all with a path but for what, in a predicate, depends on the predicate's node.
         """
-        cutter = _Sharer(self.namespaces)
+        cutter = _Sharer(self.namespaces, with_holes=bool(self.hole_at))
         cutter.instance(self.expression)
         return cutter.parts
 
@@ -98,6 +98,12 @@ def instances(query: Query, most: int = 16) -> tuple[Instance, ...]:
     return tuple(_Cutter(namespaces).instance(part) for part in parts)
 
 
+def whole(query: Query) -> Template:
+    """The query as it stands: a template without holes, which has no other query."""
+    namespaces = {**BOUND, **dict(query.namespaces)}
+    return _Cutter(namespaces, with_holes=False).instance(query.expression).template
+
+
 def literal_of(expression: tree.Expression) -> str | float | None:
     """The value of a literal, also of a negative number; None for any other expression."""
     match expression:
@@ -112,8 +118,9 @@ def literal_of(expression: tree.Expression) -> str | float | None:
 class _Cutter:
     """Takes the literals out of one expression."""
 
-    def __init__(self, namespaces: Mapping[str, str]) -> None:
+    def __init__(self, namespaces: Mapping[str, str], *, with_holes: bool = True) -> None:
         self._namespaces = namespaces
+        self._with_holes = with_holes
         self._holes: list[Hole] = []
         self._literals: list[Literal] = []
         self._paths: list[int] = []
@@ -190,7 +197,11 @@ class _Cutter:
         operator = _TEXT_FUNCTIONS.get(call.name)
         if operator is not None:
             subject, wanted = call.arguments
-            if isinstance(wanted, tree.Literal) and literal_of(subject) is None:
+            if (
+                self._with_holes
+                and isinstance(wanted, tree.Literal)
+                and literal_of(subject) is None
+            ):
                 key = self._key(subject)
                 self._cut(call.position, operator, wanted.value.encode(), key)
                 return ("?", operator, bool(wanted.value), key)
@@ -198,7 +209,11 @@ class _Cutter:
 
     def _binary(self, node: tree.Binary) -> Hashable:
         left, right = literal_of(node.left), literal_of(node.right)
-        if node.operator in _NUMBER_OPERATORS and (left is None) is not (right is None):
+        if (
+            self._with_holes
+            and node.operator in _NUMBER_OPERATORS
+            and (left is None) is not (right is None)
+        ):
             subject, literal, sign = (
                 (node.right, left, _FLIPPED[node.operator])
                 if right is None
@@ -229,8 +244,8 @@ class _Cutter:
 class _Sharer(_Cutter):
     """Cuts an expression once more, to note its parts."""
 
-    def __init__(self, namespaces: Mapping[str, str]) -> None:
-        super().__init__(namespaces)
+    def __init__(self, namespaces: Mapping[str, str], *, with_holes: bool) -> None:
+        super().__init__(namespaces, with_holes=with_holes)
         self.parts: dict[int, Part] = {}
         self._predicates = 0
         # Whether the expression has a path, and reads its context; its predicates have their own.

@@ -6,10 +6,10 @@ from collections import OrderedDict
 
 import attrs
 
+from broker.content.budget import Estimates
 from broker.content.evaluation import CompiledXPath
 from broker.content.query.limits import QueryLimits
-from broker.content.query.query import parse_query
-from broker.content.query.tree import Expression
+from broker.content.query.query import Query, parse_query
 from broker.content.switching.entry import Entry
 
 #: About 4 kB each.
@@ -25,9 +25,9 @@ _ANY = QueryLimits(
 
 
 class CompiledEntry(CompiledXPath):
-    """A query's expression ready to run. It is parsed again only when its cost is to be told."""
+    """A query's expression ready to run."""
 
-    __slots__ = ("_entry", "_expression")
+    __slots__ = ("_entry",)
 
     #: Who wants everything is no entry.
     always = False
@@ -35,15 +35,11 @@ class CompiledEntry(CompiledXPath):
     def __init__(self, entry: Entry) -> None:
         super().__init__(entry.compilable, entry.namespaces, entry.reading, entry.calls)
         self._entry = entry
-        self._expression: Expression | None = None
 
     @property
-    def expression(self) -> Expression:
-        """What the query was read as."""
-        if self._expression is None:
-            entry = self._entry
-            self._expression = parse_query(entry.text, dict(entry.namespaces), _ANY).expression
-        return self._expression
+    def query(self) -> Query:
+        """The query, read again: that is seldom wanted, and there may be very many."""
+        return parse_query(self._entry.text, dict(self._entry.namespaces), _ANY)
 
 
 @attrs.define(eq=False)
@@ -52,7 +48,7 @@ class Compiled:
 
     entry: Entry
     compiled: CompiledEntry
-    estimates: dict[int, float] = attrs.field(factory=dict)
+    estimates: Estimates = attrs.field(factory=dict)
 
 
 class CompiledQueries:

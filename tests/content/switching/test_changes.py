@@ -40,7 +40,10 @@ TEMPLATES = (
     ("$StreamId = '{}' and //altitude != {}", "'{}' = $StreamId and {} != //altitude"),
     ("$Liveness = '{}'", "'{}' = $Liveness"),
     ("id != '' or leg/@status = '{}'", "''!=id or '{}'=leg/@status"),
-    ("//leg[count(//leg[altitude > {}]) > 1]", "//leg[ count(//leg[{} < altitude])>1 ]"),
+    (
+        "//leg[count(following::leg[altitude > {}]) > 1]",
+        "//leg[ count(following::leg[{} < altitude])>1 ]",
+    ),
     ("true()", "true( )"),
     ("/", "(/)"),
 )

@@ -58,7 +58,7 @@ def test_remarks_around_the_document_are_seen_by_queries_of_large_families(twins
 
 def test_a_query_on_other_streams_is_neither_evaluated_nor_suspended(flight_dtd: Dtd) -> None:
     twins = Twins(flight_dtd, query_limits=QueryLimits())
-    dear = twins.subscribe("//leg[count(//leg[altitude > 5]) > 1]", "other")
+    dear = twins.subscribe("//leg[count(following::leg[altitude > 5]) > 1]", "other")
     document = event(f"<flight><id>1</id>{leg('7') * 1_100}</flight>".encode(), stream="asdi.zbw")
     for _ in range(4):
         twins.match([document])
@@ -76,7 +76,10 @@ def test_a_suspended_query_missed_no_event_before_and_matches_none_behind(
 ) -> None:
     """However the events of the batch are read, and whether the query needs an evaluation."""
     twins = Twins(flight_dtd, query_limits=QueryLimits())
-    queries = ("//leg[count(//leg[altitude > {}]) > 1] or /flight/id = '2'", "//altitude > {}")
+    queries = (
+        "//leg[count(following::leg[altitude > {}]) > 1] or /flight/id = '2'",
+        "//altitude > {}",
+    )
     large = flight(leg("7") * 1_100)
     known = [flight(leg("6"), leg("7")), flight(leg("6"), flight_id="2"), flight(leg("7") * 5)]
     for _ in range(3):
@@ -98,7 +101,7 @@ def test_a_query_that_is_suspended_selects_nothing_behind(flight_dtd: Dtd, first
     large, small = flight(leg("7") * 1_100), flight(leg("6"), flight_id="2")
     for _ in range(3):
         twins.match([small])
-    number = twins.subscribe("/flight/id = '2' or //leg[count(//leg[altitude > 5]) > 1]")
+    number = twins.subscribe("/flight/id = '2' or //leg[count(following::leg[altitude > 5]) > 1]")
     batch = [small, flight(leg("6"), leg("7")), large, small]
     twins.select(number, batch[first:], Liveness.LIVE)
 
