@@ -13,6 +13,9 @@ from benchmarks.latency import percentile
 from benchmarks.routing.engine import Engine
 from broker.content.query.query import parse_query
 
+#: Matches of each event while nothing changes, to know what it usually takes.
+_USUAL = 5
+
 
 @attrs.frozen
 class Changes:
@@ -25,7 +28,7 @@ class Changes:
     added: Sequence[float]
     removed: Sequence[float]
     added_with_match: Sequence[float]
-    """With the next match, of one event, less than what such a match usually takes."""
+    """With what the next match, of one event, takes longer than that event usually does."""
     removed_with_match: Sequence[float]
 
     def rows(self) -> list[tuple[str, Sequence[float]]]:
@@ -68,10 +71,10 @@ def measure_changes(
     """Add `further` queries to an engine that has so many, one at a time; then remove each.
 
     Processor time is measured: the machine may be shared. An engine may put work off until it
-    matches: so an event is matched after every change.
+    matches: so an event is matched after every change, and what it takes longer than it usually
+    does counts.
     """
-    match = _matches(engine, documents)
-    usual = statistics.median(next(match) for _ in range(len(documents)))
+    longer = _matches(engine, documents)
     read, added, added_with_match, numbers = [], [], [], []
     for text in further:
         began = time.process_time()
@@ -82,21 +85,30 @@ def measure_changes(
         numbers.append(engine.add(text, namespaces))
         seconds = time.process_time() - began
         added.append(1e3 * seconds)
-        added_with_match.append(1e3 * (seconds + max(0.0, next(match) - usual)))
+        added_with_match.append(1e3 * (seconds + next(longer)))
     removed, removed_with_match = [], []
     for number in numbers:
         began = time.process_time()
         engine.remove(number)
         seconds = time.process_time() - began
         removed.append(1e3 * seconds)
-        removed_with_match.append(1e3 * (seconds + max(0.0, next(match) - usual)))
+        removed_with_match.append(1e3 * (seconds + next(longer)))
     return Changes(workload, queries, read, added, removed, added_with_match, removed_with_match)
 
 
 def _matches(engine: Engine, documents: Sequence[bytes]) -> Iterator[float]:
-    """Match one event after another, round and round; the seconds of each."""
+    """Match one event after another, round and round: how many seconds longer each takes.
+
+    That is, than the same event takes while nothing changes, the median of some times.
+    """
+    rounds = [[_seconds(engine, document) for document in documents] for _ in range(_USUAL)]
+    usual = [statistics.median(times) for times in zip(*rounds, strict=True)]
     while True:
-        for document in documents:
-            began = time.process_time()
-            engine.match([document])
-            yield time.process_time() - began
+        for document, expected in zip(documents, usual, strict=True):
+            yield max(0.0, _seconds(engine, document) - expected)
+
+
+def _seconds(engine: Engine, document: bytes) -> float:
+    began = time.process_time()
+    engine.match([document])
+    return time.process_time() - began

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
 from broker.content.index.beginnings import Beginnings
-from broker.content.index.cells import Cells, Found, crowd
+from broker.content.index.cells import Cells, crowd
+from broker.content.index.finder import Finder, Found
 from broker.content.index.holes import Hole, Literal, Operator
 from broker.content.index.member import Member
 from broker.content.index.way import Way, Ways
@@ -19,22 +20,6 @@ _Part: TypeAlias = tuple[tuple[int, Literal], ...]
 
 #: Where no member can be.
 NOWHERE = Way(None, ())
-
-
-class Finder(Protocol):
-    """Members that are found by the values of their holes, by position."""
-
-    def find_rows(
-        self,
-        columns: Sequence[Sequence[Any]],
-        rows: int,
-        known: dict[Any, Any] | None = None,
-    ) -> Found:
-        """The members that each row of a batch satisfies; a row may come again, with others.
-
-        `columns` has for each hole a sequence of `rows` values, the same for holes of one subject.
-        `known`, if given, remembers what several indexes compute of the same columns.
-        """
 
 
 class AccessPath(Finder, Protocol):

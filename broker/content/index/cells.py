@@ -24,8 +24,6 @@ _LEAST_INDEXED = 4
 Key: TypeAlias = Literal | tuple[Literal, ...]
 Crowd: TypeAlias = Table | Grid | Intervals
 Cell: TypeAlias = tuple[Member, ...] | Crowd
-#: Rows and the members that each satisfies.
-Found: TypeAlias = Sequence[tuple[int, Sequence[Member]]]
 
 
 def crowd(holes: Mapping[int, Hole], members: Iterable[Member] = ()) -> Crowd:

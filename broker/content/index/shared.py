@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from broker.content.index.access import ByKey, Constants, access_path
-from broker.content.index.cells import Found
+from broker.content.index.finder import Found
 from broker.content.index.holes import Hole, Literal
 from broker.content.index.member import Member
 from broker.content.index.way import Way

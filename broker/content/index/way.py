@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from broker.content.index.comparison import Compare
+from broker.content.index.finder import Finder, Found
 from broker.content.index.member import Member
-
-if TYPE_CHECKING:
-    from broker.content.index.access import Finder
-    from broker.content.index.cells import Found
 
 K = TypeVar("K")
 

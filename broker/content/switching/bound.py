@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
-from broker.content.index.access import Finder
-from broker.content.index.cells import Found
+from broker.content.index.finder import Finder, Found
 from broker.content.index.member import Member
 from broker.content.index.shared import SharedIndex
 from broker.content.partial.source import Computed, Constant, Source

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from broker.content.index.access import Finder
+from broker.content.index.finder import Finder
 from broker.content.switching.batch import Batch
 from broker.content.switching.bound import Bound, Matching, Question, Undecided
 

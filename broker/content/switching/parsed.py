@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from broker.content.evaluation import Subject
 from broker.content.index.member import Member
-from broker.content.partial.document import constant_tree
-from broker.content.partial.source import Constant
+from broker.content.partial.exact import subjects_of
 from broker.content.partial.subjects import Subjects
-from broker.content.query.variables import VARIABLES
 from broker.content.switching.batch import Batch
 from broker.content.switching.binding import Binding
 from broker.content.switching.bound import Bound
@@ -96,17 +94,3 @@ class ParsedMatching:
             self._subjects = subjects_of(self._subject)
             self._has_tree = self._subjects is not None
         return self._subjects
-
-
-def subjects_of(subject: Subject) -> Subjects | None:
-    """What queries address in a parsed event, None if that can not be told exactly."""
-    payload = constant_tree(subject.document())
-    if payload is None:
-        return None
-    return Subjects(payload, lambda: constant_tree(subject.envelope), dict(_variables(subject)))
-
-
-def _variables(subject: Subject) -> Iterator[tuple[str, Constant]]:
-    for name in VARIABLES:
-        value = subject.variable(name)
-        yield name, Constant(value.encode() if isinstance(value, str) else value)
