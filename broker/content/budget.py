@@ -9,16 +9,16 @@ each event: those that may take long come last, and what is left when it is used
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from functools import cached_property
+from typing import Protocol, TypeVar
 
 from lxml import etree
 
-from broker.content.evaluation import SHALLOW, Subject
-from broker.content.limits import LIBXML2_MAX_DEPTH
+from broker.content.evaluation import Subject
 from broker.content.partial.exact import ExactEvaluation, NotEvaluated
 from broker.content.query.limits import QueryLimits
 from broker.content.query.query import Query
-from broker.content.query.worst import Extent, worst_case
+from broker.content.query.worst import BYTES_A_NODE, Extent, Worst, worst_case
 from broker.errors import QueryTooExpensive
 
 #: Bytes of a document for which the budgets hold; a larger one gets more in proportion, or one
@@ -36,13 +36,6 @@ _SECONDS_A_VISIT = 3e-8
 _WORK_A_SECOND = 1_000_000
 #: Nodes of the largest document that we make a tree of: some 0.3 s.
 _MAX_TREE = 131_072
-#: Bytes for each node, at most, in the documents that one estimate serves.
-_BYTES_A_NODE = 32
-
-
-#: What a query costs at worst, in nodes visited, by the size of a document: on one that is as deep
-#: as documents may be, and on one that is `SHALLOW`.
-Estimates: TypeAlias = dict[int, tuple[float, float]]
 
 
 class Evaluable(Protocol):
@@ -65,9 +58,8 @@ class Runnable(Protocol):
 
     @property
     def compiled(self) -> Evaluable: ...
-    @property
-    def estimates(self) -> Estimates:
-        """Kept for the budget."""
+    def worst(self, nodes: int) -> Worst:
+        """See `WorstCases`."""
 
 
 _Runnable = TypeVar("_Runnable", bound=Runnable)
@@ -96,13 +88,13 @@ class Budget:
         evaluation = Evaluation(self, subject, document)
         matching: list[int] = []
         broken: list[tuple[_Runnable, QueryTooExpensive]] = []
-        dear: list[tuple[float, int]] = []
+        dear: list[tuple[Worst, int]] = []
         for place, query in enumerate(queries):
             if query.compiled.always:
                 matching.append(place)
                 continue
-            worst = evaluation.worst(query)
-            if worst > CHEAP:
+            worst = query.worst(evaluation.size)
+            if worst.deep > CHEAP:
                 dear.append((worst, place))
                 continue
             try:
@@ -130,37 +122,23 @@ class Evaluation:
         self._bytes = len(document)
         # Each element, text and attribute has one of the two signs, or shares it with one other.
         self._nodes = document.count(b"<") + document.count(b"=")
-        # Few estimates serve all documents.
-        self._size = 1 << (max(self._nodes, self._bytes // _BYTES_A_NODE, 1) - 1).bit_length()
+        self.size = 1 << (max(self._nodes, self._bytes // BYTES_A_NODE, 1) - 1).bit_length()
+        """Nodes that worst cases are told for: a power of two, so that few serve all documents."""
         scale = max(1.0, self._bytes / _ORDINARY_DOCUMENT)
         self._max_worst = budget.max_worst * scale
         self._allowed = budget.max_run_time * scale
         self._allowance = self._allowed * _ALLOWANCE_FACTOR
         self._exact: ExactEvaluation | None = None
 
-    def worst(self, query: Runnable) -> float:
-        """What the query may cost on the event at worst, estimated."""
-        deep, shallow = query.estimates.get(self._size) or self._estimated(query)
-        return shallow if deep > CHEAP and self._subject.is_shallow else deep
-
-    def _estimated(self, query: Runnable) -> tuple[float, float]:
-        size, expression = self._size, query.compiled.query.expression
-        deep, shallow = (
-            worst_case(expression, Extent(size, min(size, depth), size * _BYTES_A_NODE))
-            for depth in (LIBXML2_MAX_DEPTH, SHALLOW)
-        )
-        query.estimates[size] = deep, shallow
-        return deep, shallow
-
-    def within_allowance(self, query: Runnable, worst: float) -> bool:
+    def within_allowance(self, query: Runnable, worst: Worst) -> bool:
         """Whether a query matches that may be dear; raises `QueryTooExpensive`.
 
         What libxml2 might take too long for is evaluated by ourselves.
         """
-        if self._allowance <= 0:
+        if self._allowance <= 0 and not self._is_at_most(CHEAP, worst):
             raise QueryTooExpensive(
                 "all queries together take too long on one event, and this is one of the dearest: "
-                f"it may visit {worst:.3g} nodes"
+                f"it may visit {worst.deep:.3g} nodes"
             )
         before = self._budget.clock()
         try:
@@ -170,20 +148,29 @@ class Evaluation:
         finally:
             # More than it may take at worst is not its fault.
             taken = self._budget.clock() - before
-            self._allowance -= min(taken, worst * _SECONDS_A_VISIT)
+            self._allowance -= min(taken, worst.deep * _SECONDS_A_VISIT)
 
     def way(self, query: Runnable) -> Callable[[], bool]:
         """What evaluates the query on this event, once more whenever it is called."""
-        worst = self.worst(query)
+        worst = query.worst(self.size)
         if self._is_for_libxml2(query, worst):
             return lambda: query.compiled.matches(self._subject)
         return lambda: self._by_ourselves(query, worst)
 
-    def _is_for_libxml2(self, query: Runnable, worst: float) -> bool:
+    def _is_at_most(self, visits: float, worst: Worst) -> bool:
+        """Whether so many visits are enough, be it because the event is shallow."""
+        # How deep it is takes a walk, which few events need.
+        return worst.deep <= visits or (worst.shallow <= visits and self._is_shallow)
+
+    @cached_property
+    def _is_shallow(self) -> bool:
+        return self._subject.is_shallow
+
+    def _is_for_libxml2(self, query: Runnable, worst: Worst) -> bool:
         """Whether libxml2 may evaluate the query on this event."""
-        if worst <= self._max_worst:
+        if self._is_at_most(self._max_worst, worst):
             return True
-        # `worst` is for a document that is larger and deeper than this one is.
+        # That was for a document that is larger than this one.
         asked = query.compiled.query
         extent = self.extent(envelope=asked.uses_envelope or not asked.uses_payload)
         return worst_case(asked.expression, extent) <= self._max_worst
@@ -214,7 +201,7 @@ class Evaluation:
             )
         return matches
 
-    def _by_ourselves(self, query: Runnable, worst: float) -> bool:
+    def _by_ourselves(self, query: Runnable, worst: Worst) -> bool:
         """Whether a query matches; raises `QueryTooExpensive` where we do not tell."""
         try:
             if self._nodes > _MAX_TREE:
@@ -224,6 +211,6 @@ class Evaluation:
             return self._exact.matches(query.compiled.query)
         except NotEvaluated as error:
             raise QueryTooExpensive(
-                f"the query would visit about {worst:.3g} nodes of an event with {self._nodes} at "
-                f"worst, at most {self._max_worst:.3g} are allowed, and without libxml2: {error}"
+                f"the query would visit about {worst.deep:.3g} nodes of an event with {self._nodes} "
+                f"at worst, at most {self._max_worst:.3g} are allowed, and without libxml2: {error}"
             ) from None

@@ -11,6 +11,7 @@ import attrs
 from lxml import etree
 
 from broker.content.envelope import EnvelopeParts
+from broker.content.limits import SHALLOW
 from broker.content.query.namespaces import ENVELOPE_PREFIX
 from broker.content.query.paths import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
 from broker.content.query.query import Query
@@ -29,8 +30,6 @@ _VALUES: dict[str, Any] = {
     "Securitylevel": lambda header: header.security_level.value,
 }
 
-#: Levels of elements that few documents exceed.
-SHALLOW = 16
 _NODES = etree.XPath("count(//node()) + count(//@*)")
 _DEEPER = etree.XPath(f"boolean({'/*' * (SHALLOW + 1)})")
 

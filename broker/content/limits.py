@@ -6,6 +6,8 @@ import attrs
 
 #: libxml2's own, without `huge_tree`.
 LIBXML2_MAX_DEPTH = 256
+#: Levels of elements that few documents exceed.
+SHALLOW = 16
 
 
 def _within_libxml2(_instance: object, _attribute: object, value: int) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import attrs
 
-from broker.content.budget import Estimates
 from broker.content.evaluation import CompiledQuery
 from broker.content.query.query import Query
+from broker.content.query.worst import Worst, WorstCases
 from broker.errors import UnknownSubscription
 from broker.event.stream import StreamPattern
 
@@ -21,7 +21,10 @@ class Group:
     compiled: CompiledQuery
     patterns: dict[int, StreamPattern] = attrs.field(factory=dict)
     suspended: bool = False
-    estimates: Estimates = attrs.field(factory=dict)
+    worst_cases: WorstCases = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.worst_cases = WorstCases(self.compiled.query.expression)
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -36,10 +39,9 @@ class Interest:
         """The query."""
         return self.group.compiled
 
-    @property
-    def estimates(self) -> Estimates:
-        """The group's, for the budget."""
-        return self.group.estimates
+    def worst(self, nodes: int) -> Worst:
+        """See `Runnable`."""
+        return self.group.worst_cases.on(nodes)
 
 
 class Subscriptions:

@@ -9,11 +9,12 @@ from typing import Any, cast
 import attrs
 import pytest
 
-from broker.content.budget import Budget, Estimates
+from broker.content.budget import Budget
 from broker.content.contract import Accepted, IMatcher
 from broker.content.evaluation import Subject
 from broker.content.query.limits import QueryLimits
 from broker.content.query.query import Query, parse_query
+from broker.content.query.worst import Worst, WorstCases
 from broker.dtd.dtd import Dtd
 from broker.event.stream import StreamPattern
 from tests.content.conftest import ENGINES, KnownDtds, event, load_dtd
@@ -223,7 +224,9 @@ class Counted:
 @attrs.define(eq=False)
 class Ready:
     compiled: Counted
-    estimates: Estimates = attrs.field(factory=dict)
+
+    def worst(self, nodes: int) -> Worst:
+        return WorstCases(self.compiled.query.expression).on(nodes)
 
 
 class Clock:

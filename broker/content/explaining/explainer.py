@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from broker.content.budget import Budget, Estimates, Evaluation
+from broker.content.budget import Budget, Evaluation
 from broker.content.contract import DtdNeeded, TypeMissing
 from broker.content.evaluation import CompiledQuery
 from broker.content.examination import Examiner
@@ -18,6 +18,7 @@ from broker.content.explaining.knowledge import IndexKnowledge
 from broker.content.explaining.probing import Probe
 from broker.content.query.query import Query
 from broker.content.query.tree import FunctionCall
+from broker.content.query.worst import Worst, WorstCases
 from broker.dtd.reference import DtdReference
 from broker.errors import InvalidEvent
 
@@ -33,7 +34,10 @@ class _Ready:
     """A query as `Budget` takes it."""
 
     compiled: CompiledQuery
-    estimates: Estimates = attrs.field(factory=dict)
+
+    def worst(self, nodes: int) -> Worst:
+        """See `Runnable`."""
+        return WorstCases(self.compiled.query.expression).on(nodes)
 
 
 class Explainer:

@@ -18,8 +18,11 @@ The unit is one node visited, 10 ns. What libxml2 does beside following axes, as
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import attrs
 
+from broker.content.limits import LIBXML2_MAX_DEPTH, SHALLOW
 from broker.content.query.texts import SHORT
 from broker.content.query.tree import (
     Axis,
@@ -49,6 +52,8 @@ _CHARACTER = 0.15
 _BYTES = 8
 #: Making a value of a node or a text.
 _VALUE = 10.0
+#: Bytes for each node, at most, in the documents of one size.
+BYTES_A_NODE = 32
 #: Attributes of one element (`DocumentLimits`).
 _ATTRIBUTES = 256
 
@@ -61,6 +66,13 @@ _WITHOUT_DUPLICATES = frozenset({Axis.CHILD, Axis.ATTRIBUTE, Axis.NAMESPACE, Axi
 _SEARCHES = frozenset({"contains", "substring-before", "substring-after", "translate"})
 _ANY_NODE = KindTest("node")
 _ANY_ELEMENT = NameTest(None, None)
+
+
+class Worst(NamedTuple):
+    """Visits on a document that is as deep as documents may be, and on one that is `SHALLOW`."""
+
+    deep: float
+    shallow: float
 
 
 @attrs.frozen
@@ -98,21 +110,54 @@ class _Nodes:
     are_leaves: bool = False
 
 
-def worst_case(expression: Expression, extent: Extent, *, rewritten: bool = True) -> float:
+def worst_case(
+    expression: Expression, extent: Extent, *, rewritten: bool = True, literal: int = 0
+) -> float:
     """What evaluating the expression once may cost at most.
 
     `rewritten`: long searches in texts are made by functions of ours (see `texts.py`), whose work
-    is bounded.
+    is bounded. `literal` is the length that literals are taken for which are shorter.
     """
-    return _Model(extent, rewritten).cost(expression, _ONCE)
+    return _Model(extent, rewritten, literal).cost(expression, _ONCE)
+
+
+class WorstCases:
+    """What queries cost at worst that are one expression but for literals, by size of documents.
+
+    Few sizes serve all documents, and few lengths all literals, so all is remembered.
+    """
+
+    def __init__(self, expression: Expression) -> None:
+        self._expression = expression
+        self._known: dict[tuple[int, int], Worst] = {}
+
+    def on(self, nodes: int, literal: int = 0) -> Worst:
+        """On documents of so many nodes, and of `BYTES_A_NODE` for each.
+
+        `literal` is the length of a query's longest literal in the place of one of these.
+        """
+        key = nodes, literal.bit_length()
+        found = self._known.get(key)
+        if found is None:
+            deep, shallow = (
+                worst_case(
+                    self._expression,
+                    Extent(nodes, min(nodes, depth), nodes * BYTES_A_NODE),
+                    literal=1 << key[1] if literal else 0,
+                )
+                for depth in (LIBXML2_MAX_DEPTH, SHALLOW)
+            )
+            found = self._known[key] = Worst(deep, shallow)
+        return found
 
 
 class _Model:
-    def __init__(self, extent: Extent, rewritten: bool) -> None:
+    def __init__(self, extent: Extent, rewritten: bool, literal: int) -> None:
         self._nodes = float(extent.nodes)
         self._depth = float(extent.depth)
         self._bytes = float(extent.bytes)
         self._rewritten = rewritten
+        self._literal = literal
 
     def cost(self, expression: Expression, at: _Contexts) -> float:
         """Of all evaluations together."""
@@ -305,11 +350,14 @@ class _Model:
         if value_type(sought) in (ValueType.NUMBER, ValueType.BOOLEAN):
             length = _VALUE
         elif isinstance(sought, Literal) and not (self._rewritten and len(sought.value) > SHORT):
-            length = len(sought.value)
+            length = max(len(sought.value), self._literal)
+        if not length:
+            return 0.0
         _, searched = self._evaluate(call.arguments[0], at)
-        same = at.times if searched is None else searched.same
-        texts = min(at.times, same * self._depth)
-        return texts * self._bytes * length * _CHARACTER
+        if searched is None:
+            searched = _Nodes(1.0, at.times, at.times)
+        levels = 1.0 if searched.are_leaves else self._depth
+        return min(at.times, searched.same * levels) * self._bytes * length * _CHARACTER
 
 
 #: What a step becomes by which one to any descendants is left out.

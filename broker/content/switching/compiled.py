@@ -6,10 +6,10 @@ from collections import OrderedDict
 
 import attrs
 
-from broker.content.budget import Estimates
 from broker.content.evaluation import CompiledXPath
 from broker.content.query.limits import QueryLimits
 from broker.content.query.query import Query, parse_query
+from broker.content.query.worst import Worst
 from broker.content.switching.entry import Entry
 
 #: About 4 kB each.
@@ -44,11 +44,26 @@ class CompiledEntry(CompiledXPath):
 
 @attrs.define(eq=False)
 class Compiled:
-    """A query ready to run on a document; see `Budget` for `estimates`."""
+    """A query ready to run on a document."""
 
     entry: Entry
     compiled: CompiledEntry
-    estimates: Estimates = attrs.field(factory=dict)
+    _nodes: int = 0
+    _worst: Worst = Worst(0.0, 0.0)
+
+    def worst(self, nodes: int) -> Worst:
+        """See `Runnable`. Most events are about as large as the last one."""
+        if nodes != self._nodes:
+            self._nodes, self._worst = nodes, self._worst_on(nodes)
+        return self._worst
+
+    def _worst_on(self, nodes: int) -> Worst:
+        deep = shallow = 0.0
+        for family, member in zip(self.entry.families, self.entry.members, strict=True):
+            texts = [len(each) for each in member.literals if isinstance(each, bytes)]
+            part = family.worst_cases().on(nodes, max(texts, default=0))
+            deep, shallow = deep + part.deep, shallow + part.shallow
+        return Worst(deep, shallow)
 
 
 class CompiledQueries:

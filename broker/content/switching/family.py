@@ -9,6 +9,7 @@ from broker.content.index.member import Member
 from broker.content.index.members import Members
 from broker.content.index.shared import Pool, Signature
 from broker.content.partial.template import Template
+from broker.content.query.worst import WorstCases
 from broker.content.switching.plain import plain_of
 from broker.content.switching.projection import Projection
 from broker.content.switching.term import likely_form
@@ -21,7 +22,16 @@ LARGE = 64
 class Family:
     """All queries of one template. `sequence` rises from family to family."""
 
-    __slots__ = ("_pool", "_projections", "dead", "members", "plain", "sequence", "template")
+    __slots__ = (
+        "_pool",
+        "_projections",
+        "_worst_cases",
+        "dead",
+        "members",
+        "plain",
+        "sequence",
+        "template",
+    )
 
     def __init__(self, template: Template, sequence: int, pool: Pool) -> None:
         self.template = template
@@ -32,6 +42,7 @@ class Family:
         self.plain = plain_of(template)
         self._pool = pool
         self._projections: dict[tuple[tuple[int, ...], Signature], Projection] = {}
+        self._worst_cases: WorstCases | None = None
 
     def add(self, literals: Sequence[Literal]) -> Member:
         """The member with these literals, new if there is none."""
@@ -53,6 +64,12 @@ class Family:
             for _, signature in self._projections:
                 self._pool.release(signature)
             self._projections.clear()
+
+    def worst_cases(self) -> WorstCases:
+        """What its queries cost at worst, for the budget; few families are ever asked."""
+        if self._worst_cases is None:
+            self._worst_cases = WorstCases(self.template.expression)
+        return self._worst_cases
 
     def _foresee(self) -> None:
         form = likely_form(self.template)
