@@ -211,6 +211,7 @@ class Evaluation:
             return self._exact.matches(query.compiled.query)
         except NotEvaluated as error:
             raise QueryTooExpensive(
-                f"the query would visit about {worst.deep:.3g} nodes of an event with {self._nodes} "
-                f"at worst, at most {self._max_worst:.3g} are allowed, and without libxml2: {error}"
+                f"the query would visit about {worst.deep:.3g} nodes at worst of an event with "
+                f"{self._nodes}, at most {self._max_worst:.3g} are allowed, and without libxml2: "
+                f"{error}"
             ) from None
