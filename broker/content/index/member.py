@@ -10,16 +10,26 @@ from broker.content.index.holes import Literal
 class Member:
     """The literals of one query of a template, a literal for each hole.
 
-    `entry` and `owner` are free for the engine. `sheet` and `number` say where an index has put the
-    member: it can be in one at a time.
+    `entry` and `owner` are free for the engine, and so are `sole_number` and `sole_pattern`: what
+    each match wants of the entry. `sheet` and `number` say where an index has put the member: it
+    can be in one at a time.
     """
 
-    __slots__ = ("entry", "literals", "number", "owner", "sheet")
+    __slots__ = (
+        "entry",
+        "literals",
+        "number",
+        "owner",
+        "sheet",
+        "sole_number",
+        "sole_pattern",
+    )
 
     def __init__(self, literals: tuple[Literal, ...], entry: Any = None, owner: Any = None) -> None:
         self.literals = literals
         self.entry: Any = entry
         self.owner: Any = owner
+        self.sole_number = self.sole_pattern = 0
         self.sheet: object = None
         self.number = 0
 

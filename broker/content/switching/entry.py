@@ -12,7 +12,7 @@ from broker.content.query.invariants import invariants
 from broker.content.query.query import Query
 from broker.content.switching.family import Family
 
-#: In place of the pattern of the only subscription, where it is not the only one.
+#: In place of the pattern of a member's only subscription, where it is not the only one.
 SEVERAL = 0
 
 
@@ -33,8 +33,6 @@ class Entry:
         "namespaces",
         "pairs",
         "reading",
-        "sole_number",
-        "sole_pattern",
         "suspended",
         "text",
     )
@@ -52,9 +50,6 @@ class Entry:
         self.members = members
         self.pairs = ShrinkingDict[int, int]()
         self.suspended = False
-        #: The subscription and its pattern where there is one alone, as most queries have: it is
-        #: found without a call.
-        self.sole_number, self.sole_pattern = 0, SEVERAL
         self._patterns: frozenset[int] | None = None
         self._brought: tuple[int, ...] = ()
 
@@ -88,9 +83,19 @@ class Entry:
 
     def _changed(self) -> None:
         self._patterns = None
-        self.sole_number, self.sole_pattern = 0, SEVERAL
-        if len(self.pairs) == 1:
-            [(self.sole_number, self.sole_pattern)] = self.pairs.items()
+        for member in self.members:
+            if member.entry is self:
+                _tell(member, self)
+
+
+def _tell(member: Member, entry: Entry) -> None:
+    """Let a member know the subscription, and its pattern, of the only query that it stands for.
+
+    Most queries have one alone: so it is found without a look at the query.
+    """
+    member.sole_number, member.sole_pattern = 0, SEVERAL
+    if len(entry.pairs) == 1:
+        [(member.sole_number, member.sole_pattern)] = entry.pairs.items()
 
 
 def _compilable(query: Query) -> tuple[str, tuple[str, ...]]:
@@ -104,8 +109,6 @@ class Several:
     """What a member stands for that is an alternative of several queries, maybe of very many."""
 
     __slots__ = ("by_members",)
-
-    sole_pattern = SEVERAL
 
     def __init__(self, *entries: Entry) -> None:
         self.by_members = {entry.members: entry for entry in entries}
@@ -137,8 +140,12 @@ def attach(member: Member, entry: Entry) -> None:
     known = member.entry
     if isinstance(known, Several):
         known.by_members[entry.members] = entry
+    elif known is None:
+        member.entry = entry
+        _tell(member, entry)
     else:
-        member.entry = entry if known is None else Several(known, entry)
+        member.entry = Several(known, entry)
+        member.sole_number, member.sole_pattern = 0, SEVERAL
 
 
 def detach(member: Member, entry: Entry) -> bool:
@@ -149,7 +156,9 @@ def detach(member: Member, entry: Entry) -> bool:
         return True
     del known.by_members[entry.members]
     if len(known.by_members) == 1:
-        [member.entry] = known.by_members.values()
+        [left] = known.by_members.values()
+        member.entry = left
+        _tell(member, left)
     return False
 
 

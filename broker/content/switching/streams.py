@@ -35,11 +35,10 @@ class StreamView:
         # A query with alternatives may come more than once.
         found = {*self.everything}
         for member in members:
-            entry = member.entry
-            if entry.sole_pattern in mine:
-                found.add(entry.sole_number)
-            elif entry.sole_pattern == SEVERAL:
-                found.update(entry.brought(mine))
+            if member.sole_pattern in mine:
+                found.add(member.sole_number)
+            elif member.sole_pattern == SEVERAL:
+                found.update(member.entry.brought(mine))
         return tuple(sorted(found))
 
     def joined(self, wanted: Iterable[int], entries: Iterable[Entry]) -> tuple[int, ...]:
