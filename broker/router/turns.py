@@ -13,12 +13,12 @@ from broker.channel.clock import IClock
 #: How long others may have to wait for what one session has to do.
 SECONDS_A_TURN = 0.02
 #: Documents are taken in portions that need about such a part of a turn.
-_PORTIONS_A_TURN = 4
+_PORTIONS_A_TURN = 2
 #: The first portion of a session, of whose documents nothing is known yet.
 DOCUMENTS_AT_FIRST = 16
 #: The largest one. The price of a call of `match` is shared by enough documents then; and more of
 #: them could be cheap so far, and dear now.
-MOST_DOCUMENTS = 256
+MOST_DOCUMENTS = 512
 
 
 class Turns:

@@ -333,7 +333,7 @@ def test_after_a_mistake_no_step_is_made_any_more() -> None:
     assert (steps, len(failures)) == (2, 1)
 
 
-def test_a_portion_is_what_a_quarter_of_a_turn_has_time_for() -> None:
+def test_a_portion_is_what_half_of_a_turn_has_time_for() -> None:
     pace = Pace()
     assert pace.documents == DOCUMENTS_AT_FIRST
     pace.took(16, 0.0)
@@ -342,14 +342,14 @@ def test_a_portion_is_what_a_quarter_of_a_turn_has_time_for() -> None:
     pace.took(3, 0.0)
     pace.took(0, 1.0)
     assert pace.documents == 32
-    pace.took(32, SECONDS_A_TURN / 4)
+    pace.took(32, SECONDS_A_TURN / 2)
     assert pace.documents == 32
     for _ in range(9):
         pace.took(pace.documents, 0.0)
     assert pace.documents == MOST_DOCUMENTS
-    pace.took(MOST_DOCUMENTS, MOST_DOCUMENTS * SECONDS_A_TURN / 40)
+    pace.took(MOST_DOCUMENTS, MOST_DOCUMENTS * SECONDS_A_TURN / 20)
     assert pace.documents == 10
     pace.took(10, 1.0)
     assert pace.documents == 1
-    pace.took(1, SECONDS_A_TURN / 4)
+    pace.took(1, SECONDS_A_TURN / 2)
     assert pace.documents == 1
