@@ -6,6 +6,7 @@ Nothing outside `broker/content` knows which engine is behind it.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from math import inf
 from typing import NamedTuple, TypeAlias
 
 import attrs
@@ -98,9 +99,13 @@ class IMatcher(Interface):
         """Forget a subscription; raises `UnknownSubscription`."""
 
     def match(
-        documents: Sequence[bytes], undescribed: Set[DtdReference] = frozenset()
+        documents: Sequence[bytes],
+        undescribed: Set[DtdReference] = frozenset(),
+        seconds: float = inf,
     ) -> list[Verdict]:
-        """A verdict for each document, in order.
+        """A verdict for each document, in order; for the first ones alone when time is up.
+
+        After `seconds` it stops as soon as it can, but not before the first verdict.
 
         Events of the types in `undescribed`, for which no DTD can be had, are accepted when they
         are well-formed and their envelope is what the envelope's DTD says. A query that breaks its

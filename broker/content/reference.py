@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from functools import partial
+from math import inf
 
 from zope.interface import implementer
 
@@ -79,12 +80,18 @@ class ReferenceMatcher:
         self._suspended = [entry for entry in self._suspended if entry[0] != number]
 
     def match(
-        self, documents: Sequence[bytes], undescribed: Set[DtdReference] = frozenset()
+        self,
+        documents: Sequence[bytes],
+        undescribed: Set[DtdReference] = frozenset(),
+        seconds: float = inf,
     ) -> list[Verdict]:
         """See `IMatcher`."""
-        verdicts = []
+        verdicts: list[Verdict] = []
         before = self._clock()
+        enough = before + seconds
         for document in documents:
+            if before >= enough and verdicts:
+                break
             verdict = self._verdict(document, undescribed)
             now = self._clock()
             known_type = partial(self._examiner.known_type, document)

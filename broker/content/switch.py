@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from functools import partial
+from math import inf
 from typing import NamedTuple, cast
 
 from zope.interface import implementer
@@ -53,6 +54,9 @@ from broker.event.stream import StreamPattern
 
 _DOCUMENT_LIMITS = DocumentLimits()
 _QUERY_LIMITS = QueryLimits()
+#: Documents matched at once before the clock is looked at: first these, and then ever more.
+_AT_ONCE_AT_FIRST = 64
+_MOST_AT_ONCE = 512
 
 
 class _Undecided(NamedTuple):
@@ -148,19 +152,50 @@ class Switch:
     # ---------------------------------------------------------------- a batch
 
     def match(
-        self, documents: Sequence[bytes], undescribed: Set[DtdReference] = frozenset()
+        self,
+        documents: Sequence[bytes],
+        undescribed: Set[DtdReference] = frozenset(),
+        seconds: float = inf,
     ) -> list[Verdict]:
         """See `IMatcher`."""
         self._single.begin()
         self._visits = VISITS_A_TURN
         verdicts: list[Verdict | None] = [None] * len(documents)
+        enough = self._clock() + seconds
+        # What is matched at once is not looked at again before it is done.
+        size = len(documents) if seconds == inf else _AT_ONCE_AT_FIRST
+        end = 0
+        while end < len(documents) and (not end or self._clock() < enough):
+            start, end = end, min(end + size, len(documents))
+            done = self._match_portion(range(start, end), documents, undescribed, verdicts, enough)
+            if done < end:
+                end = done
+                break
+            size = min(2 * size, _MOST_AT_ONCE)
+        del verdicts[end:]
+        self._single.take_back(verdicts)
+        return cast("list[Verdict]", verdicts)
+
+    def _match_portion(
+        self,
+        portion: range,
+        documents: Sequence[bytes],
+        undescribed: Set[DtdReference],
+        verdicts: list[Verdict | None],
+        enough: float,
+    ) -> int:
+        """Verdicts for the documents at the places of `portion`, or for the first ones of them when
+        time is up; the place behind the last one."""
         # What is left to do with single documents, by place; None means that it must be parsed.
         single: dict[int, _Undecided | None] = {}
-        self._match_known(range(len(documents)), documents, verdicts, single)
+        self._match_known(portion, documents, verdicts, single)
         # In order, so that a query that breaks its budget has missed no event before.
         places = sorted(single, reverse=True)
         while places:
             place = places.pop()
+            if place and self._clock() >= enough:
+                self._leave(verdicts[place : portion.stop])
+                return place
             undecided = single[place]
             if undecided is not None:
                 verdicts[place] = self._decide(place, documents[place], undecided)
@@ -174,8 +209,14 @@ class Switch:
                     del single[each]
                 self._match_known(rest[::-1], documents, verdicts, single)
                 places = [each for each in places if each in single]
-        self._single.take_back(verdicts)
-        return cast("list[Verdict]", verdicts)
+        return portion.stop
+
+    def _leave(self, verdicts: Sequence[Verdict | None]) -> None:
+        """Documents that were recognised are not answered now: they will be asked for again."""
+        headers = [each.header for each in verdicts if isinstance(each, Accepted)]
+        self._counts["recognised"] -= len(headers)
+        for header in headers:
+            self._figures.recognised(DtdReference(header.type_name, header.version), -1, 0.0)
 
     def _match_known(
         self,

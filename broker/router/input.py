@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from typing import TypeAlias
 
 from twisted.internet.defer import DeferredList
@@ -27,7 +28,7 @@ from broker.router.judging import judge
 from broker.router.outcomes import PublishOutcomes
 from broker.router.publisher import Publisher
 from broker.router.quarantine import Quarantine
-from broker.router.submission import Judged, Part, Submission
+from broker.router.submission import Judged, Part, Submission, first_of
 from broker.session.messages import NotPublished
 from broker.store.event_log import RETRY_AFTER, EventLog
 from broker.store.records import LoggedEvent
@@ -60,8 +61,9 @@ class Input:
         self._wall_clock = wall_clock
         self.outcomes = PublishOutcomes()
 
-    def take(self, publisher: Publisher, most: int) -> int:
-        """Match, judge and log the next `most` documents that wait; how many were matched.
+    def take(self, publisher: Publisher, most: int, seconds: float = inf) -> None:
+        """Match, judge and log the next documents that wait: at most so many, or as many as can be
+        matched in so long.
 
         Only for a publisher that is `ready`. Each batch is answered once, now or later.
         """
@@ -71,22 +73,22 @@ class Input:
             if not self._must_wait_its_turn(publisher, part.of)
         ]
         if not parts:
-            return 0
+            return
         try:
             self._log.check_available()
         except LogUnavailable as error:
             self._send_all_back(publisher, parts, error)
-            return 0
+            return
         documents = [document for part in parts for document in part.documents]
-        verdicts = self._matcher.match(documents, self._undescribed(publisher))
+        verdicts = self._matcher.match(documents, self._undescribed(publisher), seconds)
         if unknown := _unknown(publisher, verdicts):
             self._fetch(publisher, unknown)
         elif busy := _busy(publisher):
             publisher.missing.clear()
             self._send_all_back(publisher, parts, busy)
         else:
-            self._append(publisher, self._judge(publisher, parts, verdicts))
-        return len(documents)
+            answered = first_of(parts, len(verdicts))
+            self._append(publisher, self._judge(publisher, answered, verdicts))
 
     def leave(self, publisher: Publisher) -> None:
         """The session is over: what waits is not taken, for the client will send it again.

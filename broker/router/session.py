@@ -22,7 +22,7 @@ from broker.router.input import Input
 from broker.router.link import Link
 from broker.router.publisher import Publisher
 from broker.router.subscribing import Profile, Subscribing
-from broker.router.turns import Pace, Turns
+from broker.router.turns import MOST_DOCUMENTS, SECONDS_OF_MATCHING, Turns
 from broker.session import messages
 from broker.session.batches import decode_batch
 from broker.session.messages import (
@@ -92,7 +92,6 @@ class Session:
         """Told when the state changed: who keeps the lease listens."""
         self._received: deque[bytes] = deque()
         self._turns = Turns(services.clock, self._step, self._turn_failed)
-        self._pace = Pace()
         self._met = False
         self._delivered = 0
         self._credit = INITIAL_CREDIT
@@ -152,7 +151,8 @@ class Session:
         if received and _is_batch(received[0]):
             self._queue_batches()
         if self._publisher.ready:
-            self._take_documents()
+            seconds = min(self._turns.left, SECONDS_OF_MATCHING)
+            self._services.input.take(self._publisher, MOST_DOCUMENTS, seconds)
         elif received and not _is_batch(received[0]):
             self._control(messages.decode(received.popleft()))
             if not self.over:
@@ -164,7 +164,7 @@ class Session:
         Behind batches that wait for a DTD all have to: what else the client says does not.
         """
         received, publisher = self._received, self._publisher
-        room = self._pace.documents
+        room = MOST_DOCUMENTS
         if publisher.ready:
             # More than one is left only of those that waited for a DTD: they go first.
             room = room - publisher.waiting[0].left if len(publisher.waiting) == 1 else 0
@@ -172,12 +172,6 @@ class Session:
             batch = decode_batch(received.popleft())
             publisher.add(batch)
             room -= max(len(batch.documents), 1)
-
-    def _take_documents(self) -> None:
-        clock = self._services.clock
-        began = clock.seconds()
-        documents = self._services.input.take(self._publisher, self._pace.documents)
-        self._pace.took(documents, clock.seconds() - began)
 
     def _turn_failed(self, error: Exception) -> None:
         # The driver would note it in a turn of its own; in this one there is nobody else.

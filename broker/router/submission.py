@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
 
 from broker.errors import BrokerError, WireError
@@ -91,6 +93,19 @@ class Part:
         """Mostly the whole batch."""
         documents = self.of.batch.documents
         return documents if self.count == len(documents) else documents[self.start : self.stop]
+
+
+def first_of(parts: Iterable[Part], documents: int) -> list[Part]:
+    """The parts, or what there is of them, that so many documents are; empty ones with them."""
+    first: list[Part] = []
+    for part in parts:
+        if part.count > documents:
+            if documents:
+                first.append(attrs.evolve(part, stop=part.start + documents))
+            break
+        first.append(part)
+        documents -= part.count
+    return first
 
 
 @attrs.define

@@ -1,7 +1,7 @@
 """Turns on the reactor: who has much to do does it in pieces, and others come in between.
 
-A turn is bounded by the clock, which is looked at between two pieces. So a piece has to be small
-against a turn: how many documents are one is measured, publisher by publisher (`Pace`).
+A turn is bounded by the clock, which is looked at between two pieces, so a piece has to be small
+against a turn. Where that is documents, how many they are is found out while they are matched.
 """
 
 from __future__ import annotations
@@ -12,13 +12,10 @@ from broker.channel.clock import IClock
 
 #: How long others may have to wait for what one session has to do.
 SECONDS_A_TURN = 0.02
-#: Documents are taken in portions that need about such a part of a turn.
-_PORTIONS_A_TURN = 2
-#: The first portion of a session, of whose documents nothing is known yet.
-DOCUMENTS_AT_FIRST = 16
-#: The largest one. The price of a call of `match` is shared by enough documents then; and more of
-#: them could be cheap so far, and dear now.
-MOST_DOCUMENTS = 512
+#: What matching may take at one go: as much of the turn is left to what comes of it then.
+SECONDS_OF_MATCHING = SECONDS_A_TURN / 2
+#: The most documents that are matched at one go: more would cost no less each.
+MOST_DOCUMENTS = 2_048
 
 
 class Turns:
@@ -36,6 +33,12 @@ class Turns:
         self._failed = failed
         self._working = False
         """Now, or in a turn to come: whoever brings more meanwhile brings it behind that."""
+        self._end = 0.0
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left of the turn that is under way."""
+        return max(0.0, self._end - self._clock.seconds())
 
     def work(self) -> None:
         """Do what there is to do, from now on."""
@@ -50,11 +53,10 @@ class Turns:
             self._clock.callLater(0, self._later_turn)
 
     def _turn(self) -> None:
-        clock = self._clock
-        enough = clock.seconds() + SECONDS_A_TURN
+        self._end = self._clock.seconds() + SECONDS_A_TURN
         while self._step():
-            if clock.seconds() >= enough:
-                clock.callLater(0, self._later_turn)
+            if not self.left:
+                self._clock.callLater(0, self._later_turn)
                 return
         self._working = False
 
@@ -63,22 +65,3 @@ class Turns:
             self._turn()
         except Exception as error:
             self._failed(error)
-
-
-class Pace:
-    """How many documents of one publisher make a portion, by what the last ones took."""
-
-    def __init__(self) -> None:
-        self.documents = DOCUMENTS_AT_FIRST
-
-    def took(self, documents: int, seconds: float) -> None:
-        """So many were taken at one go, in so long: the next portion is at most twice as large."""
-        if not documents:
-            return
-        most = min(2 * self.documents, MOST_DOCUMENTS)
-        time = SECONDS_A_TURN / _PORTIONS_A_TURN
-        if seconds > time:
-            self.documents = max(1, min(int(documents * time / seconds), most))
-        elif documents >= self.documents:
-            fitting = int(documents * time / seconds) if seconds else most
-            self.documents = max(1, min(fitting, most))

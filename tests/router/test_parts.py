@@ -31,7 +31,7 @@ def logged(setting: Setting) -> list[list[bytes]]:
 def test_many_small_batches_are_matched_and_logged_at_one_go(setting: Setting) -> None:
     for number in range(1, 101):
         setting.add(number, str(number))
-    assert setting.input.take(setting.publisher, 1_000) == 100
+    setting.input.take(setting.publisher, 1_000)
     assert setting.matcher.calls == [100]
     assert [len(documents) for documents in logged(setting)] == [100]
     setting.log.commit()
@@ -50,6 +50,28 @@ def test_a_portion_may_end_within_a_batch(setting: Setting) -> None:
     setting.log.commit()
     assert setting.answers == [
         Published(number, (("n", 1, 6 * number + 1),), 6, (), ()) for number in range(4)
+    ]
+    setting.check()
+
+
+@pytest.mark.parametrize("fitting", [1, 2, 3, 5, 7, 23])
+def test_what_could_not_be_matched_in_time_waits_in_its_order(
+    setting: Setting, fitting: int
+) -> None:
+    setting.matcher.fitting = fitting
+    for number in range(8):
+        setting.add(number, *numbers(3 * number + 1, 3 * number + 3 * (number % 2 == 0)))
+    taken = 0
+    while setting.publisher.ready:
+        setting.input.take(setting.publisher, 1_000, 0.5)
+        taken = min(taken + fitting, 12)
+        assert sum(map(len, logged(setting))) == taken
+    setting.log.commit()
+    assert [d for documents, _ in setting.committed for d in documents] == [
+        b"%d" % (6 * number + place) for number in range(4) for place in (1, 2, 3)
+    ]
+    assert [answer.accepted for answer in setting.answers if isinstance(answer, Published)] == [
+        *[3, 0] * 4
     ]
     setting.check()
 

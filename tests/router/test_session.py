@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import ceil
 from typing import Any, cast
 
 import pytest
@@ -13,7 +14,7 @@ from broker.errors import BadQuery, BrokerError, ProtocolError
 from broker.identity.who import anonymous
 from broker.router.publisher import Publisher
 from broker.router.session import Session, SessionServices
-from broker.router.turns import DOCUMENTS_AT_FIRST, MOST_DOCUMENTS, SECONDS_A_TURN
+from broker.router.turns import MOST_DOCUMENTS, SECONDS_A_TURN
 from broker.session import messages
 from broker.session.batches import encode_batch
 from broker.session.messages import Acknowledge, Ended, Goodbye, Refuse, Subscribe, Unsubscribe
@@ -73,7 +74,9 @@ class Node:
     def acknowledge(self, profile: Any, number: int, position: Any) -> None:
         self._does("acknowledged", 0.0)
 
-    def take(self, publisher: Publisher, most: int) -> int:
+    def take(self, publisher: Publisher, most: int, seconds: float) -> None:
+        if DOCUMENT:
+            most = min(most, max(1, ceil(seconds / DOCUMENT)))
         parts = publisher.next_parts(most)
         documents = [document for part in parts for document in part.documents]
         self._does(documents, DOCUMENT * len(documents))
@@ -81,7 +84,6 @@ class Node:
             part.of.taken = part.stop
             if not part.of.left:
                 publisher.drop(part.of)
-        return len(documents)
 
     def leave(self, publisher: Publisher) -> None:
         publisher.waiting.clear()
@@ -152,32 +154,29 @@ def test_documents_that_take_long_are_taken_in_several_turns() -> None:
     setting = Setting()
     batches = [encode_batch(number, [b"%d" % number] * 32) for number in range(1, 11)]
     setting.receive(*batches, Goodbye())
-    assert len(setting.node.turns[0][0]) == DOCUMENTS_AT_FIRST
     setting.finish()
     *published, left = setting.node.done
     assert [document for portion in published for document in portion] == [
         b"%d" % number for number in range(1, 11) for _ in range(32)
     ]
     assert left == "left"
-    # 100 documents are a turn; a portion, of which one may be too many, is half of that.
+    # 100 documents are a turn.
     counts = [sum(map(len, turn)) for turn in setting.node.turns]
-    assert all(100 <= count <= 150 for count in counts[:-1])
-    assert len(counts) == 3
+    assert all(100 <= count <= 102 for count in counts[:-1])
+    assert len(counts) == 4 and counts[-1] < 100
 
 
-def test_documents_that_take_no_time_are_taken_in_one_turn_and_ever_larger_portions(
+def test_documents_that_take_no_time_are_taken_in_one_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tests.router.test_session.DOCUMENT", 0.0)
     setting = Setting()
-    setting.receive(*(encode_batch(number, [b"x"] * 32) for number in range(1, 65)))
-    counts = [len(documents) for documents in setting.node.done]
-    assert counts[:6] == [16, 32, 64, 128, 256, 512]
-    assert max(counts) == MOST_DOCUMENTS and sum(counts) == 2048
+    setting.receive(*(encode_batch(number, [b"x"] * 32) for number in range(1, 101)))
+    assert [len(documents) for documents in setting.node.done] == [
+        MOST_DOCUMENTS,
+        3200 - MOST_DOCUMENTS,
+    ]
     assert not setting.clock.calls
-    # The next ones need not begin so small again.
-    setting.receive(*(encode_batch(number, [b"y"] * 32) for number in range(65, 73)))
-    assert setting.node.done[-1] == [b"y"] * 256
 
 
 def test_a_batch_of_many_documents_is_taken_in_several_turns() -> None:
@@ -185,26 +184,24 @@ def test_a_batch_of_many_documents_is_taken_in_several_turns() -> None:
     setting.receive(encode_batch(1, [b"x"] * 1_000), encode_batch(2, [b"y"]), subscribe(1))
     setting.finish()
     counts = [sum(map(len, turn)) for turn in setting.node.turns[:-1]]
-    assert len(counts) in (7, 8) and all(100 <= count <= 150 for count in counts)
+    assert len(counts) == 9 and all(100 <= count <= 102 for count in counts[:-1])
     *portions, number = setting.node.done
     assert [document for portion in portions for document in portion] == [b"x"] * 1_000 + [b"y"]
     # What was sent behind the batch comes behind it.
     assert number == 1
 
 
-def test_portions_become_small_as_soon_as_documents_become_dear(
+def test_a_turn_ends_in_time_behind_any_number_of_cheap_documents(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     setting = Setting()
     monkeypatch.setattr("tests.router.test_session.DOCUMENT", 0.0)
-    setting.receive(encode_batch(1, [b"x"] * 1_008))
+    setting.receive(encode_batch(1, [b"x"] * 1_000))
     assert len(setting.node.turns) == 1
     monkeypatch.setattr("tests.router.test_session.DOCUMENT", SECONDS_A_TURN / 10)
     setting.receive(encode_batch(2, [b"x"] * 1_000))
     setting.finish()
-    one, *others, _ = [sum(map(len, turn)) for turn in setting.node.turns[1:]]
-    assert len(setting.node.turns[0][-1]) == MOST_DOCUMENTS
-    assert 10 <= max(one, *others) <= 13
+    assert {sum(map(len, turn)) for turn in setting.node.turns[1:-1]} <= {10, 11}
 
 
 def test_what_comes_while_a_message_is_taken_waits_behind_the_others() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil, inf
 from typing import Any, cast
 
 import pytest
@@ -13,7 +14,7 @@ from broker.content.contract import Verdict
 from broker.errors import BadQuery, ProtocolError, UnknownType
 from broker.identity.who import anonymous
 from broker.router.session import Session, SessionServices
-from broker.router.turns import DOCUMENTS_AT_FIRST, MOST_DOCUMENTS, SECONDS_A_TURN, Pace, Turns
+from broker.router.turns import SECONDS_A_TURN, Turns
 from broker.session import messages
 from broker.session.batches import encode_batch
 from broker.session.messages import Ended, NotPublished, Published, Subscribe
@@ -22,8 +23,8 @@ from tests.router.input_fakes import Setting as InputSetting
 
 #: What a dear document takes, in seconds.
 DEAR = 0.001
-#: No turn may take longer: one portion may be too many, if documents take what they took before.
-LONGEST_TURN = 1.5 * SECONDS_A_TURN
+#: No turn may take longer: the last document may have been one too many.
+LONGEST_TURN = SECONDS_A_TURN + 2 * DEAR
 
 
 class SlowMatcher(FakeMatcher):
@@ -35,11 +36,14 @@ class SlowMatcher(FakeMatcher):
         self.seconds = DEAR
         self.broken = False
 
-    def match(self, documents: Sequence[bytes], undescribed: Any = frozenset()) -> list[Verdict]:
+    def match(
+        self, documents: Sequence[bytes], undescribed: Any = frozenset(), seconds: float = inf
+    ) -> list[Verdict]:
         if self.broken:
             raise KeyError("a mistake of ours")
-        self.clock.rightNow += self.seconds * len(documents)
-        return super().match(documents, undescribed)
+        count = min(max(1, ceil(seconds / self.seconds)), len(documents))
+        self.clock.rightNow += self.seconds * count
+        return super().match(documents[:count], undescribed)
 
 
 class FakeDriver:
@@ -331,25 +335,3 @@ def test_after_a_mistake_no_step_is_made_any_more() -> None:
     clock.advance(0.0)
     turns.work()
     assert (steps, len(failures)) == (2, 1)
-
-
-def test_a_portion_is_what_half_of_a_turn_has_time_for() -> None:
-    pace = Pace()
-    assert pace.documents == DOCUMENTS_AT_FIRST
-    pace.took(16, 0.0)
-    assert pace.documents == 32
-    # Few documents do not show that there is time for more, nor do none.
-    pace.took(3, 0.0)
-    pace.took(0, 1.0)
-    assert pace.documents == 32
-    pace.took(32, SECONDS_A_TURN / 2)
-    assert pace.documents == 32
-    for _ in range(9):
-        pace.took(pace.documents, 0.0)
-    assert pace.documents == MOST_DOCUMENTS
-    pace.took(MOST_DOCUMENTS, MOST_DOCUMENTS * SECONDS_A_TURN / 20)
-    assert pace.documents == 10
-    pace.took(10, 1.0)
-    assert pace.documents == 1
-    pace.took(1, SECONDS_A_TURN / 2)
-    assert pace.documents == 1

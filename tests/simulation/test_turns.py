@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import ceil
 from typing import Any
 
 import pytest
 
-from broker.router import turns
+from broker.router import session, turns
 from broker.testing.simulation import World
 from tests.simulation.test_greedy_subscribers import Greedy, settings
 from tests.simulation.watching import Publisher, Reader, check_publishers, truths
@@ -17,8 +18,8 @@ from tests.simulation.watching import Publisher, Reader, check_publishers, truth
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """One whose turns are over as soon as they have begun: time stands still in them."""
     monkeypatch.setattr(turns, "SECONDS_A_TURN", 0.0)
-    monkeypatch.setattr(turns, "DOCUMENTS_AT_FIRST", 1)
-    monkeypatch.setattr(turns, "MOST_DOCUMENTS", 1)
+    monkeypatch.setattr(session, "SECONDS_OF_MATCHING", 0.0)
+    monkeypatch.setattr(session, "MOST_DOCUMENTS", 1)
     with World(1, settings=settings(20)) as made:
         yield made
 
@@ -91,9 +92,10 @@ def slow_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 def slow_down(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     match = world.node.matcher.match
 
-    def slowly(documents: Sequence[bytes], *rest: Any) -> Any:
-        world.clock.rightNow += DEAR * len(documents)
-        return match(documents, *rest)
+    def slowly(documents: Sequence[bytes], undescribed: Any, seconds: float) -> Any:
+        count = min(max(1, ceil(seconds / DEAR)), len(documents))
+        world.clock.rightNow += DEAR * count
+        return match(documents[:count], undescribed, seconds)
 
     monkeypatch.setattr(world.node.matcher, "match", slowly)
 

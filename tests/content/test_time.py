@@ -1,0 +1,132 @@
+"""A match that is to stop when time is up: what it says until then is what it would have said."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker.content.budget import Budget
+from broker.content.contract import Accepted, IMatcher, Refused, Verdict
+from broker.content.query.query import parse_query
+from broker.dtd.dtd import Dtd
+from broker.event.stream import StreamPattern
+from tests.content.conftest import ENGINES, KnownDtds, event
+
+#: Some are in no index, and some of those need to be evaluated on every event.
+QUERIES = (
+    "//altitude > 300",
+    "starts-with(//id, 'UAL1')",
+    "//leg[altitude = //leg/speed]",
+    "string-length(//id) * 2 = 14",
+    "true()",
+)
+UNDECIDED = "//remark[count(//remark[. > 0])] = 'x' or //remark = 'x'"
+
+
+class Clock:
+    """Each look at it takes a second; from a seed on now and then a hundred."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self.now = 0
+
+    def __call__(self) -> float:
+        self.now += self._random.choice((0, 1, 1, 100))
+        return self.now
+
+
+def documents(count: int) -> list[bytes]:
+    """Flights of two shapes, flights that have to be parsed, and what is refused."""
+    made = []
+    for number in range(count):
+        leg = f"<leg><altitude>{number}</altitude><speed>{600 - number}</speed></leg>"
+        flight = f"<flight><id>UAL{number}</id>{leg * (1 + number % 2)}</flight>"
+        if number % 7 == 3:
+            flight = flight.replace("<id>", "<id>&#49;")
+        if number % 31 == 30:
+            flight = flight.replace("flight>", "fright>")
+        made.append(event(flight.encode(), sequence_number=number + 1))
+    return made
+
+
+def subscribed(engine: IMatcher) -> IMatcher:
+    for query in QUERIES:
+        engine.subscribe(StreamPattern.parse(">"), parse_query(query))
+    return engine
+
+
+def counted(engine: Any) -> tuple[Any, ...]:
+    statistics = engine.statistics()
+    refused = {name: n for name, n in statistics.items() if name.startswith("refused.")}
+    types = [(t.type, t.recognised + t.parsed, t.refused) for t in engine.types()]
+    return statistics["accepted"], refused, types
+
+
+def said(verdicts: list[Verdict]) -> list[Any]:
+    return [v if isinstance(v, Accepted) else str(v) for v in verdicts]
+
+
+@pytest.mark.parametrize("name", sorted(ENGINES))
+@pytest.mark.parametrize("seconds", [0.0, 3.0, 30.0, 300.0])
+def test_what_is_said_in_many_goes_is_what_is_said_in_one(
+    flight_dtd: Dtd, ticking: Callable[[], float], name: str, seconds: float
+) -> None:
+    all_documents = documents(1_300)
+    whole = subscribed(ENGINES[name](KnownDtds(flight_dtd), clock=ticking))
+    expected = whole.match(all_documents)
+    assert {type(each) for each in expected} == {Accepted, Refused}
+    assert {number for v in expected if isinstance(v, Accepted) for number in v.subscriptions} == {
+        *range(1, len(QUERIES) + 1)
+    }
+    engine = subscribed(
+        ENGINES[name](KnownDtds(flight_dtd), clock=Clock(1), max_run_time=float("inf"))
+    )
+    verdicts: list[Verdict] = []
+    goes = 0
+    while len(verdicts) < len(all_documents):
+        answered = engine.match(all_documents[len(verdicts) :], frozenset(), seconds)
+        assert answered
+        verdicts += answered
+        goes += 1
+    assert goes > 2
+    assert said(verdicts) == said(expected)
+    assert counted(engine) == counted(whole)
+    assert engine.suspended() == []
+
+
+@pytest.mark.parametrize("name", sorted(ENGINES))
+def test_no_more_is_begun_when_time_is_up(
+    flight_dtd: Dtd, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind any number of cheap documents each dear one may be the last."""
+    now = 0.0
+
+    def dearly(budget: Budget, *arguments: Any) -> Any:
+        nonlocal now
+        now += 0.001
+        return evaluate(budget, *arguments)
+
+    evaluate = Budget.evaluate
+    monkeypatch.setattr(Budget, "evaluate", dearly)
+    engine = ENGINES[name](KnownDtds(flight_dtd), clock=lambda: now)
+    # Of no concern to cheap documents, and in no index.
+    engine.subscribe(StreamPattern.parse("dear"), parse_query(UNDECIDED))
+    payload = b"<flight><id>A</id><leg><altitude>1</altitude><speed>2</speed></leg>"
+    payload += b"<remark>x</remark></flight>"
+    cheap, dear = [
+        [event(payload, stream=stream, sequence_number=n) for n in range(1, 1_001)]
+        for stream in ("cheap", "dear")
+    ]
+    for _ in range(3):
+        engine.match([*cheap, *dear])
+    before = now
+    assert engine.match(cheap, frozenset(), 0.01) == engine.match(cheap)
+    assert now == before
+    verdicts = engine.match([*cheap[:900], *dear], frozenset(), 0.0105)
+    assert 911 == len(verdicts)
+    assert now == pytest.approx(before + 0.011)
+    (verdict,) = engine.match(dear, frozenset(), 0.0)
+    assert isinstance(verdict, Accepted) and verdict.subscriptions == (1,)
