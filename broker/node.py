@@ -107,6 +107,7 @@ class Node:
             query_limits=self._query_limits(),
             clock=time.perf_counter,
             max_run_time=settings.query.max_run_time,
+            max_share=settings.query.max_share,
         )
         self.output = Output(self.event_log.origin)
         self.quarantine = Quarantine(
@@ -327,11 +328,14 @@ class Node:
 
     def _end_suspended(self) -> None:
         """Queries that broke their budget while running: their clients are told, and only they."""
-        for number, error in self.matcher.suspended():
+        suspended = self.matcher.suspended()
+        if not suspended:
+            return
+        sessions = {session.link: session for session in self.reception.sessions}
+        for number, error in suspended:
             found = self.output.subscriber(number)
-            for session in list(self.reception.sessions):
-                if found is not None and session.link is found[0]:
-                    session.cancel(found[1].number, error)
+            if found is not None and found[0] in sessions:
+                sessions[found[0]].cancel(found[1].number, error)
 
     # ------------------------------------------------------------------ answers
 

@@ -38,6 +38,8 @@ _SHIPPED: Final = (
     DtdReference("VOEvent", "1.1"),
     DtdReference("VOEvent", "2.0"),
 )
+#: As many as a node takes from one.
+_QUERIES_OF_A_CLIENT: Final = 1_000
 _EVERYWHERE: Final = StreamPattern.parse(">")
 
 
@@ -69,12 +71,13 @@ def known_dtds() -> DtdCache:
 
 
 class Engine:
-    """One engine with its subscriptions, all of every stream."""
+    """One engine with its subscriptions, all of every stream, from as many clients as it takes."""
 
     def __init__(self, name: str, dtds: DtdCache) -> None:
         module, factory = ENGINES[name]
         make = getattr(importlib.import_module(module), factory)
         self._matcher: Any = make(dtds, clock=time.perf_counter)
+        self._added = 0
 
     def subscribe(self, queries: Iterable[str], namespaces: Mapping[str, str]) -> list[int]:
         """The numbers of new subscriptions, in order."""
@@ -82,7 +85,9 @@ class Engine:
 
     def add(self, text: str, namespaces: Mapping[str, str]) -> int:
         """A new subscription's number; its query is read and checked first."""
-        number: int = self._matcher.subscribe(_EVERYWHERE, parse_query(text, namespaces))
+        client = f"client-{self._added // _QUERIES_OF_A_CLIENT}"
+        self._added += 1
+        number: int = self._matcher.subscribe(_EVERYWHERE, parse_query(text, namespaces), client)
         return number
 
     def remove(self, number: int) -> None:

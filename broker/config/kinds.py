@@ -34,6 +34,19 @@ def count(least: int, most: int) -> Kind[int]:
     return Kind(f"a whole number from {least} to {most}", read, str)
 
 
+def fraction(least: float, most: float) -> Kind[float]:
+    """A part of something."""
+
+    def read(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError
+        if not least <= value <= most:
+            raise ValueError
+        return float(value)
+
+    return Kind(f"a number from {least:g} to {most:g}", read, repr)
+
+
 def size(least: int, most: int) -> Kind[int]:
     """Bytes within bounds."""
 

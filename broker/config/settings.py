@@ -145,7 +145,7 @@ class QueueSettings:
 
 @attrs.frozen
 class QuerySettings:
-    """What one query may cost. A query over a limit is refused when it is subscribed."""
+    """What queries may cost. A query over a limit is refused, or suspended if that shows later."""
 
     max_length: int = setting(kinds.count(1, 1_000_000), 4096, "Characters of a query.")
     max_cost: int = setting(
@@ -153,6 +153,11 @@ class QuerySettings:
     )
     max_run_time: float = setting(
         kinds.duration(0.001, MINUTE), 0.05, "Longest run on one event, measured."
+    )
+    max_share: float = setting(
+        kinds.fraction(0.001, 1.0),
+        0.1,
+        "Part of the node's time that the queries of one client may take in the long run.",
     )
 
 

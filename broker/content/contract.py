@@ -92,8 +92,11 @@ class TypeFigures:
 class IMatcher(Interface):
     """Validates events and says which subscriptions want them (D20, F2). Synchronous."""
 
-    def subscribe(pattern: StreamPattern, query: Query) -> int:
-        """A new subscription's number, never given twice. Takes effect with the next `match`."""
+    def subscribe(pattern: StreamPattern, query: Query, client: str = "") -> int:
+        """A new subscription's number, never given twice. Takes effect with the next `match`.
+
+        The queries of one `client` share what time there is for it (F13).
+        """
 
     def unsubscribe(number: int) -> None:
         """Forget a subscription; raises `UnknownSubscription`."""
@@ -117,9 +120,11 @@ class IMatcher(Interface):
         documents: Sequence[bytes],
         liveness: Liveness,
         undescribed: Set[DtdReference] = frozenset(),
+        seconds: float = inf,
     ) -> list[bool]:
         """Which of these events, accepted before and read from a log, a subscription wants.
 
+        When time is up it tells of the first ones alone, as `match` does.
         They are not validated again; the defaults of their own DTD version are applied, and
         `$Liveness` has the value `liveness` whatever the document says (DESIGN 5). Stream pattern
         and query decide. Raises `UnknownSubscription`, `InvalidEvent` for bytes that can not be

@@ -13,6 +13,8 @@ from math import inf
 
 from zope.interface import implementer
 
+from broker.content.accounts import Accounts
+from broker.content.bounds import Bounds
 from broker.content.budget import Budget
 from broker.content.contract import (
     Accepted,
@@ -47,7 +49,7 @@ class ReferenceMatcher:
     """The engine that shows what is right.
 
     `clock` gives seconds, for the figures and the budget: `max_run_time` seconds for one query on
-    one event.
+    one event, and `max_share` of all time for the queries of one client.
     """
 
     def __init__(
@@ -57,26 +59,31 @@ class ReferenceMatcher:
         document_limits: DocumentLimits = _DOCUMENT_LIMITS,
         query_limits: QueryLimits = _QUERY_LIMITS,
         max_run_time: float = 0.05,
+        max_share: float = 0.1,
         names: NameWatch | None = None,
     ) -> None:
         self._examiner = Examiner(dtds, document_limits, names)
-        self._budget = Budget(query_limits, clock, max_run_time)
+        self._accounts = Accounts(clock, max_run_time, max_share)
+        self._budget = Budget(Bounds(query_limits, clock, max_run_time), self._accounts)
         self._subscriptions = Subscriptions()
         self._suspended: list[tuple[int, QueryTooExpensive]] = []
         self._accepted = 0
         self._counts: Counter[str] = Counter()
         self._clock = clock
         self._figures = Figures()
-        budget = Budget(query_limits, clock, max_run_time)
-        self._explainer = Explainer("reference", self._examiner, budget, clock)
+        bounds = Bounds(query_limits, clock, max_run_time)
+        self._explainer = Explainer("reference", self._examiner, bounds, clock)
 
-    def subscribe(self, pattern: StreamPattern, query: Query) -> int:
+    def subscribe(self, pattern: StreamPattern, query: Query, client: str = "") -> int:
         """See `IMatcher`."""
-        return self._subscriptions.add(pattern, query)
+        number = self._subscriptions.add(pattern, query)
+        self._accounts.open(number, client)
+        return number
 
     def unsubscribe(self, number: int) -> None:
         """See `IMatcher`."""
         self._subscriptions.remove(number)
+        self._accounts.close(number)
         self._suspended = [entry for entry in self._suspended if entry[0] != number]
 
     def match(
@@ -106,16 +113,22 @@ class ReferenceMatcher:
         documents: Sequence[bytes],
         liveness: Liveness,
         undescribed: Set[DtdReference] = frozenset(),
+        seconds: float = inf,
     ) -> list[bool]:
         """See `IMatcher`."""
         group = self._subscriptions.group(number)
         pattern = group.patterns[number]
-        selected = []
+        selected: list[bool] = []
+        enough = self._clock() + seconds
         for document in documents:
+            if selected and self._clock() >= enough:
+                break
             subject = self._examiner.logged(document, liveness, undescribed)
             wanted = not group.suspended and pattern.matches(subject.header.stream)
             interests = (Interest(group, (number,)),) if wanted else ()
-            selected.append(bool(self._evaluate(interests, subject, document)))
+            # It comes when there is time for it.
+            found = self._evaluate(interests, subject, document, lambda _: ())
+            selected.append(bool(found))
         return selected
 
     def suspended(self) -> list[tuple[int, QueryTooExpensive]]:
@@ -168,7 +181,7 @@ class ReferenceMatcher:
         interests = self._subscriptions.interests(header.stream)
         if not interests:
             return Accepted(header, ())
-        matching = self._evaluate(interests, examined, document)
+        matching = self._evaluate(interests, examined, document, lambda each: each.numbers)
         if len(matching) == 1:
             return Accepted(header, matching[0].numbers)
         return Accepted(header, tuple(sorted(n for interest in matching for n in interest.numbers)))
@@ -176,9 +189,16 @@ class ReferenceMatcher:
     # ---------------------------------------------------------------- queries
 
     def _evaluate(
-        self, interests: tuple[Interest, ...], subject: Subject, document: bytes
+        self,
+        interests: tuple[Interest, ...],
+        subject: Subject,
+        document: bytes,
+        subscriptions: Callable[[Interest], Sequence[int]],
     ) -> list[Interest]:
-        matching, broken = self._budget.evaluate(interests, subject, document)
+        # That each of them is evaluated is the way of this engine.
+        matching, broken = self._budget.evaluate(
+            interests, subject, document, subscriptions, cheap_are_free=True
+        )
         for interest, error in broken:
             self._counts["suspended_queries"] += 1
             numbers = self._subscriptions.suspend(interest.group)

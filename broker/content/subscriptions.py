@@ -35,6 +35,11 @@ class Interest:
     numbers: tuple[int, ...]
 
     @property
+    def always(self) -> bool:
+        """Whether everything is wanted."""
+        return self.group.compiled.always
+
+    @property
     def compiled(self) -> CompiledQuery:
         """The query."""
         return self.group.compiled

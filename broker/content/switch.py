@@ -15,6 +15,8 @@ from typing import NamedTuple, cast
 
 from zope.interface import implementer
 
+from broker.content.accounts import Accounts
+from broker.content.bounds import Bounds
 from broker.content.budget import Budget
 from broker.content.contract import (
     Accepted,
@@ -42,10 +44,13 @@ from broker.content.switching.entry import Entry, entries
 from broker.content.switching.filling import Forms
 from broker.content.switching.finding import Finding, find
 from broker.content.switching.parsed import ParsedMatching
-from broker.content.switching.plan import VISITS_A_TURN, ShapePlan
+from broker.content.switching.plan import ShapePlan
+from broker.content.switching.plans import Plans
 from broker.content.switching.recognition import Recognised, recognised
 from broker.content.switching.registry import Registry
+from broker.content.switching.selecting import Selecting
 from broker.content.switching.single import SingleQueries
+from broker.content.switching.stride import Stride
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
 from broker.errors import BadEnvelope, InvalidEvent, QueryTooExpensive
@@ -54,9 +59,6 @@ from broker.event.stream import StreamPattern
 
 _DOCUMENT_LIMITS = DocumentLimits()
 _QUERY_LIMITS = QueryLimits()
-#: Documents matched at once before the clock is looked at: first these, and then ever more.
-_AT_ONCE_AT_FIRST = 64
-_MOST_AT_ONCE = 512
 
 
 class _Undecided(NamedTuple):
@@ -71,7 +73,7 @@ class _Undecided(NamedTuple):
 
 @implementer(IMatcher)
 class Switch:
-    """The engine of content routing. `clock` serves figures and the budget of queries."""
+    """The engine of content routing. Arguments are those of `ReferenceMatcher`."""
 
     def __init__(
         self,
@@ -80,32 +82,40 @@ class Switch:
         document_limits: DocumentLimits = _DOCUMENT_LIMITS,
         query_limits: QueryLimits = _QUERY_LIMITS,
         max_run_time: float = 0.05,
+        max_share: float = 0.1,
         names: NameWatch | None = None,
     ) -> None:
         self._dtds = dtds
         self._examiner = Examiner(dtds, document_limits, names)
         self._shapes = ShapeCache(document_limits)
         self._shapes.on_forgotten = self._forget_plan
-        self._plans: dict[Shape, ShapePlan] = {}
         self._forms = Forms(self._examiner)
         self._registry = Registry()
-        self._single = SingleQueries(self._registry, Budget(query_limits, clock, max_run_time))
-        #: What binding families to shapes may still take in this turn.
-        self._visits = 0
+        self._plans = Plans(dtds, self._shapes, self._registry)
+        self._accounts = Accounts(clock, max_run_time, max_share)
+        budget = Budget(Bounds(query_limits, clock, max_run_time), self._accounts)
+        self._single = SingleQueries(self._registry, budget)
+        self._selecting = Selecting(
+            self._registry, self._shapes, self._plans, self._single, self._examiner, clock
+        )
+        self._stride = Stride()
         self._counts: Counter[str] = Counter()
         self._clock = clock
         self._figures = Figures()
         index = IndexKnowledge(dtds, self._shapes, self._registry, self._plans, clock)
-        budget = Budget(query_limits, clock, max_run_time)
-        self._explainer = Explainer("switch", self._examiner, budget, clock, index)
+        bounds = Bounds(query_limits, clock, max_run_time)
+        self._explainer = Explainer("switch", self._examiner, bounds, clock, index)
 
-    def subscribe(self, pattern: StreamPattern, query: Query) -> int:
+    def subscribe(self, pattern: StreamPattern, query: Query, client: str = "") -> int:
         """See `IMatcher`."""
-        return self._registry.add(pattern, query)
+        number = self._registry.add(pattern, query)
+        self._accounts.open(number, client)
+        return number
 
     def unsubscribe(self, number: int) -> None:
         """See `IMatcher`."""
         self._single.forget(number, self._registry.remove(number))
+        self._accounts.close(number)
 
     def suspended(self) -> list[tuple[int, QueryTooExpensive]]:
         """See `IMatcher`."""
@@ -128,7 +138,7 @@ class Switch:
             "suspended_queries": self._single.suspensions,
             "shapes": len(self._shapes),
             "shape_bytes": self._shapes.bytes_held,
-            "unready_shapes": sum(bool(plan.pending) for plan in self._plans.values()),
+            "unready_shapes": self._plans.unready,
             "undeclared_names": self._examiner.names.count,
             "guarding_names": int(self._examiner.names.guarding),
             "recognition_seconds": self._figures.recognition_seconds,
@@ -159,20 +169,19 @@ class Switch:
     ) -> list[Verdict]:
         """See `IMatcher`."""
         self._single.begin()
-        self._visits = VISITS_A_TURN
+        self._plans.begin()
         verdicts: list[Verdict | None] = [None] * len(documents)
-        enough = self._clock() + seconds
-        # What is matched at once is not looked at again before it is done.
-        size = len(documents) if seconds == inf else _AT_ONCE_AT_FIRST
-        end = 0
-        while end < len(documents) and (not end or self._clock() < enough):
-            start, end = end, min(end + size, len(documents))
-            done = self._match_portion(range(start, end), documents, undescribed, verdicts, enough)
-            if done < end:
-                end = done
+        now = self._clock()
+        enough = now + seconds
+        done = 0
+        while done < len(documents) and (not done or now < enough):
+            portion = self._stride.at(done, len(documents), seconds)
+            done = self._match_portion(portion, documents, undescribed, verdicts, enough)
+            before, now = now, self._clock()
+            if done < portion.stop:
                 break
-            size = min(2 * size, _MOST_AT_ONCE)
-        del verdicts[end:]
+            self._stride.took(len(portion), now - before, seconds)
+        del verdicts[done:]
         self._single.take_back(verdicts)
         return cast("list[Verdict]", verdicts)
 
@@ -234,7 +243,7 @@ class Switch:
         single.update(dict.fromkeys(parsed))
         bound: list[tuple[Recognised, ShapePlan, Finding]] = []
         for group in groups:
-            plan = self._plan(group.shape)
+            plan = self._plans.at_work(group.shape)
             if plan is None:
                 single.update(dict.fromkeys(group.places))
             else:
@@ -248,22 +257,6 @@ class Switch:
             now = clock()
             seconds = now - before + each * finding.batch.size
             figures.recognised(group.shape.reference, answered, seconds)
-
-    def _plan(self, shape: Shape) -> ShapePlan | None:
-        """What to match the shape's documents with, None if they must be parsed.
-
-        Binds families to it, as far as the turn allows.
-        """
-        dtd = self._dtds.get(shape.reference)
-        if dtd is None or dtd.content_hash != shape.dtd.content_hash:
-            self._shapes.forget(shape)
-            return None
-        plan = self._plans.get(shape)
-        if plan is None:
-            plan = self._plans[shape] = ShapePlan(shape)
-        if not plan.is_complete(self._registry):
-            self._visits -= plan.bind(self._registry, self._visits)
-        return plan
 
     def _match_recognised(
         self,
@@ -324,7 +317,8 @@ class Switch:
         if not self._registry.distinct:
             return Accepted(header, view.everything)
         found, candidates = self._found_by(shape, document) or self._found_in(examined)
-        more = self._single.evaluate(candidates, examined, place, document)
+        # That it had to be parsed is not the queries' fault.
+        more = self._single.evaluate(candidates, examined, place, document, cheap_are_free=True)
         return Accepted(header, view.joined(view.wanted(found), more))
 
     def _found_in(self, subject: Subject) -> tuple[Sequence[Member], Sequence[Entry]]:
@@ -338,7 +332,7 @@ class Switch:
         self, shape: Shape | None, document: bytes
     ) -> tuple[Sequence[Member], Sequence[Entry]] | None:
         """The same by the shape that the event has taught; None if that has to wait."""
-        plan = None if shape is None else self._plan(shape)
+        plan = None if shape is None else self._plans.at_work(shape)
         if shape is None or plan is None or plan.pending:
             return None
         values = shape.values(document)
@@ -366,41 +360,10 @@ class Switch:
         documents: Sequence[bytes],
         liveness: Liveness,
         undescribed: Set[DtdReference] = frozenset(),
+        seconds: float = inf,
     ) -> list[bool]:
         """See `IMatcher`."""
-        pattern = self._registry.pattern(number)
-        entry = self._registry.entry(number)
-        self._single.begin()
-        self._visits = VISITS_A_TURN
-        groups, parsed = recognised(self._shapes, documents, range(len(documents)))
-        selected: dict[int, bool] = {}
-        for group in groups:
-            plan = self._plan(group.shape)
-            if plan is None or (entry is not None and "$Liveness" in entry.text):
-                parsed += group.places
-                continue
-            batch = Batch(group.values)
-            for row, place in enumerate(group.places):
-                try:
-                    stream = group.shape.header(group.values[row]).stream
-                except BadEnvelope:
-                    parsed.append(place)
-                    continue
-                wanted = pattern.matches(stream) and (
-                    entry is None or plan.matches(entry, batch, row)
-                )
-                if wanted is None:
-                    parsed.append(place)
-                else:
-                    selected[place] = wanted
-        for place in sorted(parsed):
-            document = documents[place]
-            subject = self._examiner.logged(document, liveness, undescribed)
-            selected[place] = pattern.matches(subject.header.stream) and (
-                entry is None or bool(self._single.evaluate([entry], subject, place, document))
-            )
-        end = self._single.first_broken(len(documents))
-        return [place < end and selected[place] for place in range(len(documents))]
+        return self._selecting.select(number, documents, liveness, undescribed, seconds)
 
     # ---------------------------------------------------------------- single queries
 
@@ -418,12 +381,15 @@ class Switch:
         matching.look(plan.pending)
         candidates = list(dict.fromkeys([*queries, *matching.open]))
         self._counts["undecided"] += len(candidates)
-        more = self._single.evaluate(candidates, subject, place, document)
+        # Nor that not all of them are bound to the shape.
+        more = self._single.evaluate(
+            candidates, subject, place, document, cheap_are_free=bool(plan.pending)
+        )
         view = self._registry.streams.view(header.stream)
         found = view.joined(decided.subscriptions, [*entries(matching.found), *more])
         self._figures.undecided(header, len(candidates), self._clock() - before)
         return Accepted(header, found)
 
     def _forget_plan(self, shape: Shape) -> None:
-        self._plans.pop(shape, None)
+        self._plans.forget(shape)
         self._forms.forget(shape)

@@ -24,7 +24,7 @@ from broker.store.records import LoggedEvent
 PAGE_EVENTS = 256
 PAGE_DELIVERIES = 2
 
-#: Says which documents match a matcher's number.
+#: Says which documents match a matcher's number: of the first ones, as many as there is time for.
 Select: TypeAlias = Callable[[int, Sequence[bytes], Liveness], Coroutine[Any, Any, list[bool]]]
 
 
@@ -112,7 +112,9 @@ class CatchingUp:
             selected = await self._select(feed.matcher_number, documents, liveness)
             if not self._is_fed(feed):
                 return
-            if not self._send_selected(feed, part, selected, liveness):
+            if not self._send_selected(feed, part[: len(selected)], selected, liveness):
+                return
+            if len(selected) < len(part):
                 return
 
     def _could_not_read(self, failure: Failure, feed: Feed) -> None:

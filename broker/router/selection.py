@@ -11,6 +11,7 @@ from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError
 from broker.event.envelope import Liveness
+from broker.router.turns import SECONDS_OF_MATCHING
 
 #: Types that are remembered as being without a DTD.
 _REMEMBERED = 1_000
@@ -31,11 +32,14 @@ class Selection:
     async def select(
         self, number: int, documents: Sequence[bytes], liveness: Liveness
     ) -> list[bool]:
-        """See `IMatcher.select`; raises `UnknownSubscription` and `InvalidEvent` as it does."""
+        """Of the first of the documents, which it wants: of as many as there is time for in a turn.
+
+        Raises `UnknownSubscription` and `InvalidEvent` as `IMatcher.select` does.
+        """
         while True:
             try:
                 selected: list[bool] = self._matcher.select(
-                    number, documents, liveness, self._undescribed.keys()
+                    number, documents, liveness, self._undescribed.keys(), SECONDS_OF_MATCHING
                 )
                 return selected
             except DtdNeeded as needed:

@@ -104,7 +104,7 @@ class Subscribing:
         warnings = self._advise(query, stored is not None)
         feed = Feed(
             number=wanted.number,
-            matcher_number=self._matcher.subscribe(pattern, query),
+            matcher_number=self._matcher.subscribe(pattern, query, identity.client_id),
             durable=bool(wanted.durable),
             cut=cut,
             given=self._log.cut,

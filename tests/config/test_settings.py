@@ -26,6 +26,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
     assert settings.log.sync is True
     assert settings.queue.events == 10_000
     assert settings.query.max_run_time == 0.05
+    assert settings.query.max_share == 0.1
     assert settings.types.undescribed == "refuse"
     assert settings.types.pointers == ()
     assert settings.metrics.endpoint == ""

@@ -6,17 +6,12 @@ import gc
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
-import attrs
 import pytest
 
-from broker.content.budget import Budget
 from broker.content.contract import Accepted, IMatcher
-from broker.content.evaluation import Subject
-from broker.content.query.limits import QueryLimits
-from broker.content.query.query import Query, parse_query
-from broker.content.query.worst import Worst, WorstCases
+from broker.content.query.query import parse_query
 from broker.dtd.dtd import Dtd
 from broker.event.stream import StreamPattern
 from tests.content.conftest import ENGINES, KnownDtds, event, load_dtd
@@ -235,87 +230,14 @@ def test_a_thousand_queries_that_are_built_to_be_slow_are_got_rid_of(
     everywhere = StreamPattern.parse(">")
     for number in range(1_000):
         text = SLOW[number % len(SLOW)].format(number)
-        engine.subscribe(everywhere, parse_query(text))
-    others = [engine.subscribe(everywhere, parse_query(f"//b[. = {n}] or //a")) for n in range(50)]
+        engine.subscribe(everywhere, parse_query(text), "greedy")
+    others = [
+        engine.subscribe(everywhere, parse_query(f"//b[. = {n}] or //a"), f"other-{n}")
+        for n in range(50)
+    ]
     with at_most(4 * A_MOMENT):
         for _ in range(2):
             (verdict,) = engine.match([document])
             assert isinstance(verdict, Accepted)
             assert {*others} <= {*verdict.subscriptions}
     assert len(engine.suspended()) > 500
-
-
-# --------------------------------------------------------------------------- all together
-
-
-class Counted:
-    """A query that takes so long, by a clock of its own."""
-
-    always = False
-
-    def __init__(self, text: str, seconds: float, clock: Clock) -> None:
-        self.query: Query = parse_query(text)
-        self._seconds = seconds
-        self._clock = clock
-
-    def matches(self, subject: Subject) -> bool:
-        self._clock.now += self._seconds
-        return True
-
-
-@attrs.define(eq=False)
-class Ready:
-    compiled: Counted
-
-    def worst(self, nodes: int) -> Worst:
-        return WorstCases(self.compiled.query.expression).on(nodes)
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Payload:
-    """An event of which only the size is looked at."""
-
-    depth = 4
-    is_shallow = True
-
-    def count_nodes(self, *, envelope: bool) -> int:
-        return 2_000
-
-
-def evaluated(queries: list[Ready], clock: Clock) -> tuple[list[int], list[int]]:
-    """The places of those that match, and of those that are to be suspended."""
-    budget = Budget(QueryLimits(), clock, max_run_time=0.05)
-    document = b"<a/>" * 2_000
-    matching, broken = budget.evaluate(queries, cast(Subject, Payload()), document)
-    return [queries.index(each) for each in matching], [queries.index(e) for e, _ in broken]
-
-
-def test_dear_queries_share_an_allowance_and_cheap_ones_need_none() -> None:
-    """Those that may take longest come last: who has many of them disturbs nobody else for long."""
-    clock = Clock()
-    dear = [Ready(Counted(f"//a[../@x = {n} and ../@y = {n}]", 0.04, clock)) for n in range(200)]
-    less = [Ready(Counted(f"//a[../@x = {n}]", 0.01, clock)) for n in range(5)]
-    cheap = [Ready(Counted(f"//a[@x = {n}]", 0.0005, clock)) for n in range(100)]
-    queries = [*dear[:100], *cheap, *less, *dear[100:]]
-    matching, broken = evaluated(queries, clock)
-    assert {*range(100, 205)} < {*matching}
-    assert matching == sorted(matching)
-    assert len(matching) + len(broken) == len(queries)
-    assert clock.now < 0.05 + 0.25 + 0.04
-    # 0.25 s are allowed: the five have 0.05 of it, and five of the others what is left.
-    assert len(matching) == 105 + 5
-
-
-def test_a_pause_of_the_machine_is_not_taken_from_the_allowance() -> None:
-    clock = Clock()
-    pause = Ready(Counted("//a[../@x]", 100.0, clock))
-    queries = [pause, *(Ready(Counted(f"//a[../@x = {n}]", 0.001, clock)) for n in range(50))]
-    matching, broken = evaluated(queries, clock)
-    assert broken == [0]
-    assert matching == [*range(1, 51)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ import pytest
 from broker.content.budget import Budget
 from broker.content.contract import Accepted, IMatcher, Refused, Verdict
 from broker.content.query.query import parse_query
+from broker.content.switching.stride import Stride
 from broker.dtd.dtd import Dtd
+from broker.event.envelope import Liveness
 from broker.event.stream import StreamPattern
 from tests.content.conftest import ENGINES, KnownDtds, event
 
@@ -98,16 +101,42 @@ def test_what_is_said_in_many_goes_is_what_is_said_in_one(
 
 
 @pytest.mark.parametrize("name", sorted(ENGINES))
+@pytest.mark.parametrize("seconds", [0.0, 3.0, 300.0])
+def test_what_is_selected_in_many_goes_is_what_is_selected_in_one(
+    flight_dtd: Dtd, ticking: Callable[[], float], name: str, seconds: float
+) -> None:
+    logged = [each for number, each in enumerate(documents(200)) if number % 31 != 30]
+    whole = subscribed(ENGINES[name](KnownDtds(flight_dtd), clock=ticking))
+    engine = subscribed(
+        ENGINES[name](KnownDtds(flight_dtd), clock=Clock(2), max_run_time=float("inf"))
+    )
+    for each in (whole, engine):
+        each.match(documents(50))
+    for number in range(1, len(QUERIES) + 1):
+        expected = whole.select(number, logged, Liveness.RECOVERY)
+        selected: list[bool] = []
+        goes = 0
+        while len(selected) < len(logged):
+            rest = logged[len(selected) :]
+            some = engine.select(number, rest, Liveness.RECOVERY, frozenset(), seconds)
+            assert some
+            selected += some
+            goes += 1
+        assert goes > 1
+        assert selected == expected
+
+
+@pytest.mark.parametrize("name", sorted(ENGINES))
 def test_no_more_is_begun_when_time_is_up(
     flight_dtd: Dtd, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Behind any number of cheap documents each dear one may be the last."""
     now = 0.0
 
-    def dearly(budget: Budget, *arguments: Any) -> Any:
+    def dearly(budget: Budget, *arguments: Any, **named: Any) -> Any:
         nonlocal now
         now += 0.001
-        return evaluate(budget, *arguments)
+        return evaluate(budget, *arguments, **named)
 
     evaluate = Budget.evaluate
     monkeypatch.setattr(Budget, "evaluate", dearly)
@@ -130,3 +159,23 @@ def test_no_more_is_begun_when_time_is_up(
     assert now == pytest.approx(before + 0.011)
     (verdict,) = engine.match(dear, frozenset(), 0.0)
     assert isinstance(verdict, Accepted) and verdict.subscriptions == (1,)
+
+
+def test_the_clock_is_looked_at_as_often_as_documents_are_dear() -> None:
+    stride = Stride()
+    assert stride.at(0, 5_000, inf) == range(5_000)
+    done = 0
+    for size in (64, 128, 256, 512, 512):
+        portion = stride.at(done, 5_000, 0.01)
+        assert len(portion) == size
+        stride.took(size, 0.0, 0.01)
+        done = portion.stop
+    assert stride.at(4_900, 5_000, 0.01) == range(4_900, 5_000)
+    # Few show nothing, and what has half of the time is left as it is.
+    stride.took(512, 0.02, 0.01)
+    stride.took(100, 0.0, 0.01)
+    stride.took(256, 0.006, 0.01)
+    assert len(stride.at(0, 5_000, 0.01)) == 256
+    for _ in range(5):
+        stride.took(1, 1.0, 0.01)
+    assert len(stride.at(0, 5_000, 0.01)) == 64

@@ -8,6 +8,8 @@ import attrs
 import pytest
 
 from broker.client.received import ALL
+from broker.content import budget
+from broker.content.evaluation import CompiledXPath, Subject
 from broker.errors import QueryTooExpensive
 from broker.testing.simulation import World
 from tests.simulation.watching import INTERESTS, Publisher, Reader, truths
@@ -21,12 +23,13 @@ class Stopwatch:
 
     def __init__(self, world: World) -> None:
         self.slow = False
-        self._now = 0.0
-        world.node.matcher._single._budget.clock = self
+        self.now = 0.0
+        world.node.matcher._single._budget._bounds.clock = self
+        world.node.matcher._accounts._clock = self
 
     def __call__(self) -> float:
-        self._now += 10_000.0 if self.slow else 0.0
-        return self._now
+        self.now += 10_000.0 if self.slow else 0.0
+        return self.now
 
 
 @pytest.fixture
@@ -77,4 +80,44 @@ def test_a_durable_one_that_breaks_it_while_catching_up_keeps_its_position(world
     world.run(3.0)
     again.read()
     assert [event.place.offset for event in again.events] == list(range(1, 11))
+    world.check_outcomes()
+
+
+def test_who_has_many_slow_queries_loses_them_and_nobody_else_does(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them takes what the other client's takes, which is no more than is allowed."""
+    stopwatch = Stopwatch(world)
+    matches = CompiledXPath.matches
+
+    def slowly(compiled: CompiledXPath, subject: Subject) -> bool:
+        stopwatch.now += 3_000.0
+        return matches(compiled, subject)
+
+    monkeypatch.setattr(CompiledXPath, "matches", slowly)
+    monkeypatch.setattr(budget, "_SECONDS_A_VISIT", 1.0e9)
+    publisher = Publisher(world, world.client("publisher"))
+    other = Reader(world, world.client("other"), UNDECIDED)
+    client = world.client("greedy")
+    greedy = [
+        Reader(world, client, attrs.evolve(UNDECIDED, query=f"count(//altitude[. > {n}]) = 1"))
+        for n in range(501, 541)
+    ]
+    world.run(1.0)
+    for _ in range(10):
+        publisher.publish(altitude=600)
+        stopwatch.now += 40_000.0
+        world.run(1.0)
+    other.read()
+    other.check(truths(world))
+    assert len(other.events) == 10
+    ended = [
+        isinstance(each.subscription._error, QueryTooExpensive)
+        for each in greedy
+        if each.subscription is not None
+    ]
+    assert len(ended) == 40 and 37 <= sum(ended) <= 39
+    for each in greedy:
+        each.read()
+    assert sorted({len(each.events) for each in greedy})[-1] == 10
     world.check_outcomes()

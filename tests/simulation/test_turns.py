@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from broker.client.received import ALL
 from broker.router import session, turns
+from broker.router.turns import SECONDS_A_TURN
 from broker.testing.simulation import World
 from tests.simulation.test_greedy_subscribers import Greedy, settings
 from tests.simulation.watching import Publisher, Reader, check_publishers, truths
@@ -97,19 +99,32 @@ def slow_down(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         world.clock.rightNow += DEAR * count
         return match(documents[:count], undescribed, seconds)
 
+    def select_slowly(
+        number: int, documents: Sequence[bytes], liveness: Any, undescribed: Any, seconds: float
+    ) -> Any:
+        count = min(max(1, ceil(seconds / DEAR)), len(documents))
+        world.clock.rightNow += DEAR * count
+        return select(number, documents[:count], liveness, undescribed, seconds)
+
+    select = world.node.matcher.select
     monkeypatch.setattr(world.node.matcher, "match", slowly)
+    monkeypatch.setattr(world.node.matcher, "select", select_slowly)
 
 
-def run(world: World, seconds: float) -> None:
-    """Let time pass call by call, for here a call takes time too."""
+def run(world: World, seconds: float) -> float:
+    """Let time pass call by call, for here a call takes time too; what the longest one took."""
     clock = world.clock
     end = clock.seconds() + seconds
+    longest = 0.0
     while clock.calls and max(clock.seconds(), clock.calls[0].getTime()) < end:
         call = clock.calls.pop(0)
         clock.rightNow = max(clock.rightNow, call.getTime())
         call.called = 1
+        before = clock.seconds()
         call.func(*call.args, **call.kw)
+        longest = max(longest, clock.seconds() - before)
     clock.rightNow = max(clock.rightNow, end)
+    return longest
 
 
 def publish_batch(world: World, name: str = "publisher") -> Publisher:
@@ -150,6 +165,25 @@ def test_a_subscription_made_within_a_batch_gets_exactly_what_follows(slow_world
     cuts = {reader.cut[1] for reader in within}
     assert len(cuts) >= 5 and 0 < min(cuts) <= max(cuts) < DOCUMENTS
     check_all(world, publisher)
+
+
+def test_the_past_is_looked_at_in_turns(slow_world: World) -> None:
+    """A query that is dear for every event of a log."""
+    world = slow_world
+    publisher = publish_batch(world)
+    run(world, 3.0)
+    reader = Reader(world, world.client("reader"), start=ALL)
+    another = Reader(world, world.client("another"), start=ALL, durable="d")
+    live = Reader(world, world.client("live"))
+    assert run(world, 5.0) < SECONDS_A_TURN
+    publisher.publish(altitude=DOCUMENTS)
+    run(world, 1.0)
+    log = truths(world)
+    for each in (reader, another, live):
+        each.read()
+        each.check(log)
+    assert [len(each.events) for each in (reader, another, live)] == [301, 301, 1]
+    world.check_outcomes()
 
 
 def test_a_batch_is_answered_once_while_others_publish_between_its_parts(

@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from broker.content.budget import Budget, Evaluation
+from broker.content.bounds import BoundedEvaluation, Bounds
 from broker.content.contract import DtdNeeded, TypeMissing
 from broker.content.evaluation import CompiledQuery
 from broker.content.examination import Examiner
@@ -20,7 +20,7 @@ from broker.content.query.query import Query
 from broker.content.query.tree import FunctionCall
 from broker.content.query.worst import Worst, WorstCases
 from broker.dtd.reference import DtdReference
-from broker.errors import InvalidEvent
+from broker.errors import InvalidEvent, QueryTooExpensive
 
 #: Times that something is measured; and seconds, beyond which it is not measured again.
 MEASUREMENTS: Final = 5
@@ -31,9 +31,14 @@ _NO_EVENT: Final = "not measured: that takes an event"
 
 @attrs.define(eq=False)
 class _Ready:
-    """A query as `Budget` takes it."""
+    """A query as `BoundedEvaluation` takes it."""
 
     compiled: CompiledQuery
+
+    @property
+    def always(self) -> bool:
+        """See `Runnable`."""
+        return self.compiled.always
 
     def worst(self, nodes: int) -> Worst:
         """See `Runnable`."""
@@ -43,7 +48,7 @@ class _Ready:
 class Explainer:
     """Explains; it learns, counts and suspends nothing.
 
-    `budget` is its own, or its evaluations would count among those for events. `index` is None for
+    `bounds` are its own, or its evaluations would count among those for events. `index` is None for
     an engine without one.
     """
 
@@ -51,13 +56,13 @@ class Explainer:
         self,
         engine: str,
         examiner: Examiner,
-        budget: Budget,
+        bounds: Bounds,
         clock: Callable[[], float],
         index: IndexKnowledge | None = None,
     ) -> None:
         self._engine = engine
         self._examiner = examiner
-        self._budget = budget
+        self._bounds = bounds
         self._clock = clock
         self._index = index
 
@@ -103,7 +108,7 @@ class Explainer:
         if isinstance(subject, TypeMissing):
             raise DtdNeeded(subject)
         ready = _Ready(CompiledQuery(query))
-        matching, broken = self._budget.evaluate([ready], subject, document)
+        evaluation = BoundedEvaluation(self._bounds, subject, document)
         known = None if self._index is None else self._index.shape_of(document)
         header = subject.header
         told = OnEvent(
@@ -116,8 +121,9 @@ class Explainer:
             sequence_number=header.event_id.sequence_number,
             recognised=known is not None,
         )
-        if broken:
-            _, reason = broken[0]
+        try:
+            matches = ready.always or evaluation.matches(ready, ready.worst(evaluation.size))
+        except QueryTooExpensive as reason:
             return attrs.evolve(
                 explanation,
                 measured=Measured(note="not measured"),
@@ -126,14 +132,13 @@ class Explainer:
         lookup = None
         if self._index is not None and known is not None:
             lookup = self._measured(self._index.lookup(query, *known))
-        evaluation = Evaluation(self._budget, subject, document)
         measured = Measured(
             evaluation=self._measured(evaluation.way(ready)),
             lookup=lookup,
             parsing=self._measured(lambda: self._examiner.examine(document, undescribed)),
         )
         probe = Probe(query, subject, evaluation.extent(envelope=query.uses_envelope), self._clock)
-        told = attrs.evolve(told, matches=bool(matching), finding=self._finding(query, probe))
+        told = attrs.evolve(told, matches=matches, finding=self._finding(query, probe))
         return attrs.evolve(explanation, measured=measured, event=told)
 
     def _finding(self, query: Query, probe: Probe) -> Finding:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from broker.content.explaining.access import access_of, shown_literal, shown_operator
@@ -22,7 +22,8 @@ from broker.content.switching.binding import bind
 from broker.content.switching.bound import Bound
 from broker.content.switching.family import Family
 from broker.content.switching.finding import Finding, find
-from broker.content.switching.plan import ShapePlan, subjects_of
+from broker.content.switching.plan import subjects_of
+from broker.content.switching.plans import Plans
 from broker.content.switching.registry import Registry
 from broker.content.switching.term import Terms
 from broker.dtd.interfaces import IDtdCache
@@ -40,7 +41,7 @@ class IndexKnowledge:
         dtds: IDtdCache,
         shapes: ShapeCache,
         registry: Registry,
-        plans: Mapping[Shape, ShapePlan],
+        plans: Plans,
         clock: Callable[[], float],
     ) -> None:
         self._dtds = dtds
@@ -109,7 +110,7 @@ class IndexKnowledge:
         It finds all queries that share a template with this one, so its cost is theirs together.
         For a template that nobody has, or that is not bound to the shape yet, it is this one's.
         """
-        plan = self._plans.get(shape)
+        plan = self._plans.known(shape)
         bound = Bound()
         for instance in instances(query):
             family = self._registry.family(instance.template)

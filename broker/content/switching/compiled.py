@@ -29,9 +29,6 @@ class CompiledEntry(CompiledXPath):
 
     __slots__ = ("_entry",)
 
-    #: Who wants everything is no entry.
-    always = False
-
     def __init__(self, entry: Entry) -> None:
         super().__init__(entry.compilable, entry.namespaces, entry.reading, entry.calls)
         self._entry = entry
@@ -44,12 +41,22 @@ class CompiledEntry(CompiledXPath):
 
 @attrs.define(eq=False)
 class Compiled:
-    """A query ready to run on a document."""
+    """A query to be run on documents."""
+
+    #: Who wants everything is no entry.
+    always = False
 
     entry: Entry
-    compiled: CompiledEntry
+    _ready: CompiledEntry | None = None
     _nodes: int = 0
     _worst: Worst = Worst(0.0, 0.0)
+
+    @property
+    def compiled(self) -> CompiledEntry:
+        """What runs. It is compiled when it is about to, for that takes its client's time too."""
+        if self._ready is None:
+            self._ready = CompiledEntry(self.entry)
+        return self._ready
 
     def worst(self, nodes: int) -> Worst:
         """See `Runnable`. Most events are about as large as the last one."""
@@ -74,12 +81,12 @@ class CompiledQueries:
         self._known: OrderedDict[Entry, Compiled] = OrderedDict()
 
     def get(self, entry: Entry) -> Compiled:
-        """The compiled query."""
+        """The query, compiled or to be."""
         known = self._known.get(entry)
         if known is not None:
             self._known.move_to_end(entry)
             return known
-        made = self._known[entry] = Compiled(entry, CompiledEntry(entry))
+        made = self._known[entry] = Compiled(entry)
         if len(self._known) > self._most:
             self._known.popitem(last=False)
         return made

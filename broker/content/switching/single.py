@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from broker.content.budget import Budget
 from broker.content.contract import Accepted, Verdict
 from broker.content.evaluation import Subject
-from broker.content.switching.compiled import CompiledQueries
+from broker.content.switching.compiled import Compiled, CompiledQueries
 from broker.content.switching.entry import Entry
 from broker.content.switching.registry import Registry
 from broker.errors import QueryTooExpensive
@@ -48,16 +48,45 @@ class SingleQueries:
         self._broken.clear()
 
     def evaluate(
-        self, candidates: Iterable[Entry], subject: Subject, place: int, document: bytes
+        self,
+        candidates: Iterable[Entry],
+        subject: Subject,
+        place: int,
+        document: bytes,
+        *,
+        cheap_are_free: bool,
     ) -> list[Entry]:
-        """Those that match the event at a place of the batch."""
+        """Those that match the event at a place of the batch, in their clients' time."""
+        patterns = self._registry.streams.view(subject.header.stream).patterns
         get = self._compiled.get
         # What is of no concern to anybody must cost nothing, and is not to be judged.
-        concerns = self._registry.streams.view(subject.header.stream).concerns
-        queries = [get(each) for each in candidates if concerns(each) and not each.suspended]
+        queries = [
+            get(each) for each in candidates if each.brought(patterns) and not each.suspended
+        ]
         if not queries:
             return []
-        matching, broken = self._budget.evaluate(queries, subject, document)
+        return self._judged(
+            place,
+            *self._budget.evaluate(
+                queries,
+                subject,
+                document,
+                lambda query: query.entry.brought(patterns),
+                cheap_are_free=cheap_are_free,
+            ),
+        )
+
+    def matches(self, entry: Entry, subject: Subject, place: int, document: bytes) -> bool:
+        """Whether a query matches an event of a log, which comes when there is time for it."""
+        if entry.suspended:
+            return False
+        query = self._compiled.get(entry)
+        found = self._budget.evaluate([query], subject, document, lambda _: ())
+        return bool(self._judged(place, *found))
+
+    def _judged(
+        self, place: int, matching: list[Compiled], broken: list[tuple[Compiled, QueryTooExpensive]]
+    ) -> list[Entry]:
         for query, error in broken:
             self.suspensions += 1
             numbers = self._registry.suspend(query.entry)

@@ -24,10 +24,6 @@ class StreamView:
     patterns: frozenset[int]
     everything: tuple[int, ...]
 
-    def concerns(self, entry: Entry) -> bool:
-        """Whether a subscription of the query is to this stream."""
-        return bool(entry.brought(self.patterns))
-
     def wanted(self, members: Iterable[Member]) -> tuple[int, ...]:
         """Subscriptions of this stream, ascending: those of members that match, and who wants
         everything."""

@@ -203,7 +203,7 @@ def test_queries_of_thousands_of_templates_that_nothing_rules_out(flight_dtd: Dt
 def test_answers_are_right_while_queries_are_bound_to_a_shape_little_by_little(
     flight_dtd: Dtd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.content.switch.VISITS_A_TURN", 25)
+    monkeypatch.setattr("broker.content.switching.plans.VISITS_A_TURN", 25)
     twins = Twins(flight_dtd)
     chance = random.Random(4)
     forms = [

@@ -50,7 +50,7 @@ def test_answers_are_right_while_an_index_fills(
     flight_dtd: Dtd, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     monkeypatch.setattr(parsed, "MEMBERS_A_DOCUMENT", 9)
-    monkeypatch.setattr("broker.content.switch.VISITS_A_TURN", 120)
+    monkeypatch.setattr("broker.content.switching.plans.VISITS_A_TURN", 120)
     chance = random.Random(form)
     twins = Twins(flight_dtd)
     numbers = [twins.subscribe(form.format(n, n)) for n in range(200)]

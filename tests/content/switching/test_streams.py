@@ -60,7 +60,9 @@ def test_subscriptions_that_come_and_go_are_told_at_once() -> None:
     views = [streams.view("a"), streams.view("b")]
 
     def wanted() -> list[tuple[int, ...]]:
-        assert [view.concerns(query) for view in views] == [bool(v.wanted(found)) for v in views]
+        assert [bool(query.brought(view.patterns)) for view in views] == [
+            bool(v.wanted(found)) for v in views
+        ]
         return [view.wanted(found) for view in views]
 
     assert wanted() == [(), ()]

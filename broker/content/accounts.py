@@ -1,0 +1,121 @@
+"""What clients have had of the node's time for their queries (checklist F13): a share for each.
+
+Most queries are decided by an index, for next to nothing. What has to be evaluated takes time from
+all clients. So there is a little time for each client on each event, and what takes longer is noted
+in the client's account, which is worked off as time goes by.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Final
+
+#: Seconds for the queries of each client on each event of ordinary size.
+FREE: Final = 0.0005
+#: Clients without subscriptions whose debts are remembered: they may come back.
+MAX_GONE: Final = 4_096
+#: What a client may owe, against what one of its queries may take.
+_CREDIT: Final = 5.0
+#: How much more what may not take long can owe than what may.
+_RESERVE: Final = 2.0
+
+
+class Account:
+    """One client's."""
+
+    __slots__ = ("client", "event", "free", "owed", "since", "subscriptions")
+
+    def __init__(self, client: str, now: float) -> None:
+        self.client = client
+        self.subscriptions = 0
+        self.owed = 0.0
+        """Seconds beyond what is free that are not worked off yet, as of `since`."""
+        self.since = now
+        self.event = 0
+        """The number of the event that `free` is for."""
+        self.free = 0.0
+
+
+class Accounts:
+    """Accounts by client, and by the subscription that an evaluation is for.
+
+    A client may owe what five queries may take; of the time that goes by `share` is worked off.
+    """
+
+    def __init__(self, clock: Callable[[], float], max_run_time: float, share: float) -> None:
+        self._credit = max_run_time * _CREDIT
+        self._clock = clock
+        self._share = share
+        self._by_client: dict[str, Account] = {}
+        self._by_number: dict[int, Account] = {}
+        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._event = 0
+        self._now = clock()
+        self._weight = 1.0
+        self._free = FREE
+
+    def open(self, number: int, client: str) -> None:
+        """A subscription of a client."""
+        account = self._by_client.get(client)
+        if account is None:
+            account = self._by_client[client] = Account(client, self._clock())
+        if not account.subscriptions:
+            self._gone.pop(client, None)
+        account.subscriptions += 1
+        self._by_number[number] = account
+
+    def close(self, number: int) -> None:
+        """A subscription is over; what its client owes is not forgotten."""
+        account = self._by_number.pop(number)
+        account.subscriptions -= 1
+        if account.subscriptions:
+            return
+        self._look(account, self._clock())
+        if not account.owed:
+            del self._by_client[account.client]
+            return
+        self._gone[account.client] = None
+        if len(self._gone) > MAX_GONE:
+            oldest, _ = self._gone.popitem(last=False)
+            del self._by_client[oldest]
+
+    def begin(self, free: float, weight: float) -> None:
+        """Another event: so many times the usual time is free, and what takes longer weighs less,
+        for the event is so much larger than an ordinary one."""
+        self._event += 1
+        self._now = self._clock()
+        self._free = free * FREE
+        self._weight = weight
+
+    def payer(self, numbers: Sequence[int], *, is_cheap: bool) -> Account | None:
+        """Whose time an evaluation for these subscriptions is: the first client's that has some.
+
+        To others with the same query it is a present: they lose nothing by each other. None if all
+        owe too much; the cheap queries of a client may go on for a while when others may not.
+        """
+        for number in numbers:
+            account = self._by_number[number]
+            if account.event != self._event:
+                self._look(account, self._now)
+                account.event, account.free = self._event, self._free
+            if account.free > 0 or account.owed < self._limit(is_cheap):
+                return account
+        return None
+
+    def charge(self, account: Account, seconds: float, *, is_cheap: bool) -> bool:
+        """An evaluation on this event took so long; whether that was what the payer had."""
+        account.free -= seconds
+        if account.free >= 0:
+            return True
+        had_credit = account.owed < self._limit(is_cheap)
+        account.owed -= account.free / self._weight
+        account.free = 0.0
+        return had_credit
+
+    def _limit(self, is_cheap: bool) -> float:
+        return self._credit * _RESERVE if is_cheap else self._credit
+
+    def _look(self, account: Account, now: float) -> None:
+        account.owed = max(0.0, account.owed - (now - account.since) * self._share)
+        account.since = now

@@ -1,0 +1,84 @@
+"""Events of a log for one subscription, which gets them when there is time for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+
+from broker.content.examination import Examiner
+from broker.content.shape.cache import ShapeCache
+from broker.content.switching.batch import Batch
+from broker.content.switching.plans import Plans
+from broker.content.switching.recognition import recognised
+from broker.content.switching.registry import Registry
+from broker.content.switching.single import SingleQueries
+from broker.dtd.reference import DtdReference
+from broker.errors import BadEnvelope
+from broker.event.envelope import Liveness
+
+
+class Selecting:
+    """Asks plans member by member, without a look-up, and lxml where they do not tell."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        shapes: ShapeCache,
+        plans: Plans,
+        single: SingleQueries,
+        examiner: Examiner,
+        clock: Callable[[], float],
+    ) -> None:
+        self._registry = registry
+        self._shapes = shapes
+        self._plans = plans
+        self._single = single
+        self._examiner = examiner
+        self._clock = clock
+
+    def select(
+        self,
+        number: int,
+        documents: Sequence[bytes],
+        liveness: Liveness,
+        undescribed: Set[DtdReference],
+        seconds: float,
+    ) -> list[bool]:
+        """See `IMatcher`."""
+        enough = self._clock() + seconds
+        pattern = self._registry.pattern(number)
+        entry = self._registry.entry(number)
+        self._single.begin()
+        self._plans.begin()
+        groups, parsed = recognised(self._shapes, documents, range(len(documents)))
+        selected: dict[int, bool] = {}
+        for group in groups:
+            plan = self._plans.at_work(group.shape)
+            if plan is None or (entry is not None and "$Liveness" in entry.text):
+                parsed += group.places
+                continue
+            batch = Batch(group.values)
+            for row, place in enumerate(group.places):
+                try:
+                    stream = group.shape.header(group.values[row]).stream
+                except BadEnvelope:
+                    parsed.append(place)
+                    continue
+                wanted = pattern.matches(stream) and (
+                    entry is None or plan.matches(entry, batch, row)
+                )
+                if wanted is None:
+                    parsed.append(place)
+                else:
+                    selected[place] = wanted
+        end = len(documents)
+        for place in sorted(parsed):
+            if place and self._clock() >= enough:
+                end = place
+                break
+            document = documents[place]
+            subject = self._examiner.logged(document, liveness, undescribed)
+            selected[place] = pattern.matches(subject.header.stream) and (
+                entry is None or self._single.matches(entry, subject, place, document)
+            )
+        broken = self._single.first_broken(end)
+        return [place < broken and selected[place] for place in range(end)]
