@@ -21,6 +21,7 @@ from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.event.stream import StreamPattern
+from broker.router.turns import SECONDS_A_TURN
 
 #: Module and class of each engine; one that is not measured is not imported either.
 ENGINES: Final = {
@@ -30,7 +31,7 @@ ENGINES: Final = {
 #: The one that the floors are for, and the one that is right by definition.
 ENGINE: Final = "switch"
 ORACLE: Final = "reference"
-#: Documents in one call, as a node gives them.
+#: Documents in one call, as a node gives them; it also says when a match has to stop.
 BATCH: Final = 500
 
 _SHIPPED: Final = (
@@ -113,11 +114,16 @@ class Engine:
 
     def matching(self, documents: Sequence[bytes]) -> Iterator[tuple[int, ...]]:
         """The numbers of the subscriptions that each event matches."""
-        for start in range(0, len(documents), BATCH):
-            for verdict in self._matcher.match(documents[start : start + BATCH]):
+        start = 0
+        while start < len(documents):
+            verdicts = self._matcher.match(
+                documents[start : start + BATCH], frozenset(), SECONDS_A_TURN
+            )
+            for verdict in verdicts:
                 if not isinstance(verdict, Accepted):
                     raise BenchmarkFailed(f"an event was not accepted: {verdict}")
                 yield verdict.subscriptions
+            start += len(verdicts)
 
     def statistics(self) -> dict[str, int | float]:
         """What the engine says of itself."""

@@ -174,13 +174,12 @@ class Switch:
         now = self._clock()
         enough = now + seconds
         done = 0
-        while done < len(documents) and (not done or now < enough):
-            portion = self._stride.at(done, len(documents), seconds)
+        while portion := self._stride.next(done, len(documents), enough - now, seconds):
             done = self._match_portion(portion, documents, undescribed, verdicts, enough)
             before, now = now, self._clock()
+            self._stride.took(done - portion.start, now - before)
             if done < portion.stop:
                 break
-            self._stride.took(len(portion), now - before, seconds)
         del verdicts[done:]
         self._single.take_back(verdicts)
         return cast("list[Verdict]", verdicts)

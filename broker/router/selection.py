@@ -11,7 +11,7 @@ from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError
 from broker.event.envelope import Liveness
-from broker.router.turns import SECONDS_OF_MATCHING
+from broker.router.turns import SECONDS_A_TURN
 
 #: Types that are remembered as being without a DTD.
 _REMEMBERED = 1_000
@@ -39,7 +39,7 @@ class Selection:
         while True:
             try:
                 selected: list[bool] = self._matcher.select(
-                    number, documents, liveness, self._undescribed.keys(), SECONDS_OF_MATCHING
+                    number, documents, liveness, self._undescribed.keys(), SECONDS_A_TURN
                 )
                 return selected
             except DtdNeeded as needed:

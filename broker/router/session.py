@@ -22,7 +22,7 @@ from broker.router.input import Input
 from broker.router.link import Link
 from broker.router.publisher import Publisher
 from broker.router.subscribing import Profile, Subscribing
-from broker.router.turns import MOST_DOCUMENTS, SECONDS_OF_MATCHING, Turns
+from broker.router.turns import MOST_DOCUMENTS, SECONDS_A_TURN, Turns
 from broker.session import messages
 from broker.session.batches import decode_batch
 from broker.session.messages import (
@@ -151,7 +151,7 @@ class Session:
         if received and _is_batch(received[0]):
             self._queue_batches()
         if self._publisher.ready:
-            seconds = min(self._turns.left, SECONDS_OF_MATCHING)
+            seconds = min(self._turns.left, SECONDS_A_TURN)
             self._services.input.take(self._publisher, MOST_DOCUMENTS, seconds)
         elif received and not _is_batch(received[0]):
             self._control(messages.decode(received.popleft()))

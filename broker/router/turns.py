@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 from broker.channel.clock import IClock
 
-#: How long others may have to wait for what one session has to do.
+#: How long one session may begin something more, while others wait.
 SECONDS_A_TURN = 0.02
-#: What matching may take at one go: as much of the turn is left to what comes of it then.
-SECONDS_OF_MATCHING = SECONDS_A_TURN / 2
+#: How long what was begun may take, where that can be told: documents are matched as long as this.
+LONGEST_TURN = 0.025
 #: The most documents that are matched at one go: more would cost no less each.
 MOST_DOCUMENTS = 2_048
 
@@ -33,12 +33,16 @@ class Turns:
         self._failed = failed
         self._working = False
         """Now, or in a turn to come: whoever brings more meanwhile brings it behind that."""
-        self._end = 0.0
+        self._began = 0.0
 
     @property
     def left(self) -> float:
-        """Seconds that are left of the turn that is under way."""
-        return max(0.0, self._end - self._clock.seconds())
+        """Seconds that what is begun now may take."""
+        return max(0.0, LONGEST_TURN - self._taken)
+
+    @property
+    def _taken(self) -> float:
+        return self._clock.seconds() - self._began
 
     def work(self) -> None:
         """Do what there is to do, from now on."""
@@ -53,9 +57,9 @@ class Turns:
             self._clock.callLater(0, self._later_turn)
 
     def _turn(self) -> None:
-        self._end = self._clock.seconds() + SECONDS_A_TURN
+        self._began = self._clock.seconds()
         while self._step():
-            if not self.left:
+            if self._taken >= SECONDS_A_TURN:
                 self._clock.callLater(0, self._later_turn)
                 return
         self._working = False

@@ -161,21 +161,25 @@ def test_no_more_is_begun_when_time_is_up(
     assert isinstance(verdict, Accepted) and verdict.subscriptions == (1,)
 
 
-def test_the_clock_is_looked_at_as_often_as_documents_are_dear() -> None:
+def test_as_many_are_matched_at_once_as_there_is_time_for() -> None:
     stride = Stride()
-    assert stride.at(0, 5_000, inf) == range(5_000)
-    done = 0
-    for size in (64, 128, 256, 512, 512):
-        portion = stride.at(done, 5_000, 0.01)
-        assert len(portion) == size
-        stride.took(size, 0.0, 0.01)
-        done = portion.stop
-    assert stride.at(4_900, 5_000, 0.01) == range(4_900, 5_000)
-    # Few show nothing, and what has half of the time is left as it is.
-    stride.took(512, 0.02, 0.01)
-    stride.took(100, 0.0, 0.01)
-    stride.took(256, 0.006, 0.01)
-    assert len(stride.at(0, 5_000, 0.01)) == 256
-    for _ in range(5):
-        stride.took(1, 1.0, 0.01)
-    assert len(stride.at(0, 5_000, 0.01)) == 64
+    assert stride.next(0, 5_000, inf, inf) == range(5_000)
+    assert not stride.next(5_000, 5_000, inf, inf)
+    # Of the first ones nothing is known.
+    assert stride.next(0, 5_000, 0.02, 0.02) == range(64)
+    stride.took(64, 64 * 0.0001)
+    # A quarter of the time is for those that turn out dearer.
+    assert stride.next(64, 5_000, 0.0136, 0.02) == range(64, 64 + 86)
+    assert stride.next(64, 100, 0.0136, 0.02) == range(64, 100)
+    assert not stride.next(64, 5_000, 0.0065, 0.02)
+    # But something is always done.
+    assert stride.next(0, 5_000, 0.0, 0.0) == range(16)
+    # A pause is not taken for the rule, but what comes again is.
+    stride.took(10, 0.1)
+    assert len(stride.next(0, 5_000, 0.02, 0.02)) in (99, 100)
+    for _ in range(10):
+        stride.took(10, 0.1)
+    assert len(stride.next(0, 5_000, 0.02, 0.02)) == 16
+    for _ in range(20):
+        stride.took(16, 0.00016)
+    assert len(stride.next(0, 5_000, 0.02, 0.02)) == 512

@@ -14,7 +14,7 @@ from broker.content.contract import Verdict
 from broker.errors import BadQuery, ProtocolError, UnknownType
 from broker.identity.who import anonymous
 from broker.router.session import Session, SessionServices
-from broker.router.turns import SECONDS_A_TURN, Turns
+from broker.router.turns import LONGEST_TURN, SECONDS_A_TURN, Turns
 from broker.session import messages
 from broker.session.batches import encode_batch
 from broker.session.messages import Ended, NotPublished, Published, Subscribe
@@ -24,7 +24,7 @@ from tests.router.input_fakes import Setting as InputSetting
 #: What a dear document takes, in seconds.
 DEAR = 0.001
 #: No turn may take longer: the last document may have been one too many.
-LONGEST_TURN = SECONDS_A_TURN + 2 * DEAR
+LONGEST = LONGEST_TURN + 2 * DEAR
 
 
 class SlowMatcher(FakeMatcher):
@@ -149,13 +149,13 @@ def test_one_batch_of_dear_documents_leaves_turns_to_other_sessions(setting: Set
         documents[index] = "2"
     setting.receive(session, batch(1, *documents))
     setting.receive(other, subscribe())
-    assert setting.subscribing.asked[0] < LONGEST_TURN
+    assert setting.subscribing.asked[0] < LONGEST
     setting.next_turn()
     setting.receive(other, batch(1, "1000000"), subscribe())
     setting.finish()
-    assert setting.subscribing.asked[1] < 3 * LONGEST_TURN
-    assert max(setting.turns) < LONGEST_TURN
-    assert len(setting.turns) > 400 * DEAR / LONGEST_TURN
+    assert setting.subscribing.asked[1] < 3 * LONGEST
+    assert max(setting.turns) < LONGEST
+    assert len(setting.turns) > 400 * DEAR / LONGEST
     assert driver.sent == [] and driver.consumed_messages == 0
     setting.log.commit()
     (answer,) = driver.sent
@@ -189,7 +189,7 @@ def test_what_waited_for_a_type_is_taken_in_turns(setting: Setting) -> None:
     setting.receive(session, batch(203, "302"), subscribe())
     assert len(setting.subscribing.asked) == 1
     setting.finish()
-    assert len(setting.turns) > 10 and max(setting.turns) < LONGEST_TURN
+    assert len(setting.turns) > 10 and max(setting.turns) < LONGEST
     assert len(setting.subscribing.asked) == 2
     setting.log.commit()
     answers = [each for each in driver.sent if isinstance(each, Published)]

@@ -10,7 +10,7 @@ import pytest
 
 from broker.client.received import ALL
 from broker.router import session, turns
-from broker.router.turns import SECONDS_A_TURN
+from broker.router.turns import LONGEST_TURN
 from broker.testing.simulation import World
 from tests.simulation.test_greedy_subscribers import Greedy, settings
 from tests.simulation.watching import Publisher, Reader, check_publishers, truths
@@ -20,7 +20,7 @@ from tests.simulation.watching import Publisher, Reader, check_publishers, truth
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """One whose turns are over as soon as they have begun: time stands still in them."""
     monkeypatch.setattr(turns, "SECONDS_A_TURN", 0.0)
-    monkeypatch.setattr(session, "SECONDS_OF_MATCHING", 0.0)
+    monkeypatch.setattr(session, "SECONDS_A_TURN", 0.0)
     monkeypatch.setattr(session, "MOST_DOCUMENTS", 1)
     with World(1, settings=settings(20)) as made:
         yield made
@@ -175,7 +175,7 @@ def test_the_past_is_looked_at_in_turns(slow_world: World) -> None:
     reader = Reader(world, world.client("reader"), start=ALL)
     another = Reader(world, world.client("another"), start=ALL, durable="d")
     live = Reader(world, world.client("live"))
-    assert run(world, 5.0) < SECONDS_A_TURN
+    assert run(world, 5.0) < LONGEST_TURN
     publisher.publish(altitude=DOCUMENTS)
     run(world, 1.0)
     log = truths(world)

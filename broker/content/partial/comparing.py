@@ -62,7 +62,6 @@ def compared(reader: IReader, node: tree.Binary, context: Context) -> Formula:
         if some is not None and others is not None:
             reader.work.spend(len(some) + len(others))
             return TRUE if _any_pair(node.operator, some, others) else FALSE
-    if len(left) * len(right) > MAX_PAIRS:
         raise Undecidable(f"two node-sets have more than {MAX_PAIRS} pairs")
     reader.work.spend(len(left) * len(right))
     function = _OPERATORS[node.operator]

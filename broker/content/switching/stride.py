@@ -1,29 +1,51 @@
-"""How many documents are matched at once, where a match has to stop when time is up."""
+"""How many documents are matched at once, where a match has to stop when time is up.
+
+More at once cost less each; but what was matched at once and could not be finished in time, for
+there are documents among it that have to be looked at by themselves, is matched again.
+"""
 
 from __future__ import annotations
 
 from math import inf
 from typing import Final
 
-LEAST: Final = 64
+#: The first ones of all, of which nothing is known.
+FIRST: Final = 64
 #: More would cost no less each.
 MOST: Final = 512
+#: As many are always begun when nothing is done yet.
+LEAST: Final = 16
+#: Of the time that there is: documents may turn out dearer than the last ones.
+_PLANNED: Final = 0.75
+#: What a document is thought to take grows by half of this at once.
+_MOST_GROWTH: Final = 2.0
 
 
 class Stride:
-    """Between two looks at the clock; as long as the last ones had time for."""
+    """Between two looks at the clock: as many as there is time for, if they take what the last ones
+    took."""
 
     def __init__(self) -> None:
-        self._documents = LEAST
+        self._each = 0.0
+        self._first = 0
 
-    def at(self, done: int, documents: int, seconds: float) -> range:
-        """The places of the next ones, where so many of a batch are done and time is short."""
-        size = documents if seconds == inf else self._documents
+    def next(self, done: int, documents: int, left: float, seconds: float) -> range:
+        """The places of the next ones, of so many, when of `seconds` so many are left.
+
+        There are none when all are done, or there is time for few more only.
+        """
+        size = documents
+        if seconds < inf:
+            planned = max(0.0, left - (1 - _PLANNED) * seconds)
+            size = FIRST if not self._each else min(int(planned / self._each), MOST)
+            if not done:
+                size = self._first = max(size, LEAST)
+            elif size < self._first / 2:
+                size = 0
         return range(done, min(done + size, documents))
 
-    def took(self, documents: int, taken: float, seconds: float) -> None:
-        """So many took so long, of `seconds`."""
-        if taken > seconds:
-            self._documents = max(self._documents // 2, LEAST)
-        elif documents == self._documents and taken < seconds / 2:
-            self._documents = min(self._documents * 2, MOST)
+    def took(self, documents: int, seconds: float) -> None:
+        """So many took so long. Pauses and single dear ones are not taken for the rule at once."""
+        each = seconds / documents
+        known = self._each
+        self._each = (known + min(each, _MOST_GROWTH * known)) / 2 if known else each
