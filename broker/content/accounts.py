@@ -13,6 +13,9 @@ from typing import Final
 
 #: Seconds for the queries of each client on each event of ordinary size.
 FREE: Final = 0.0005
+#: The same where it is not the queries' doing that they are evaluated, and an index would decide
+#: most of them: a thousand of them.
+FREE_WITHOUT_INDEX: Final = 0.02
 #: Clients without subscriptions whose debts are remembered: they may come back.
 MAX_GONE: Final = 4_096
 #: What a client may owe, against what one of its queries may take.
@@ -81,11 +84,11 @@ class Accounts:
             del self._by_client[oldest]
 
     def begin(self, free: float, weight: float) -> None:
-        """Another event: so many times the usual time is free, and what takes longer weighs less,
-        for the event is so much larger than an ordinary one."""
+        """Another event: so many seconds are free for each client, and what takes longer weighs
+        less, for the event is so much larger than an ordinary one."""
         self._event += 1
         self._now = self._clock()
-        self._free = free * FREE
+        self._free = free
         self._weight = weight
 
     def payer(self, numbers: Sequence[int], *, is_cheap: bool) -> Account | None:

@@ -46,18 +46,16 @@ class Budget:
         subject: Subject,
         document: bytes,
         subscriptions: Callable[[_Runnable], Sequence[int]],
-        *,
-        cheap_are_free: bool = False,
+        free: float,
     ) -> tuple[list[_Runnable], list[tuple[_Runnable, QueryTooExpensive]]]:
         """Those that match, and those to be suspended with the reason.
 
         `subscriptions` tells for whom a query is evaluated: for nobody whose time counts, if there
-        are none. With `cheap_are_free` what can not take long is not counted: where it is not the
-        query's fault that it is evaluated.
+        are none. `free` seconds are not counted, on an event of ordinary size (see `accounts.py`).
         """
         evaluation = BoundedEvaluation(self._bounds, subject, document)
         scale = evaluation.scale
-        self._accounts.begin(free=scale, weight=min(scale, _MOST_WEIGHT))
+        self._accounts.begin(free * scale, min(scale, _MOST_WEIGHT))
         matching: list[int] = []
         broken: list[tuple[_Runnable, QueryTooExpensive]] = []
         dear: list[tuple[Worst, int]] = []
@@ -69,9 +67,8 @@ class Budget:
             if worst.deep > CHEAP:
                 dear.append((worst, place))
                 continue
-            numbers = () if cheap_are_free else subscriptions(query)
             try:
-                if self._matches(query, worst, evaluation, numbers):
+                if self._matches(query, worst, evaluation, subscriptions(query)):
                     matching.append(place)
             except QueryTooExpensive as error:
                 broken.append((query, error))

@@ -13,7 +13,7 @@ from math import inf
 
 from zope.interface import implementer
 
-from broker.content.accounts import Accounts
+from broker.content.accounts import FREE_WITHOUT_INDEX, Accounts
 from broker.content.bounds import Bounds
 from broker.content.budget import Budget
 from broker.content.contract import (
@@ -195,9 +195,8 @@ class ReferenceMatcher:
         document: bytes,
         subscriptions: Callable[[Interest], Sequence[int]],
     ) -> list[Interest]:
-        # That each of them is evaluated is the way of this engine.
         matching, broken = self._budget.evaluate(
-            interests, subject, document, subscriptions, cheap_are_free=True
+            interests, subject, document, subscriptions, FREE_WITHOUT_INDEX
         )
         for interest, error in broken:
             self._counts["suspended_queries"] += 1

@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 
 from zope.interface import implementer
 
-from broker.content.accounts import Accounts
+from broker.content.accounts import FREE, FREE_WITHOUT_INDEX, Accounts
 from broker.content.bounds import Bounds
 from broker.content.budget import Budget
 from broker.content.contract import (
@@ -316,8 +316,7 @@ class Switch:
         if not self._registry.distinct:
             return Accepted(header, view.everything)
         found, candidates = self._found_by(shape, document) or self._found_in(examined)
-        # That it had to be parsed is not the queries' fault.
-        more = self._single.evaluate(candidates, examined, place, document, cheap_are_free=True)
+        more = self._single.evaluate(candidates, examined, place, document, FREE_WITHOUT_INDEX)
         return Accepted(header, view.joined(view.wanted(found), more))
 
     def _found_in(self, subject: Subject) -> tuple[Sequence[Member], Sequence[Entry]]:
@@ -380,10 +379,8 @@ class Switch:
         matching.look(plan.pending)
         candidates = list(dict.fromkeys([*queries, *matching.open]))
         self._counts["undecided"] += len(candidates)
-        # Nor that not all of them are bound to the shape.
-        more = self._single.evaluate(
-            candidates, subject, place, document, cheap_are_free=bool(plan.pending)
-        )
+        free = FREE_WITHOUT_INDEX if plan.pending else FREE
+        more = self._single.evaluate(candidates, subject, place, document, free)
         view = self._registry.streams.view(header.stream)
         found = view.joined(decided.subscriptions, [*entries(matching.found), *more])
         self._figures.undecided(header, len(candidates), self._clock() - before)

@@ -39,7 +39,7 @@ def owed(accounts: Accounts, number: int) -> float:
 def test_what_is_free_is_free_for_each_event(accounts: Accounts) -> None:
     accounts.open(1, "alice")
     for _ in range(100_000):
-        accounts.begin(1.0, 1.0)
+        accounts.begin(FREE, 1.0)
         assert take(accounts, 1, FREE / 2) and take(accounts, 1, FREE / 2)
     assert owed(accounts, 1) == pytest.approx(0.0, abs=1e-9)
 
@@ -48,14 +48,14 @@ def test_all_subscriptions_of_a_client_have_one_account(accounts: Accounts, cloc
     for number in (1, 2):
         accounts.open(number, "alice")
     accounts.open(3, "bob")
-    accounts.begin(1.0, 1.0)
+    accounts.begin(FREE, 1.0)
     assert take(accounts, 1, 0.6 + FREE) and take(accounts, 2, 0.6)
     assert not take(accounts, 1, 0.0) and not take(accounts, 2, 0.0)
     assert take(accounts, 3, 0.6)
     # What is cheap may go on until it is twice as much.
     assert take(accounts, 1, 0.9, is_cheap=True) and not take(accounts, 1, 0.0, is_cheap=True)
     clock.now += 12.0
-    accounts.begin(1.0, 1.0)
+    accounts.begin(FREE, 1.0)
     # Of 2.1 are 0.9 left: what is begun in free time has to be done in free time.
     assert owed(accounts, 1) == pytest.approx(2.1)
     assert take(accounts, 1, 2 * FREE)
@@ -64,16 +64,16 @@ def test_all_subscriptions_of_a_client_have_one_account(accounts: Accounts, cloc
 
 def test_what_is_begun_in_free_time_must_not_take_longer(accounts: Accounts) -> None:
     accounts.open(1, "alice")
-    accounts.begin(1.0, 1.0)
+    accounts.begin(FREE, 1.0)
     assert take(accounts, 1, 2.0)
-    accounts.begin(1.0, 1.0)
+    accounts.begin(FREE, 1.0)
     assert take(accounts, 1, FREE / 2)
     assert not take(accounts, 1, FREE)
 
 
 def test_a_larger_event_gives_more_and_takes_less(accounts: Accounts) -> None:
     accounts.open(1, "alice")
-    accounts.begin(16.0, 4.0)
+    accounts.begin(16 * FREE, 4.0)
     assert take(accounts, 1, 16 * FREE + 2.0)
     assert owed(accounts, 1) == pytest.approx(0.5)
 
@@ -81,7 +81,7 @@ def test_a_larger_event_gives_more_and_takes_less(accounts: Accounts) -> None:
 def test_the_first_who_has_time_pays(accounts: Accounts) -> None:
     for number, client in enumerate(("alice", "bob", "carol"), 1):
         accounts.open(number, client)
-    accounts.begin(1.0, 1.0)
+    accounts.begin(FREE, 1.0)
     payers = []
     for _ in range(7):
         account = accounts.payer((1, 2, 3), is_cheap=False)
@@ -93,12 +93,12 @@ def test_the_first_who_has_time_pays(accounts: Accounts) -> None:
 
 def test_who_goes_and_comes_back_owes_what_was_owed(accounts: Accounts, clock: Clock) -> None:
     accounts.open(1, "alice")
-    accounts.begin(1.0, 1.0)
+    accounts.begin(FREE, 1.0)
     assert take(accounts, 1, 1.5)
     accounts.close(1)
     clock.now += 1.0
     accounts.open(2, "alice")
-    accounts.begin(1.0, 1.0)
+    accounts.begin(FREE, 1.0)
     assert take(accounts, 2, 0.0)
     assert owed(accounts, 2) == pytest.approx(1.4 - FREE)
     accounts.close(2)
@@ -111,7 +111,7 @@ def test_who_goes_and_comes_back_owes_what_was_owed(accounts: Accounts, clock: C
 def test_the_debts_of_those_who_are_gone_are_bounded(accounts: Accounts) -> None:
     for number in range(MAX_GONE + 10):
         accounts.open(number, f"client-{number}")
-        accounts.begin(1.0, 1.0)
+        accounts.begin(FREE, 1.0)
         assert take(accounts, number, 0.5)
         accounts.close(number)
     assert len(accounts._by_client) == MAX_GONE

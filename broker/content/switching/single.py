@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from broker.content.accounts import FREE
 from broker.content.budget import Budget
 from broker.content.contract import Accepted, Verdict
 from broker.content.evaluation import Subject
@@ -53,10 +54,10 @@ class SingleQueries:
         subject: Subject,
         place: int,
         document: bytes,
-        *,
-        cheap_are_free: bool,
+        free: float,
     ) -> list[Entry]:
-        """Those that match the event at a place of the batch, in their clients' time."""
+        """Those that match the event at a place of the batch, in their clients' time: see
+        `Budget` for what is `free`."""
         patterns = self._registry.streams.view(subject.header.stream).patterns
         get = self._compiled.get
         # What is of no concern to anybody must cost nothing, and is not to be judged.
@@ -72,7 +73,7 @@ class SingleQueries:
                 subject,
                 document,
                 lambda query: query.entry.brought(patterns),
-                cheap_are_free=cheap_are_free,
+                free,
             ),
         )
 
@@ -81,7 +82,7 @@ class SingleQueries:
         if entry.suspended:
             return False
         query = self._compiled.get(entry)
-        found = self._budget.evaluate([query], subject, document, lambda _: ())
+        found = self._budget.evaluate([query], subject, document, lambda _: (), FREE)
         return bool(self._judged(place, *found))
 
     def _judged(
