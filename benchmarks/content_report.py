@@ -152,8 +152,8 @@ def _notes(findings: Findings) -> list[str]:
     agreed = ", ".join(f"{what}: {matches:,}" for what, matches in findings.agreed.items())
     return [
         f"{plan.rounds} rounds of all tasks in turn, each on fresh documents, no two alike, given "
-        "in batches of 500 at most, after as many documents as in all rounds to warm up; a parse "
-        f"is etree.fromstring of the same documents; {sizes}",
+        "in batches of 500 and of 20 ms at most, as a node does, after as many documents as in all "
+        f"rounds to warm up; a parse is etree.fromstring of the same documents; {sizes}",
         "parses: the median of the rounds; mean: over all rounds, with those that bring new shapes",
         "an event is screened, proven well-formed and valid, its envelope read, and the numbers of "
         "the subscriptions that it matches are taken out and counted; no sockets, no log",

@@ -92,19 +92,24 @@ class Accounts:
         self._weight = weight
 
     def payer(self, numbers: Sequence[int], *, is_cheap: bool) -> Account | None:
-        """Whose time an evaluation for these subscriptions is: the first client's that has some.
+        """Whose time an evaluation for these subscriptions is: the first client's that may owe it.
 
-        To others with the same query it is a present: they lose nothing by each other. None if all
-        owe too much; the cheap queries of a client may go on for a while when others may not.
+        To others with the same query it is a present: they lose nothing by each other. The cheap
+        queries of a client may go on for a while when others may not. Where all owe too much there
+        may be one who has something free still; None if there is not.
         """
+        limit = self._limit(is_cheap)
+        last: Account | None = None
         for number in numbers:
             account = self._by_number[number]
             if account.event != self._event:
                 self._look(account, self._now)
                 account.event, account.free = self._event, self._free
-            if account.free > 0 or account.owed < self._limit(is_cheap):
+            if account.owed < limit:
                 return account
-        return None
+            if last is None and account.free > 0:
+                last = account
+        return last
 
     def charge(self, account: Account, seconds: float, *, is_cheap: bool) -> bool:
         """An evaluation on this event took so long; whether that was what the payer had."""

@@ -91,6 +91,22 @@ def test_the_first_who_has_time_pays(accounts: Accounts) -> None:
     assert payers == ["alice", "alice", "bob", "bob", "carol", "carol", None]
 
 
+def test_who_may_owe_it_comes_before_who_has_something_free(accounts: Accounts) -> None:
+    """Or what the one can not pay would be taken from the other, who could."""
+    accounts.open(1, "greedy")
+    accounts.open(2, "modest")
+    accounts.begin(FREE, 1.0)
+    assert take(accounts, 1, 2.0)
+    accounts.begin(FREE, 1.0)
+    account = accounts.payer((1, 2), is_cheap=False)
+    assert account is not None and account.client == "modest"
+    assert accounts.charge(account, 2.0, is_cheap=False)
+    accounts.begin(FREE, 1.0)
+    account = accounts.payer((1, 2), is_cheap=False)
+    assert account is not None and account.client == "greedy"
+    assert not accounts.charge(account, 2.0, is_cheap=False)
+
+
 def test_who_goes_and_comes_back_owes_what_was_owed(accounts: Accounts, clock: Clock) -> None:
     accounts.open(1, "alice")
     accounts.begin(FREE, 1.0)

@@ -12,6 +12,7 @@ import pytest
 from broker.content.budget import Budget
 from broker.content.contract import Accepted, IMatcher, Refused, Verdict
 from broker.content.query.query import parse_query
+from broker.content.switch import Switch
 from broker.content.switching.stride import Stride
 from broker.dtd.dtd import Dtd
 from broker.event.envelope import Liveness
@@ -73,11 +74,13 @@ def said(verdicts: list[Verdict]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", sorted(ENGINES))
-@pytest.mark.parametrize("seconds", [0.0, 3.0, 30.0, 300.0])
+@pytest.mark.parametrize(
+    ("seconds", "seed"), [(0.0, 1), (3.0, 1), (30.0, 1), *((300.0, seed) for seed in range(1, 9))]
+)
 def test_what_is_said_in_many_goes_is_what_is_said_in_one(
-    flight_dtd: Dtd, ticking: Callable[[], float], name: str, seconds: float
+    flight_dtd: Dtd, ticking: Callable[[], float], name: str, seconds: float, seed: int
 ) -> None:
-    all_documents = documents(1_300)
+    all_documents = documents(700)
     whole = subscribed(ENGINES[name](KnownDtds(flight_dtd), clock=ticking))
     expected = whole.match(all_documents)
     assert {type(each) for each in expected} == {Accepted, Refused}
@@ -85,7 +88,7 @@ def test_what_is_said_in_many_goes_is_what_is_said_in_one(
         *range(1, len(QUERIES) + 1)
     }
     engine = subscribed(
-        ENGINES[name](KnownDtds(flight_dtd), clock=Clock(1), max_run_time=float("inf"))
+        ENGINES[name](KnownDtds(flight_dtd), clock=Clock(seed), max_run_time=float("inf"))
     )
     verdicts: list[Verdict] = []
     goes = 0
@@ -98,6 +101,29 @@ def test_what_is_said_in_many_goes_is_what_is_said_in_one(
     assert said(verdicts) == said(expected)
     assert counted(engine) == counted(whole)
     assert engine.suspended() == []
+
+
+def test_time_may_be_up_at_any_moment(flight_dtd: Dtd) -> None:
+    """A pause of the machine, at each look at the clock that there is."""
+    looks = pause = 0
+
+    def clock() -> float:
+        nonlocal looks
+        looks += 1
+        return looks / 1_000 + (1_000_000 if looks >= pause else 0)
+
+    # Too few are alike for a shape, so each of them is looked at by itself.
+    parsed = [each.replace(b"<id>", b"<id>&#49;") for each in documents(70)]
+    engine = Switch(KnownDtds(flight_dtd), clock=lambda: 0.0)
+    expected = said(engine.match(parsed))
+    done = set()
+    while looks >= pause:
+        engine = Switch(KnownDtds(flight_dtd), clock=clock)
+        looks, pause = 0, pause + 1
+        verdicts = engine.match(parsed, frozenset(), 1_000.0)
+        assert verdicts and said(verdicts) == expected[: len(verdicts)]
+        done.add(len(verdicts))
+    assert {1, 63, 64, 65, 70} <= done
 
 
 @pytest.mark.parametrize("name", sorted(ENGINES))
@@ -174,6 +200,8 @@ def test_as_many_are_matched_at_once_as_there_is_time_for() -> None:
     assert not stride.next(64, 5_000, 0.0065, 0.02)
     # But something is always done.
     assert stride.next(0, 5_000, 0.0, 0.0) == range(16)
+    # Where there was no time for any, nothing is known.
+    stride.took(0, 0.5)
     # A pause is not taken for the rule, but what comes again is.
     stride.took(10, 0.1)
     assert len(stride.next(0, 5_000, 0.02, 0.02)) in (99, 100)

@@ -46,6 +46,8 @@ class Stride:
 
     def took(self, documents: int, seconds: float) -> None:
         """So many took so long. Pauses and single dear ones are not taken for the rule at once."""
+        if not documents:
+            return
         each = seconds / documents
         known = self._each
         self._each = (known + min(each, _MOST_GROWTH * known)) / 2 if known else each
