@@ -81,8 +81,19 @@ class Inbox:
         wanted = {receipt.event_id for receipt in receipts}
         await self.until(lambda: len(self.events) >= len(wanted) and wanted <= set(self.ids))
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the subscription has ended by itself."""
+        return self._task.done()
+
+    async def end(self) -> None:
+        """Wait for the end of the subscription; raises what it ended with."""
+        await self._task
+
     async def close(self) -> None:
         """Read no more."""
+        if self.is_over:
+            return
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
