@@ -325,47 +325,6 @@ def test_a_client_that_never_reads_costs_bounded_memory_and_delays_nobody(tmp_pa
         within(work(node))
 
 
-#: No shape decides it, and there is no condition that has to hold first.
-UNDECIDED = "count(//flightleg[count(//flightleg[altitude != {0}]) > 0]) != 5{0}"
-
-
-def test_who_has_very_many_slow_queries_loses_most_and_nobody_else_does(tmp_path: Path) -> None:
-    async def work(node: NodeProcess) -> None:
-        async with (
-            bystander(node.endpoint),
-            connect(node.endpoint) as publisher,
-            connect(node.endpoint) as greedy,
-            connect(node.endpoint) as modest,
-        ):
-            kept = Inbox(await modest.subscribe(UNDECIDED.format(1_000), "slow"))
-            asked = [
-                Inbox(await greedy.subscribe(UNDECIDED.format(n), "slow")) for n in range(1_000)
-            ]
-            receipts = []
-            for portion in range(20):
-                receipts += await asyncio.gather(
-                    *(
-                        publisher.publish("slow", flight(50 * portion + n), FLIGHT)
-                        for n in range(50)
-                    )
-                )
-            await kept.until_received(receipts)
-            assert kept.ids == [receipt.event_id for receipt in receipts]
-            ended = [each for each in asked if each.is_over]
-            # Each takes some 0.02 ms, and half a millisecond is free.
-            assert 800 < len(ended) < 1_000
-            for each in ended:
-                with pytest.raises(QueryTooExpensive, match="of this client"):
-                    await each.end()
-            status = await ask_status(node.endpoint)
-            assert status["matcher"]["suspended_queries"] == len(ended)
-            for each in (kept, *asked):
-                await each.close()
-
-    with NodeProcess(tmp_path) as node:
-        within(work(node))
-
-
 def test_thousands_of_silent_connections_end_and_then_a_good_one_is_served(
     tmp_path: Path,
 ) -> None:
