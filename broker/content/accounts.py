@@ -111,15 +111,16 @@ class Accounts:
                 last = account
         return last
 
-    def charge(self, account: Account, seconds: float, *, is_cheap: bool) -> bool:
-        """An evaluation on this event took so long; whether that was what the payer had."""
+    def affords(self, account: Account, seconds: float, *, is_cheap: bool) -> bool:
+        """Whether an evaluation on this event may take so long: what is left is free, or owed."""
+        return seconds <= account.free or account.owed < self._limit(is_cheap)
+
+    def charge(self, account: Account, seconds: float) -> None:
+        """An evaluation on this event took so long."""
         account.free -= seconds
-        if account.free >= 0:
-            return True
-        had_credit = account.owed < self._limit(is_cheap)
-        account.owed -= account.free / self._weight
-        account.free = 0.0
-        return had_credit
+        if account.free < 0:
+            account.owed -= account.free / self._weight
+            account.free = 0.0
 
     def _limit(self, is_cheap: bool) -> float:
         return self._credit * _RESERVE if is_cheap else self._credit

@@ -28,7 +28,14 @@ def accounts(clock: Clock) -> Accounts:
 def take(accounts: Accounts, number: int, seconds: float, *, is_cheap: bool = False) -> bool:
     """Whether there was somebody to pay for it, and he could."""
     account = accounts.payer((number,), is_cheap=is_cheap)
-    return account is not None and accounts.charge(account, seconds, is_cheap=is_cheap)
+    return account is not None and pay(accounts, account, seconds, is_cheap=is_cheap)
+
+
+def pay(accounts: Accounts, account: Account, seconds: float, *, is_cheap: bool = False) -> bool:
+    """Whether he could."""
+    could = accounts.affords(account, seconds, is_cheap=is_cheap)
+    accounts.charge(account, seconds)
+    return could
 
 
 def owed(accounts: Accounts, number: int) -> float:
@@ -87,7 +94,7 @@ def test_the_first_who_has_time_pays(accounts: Accounts) -> None:
         account = accounts.payer((1, 2, 3), is_cheap=False)
         payers.append(None if account is None else account.client)
         if account is not None:
-            accounts.charge(account, 0.75, is_cheap=False)
+            accounts.charge(account, 0.75)
     assert payers == ["alice", "alice", "bob", "bob", "carol", "carol", None]
 
 
@@ -100,11 +107,11 @@ def test_who_may_owe_it_comes_before_who_has_something_free(accounts: Accounts) 
     accounts.begin(FREE, 1.0)
     account = accounts.payer((1, 2), is_cheap=False)
     assert account is not None and account.client == "modest"
-    assert accounts.charge(account, 2.0, is_cheap=False)
+    assert pay(accounts, account, 2.0)
     accounts.begin(FREE, 1.0)
     account = accounts.payer((1, 2), is_cheap=False)
     assert account is not None and account.client == "greedy"
-    assert not accounts.charge(account, 2.0, is_cheap=False)
+    assert not pay(accounts, account, 2.0)
 
 
 def test_who_goes_and_comes_back_owes_what_was_owed(accounts: Accounts, clock: Clock) -> None:

@@ -29,9 +29,12 @@ class Counted:
         self.query: Query = parse_query(text)
         self._seconds = seconds
         self._clock = clock
+        self.pause = 0.0
+        """Once."""
 
     def matches(self, subject: Subject) -> bool:
-        self._clock.now += self._seconds
+        self._clock.now += self._seconds + self.pause
+        self.pause = 0.0
         return True
 
 
@@ -241,6 +244,24 @@ def test_larger_events_give_more_time_but_not_any(node: Node) -> None:
     node.event(bytes_=10 * 64 * 1024)
     # 1 s, and 5 ms, not 2.5 s.
     assert node.queries == dear[:26]
+
+
+def test_who_owes_too_much_is_not_undone_by_a_pause(node: Node) -> None:
+    dear = node.dear(7, 0.04, "one")
+    others = node.cheap(3, 0.0001, "one")
+    node.event()
+    node.accounts.begin(0.0, 1.0)
+    account = node.accounts.payer(others[0].numbers, is_cheap=True)
+    assert account is not None
+    node.accounts.charge(account, 0.5)
+    node.queries = others
+    others[1].compiled.pause = 0.002
+    node.event()
+    assert (node.queries, node.suspended) == (others, [])
+    # What takes long again is no pause.
+    node.queries = [*others, *dear]
+    node.event()
+    assert (node.queries, node.suspended) == (others, dear)
 
 
 def test_a_pause_of_the_machine_is_not_held_against_a_client(node: Node) -> None:

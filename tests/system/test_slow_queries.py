@@ -42,7 +42,7 @@ def test_who_has_very_many_slow_queries_loses_most_and_nobody_else_does(tmp_path
             assert kept.ids == [receipt.event_id for receipt in receipts]
             ended = [each for each in asked if each.is_over]
             # Each takes some 0.02 ms, and half a millisecond is free.
-            assert 800 < len(ended) < 1_000
+            assert len(ended) > 500
             for each in ended:
                 with pytest.raises(QueryTooExpensive, match="of this client"):
                     await each.end()
