@@ -58,21 +58,15 @@ class Budget:
         self._accounts.begin(free * scale, min(scale, _MOST_WEIGHT))
         matching: list[int] = []
         broken: list[tuple[_Runnable, QueryTooExpensive]] = []
+        cheap: list[tuple[Worst, int]] = []
         dear: list[tuple[Worst, int]] = []
         for place, query in enumerate(queries):
             if query.always:
                 matching.append(place)
                 continue
             worst = query.worst(evaluation.size)
-            if worst.deep > CHEAP:
-                dear.append((worst, place))
-                continue
-            try:
-                if self._matches(query, worst, evaluation, subscriptions(query)):
-                    matching.append(place)
-            except QueryTooExpensive as error:
-                broken.append((query, error))
-        for worst, place in sorted(dear):
+            (dear if worst.deep > CHEAP else cheap).append((worst, place))
+        for worst, place in [*cheap, *sorted(dear)]:
             query = queries[place]
             try:
                 if self._matches(query, worst, evaluation, subscriptions(query)):

@@ -7,8 +7,9 @@ no shape recognises, or what the index does not decide, goes the way of the refe
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from functools import partial
 from math import inf
 from typing import NamedTuple, cast
@@ -196,13 +197,13 @@ class Switch:
         time is up; the place behind the last one."""
         # What is left to do with single documents, by place; None means that it must be parsed.
         single: dict[int, _Undecided | None] = {}
-        self._match_known(portion, documents, verdicts, single)
+        groups = self._match_known(portion, documents, verdicts, single)
         # In order, so that a query that breaks its budget has missed no event before.
         places = sorted(single, reverse=True)
         while places:
             place = places.pop()
             if place and self._clock() >= enough:
-                self._leave(verdicts[place : portion.stop])
+                self._leave(groups, place, verdicts)
                 return place
             undecided = single[place]
             if undecided is not None:
@@ -210,21 +211,25 @@ class Switch:
                 continue
             learnt = self._counts["learnt"]
             verdicts[place] = self._match_parsed(place, documents[place], undescribed)
-            rest = [each for each in places if single[each] is None]
-            if rest and self._counts["learnt"] != learnt:
+            if self._counts["learnt"] != learnt:
                 # More of the batch may be of the new shape.
+                rest = [each for each in places if single[each] is None]
                 for each in rest:
                     del single[each]
-                self._match_known(rest[::-1], documents, verdicts, single)
+                groups += self._match_known(rest[::-1], documents, verdicts, single)
                 places = [each for each in places if each in single]
         return portion.stop
 
-    def _leave(self, verdicts: Sequence[Verdict | None]) -> None:
-        """Documents that were recognised are not answered now: they will be asked for again."""
-        headers = [each.header for each in verdicts if isinstance(each, Accepted)]
-        self._counts["recognised"] -= len(headers)
-        for header in headers:
-            self._figures.recognised(DtdReference(header.type_name, header.version), -1, 0.0)
+    def _leave(
+        self, groups: Iterable[Recognised], place: int, verdicts: Sequence[Verdict | None]
+    ) -> None:
+        """What was recognised from a place on is not answered now: it will be asked for again."""
+        for group in groups:
+            late = group.places[bisect_left(group.places, place) :]
+            answered = sum(isinstance(verdicts[each], Accepted) for each in late)
+            self._shapes.use(group.shape, -len(late))
+            self._counts["recognised"] -= answered
+            self._figures.recognised(group.shape.reference, -answered, 0.0)
 
     def _match_known(
         self,
@@ -232,7 +237,7 @@ class Switch:
         documents: Sequence[bytes],
         verdicts: list[Verdict | None],
         single: dict[int, _Undecided | None],
-    ) -> None:
+    ) -> list[Recognised]:
         """Verdicts for documents that are recognised. What is left to do goes to `single`."""
         figures, clock = self._figures, self._clock
         began = clock()
@@ -256,6 +261,7 @@ class Switch:
             now = clock()
             seconds = now - before + each * finding.batch.size
             figures.recognised(group.shape.reference, answered, seconds)
+        return groups
 
     def _match_recognised(
         self,

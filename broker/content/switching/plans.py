@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from broker.content.shape.cache import ShapeCache
 from broker.content.shape.shape import Shape
 from broker.content.switching.plan import VISITS_A_TURN, ShapePlan
@@ -56,5 +54,4 @@ class Plans:
     @property
     def unready(self) -> int:
         """Shapes that not all families are bound to yet."""
-        plans: Iterable[ShapePlan] = self._plans.values()
-        return sum(bool(plan.pending) for plan in plans)
+        return sum(bool(plan.pending) for plan in self._plans.values())
