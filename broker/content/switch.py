@@ -247,7 +247,7 @@ class Switch:
         single.update(dict.fromkeys(parsed))
         bound: list[tuple[Recognised, ShapePlan, Finding]] = []
         for group in groups:
-            plan = self._plans.at_work(group.shape)
+            plan = self._plans.get(group.shape)
             if plan is None:
                 single.update(dict.fromkeys(group.places))
             else:
@@ -336,7 +336,7 @@ class Switch:
         self, shape: Shape | None, document: bytes
     ) -> tuple[Sequence[Member], Sequence[Entry]] | None:
         """The same by the shape that the event has taught; None if that has to wait."""
-        plan = None if shape is None else self._plans.at_work(shape)
+        plan = None if shape is None else self._plans.get(shape)
         if shape is None or plan is None or plan.pending:
             return None
         values = shape.values(document)

@@ -27,7 +27,7 @@ class Plans:
         """Another turn."""
         self._visits = VISITS_A_TURN
 
-    def at_work(self, shape: Shape) -> ShapePlan | None:
+    def get(self, shape: Shape) -> ShapePlan | None:
         """What to match the shape's documents with, None if they must be parsed.
 
         Binds families to it, as far as the turn allows.

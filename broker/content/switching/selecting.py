@@ -52,7 +52,7 @@ class Selecting:
         groups, parsed = recognised(self._shapes, documents, range(len(documents)))
         selected: dict[int, bool] = {}
         for group in groups:
-            plan = self._plans.at_work(group.shape)
+            plan = self._plans.get(group.shape)
             if plan is None or (entry is not None and "$Liveness" in entry.text):
                 parsed += group.places
                 continue
