@@ -211,9 +211,10 @@ class Switch:
                 continue
             learnt = self._counts["learnt"]
             verdicts[place] = self._match_parsed(place, documents[place], undescribed)
-            if self._counts["learnt"] != learnt:
+            if self._counts["learnt"] == learnt:
+                continue
+            if rest := [each for each in places if single[each] is None]:
                 # More of the batch may be of the new shape.
-                rest = [each for each in places if single[each] is None]
                 for each in rest:
                     del single[each]
                 groups += self._match_known(rest[::-1], documents, verdicts, single)
