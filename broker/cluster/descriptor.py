@@ -1,0 +1,172 @@
+"""What a node publishes of itself: who it is, where it listens, and what it can (Mspaces M8).
+
+Neighbours learn it when they greet, the cluster by a table. As plain values for msgpack it is a
+list of the fields in their order; a transport that the node does not speak is an empty list there.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Any, NamedTuple
+
+import attrs
+
+from broker.cluster.address import Address
+from broker.errors import BadName, ProtocolError
+
+#: Ranks of the three security levels of events: low, med, high.
+CLEARANCES = range(3)
+#: More of one kind nobody has; it bounds what is read.
+_MOST_NAMED = 16
+_ORIGIN = re.compile(r"[0-9a-f]{16}")
+_HOST = re.compile(r"[!-~]{1,255}")
+_INTERFACE = re.compile(r"[!-~]{0,64}")
+_SHORT_NAME = re.compile(r"[a-z0-9-]{1,32}")
+
+
+class Endpoint(NamedTuple):
+    """Where a node takes requests for links, and exchanges messages, by one transport."""
+
+    host: str
+    port: int
+
+
+class Group(NamedTuple):
+    """A multicast group that a node listens to."""
+
+    group: str
+    port: int
+    interface: str
+    """The address or the name of the interface that it listens on; empty: the system's choice."""
+
+
+@attrs.frozen
+class NodeDescriptor:
+    """A node as others see it. Made by `of_plain` it is checked."""
+
+    address: Address
+    origin: str
+    """Of its event log: 16 hexadecimal digits."""
+    incarnation: int
+    """Which of the node's processes it is: a later one has a higher number."""
+    versions: tuple[int, ...]
+    """Of the protocol between nodes that it speaks."""
+    tcp: Endpoint | None = None
+    udp: Endpoint | None = None
+    multicast: Group | None = None
+    clearance: int = CLEARANCES[-1]
+    """The rank of the highest security level that may reach it."""
+    draining: bool = False
+    """It is about to leave: no new links, and no transit where there is another way."""
+    compressions: tuple[str, ...] = ()
+    """Of bodies of frames: the names that it can undo."""
+    admitted: int = 0
+    """When its cluster took it in, in ms since 1970 by the member that did; 0: by configuration.
+
+    Decides who leaves where two members at once have admitted one node each and there was room
+    for one; clocks that differ change who that is, not that all members agree about it.
+    """
+
+    @property
+    def name(self) -> str:
+        return self.address.node
+
+    def to_plain(self) -> tuple[Any, ...]:
+        """The fields as msgpack carries them."""
+        return (
+            str(self.address),
+            self.origin,
+            self.incarnation,
+            self.versions,
+            tuple(self.tcp or ()),
+            tuple(self.udp or ()),
+            tuple(self.multicast or ()),
+            self.clearance,
+            self.draining,
+            self.compressions,
+            self.admitted,
+        )
+
+    @classmethod
+    def of_plain(cls, value: Any) -> NodeDescriptor:
+        """What `to_plain` gave, every field checked. `ProtocolError` if it is anything else."""
+        try:
+            fields = tuple(value)
+            (address, origin, incarnation, versions, tcp, udp, group, clearance) = fields[:8]
+            draining, compressions, admitted = fields[8:]
+            return cls(
+                Address.parse(_text(address)),
+                _matching(_ORIGIN, origin),
+                count(incarnation),
+                tuple(count(version) for version in _few(versions)),
+                _endpoint(tcp),
+                _endpoint(udp),
+                _group(group),
+                rank(clearance),
+                _flag(draining),
+                tuple(_matching(_SHORT_NAME, name) for name in _few(compressions)),
+                count(admitted),
+            )
+        except (ValueError, TypeError, BadName) as error:
+            raise ProtocolError(f"no description of a node: {error}") from None
+
+
+def count(value: Any) -> int:
+    """A number that 64 bits hold; `TypeError` for anything else."""
+    if type(value) is not int or not 0 <= value < 1 << 64:
+        raise TypeError("not a count")
+    return value
+
+
+def rank(value: Any) -> int:
+    """The rank of a security level; `TypeError` for anything else."""
+    if type(value) is not int or value not in CLEARANCES:
+        raise TypeError("not the rank of a security level")
+    return value
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError("not text")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if type(value) is not bool:
+        raise TypeError("not a truth value")
+    return value
+
+
+def _matching(pattern: re.Pattern[str], value: Any) -> str:
+    if not pattern.fullmatch(_text(value)):
+        raise ValueError(f"{value[:80]!r} does not fit its field")
+    return _text(value)
+
+
+def _few(value: Any) -> tuple[Any, ...]:
+    if type(value) not in (tuple, list) or len(value) > _MOST_NAMED:
+        raise TypeError(f"not a list of {_MOST_NAMED} at most")
+    return tuple(value)
+
+
+def _port(value: Any) -> int:
+    if not 0 < count(value) < 1 << 16:
+        raise ValueError(f"{value} is no port")
+    return count(value)
+
+
+def _endpoint(value: Any) -> Endpoint | None:
+    if not _few(value):
+        return None
+    host, port = value
+    return Endpoint(_matching(_HOST, host), _port(port))
+
+
+def _group(value: Any) -> Group | None:
+    if not _few(value):
+        return None
+    group, port, interface = value
+    if not ipaddress.ip_address(_matching(_HOST, group)).is_multicast:
+        raise ValueError(f"{group} is no multicast group")
+    return Group(group, _port(port), _matching(_INTERFACE, interface))
