@@ -9,16 +9,15 @@ shows the bytes and who may send what when.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import attrs
 import msgpack
 
 from broker.errors import ProtocolError, WireError
 from broker.event.place import Mark
-
-#: Position as it travels: a list of (origin, epoch, offset).
-WirePosition: TypeAlias = tuple[tuple[str, int, int], ...]
+from broker.session import fields
+from broker.session.fields import WirePosition
 
 PROTOCOL_VERSIONS = (1,)
 #: What a node may send in DELIVER messages, in bytes, before the client's first `Credit`.
@@ -48,81 +47,6 @@ def _message(kind: int) -> Callable[[_M], _M]:
     return register
 
 
-def _wire_error(value: Any) -> WireError:
-    code, text, line, column = value
-    if not (isinstance(code, str) and isinstance(text, str)):
-        raise TypeError("an error's code and text are text")
-    return (code, text, _count(line), _count(column))
-
-
-def _count(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 1 << 64:
-        raise TypeError("not a count")
-    return value
-
-
-def _text(value: Any) -> str:
-    if type(value) is not str:
-        raise TypeError("not text")
-    return value
-
-
-def _bytes(value: Any) -> bytes:
-    if type(value) is not bytes:
-        raise TypeError("not bytes")
-    return value
-
-
-def _flag(value: Any) -> bool:
-    if type(value) is not bool:
-        raise TypeError("not a truth value")
-    return value
-
-
-def _position(value: Any) -> WirePosition:
-    return tuple((_text(origin), _count(epoch), _count(offset)) for origin, epoch, offset in value)
-
-
-def _optional_position(value: Any) -> WirePosition | None:
-    return None if value is None else _position(value)
-
-
-def _texts(value: Any) -> Mapping[str, str]:
-    return {_text(key): _text(item) for key, item in value.items()}
-
-
-def _text_list(value: Any) -> tuple[str, ...]:
-    return tuple(_text(item) for item in value)
-
-
-def _counts(value: Any) -> tuple[int, ...]:
-    return tuple(_count(item) for item in value)
-
-
-def _mark(value: Any) -> tuple[int, int]:
-    epoch, offset = value
-    return (_count(epoch), _count(offset))
-
-
-def _refusals(value: Any) -> tuple[tuple[int, WireError], ...]:
-    return tuple((_count(index), _wire_error(error)) for index, error in value)
-
-
-def _breaks(value: Any) -> tuple[tuple[int, Mark], ...]:
-    return tuple(
-        (_count(index), (_count(epoch), _count(offset))) for index, (epoch, offset) in value
-    )
-
-
-def _positions(value: Any) -> tuple[tuple[int, WirePosition], ...]:
-    return tuple((_count(number), _position(position)) for number, position in value)
-
-
-def _plain(value: Any) -> Any:
-    """Anything that msgpack carries: only for reports that people and tools read."""
-    return value
-
-
 # ----------------------------------------------------------------------------- greeting
 
 
@@ -131,14 +55,14 @@ def _plain(value: Any) -> Any:
 class Hello(Message):
     """Client: the first packet of every connection, before the stack is attached."""
 
-    magic: str = attrs.field(converter=_text)
-    versions: tuple[int, ...] = attrs.field(converter=_counts)
-    client_id: str = attrs.field(converter=_text)
-    incarnation: int = attrs.field(converter=_count)
-    token: bytes = attrs.field(converter=_bytes)
+    magic: str = attrs.field(converter=fields.text)
+    versions: tuple[int, ...] = attrs.field(converter=fields.counts)
+    client_id: str = attrs.field(converter=fields.text)
+    incarnation: int = attrs.field(converter=fields.count)
+    token: bytes = attrs.field(converter=fields.octets)
     """16 random bytes that this process keeps for this session: who has them may resume it."""
-    account: str = attrs.field(converter=_text)
-    secret: str = attrs.field(converter=_text, repr=False)
+    account: str = attrs.field(converter=fields.text)
+    secret: str = attrs.field(converter=fields.text, repr=False)
 
 
 @_message(0x02)
@@ -146,11 +70,11 @@ class Hello(Message):
 class Welcome(Message):
     """Node: the connection is accepted; the session's stack speaks from the next packet on."""
 
-    version: int = attrs.field(converter=_count)
-    node: str = attrs.field(converter=_text)
-    origin: str = attrs.field(converter=_text)
-    max_event_bytes: int = attrs.field(converter=_count)
-    max_frame_bytes: int = attrs.field(converter=_count)
+    version: int = attrs.field(converter=fields.count)
+    node: str = attrs.field(converter=fields.text)
+    origin: str = attrs.field(converter=fields.text)
+    max_event_bytes: int = attrs.field(converter=fields.count)
+    max_frame_bytes: int = attrs.field(converter=fields.count)
 
 
 @_message(0x03)
@@ -158,7 +82,7 @@ class Welcome(Message):
 class Refuse(Message):
     """Node: the connection is refused, or the session ended, and why. The node then closes."""
 
-    error: WireError = attrs.field(converter=_wire_error)
+    error: WireError = attrs.field(converter=fields.wire_error)
 
 
 @_message(0x04)
@@ -181,12 +105,12 @@ class Published(Message):
     `duplicates` are the indices of events that had been accepted before.
     """
 
-    batch: int = attrs.field(converter=_count)
-    first: WirePosition = attrs.field(converter=_position)
-    accepted: int = attrs.field(converter=_count)
-    duplicates: tuple[int, ...] = attrs.field(converter=_counts)
-    refused: tuple[tuple[int, WireError], ...] = attrs.field(converter=_refusals)
-    later: tuple[tuple[int, Mark], ...] = attrs.field(converter=_breaks, default=())
+    batch: int = attrs.field(converter=fields.count)
+    first: WirePosition = attrs.field(converter=fields.position)
+    accepted: int = attrs.field(converter=fields.count)
+    duplicates: tuple[int, ...] = attrs.field(converter=fields.counts)
+    refused: tuple[tuple[int, WireError], ...] = attrs.field(converter=fields.refusals)
+    later: tuple[tuple[int, Mark], ...] = attrs.field(converter=fields.breaks, default=())
 
 
 @_message(0x12)
@@ -200,9 +124,9 @@ class NotPublished(Message):
     never overtakes one of the same publisher.
     """
 
-    batch: int = attrs.field(converter=_count)
-    retry_ms: int = attrs.field(converter=_count)
-    error: WireError = attrs.field(converter=_wire_error)
+    batch: int = attrs.field(converter=fields.count)
+    retry_ms: int = attrs.field(converter=fields.count)
+    error: WireError = attrs.field(converter=fields.wire_error)
 
 
 # ----------------------------------------------------------------------------- subscribing
@@ -213,16 +137,16 @@ class NotPublished(Message):
 class Subscribe(Message):
     """Client: deliver what matches. `number` is the client's own for it, free in this session."""
 
-    number: int = attrs.field(converter=_count)
-    pattern: str = attrs.field(converter=_text)
-    query: str = attrs.field(converter=_text)
-    namespaces: Mapping[str, str] = attrs.field(converter=_texts)
-    durable: str = attrs.field(converter=_text)
+    number: int = attrs.field(converter=fields.count)
+    pattern: str = attrs.field(converter=fields.text)
+    query: str = attrs.field(converter=fields.text)
+    namespaces: Mapping[str, str] = attrs.field(converter=fields.texts)
+    durable: str = attrs.field(converter=fields.text)
     """Name of a durable subscription, or empty."""
-    start: str = attrs.field(converter=_text)
+    start: str = attrs.field(converter=fields.text)
     """`new`, `all`, `position`, `time`, or `stored` (where a durable one was left; else new)."""
-    position: WirePosition = attrs.field(converter=_position)
-    time: int = attrs.field(converter=_count)
+    position: WirePosition = attrs.field(converter=fields.position)
+    time: int = attrs.field(converter=fields.count)
     """For `time`: ms since 1970."""
 
 
@@ -231,10 +155,10 @@ class Subscribe(Message):
 class Subscribed(Message):
     """Node: the subscription is accepted. `warnings` are for the person who wrote the query."""
 
-    number: int = attrs.field(converter=_count)
-    position: WirePosition | None = attrs.field(converter=_optional_position)
+    number: int = attrs.field(converter=fields.count)
+    position: WirePosition | None = attrs.field(converter=fields.optional_position)
     """Where a durable one was left; None where nothing was stored."""
-    warnings: tuple[str, ...] = attrs.field(converter=_text_list)
+    warnings: tuple[str, ...] = attrs.field(converter=fields.text_list)
 
 
 @_message(0x22)
@@ -242,8 +166,8 @@ class Subscribed(Message):
 class Flowing(Message):
     """Node: after `cut` nothing that matches is missed."""
 
-    number: int = attrs.field(converter=_count)
-    cut: WirePosition = attrs.field(converter=_position)
+    number: int = attrs.field(converter=fields.count)
+    cut: WirePosition = attrs.field(converter=fields.position)
 
 
 @_message(0x23)
@@ -251,8 +175,8 @@ class Flowing(Message):
 class Unsubscribe(Message):
     """Client: deliver no more; `forget` also drops what was stored of a durable one."""
 
-    number: int = attrs.field(converter=_count)
-    forget: bool = attrs.field(converter=_flag)
+    number: int = attrs.field(converter=fields.count)
+    forget: bool = attrs.field(converter=fields.flag)
 
 
 @_message(0x24)
@@ -263,8 +187,8 @@ class Ended(Message):
     The error's code is empty where the client asked.
     """
 
-    number: int = attrs.field(converter=_count)
-    error: WireError = attrs.field(converter=_wire_error)
+    number: int = attrs.field(converter=fields.count)
+    error: WireError = attrs.field(converter=fields.wire_error)
 
 
 @_message(0x25)
@@ -272,7 +196,7 @@ class Ended(Message):
 class Acknowledge(Message):
     """Client: these durable subscriptions are processed up to these positions."""
 
-    positions: tuple[tuple[int, WirePosition], ...] = attrs.field(converter=_positions)
+    positions: tuple[tuple[int, WirePosition], ...] = attrs.field(converter=fields.positions)
 
 
 @_message(0x26)
@@ -280,7 +204,7 @@ class Acknowledge(Message):
 class Progress(Message):
     """Node: up to these positions nothing is left to deliver, matched or not."""
 
-    positions: tuple[tuple[int, WirePosition], ...] = attrs.field(converter=_positions)
+    positions: tuple[tuple[int, WirePosition], ...] = attrs.field(converter=fields.positions)
 
 
 @_message(0x27)
@@ -293,12 +217,12 @@ class Gap(Message):
     events were dropped). Bounds are inclusive marks.
     """
 
-    number: int = attrs.field(converter=_count)
-    origin: str = attrs.field(converter=_text)
-    first: tuple[int, int] = attrs.field(converter=_mark)
-    last: tuple[int, int] = attrs.field(converter=_mark)
-    count: int = attrs.field(converter=_count)
-    reason: str = attrs.field(converter=_text)
+    number: int = attrs.field(converter=fields.count)
+    origin: str = attrs.field(converter=fields.text)
+    first: tuple[int, int] = attrs.field(converter=fields.mark)
+    last: tuple[int, int] = attrs.field(converter=fields.mark)
+    count: int = attrs.field(converter=fields.count)
+    reason: str = attrs.field(converter=fields.text)
 
 
 @_message(0x29)
@@ -310,7 +234,7 @@ class Credit(Message):
     user has not looked at never keep receipts and answers from coming.
     """
 
-    limit: int = attrs.field(converter=_count)
+    limit: int = attrs.field(converter=fields.count)
 
 
 @_message(0x2A)
@@ -322,22 +246,22 @@ class TypeChanged(Message):
     what the query reads stands first.
     """
 
-    number: int = attrs.field(converter=_count)
-    type: str = attrs.field(converter=_text)
-    old: str = attrs.field(converter=_text)
+    number: int = attrs.field(converter=fields.count)
+    type: str = attrs.field(converter=fields.text)
+    old: str = attrs.field(converter=fields.text)
     """The newest version before."""
-    new: str = attrs.field(converter=_text)
-    effect: str = attrs.field(converter=_text)
+    new: str = attrs.field(converter=fields.text)
+    effect: str = attrs.field(converter=fields.text)
     """`can-not-match-any-more`, `can-match-now`, or `reads-what-changed`."""
-    reason: str = attrs.field(converter=_text)
+    reason: str = attrs.field(converter=fields.text)
     """For the first two: why the query can match no event of the one version."""
-    paths: tuple[str, ...] = attrs.field(converter=_text_list)
+    paths: tuple[str, ...] = attrs.field(converter=fields.text_list)
     """What the query reads of all that came, went or changed."""
-    came: tuple[str, ...] = attrs.field(converter=_text_list)
-    went: tuple[str, ...] = attrs.field(converter=_text_list)
-    changed: tuple[str, ...] = attrs.field(converter=_text_list)
+    came: tuple[str, ...] = attrs.field(converter=fields.text_list)
+    went: tuple[str, ...] = attrs.field(converter=fields.text_list)
+    changed: tuple[str, ...] = attrs.field(converter=fields.text_list)
     """Attributes with other values or another default: path, colon, how."""
-    left_out: int = attrs.field(converter=_count)
+    left_out: int = attrs.field(converter=fields.count)
     """How many entries the four lists lack altogether."""
 
 
@@ -349,10 +273,10 @@ class TypeChanged(Message):
 class Ask(Message):
     """Client: a question to the node (`status`, `dtd-list`, `dtd-show`, `explain`)."""
 
-    request: int = attrs.field(converter=_count)
-    what: str = attrs.field(converter=_text)
-    arguments: Mapping[str, str] = attrs.field(converter=_texts)
-    document: bytes = attrs.field(default=b"", converter=_bytes, repr=False)
+    request: int = attrs.field(converter=fields.count)
+    what: str = attrs.field(converter=fields.text)
+    arguments: Mapping[str, str] = attrs.field(converter=fields.texts)
+    document: bytes = attrs.field(default=b"", converter=fields.octets, repr=False)
     """The event that the question is about, or empty; it may be as large as a frame."""
 
 
@@ -361,9 +285,9 @@ class Ask(Message):
 class Answer(Message):
     """Node: the answer; an error where `error`'s code is not empty."""
 
-    request: int = attrs.field(converter=_count)
-    error: WireError = attrs.field(converter=_wire_error)
-    content: Any = attrs.field(converter=_plain)
+    request: int = attrs.field(converter=fields.count)
+    error: WireError = attrs.field(converter=fields.wire_error)
+    content: Any = attrs.field(converter=fields.plain)
 
 
 #: Says that there is no error, where a message has room for one.
@@ -376,8 +300,8 @@ DELIVER = 0x28
 
 def encode(message: Message) -> bytes:
     """The bytes of a control message."""
-    fields = attrs.astuple(cast(attrs.AttrsInstance, message), recurse=False)
-    packed: bytes = msgpack.packb(fields)
+    values = attrs.astuple(cast(attrs.AttrsInstance, message), recurse=False)
+    packed: bytes = msgpack.packb(values)
     return bytes([message.kind]) + packed
 
 
@@ -389,8 +313,8 @@ def decode(data: bytes) -> Message:
     if len(data) > MAX_CONTROL and cls not in (Answer, Published, Ask):
         raise ProtocolError(f"{cls.__name__} of {len(data)} bytes")
     try:
-        fields = msgpack.unpackb(memoryview(data)[1:], use_list=False, strict_map_key=True)
-        message = cls(*fields)
+        values = msgpack.unpackb(memoryview(data)[1:], use_list=False, strict_map_key=True)
+        message = cls(*values)
         if isinstance(message, Ask) and len(data) - len(message.document) > MAX_CONTROL:
             raise ProtocolError(f"Ask of {len(data)} bytes")
         return message
