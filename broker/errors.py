@@ -90,6 +90,18 @@ class StackError(OurError):
     code = "stack"
 
 
+class UnknownStack(StackError):
+    """No stack of that name is installed. Lists those that are."""
+
+    code = "unknown-stack"
+
+
+class AmbiguousStack(StackError):
+    """Several stacks of that name are installed. Names where each comes from."""
+
+    code = "ambiguous-stack"
+
+
 class LogUnavailable(OurError):
     """The event log can not be written now (a full or failing disk). Nothing is lost; retry."""
 

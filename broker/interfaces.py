@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.channel.layer import ILayer, ILayerCore
 from broker.channel.receiver import IStackReceiver
 from broker.channel.socket import ISocketChannel, ISocketReceiver
+from broker.channel.stacks import IProtocolStack
 from broker.content.contract import IMatcher
 from broker.dtd.interfaces import IDtd, IDtdCache, IDtdSource
 from broker.identity.interfaces import IAuthenticator, IIdentity
@@ -18,6 +19,7 @@ __all__ = [
     "ILayer",
     "ILayerCore",
     "IMatcher",
+    "IProtocolStack",
     "ISocketChannel",
     "ISocketReceiver",
     "IStackReceiver",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 from twisted.internet.task import Clock
@@ -13,20 +11,17 @@ from broker.channel.driver import StackDriver
 from broker.channel.effects import DeliverUp, Failed
 from broker.channel.layer import ILayer, ILayerCore
 from broker.channel.p2p import P2PLayer
+from tests.channel.documented import DOCUMENT, documented
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "channels.md"
 
-
-def documented() -> dict[str, Any]:
-    found = re.search(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
-    assert found is not None
+def documented_layer() -> dict[str, Any]:
     names: dict[str, Any] = {}
-    exec(compile(found[1], str(DOCUMENT), "exec"), names)
+    exec(compile(documented("python")[0], str(DOCUMENT), "exec"), names)
     return names
 
 
 def test_the_documented_layer_keeps_the_contract_and_fits_under_p2p() -> None:
-    layer = documented()["TallyLayer"](2)
+    layer = documented_layer()["TallyLayer"](2)
     core = layer.create_core()
     assert verifyObject(ILayer, layer)
     assert verifyObject(ILayerCore, core)

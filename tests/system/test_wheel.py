@@ -130,6 +130,16 @@ def test_the_command_line_tool_is_installed(installation: Installation) -> None:
     assert "config" in done.stdout
 
 
+def test_the_stack_of_nodes_is_found_where_the_wheel_is_installed(
+    installation: Installation,
+) -> None:
+    done = installation.run(
+        *("python", "-c"),
+        "from broker.channel.stacks import stack_named as s; print(type(s('mspaces')).__module__)",
+    )
+    assert done.stdout.strip() == "plugins.mspaces.stack", done.stderr
+
+
 def test_the_dtds_are_installed_and_found(installation: Installation) -> None:
     done = installation.run(
         "python",
@@ -150,8 +160,9 @@ def test_the_wheel_holds_our_packages_and_nothing_else(installation: Installatio
         "plugins",
         "twisted",
     }
-    assert [name for name in names if name.startswith("twisted/")] == [
-        "twisted/plugins/xmlbroker_plugin.py"
+    assert sorted(name for name in names if name.startswith("twisted/")) == [
+        "twisted/plugins/xmlbroker_mspaces.py",
+        "twisted/plugins/xmlbroker_plugin.py",
     ]
     assert not [name for name in names if "test_" in name or "dropin.cache" in name]
 

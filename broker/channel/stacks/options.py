@@ -1,0 +1,48 @@
+"""A stack's own options, read into a class of settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_type_hints
+
+import attrs
+
+from broker.errors import ConfigurationError
+
+S = TypeVar("S")
+
+#: The types that an option may have, with what they are called.
+_TYPES: dict[type, tuple[tuple[type, ...], str]] = {
+    bool: ((bool,), "true or false"),
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+    str: ((str,), "a text"),
+}
+
+
+def read_options(stack: str, section: type[S], options: Mapping[str, object]) -> S:
+    """`section` (an attrs class whose fields are bool, int, float or str) filled from `options`.
+
+    Raises `ConfigurationError` naming the stack and the option: one that is unknown, missing, or
+    of another type. Ranges are the class's own business, or that of the layers.
+    """
+    hints = get_type_hints(section)
+    fields = {field.name: field for field in attrs.fields(section)}  # type: ignore[arg-type]
+    for name in options:
+        if name not in fields:
+            known = ", ".join(sorted(fields)) or "none"
+            raise ConfigurationError(f"stack {stack}: {name} is unknown; known here: {known}")
+    for name, field in fields.items():
+        if name not in options and field.default is attrs.NOTHING:
+            raise ConfigurationError(f"stack {stack}: {name} is missing")
+    return section(
+        **{name: _read(stack, name, hints[name], value) for name, value in options.items()}
+    )
+
+
+def _read(stack: str, name: str, kind: type, value: object) -> Any:
+    accepted, called = _TYPES[kind]
+    # To Python true is a whole number.
+    if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
+        raise ConfigurationError(f"stack {stack}: {name} must be {called}, found {value!r}")
+    return kind(value)

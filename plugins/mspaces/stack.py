@@ -1,0 +1,36 @@
+"""The `mspaces` stack. The multicast layer stands above several of it, one for each neighbour."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+from twisted.plugin import IPlugin
+from zope.interface import implementer
+
+from broker.channel.layer import ILayer
+from broker.channel.p2p import P2PLayer
+from broker.channel.stacks import IProtocolStack, StackSettings, Transport, read_options
+from plugins.mspaces.settings import MspacesSettings
+
+
+@implementer(IPlugin, IProtocolStack)
+@attrs.frozen
+class MspacesStack:
+    """Once only and in order to each neighbour, through reconnections (RCM R29-R32)."""
+
+    name: ClassVar[str] = "mspaces"
+    version: ClassVar[int] = 1
+    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.TCP})
+
+    def check(self, settings: StackSettings) -> None:
+        """Raises `ConfigurationError` for an option that can not be."""
+        self.layers(settings)
+
+    def layers(self, settings: StackSettings) -> list[ILayer]:
+        """p2p on a socket channel over TCP."""
+        options = read_options(self.name, MspacesSettings, settings.options)
+        return [P2PLayer(incarnation=settings.incarnation, **attrs.asdict(options))]
+
+
+mspaces = MspacesStack()

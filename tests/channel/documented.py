@@ -1,0 +1,13 @@
+"""The blocks of code in `docs/channels.md`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "channels.md"
+
+
+def documented(language: str) -> list[str]:
+    """All blocks of code in that language, in order."""
+    return re.findall(rf"```{language}\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)

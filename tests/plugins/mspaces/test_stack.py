@@ -1,0 +1,98 @@
+"""The `mspaces` stack between two nodes: what it carries, and how soon a dead one is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from twisted.internet.task import Clock
+from zope.interface import implementer
+
+from broker.channel.driver import IStackReceiver, StackDriver
+from broker.channel.socket import TCP_PROPERTIES, ISocketChannel
+from broker.channel.stacks import StackSettings, build, stack_named
+from broker.channel.view import LinkState, View
+from broker.errors import ConfigurationError, Overloaded, PeerSilent
+from broker.testing.network import MemoryNetwork
+from plugins.mspaces.settings import MspacesSettings
+
+
+@implementer(IStackReceiver)
+class Node:
+    """One end, with the time of each view."""
+
+    def __init__(self, clock: Clock, incarnation: int, options: dict[str, object]) -> None:
+        settings = StackSettings(incarnation=incarnation, options=options)
+        stack = build(stack_named("mspaces"), settings, TCP_PROPERTIES)
+        self.clock = clock
+        self.driver = StackDriver(stack.layers, clock, self, stack.bottom)
+        self.messages: list[bytes] = []
+        self.views: list[tuple[float, View]] = []
+
+    def messages_received(self, messages: Sequence[bytes]) -> None:
+        self.messages += messages
+        self.driver.consumed(len(messages))
+
+    def view_changed(self, view: View) -> None:
+        self.views.append((self.clock.seconds(), view))
+
+    def writable_changed(self, writable: bool) -> None:
+        """Nobody sends much here."""
+
+
+class Link:
+    def __init__(self, **options: object) -> None:
+        self.clock = Clock()
+        self.network = MemoryNetwork(self.clock, latency=0.01)
+        self.one, self.other = (Node(self.clock, number, options) for number in (1, 2))
+        self.network.listen("other", self.other.driver.attach)
+        self.network.connect("other").addCallback(self.one.driver.attach)
+        self.run(1.0)
+
+    def run(self, seconds: float) -> None:
+        for _ in range(round(seconds * 100)):
+            self.clock.advance(0.01)
+
+
+def test_neighbours_hear_each_other_in_order() -> None:
+    link = Link()
+    link.one.driver.send([b"1", b"2"])
+    link.one.driver.send([b"3"])
+    link.other.driver.send([b"4"])
+    link.run(0.1)
+    assert link.other.messages == [b"1", b"2", b"3"]
+    assert link.one.messages == [b"4"]
+
+
+def test_an_idle_link_stays() -> None:
+    link = Link()
+    link.run(60.0)
+    assert [view.state for _, view in link.one.views] == [LinkState.CONNECTED]
+
+
+@pytest.mark.parametrize("liveness", [4.0, 2.0])
+def test_a_neighbour_that_is_dead_is_noticed_within_its_liveness(liveness: float) -> None:
+    link = Link(liveness=liveness)
+    mute: list[ISocketChannel] = []
+    link.network.listen("mute", mute.append)
+    link.network.connect("mute").addCallback(link.one.driver.attach)
+    link.run(liveness + 0.1)
+    when, view = link.one.views[-1]
+    assert view.state is LinkState.DISCONNECTED
+    assert isinstance(view.error, PeerSilent)
+    assert when <= 1.0 + 0.02 + liveness
+
+
+def test_the_buffer_is_bounded_as_the_options_say() -> None:
+    link = Link(send_buffer_bytes=10_000)
+    with pytest.raises(Overloaded):
+        link.one.driver.send([bytes(10_000)])
+    link.one.driver.send([bytes(9_000)])
+
+
+def test_every_option_has_a_default_that_fits() -> None:
+    stack = stack_named("mspaces")
+    stack.check(StackSettings(incarnation=1))
+    assert MspacesSettings().liveness == 4.0
+    with pytest.raises(ConfigurationError, match="known here: keepalive, liveness, send_buffer"):
+        stack.check(StackSettings(incarnation=1, options={"colour": "red"}))

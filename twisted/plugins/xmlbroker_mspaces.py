@@ -1,0 +1,5 @@
+"""The drop-in of the `mspaces` stack."""
+
+from plugins.mspaces.stack import mspaces
+
+__all__ = ["mspaces"]
