@@ -14,6 +14,7 @@ import attrs
 
 from broker.cluster.address import Address
 from broker.errors import BadName, ProtocolError
+from broker.session.fields import count, flag, text
 
 #: Ranks of the three security levels of events: low, med, high.
 CLEARANCES = range(3)
@@ -96,7 +97,7 @@ class NodeDescriptor:
             (address, origin, incarnation, versions, tcp, udp, group, clearance) = fields[:8]
             draining, compressions, admitted = fields[8:]
             return cls(
-                Address.parse(_text(address)),
+                Address.parse(text(address)),
                 _matching(_ORIGIN, origin),
                 count(incarnation),
                 tuple(count(version) for version in _few(versions)),
@@ -104,19 +105,12 @@ class NodeDescriptor:
                 _endpoint(udp),
                 _group(group),
                 rank(clearance),
-                _flag(draining),
+                flag(draining),
                 tuple(_matching(_SHORT_NAME, name) for name in _few(compressions)),
                 count(admitted),
             )
         except (ValueError, TypeError, BadName) as error:
             raise ProtocolError(f"no description of a node: {error}") from None
-
-
-def count(value: Any) -> int:
-    """A number that 64 bits hold; `TypeError` for anything else."""
-    if type(value) is not int or not 0 <= value < 1 << 64:
-        raise TypeError("not a count")
-    return value
 
 
 def rank(value: Any) -> int:
@@ -126,22 +120,10 @@ def rank(value: Any) -> int:
     return value
 
 
-def _text(value: Any) -> str:
-    if type(value) is not str:
-        raise TypeError("not text")
-    return value
-
-
-def _flag(value: Any) -> bool:
-    if type(value) is not bool:
-        raise TypeError("not a truth value")
-    return value
-
-
 def _matching(pattern: re.Pattern[str], value: Any) -> str:
-    if not pattern.fullmatch(_text(value)):
+    if not pattern.fullmatch(text(value)):
         raise ValueError(f"{value[:80]!r} does not fit its field")
-    return _text(value)
+    return text(value)
 
 
 def _few(value: Any) -> tuple[Any, ...]:

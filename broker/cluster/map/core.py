@@ -1,0 +1,199 @@
+"""The map: what a node knows of the network's shape, nodes near and units far (Mspaces G5, G6).
+
+Each context of the node has a graph. In its own cluster the vertices are nodes; in every unit
+above, the vertices are that unit's children. What a node knows so grows with the sizes of its
+contexts, not with the network. All nodes of a cluster that have the same tables agree on every
+way, so that hop by hop an event gets nearer to where it is to go. While tables differ it may turn
+back for a moment; how far it may wander is bounded where it is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from broker.cluster.address import (
+    Address,
+    UnitPath,
+    common_prefix,
+    contexts,
+    is_within,
+    unit_text,
+)
+from broker.cluster.descriptor import CLEARANCES, NodeDescriptor
+from broker.cluster.map.entries import NODE, UNIT_LINKS, UnitLink
+from broker.cluster.map.far import Far
+from broker.cluster.map.near import Near
+from broker.cluster.map.ways import Ways
+from broker.errors import ProtocolError
+
+#: What everybody may see takes any edge.
+_LOWEST = CLEARANCES[0]
+
+
+@attrs.frozen
+class MapFigures:
+    """How large the map is."""
+
+    nodes: int
+    """Of the own cluster, reachable."""
+    units: int
+    """Siblings in all contexts above, reachable."""
+    entries: int
+    """Descriptions and ends of links that are kept."""
+    refused: int
+    """Entries and tables that could not be taken, since the start."""
+
+
+class Map:
+    """Built from the changes of tables, the node's own among them."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._near = Near(address.unit)
+        #: By depth of the context: 0 is the whole network.
+        self._far = [Far(address.unit[:depth]) for depth in range(len(address.unit))]
+        self._ways = Ways(address, self._near, self._far)
+        self._refused = 0
+
+    # ------------------------------------------------------------------- what tables tell
+
+    def take(
+        self,
+        key: tuple[str, str, str],
+        scope: UnitPath,
+        changes: Mapping[str, Any | None],
+        gone: bool = False,
+    ) -> bool:
+        """A table (kind, subject, author) has changed. True if ways may be other than before.
+
+        An entry that is not what it has to be counts as removed, and in `figures`.
+        """
+        kind, subject, author = key
+        part = self._part(kind, subject, author, scope)
+        if part is None:
+            return False
+        if gone:
+            part.forget(author)
+        else:
+            for entry, value in changes.items():
+                try:
+                    part.change(author, entry, value)
+                except ProtocolError:
+                    self._refused += 1
+        self._ways.forget()
+        return True
+
+    def _part(self, kind: str, subject: str, author: str, scope: UnitPath) -> Near | Far | None:
+        """What a table is about; None if it is not about the map, or not what it has to be."""
+        if kind not in (NODE, UNIT_LINKS):
+            return None
+        own = self.address.unit
+        if kind == NODE and scope == own and subject == author:
+            return self._near
+        if kind == UNIT_LINKS and subject == unit_text(scope):
+            if is_within(own, scope) and len(scope) < len(own):
+                return self._far[len(scope)]
+        self._refused += 1
+        return None
+
+    # ------------------------------------------------------------------- ways
+
+    def next_hop(self, target: Address, rank: int = _LOWEST) -> str | None:
+        """The neighbour to which what is for `target` goes. None: unreachable, or it is here.
+
+        `rank` is that of the event's security level: no link that is cleared for less is on the
+        way, as far as this node can see it.
+        """
+        if target.unit != self.address.unit:
+            return self.next_hop_to_unit(target.unit, rank)
+        return self._ways.to_node(target.node, rank)
+
+    def next_hop_to_unit(self, unit: UnitPath, rank: int = _LOWEST) -> str | None:
+        """The neighbour to which what is for `unit` goes. None: unreachable, or this node is in it.
+
+        Of the units that this node is not in, it knows the children of its contexts: the way to
+        what lies deeper is the way to that child.
+        """
+        sibling = self._sibling(unit)
+        return sibling and self._ways.to_unit(*sibling, rank)
+
+    def distance(self, target: Address, rank: int = _LOWEST) -> int | None:
+        """The cost of the way inside the cluster, or between units in the context of both.
+
+        None if unreachable. Costs of different contexts can not be compared.
+        """
+        if target == self.address:
+            return 0
+        if target.unit == self.address.unit:
+            near = self._ways.routes(len(target.unit), rank).get(target.node)
+            return near and near.distance
+        sibling = self._sibling(target.unit)
+        far = sibling and self._ways.routes(sibling[0], rank).get(sibling[1])
+        return far.distance if far else None
+
+    def reachable(self, rank: int = _LOWEST) -> frozenset[str]:
+        """The nodes of the own cluster that can be reached inside it, this one among them."""
+        return frozenset((self.address.node, *self._ways.routes(len(self.address.unit), rank)))
+
+    def reachable_units(self, context: UnitPath, rank: int = _LOWEST) -> frozenset[str]:
+        """The children of a context above the own cluster that can be reached, the own included."""
+        depth = len(context)
+        return frozenset((self.address.unit[depth], *self._ways.routes(depth, rank)))
+
+    def _sibling(self, unit: UnitPath) -> tuple[int, str] | None:
+        """The depth of the context in which this node and `unit` part, and the child there."""
+        depth = len(common_prefix(self.address.unit, unit))
+        if depth == len(self.address.unit) or depth == len(unit):
+            return None
+        return depth, unit[depth]
+
+    # ------------------------------------------------------------------- who is there
+
+    def members(self) -> Mapping[str, NodeDescriptor]:
+        """All nodes of the own cluster that are known, reachable or not, this one among them."""
+        return self._near.members()
+
+    def node_of_origin(self, origin: str) -> Address | None:
+        """The node of the own cluster whose log is `origin`. None if no known one has it."""
+        return self._near.node_of_origin(origin)
+
+    def gateways(self, unit: UnitPath) -> Sequence[UnitLink]:
+        """The links that lead from this side to `unit`, a child of one of this node's contexts."""
+        sibling = self._sibling(unit)
+        if sibling is None:
+            return ()
+        depth, child = sibling
+        return self._far[depth].links(self.address.unit[depth], child)
+
+    def leader(self, level: int = 0) -> str | None:
+        """Who speaks for the unit `level` steps above the own cluster; 0: for the cluster itself.
+
+        In a cluster it is the smallest name that can be reached and is not about to leave; in a
+        unit above, the leader of its smallest child that can be reached. None if that child is not
+        the one that this node is in: then the leader's name is known in there alone.
+        """
+        depth = len(self.address.unit)
+        for context in list(contexts(self.address.unit))[1 : level + 1]:
+            depth -= 1
+            if min(self.reachable_units(context)) != self.address.unit[depth]:
+                return None
+        here = self.reachable()
+        members = self.members()
+        staying = (name for name in here if not (name in members and members[name].draining))
+        return min(staying, default=min(here))
+
+    def leads(self, level: int = 0) -> bool:
+        """Whether this node speaks for the unit `level` steps above its cluster."""
+        return self.leader(level) == self.address.node
+
+    def figures(self) -> MapFigures:
+        """How large the map is."""
+        return MapFigures(
+            nodes=len(self.reachable()),
+            units=sum(len(self.reachable_units(far.context)) - 1 for far in self._far),
+            entries=self._near.entries() + sum(far.entries() for far in self._far),
+            refused=self._refused,
+        )

@@ -1,0 +1,86 @@
+"""What a node has to publish of itself: its description, and its end of each of its links."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from broker.cluster.address import UnitPath, common_prefix, unit_text
+from broker.cluster.descriptor import NodeDescriptor
+from broker.cluster.map.entries import LINK, MAX_COST, NODE, SELF, UNIT_LINKS, UnitLink
+
+
+@attrs.frozen
+class Publication:
+    """Changes of a table that this node is the author of; None removes an entry.
+
+    They are given to the tables, to be flooded, and to the node's own map.
+    """
+
+    kind: str
+    subject: str
+    scope: UnitPath
+    changes: Mapping[str, Any | None]
+
+
+@attrs.frozen
+class _Up:
+    """A link that is up."""
+
+    far: NodeDescriptor
+    transport: str
+    cost: int
+    clearance: int
+
+
+class OwnLinks:
+    """The node's links as they come and go, and what that changes in its tables."""
+
+    def __init__(self, node: NodeDescriptor) -> None:
+        self._node = node
+        self._up: dict[str, _Up] = {}
+
+    def describe(self, node: NodeDescriptor) -> list[Publication]:
+        """The node is, or has become, what `node` says. To be called once at the start, too."""
+        self._node = node
+        told = Publication(NODE, node.name, node.address.unit, {SELF: node.to_plain()})
+        far = [link for link in self._up.values() if link.far.address.unit != node.address.unit]
+        return [told, *(self._told(link, up=True) for link in far)]
+
+    def link_up(
+        self, far: NodeDescriptor, transport: str, cost: int, clearance: int
+    ) -> list[Publication]:
+        """A link is up, or is now other than before.
+
+        `cost` is at least 1 and at most `MAX_COST`. `clearance` is what the link itself is cleared
+        for; no more passes than both nodes are cleared for.
+        """
+        link = self._up[far.name] = _Up(far, transport, cost, clearance)
+        return [self._told(link, up=True)]
+
+    def link_down(self, name: str) -> list[Publication]:
+        """The link to the node of this name is down."""
+        link = self._up.pop(name, None)
+        return [self._told(link, up=False)] if link else []
+
+    def _told(self, link: _Up, *, up: bool) -> Publication:
+        own, far = self._node, link.far
+        entry = LINK + far.name
+        if far.address.unit == own.address.unit:
+            near = (link.cost, link.clearance, link.transport) if up else None
+            return Publication(NODE, own.name, own.address.unit, {entry: near})
+        context = common_prefix(own.address.unit, far.address.unit)
+        value = None
+        if up:
+            value = UnitLink(
+                unit=own.address.unit[len(context)],
+                far_unit=far.address.unit[len(context)],
+                own=own.address,
+                far=far.address,
+                # Others can not see whether this node is about to leave (Q17).
+                cost=MAX_COST if own.draining or far.draining else link.cost,
+                clearance=min(link.clearance, own.clearance, far.clearance),
+            ).to_plain()
+        return Publication(UNIT_LINKS, unit_text(context), context, {entry: value})
