@@ -316,3 +316,36 @@ class BadPosition(PeerError):
     """A position that this log can not have given: from the future, or of another origin."""
 
     code = "bad-position"
+
+
+# --------------------------------------------------------------------------- the network of nodes
+
+
+class WrongNetwork(PeerError):
+    """The two nodes are of different networks, or not of the cluster that is wanted."""
+
+    code = "wrong-network"
+
+
+class ClusterFull(PeerError):
+    """The cluster has as many nodes as it may."""
+
+    code = "cluster-full"
+
+
+class AddressNotAllowed(PeerError):
+    """Nodes at this network address may not be part of the cluster."""
+
+    code = "address-not-allowed"
+
+
+class NameTaken(PeerError):
+    """Another node has this name already."""
+
+    code = "name-taken"
+
+
+class TooManyLinks(PeerError):
+    """The node has as many links over this transport as it may."""
+
+    code = "too-many-links"

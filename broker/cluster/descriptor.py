@@ -1,7 +1,7 @@
 """What a node publishes of itself: who it is, where it listens, and what it can (Mspaces M8).
 
-Neighbours learn it when they greet, the cluster by a table. As plain values for msgpack it is a
-list of the fields in their order; a transport that the node does not speak is an empty list there.
+Neighbours learn it when they greet, the cluster by a table. msgpack carries it as it is, as an
+array of the fields in their order.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ import ipaddress
 import re
 from typing import Any, NamedTuple
 
-import attrs
-
-from broker.cluster.address import Address
+from broker.cluster.address import Address, check_name, check_unit
 from broker.errors import BadName, ProtocolError
-from broker.session.fields import count, flag, text
+from broker.session.fields import count, flag, text, text_list
 
 #: Ranks of the three security levels of events: low, med, high.
 CLEARANCES = range(3)
@@ -42,8 +40,7 @@ class Group(NamedTuple):
     """The address or the name of the interface that it listens on; empty: the system's choice."""
 
 
-@attrs.frozen
-class NodeDescriptor:
+class NodeDescriptor(NamedTuple):
     """A node as others see it. Made by `of_plain` it is checked."""
 
     address: Address
@@ -74,43 +71,42 @@ class NodeDescriptor:
         return self.address.node
 
     def to_plain(self) -> tuple[Any, ...]:
-        """The fields as msgpack carries them."""
-        return (
-            str(self.address),
-            self.origin,
-            self.incarnation,
-            self.versions,
-            tuple(self.tcp or ()),
-            tuple(self.udp or ()),
-            tuple(self.multicast or ()),
-            self.clearance,
-            self.draining,
-            self.compressions,
-            self.admitted,
-        )
+        """The fields in plain tuples, as tables hold them."""
+        return tuple(tuple(field) if isinstance(field, tuple) else field for field in self)
 
     @classmethod
     def of_plain(cls, value: Any) -> NodeDescriptor:
         """What `to_plain` gave, every field checked. `ProtocolError` if it is anything else."""
         try:
-            fields = tuple(value)
-            (address, origin, incarnation, versions, tcp, udp, group, clearance) = fields[:8]
-            draining, compressions, admitted = fields[8:]
+            (address, origin, incarnation, versions, tcp, udp, group, clearance) = value[:8]
+            draining, compressions, admitted = value[8:]
             return cls(
-                Address.parse(text(address)),
+                checked_address(address),
                 _matching(_ORIGIN, origin),
                 count(incarnation),
                 tuple(count(version) for version in _few(versions)),
-                _endpoint(tcp),
-                _endpoint(udp),
-                _group(group),
+                None if tcp is None else checked_endpoint(tcp),
+                None if udp is None else checked_endpoint(udp),
+                None if group is None else _group(group),
                 rank(clearance),
                 flag(draining),
                 tuple(_matching(_SHORT_NAME, name) for name in _few(compressions)),
                 count(admitted),
             )
-        except (ValueError, TypeError, BadName) as error:
+        except (ValueError, TypeError, LookupError, BadName) as error:
             raise ProtocolError(f"no description of a node: {error}") from None
+
+
+def checked_address(value: Any) -> Address:
+    """The address whose plain form is (names of the units, name)."""
+    unit, node = _few(value)
+    return Address(check_unit(text_list(_few(unit))), check_name(text(node)))
+
+
+def checked_endpoint(value: Any) -> Endpoint:
+    """The endpoint whose plain form is (host, port)."""
+    host, port = _few(value)
+    return Endpoint(_matching(_HOST, host), _port(port))
 
 
 def rank(value: Any) -> int:
@@ -138,16 +134,7 @@ def _port(value: Any) -> int:
     return count(value)
 
 
-def _endpoint(value: Any) -> Endpoint | None:
-    if not _few(value):
-        return None
-    host, port = value
-    return Endpoint(_matching(_HOST, host), _port(port))
-
-
-def _group(value: Any) -> Group | None:
-    if not _few(value):
-        return None
+def _group(value: Any) -> Group:
     group, port, interface = value
     if not ipaddress.ip_address(_matching(_HOST, group)).is_multicast:
         raise ValueError(f"{group} is no multicast group")

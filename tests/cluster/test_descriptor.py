@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from broker.cluster.address import Address
 from broker.cluster.descriptor import Endpoint, Group, NodeDescriptor
+from broker.cluster.messages import check_value
 from broker.errors import ProtocolError
 
 N1 = NodeDescriptor(
@@ -39,12 +40,17 @@ plain = st.recursive(
 def test_a_description_survives_the_wire(node: NodeDescriptor) -> None:
     read = msgpack.unpackb(msgpack.packb(node.to_plain()), use_list=False)
     assert NodeDescriptor.of_plain(read) == node
+    assert msgpack.packb(node.to_plain()) == msgpack.packb(node)
+    assert check_value(node.to_plain()) == node
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *((0, bad) for bad in (7, "n1", "alps.c1/", b"alps/n1", "x" * 10_000)),
+        *(
+            (0, bad)
+            for bad in (7, "n1", (("a",), ""), ("a", "n"), ((1,), "n"), (("a",),), "x" * 10_000)
+        ),
         *((1, bad) for bad in ("", "0123456789ABCDEF", "0" * 17, 5)),
         *((2, bad) for bad in (-1, 1 << 64, True, 1.0)),
         *((3, bad) for bad in ((-1,), 1, ("1",), tuple(range(17)))),

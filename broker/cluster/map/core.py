@@ -156,6 +156,10 @@ class Map:
         """All nodes of the own cluster that are known, reachable or not, this one among them."""
         return self._near.members()
 
+    def degrees(self) -> Mapping[str, int]:
+        """How many links inside the cluster each of its nodes tells of."""
+        return self._near.degrees()
+
     def node_of_origin(self, origin: str) -> Address | None:
         """The node of the own cluster whose log is `origin`. None if no known one has it."""
         return self._near.node_of_origin(origin)

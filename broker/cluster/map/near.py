@@ -33,14 +33,16 @@ class Near:
     def __init__(self, unit: UnitPath) -> None:
         self._unit = unit
         self._told: dict[str, _Told] = {}
-        #: Made from what is told when they are asked for.
-        self._graph: Graph | None = None
+        #: Whose edges are to be found anew when somebody asks.
+        self._stale: set[str] = set()
+        self._graph: Graph = {}
         self._origins: dict[str, Address] | None = None
 
     def forget(self, node: str) -> None:
         """The node's table is gone."""
-        if self._told.pop(node, None):
-            self._graph = self._origins = None
+        told = self._told.pop(node, None)
+        if told:
+            self._changed(node, *told.links)
 
     def change(self, node: str, entry: str, value: Any) -> None:
         """One entry of the node's table is new, other, or removed (None).
@@ -52,12 +54,13 @@ class Near:
             if len(self._told) >= MOST_NODES:
                 raise ProtocolError(f"more than {MOST_NODES} nodes in a cluster")
             told = self._told[node] = _Told()
-        self._graph = self._origins = None
         if entry == SELF:
+            self._changed(node, *told.links)
             told.node = None
             told.node = None if value is None else self._described(node, value)
         else:
             far = linked_node(entry)
+            self._changed(node, far)
             told.links.pop(far, None)
             if value is not None:
                 if len(told.links) >= MOST_NODES:
@@ -65,9 +68,14 @@ class Near:
                 told.links[far] = node_link(value)
 
     def graph(self) -> Graph:
-        """The edges that both ends tell of, as far as both are described."""
-        if self._graph is None:
-            self._graph = {name: self._edges(name, told) for name, told in self._told.items()}
+        """The edges that both ends tell of, as far as both are described.
+
+        Another object after a change: what was got before stays as it is.
+        """
+        if self._stale:
+            rows = {**self._graph, **{name: self._edges(name) for name in self._stale}}
+            self._graph = {name: row for name, row in rows.items() if row}
+            self._stale.clear()
         return self._graph
 
     def members(self) -> Mapping[str, NodeDescriptor]:
@@ -81,6 +89,10 @@ class Near:
             self._origins = {node.origin: node.address for _name, node in members}
         return self._origins.get(origin)
 
+    def degrees(self) -> Mapping[str, int]:
+        """How many links each node tells of."""
+        return {name: len(told.links) for name, told in self._told.items()}
+
     def entries(self) -> int:
         """How much is kept: descriptions and ends of links."""
         return sum(len(told.links) + bool(told.node) for told in self._told.values())
@@ -91,8 +103,13 @@ class Near:
             raise ProtocolError(f"{name} describes itself as {node.address}")
         return node
 
-    def _edges(self, name: str, told: _Told) -> dict[str, Edge]:
+    def _changed(self, *names: str) -> None:
+        self._stale.update(names)
+        self._origins = None
+
+    def _edges(self, name: str) -> dict[str, Edge]:
         edges = {}
+        told = self._told.get(name) or _Told()
         for far, link in told.links.items():
             other = self._told.get(far)
             back = other.links.get(name) if other else None

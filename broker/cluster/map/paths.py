@@ -38,17 +38,21 @@ def routes(graph: Graph, exits: Iterable[tuple[Vertex, int]], source: Vertex, ra
     among all shortest ways the smallest first neighbour counts, so ways from one source never
     meet again once they have parted. The source has no route.
     """
-    found: Routes = {}
-    heap = [(cost, neighbour, neighbour) for neighbour, cost in exits]
+    best = {neighbour: (cost, neighbour) for neighbour, cost in exits}
+    heap = [(cost, neighbour, neighbour) for neighbour, (cost, _first) in best.items()]
     heapq.heapify(heap)
+    found: Routes = {}
     while heap:
         distance, first, vertex = heapq.heappop(heap)
-        if vertex in found or vertex == source:
+        if vertex in found:
             continue
         found[vertex] = Route(distance, first)
         for neighbour, edge in graph.get(vertex, {}).items():
-            if edge.clearance >= rank and neighbour not in found:
-                heapq.heappush(heap, (distance + edge.cost, first, neighbour))
+            if edge.clearance >= rank and neighbour != source:
+                way = (distance + edge.cost, first)
+                if neighbour not in best or way < best[neighbour]:
+                    best[neighbour] = way
+                    heapq.heappush(heap, (*way, neighbour))
     return found
 
 

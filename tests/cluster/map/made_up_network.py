@@ -54,7 +54,7 @@ class MadeUpNetwork:
     def describe(self, name: str, **fields: object) -> None:
         """The node is other than before; its neighbours learn it by their links, too."""
         node = self.nodes[name]
-        node.descriptor = attrs.evolve(node.descriptor, **fields)
+        node.descriptor = node.descriptor._replace(**fields)  # type: ignore[arg-type]
         self._publish(node, node.own.describe(node.descriptor))
         for pair, (cost, clearance) in self.links.items():
             for far in pair - {name} if name in pair else ():
