@@ -138,6 +138,21 @@ class StackDriver:
         """Close the present channel at once; the stack sees DISCONNECTED with `error`."""
         self._enqueue(self._lose, error)
 
+    def fail(self, error: Exception, what: str) -> None:
+        """End the use of this stack: `what` (a clause) came to an unexpected `error`."""
+        self._on_error(error)
+        if self.failure is not None:
+            return
+        self.failure = Closed(f"{what}: {error}")
+        self._effects.clear()
+        if self._attachment is not None:
+            self._attachment.channel.abort(self.failure)
+            self._attachment = None
+        if self.receiver is not None:
+            # Not by way of the cores: they are not to be trusted any more.
+            self._tell(self.receiver.view_changed, View(LinkState.DISCONNECTED, error=self.failure))
+        self._turn()
+
     # ----------------------------------------------------------------- inputs
 
     def _enqueue(self, function: Callable[..., None], *args: object) -> None:
@@ -237,7 +252,7 @@ class StackDriver:
             try:
                 self._attachment.channel.send(packets)
             except Exception as error:
-                self._fail(error, "the socket channel failed")
+                self.fail(error, "the socket channel failed")
         else:
             self.dropped += len(packets)
 
@@ -270,29 +285,16 @@ class StackDriver:
         try:
             self._queue(height, operation(*args, self._clock.seconds()))
         except Exception as error:
-            self._fail(error, f"layer {height} of the stack failed")
+            self.fail(error, f"layer {height} of the stack failed")
 
     def _tell(self, callback: Callable[..., None], argument: object) -> None:
         try:
             callback(argument)
         except Exception as error:
-            self._fail(error, "the receiver of the stack failed")
+            self.fail(error, "the receiver of the stack failed")
 
     def _queue(self, height: int, effects: list[Effect]) -> None:
         self._effects.extend((height, effect) for effect in effects)
-
-    def _fail(self, error: Exception, what: str) -> None:
-        self._on_error(error)
-        if self.failure is not None:
-            return
-        self.failure = Closed(f"{what}: {error}")
-        self._effects.clear()
-        if self._attachment is not None:
-            self._attachment.channel.abort(self.failure)
-            self._attachment = None
-        if self.receiver is not None:
-            # Not by way of the cores: they are not to be trusted any more.
-            self._tell(self.receiver.view_changed, View(LinkState.DISCONNECTED, error=self.failure))
 
     def _arm(self) -> None:
         cores = self.cores if self.failure is None else ()
