@@ -158,6 +158,8 @@ class Refresh(Message):
     number: int = attrs.field(converter=fields.count)
     serial: int = attrs.field(converter=fields.count)
     """Rises with each refresh of this author, scope and incarnation."""
+    age: int = attrs.field(converter=fields.count)
+    """How long ago the sender heard this, in ms."""
 
 
 @register(0x53)

@@ -34,7 +34,7 @@ CHANGES = (
 EXAMPLES: list[Message] = [
     Digest((("n1", CLUSTER, 7, 3), ("n2", (), 1, 0)), True, False),
     Update("n1", CLUSTER, ("alps",), 7, 2, 5, 1234, CHANGES, True),
-    Refresh("n1", CLUSTER, CLUSTER, 7, 5, 40),
+    Refresh("n1", CLUSTER, CLUSTER, 7, 5, 40, 1500),
     Probe("n1", CLUSTER, 7, 5, 9),
     Proof("n1", CLUSTER, 7, 9, True, (("origin", 1, 400), ("other", 2, 0))),
 ]
@@ -67,7 +67,7 @@ MESSAGES = st.one_of(
         st.lists(TABLES, max_size=4).map(tuple),
         st.booleans(),
     ),
-    st.builds(Refresh, NODES, UNITS, UNITS, COUNTS, COUNTS, COUNTS),
+    st.builds(Refresh, NODES, UNITS, UNITS, COUNTS, COUNTS, COUNTS, COUNTS),
     st.builds(Probe, NODES, UNITS, COUNTS, COUNTS, COUNTS),
     st.builds(
         Proof,

@@ -1,0 +1,291 @@
+"""The flooding of tables within units: a sans-I/O core (Mspaces G5, G7; see protocols/tables.md).
+
+A node publishes tables; everybody in their scope holds a copy, as long as the author is heard of.
+Links are FIFO and lose nothing while they are up. What a call returns is done before the next call:
+then this node's cut is asked (`cut`) only after it has done with what changed before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from broker.cluster.address import Address, UnitPath, is_within
+from broker.cluster.messages import (
+    GONE,
+    Digest,
+    Message,
+    Probe,
+    Proof,
+    Refresh,
+    TableChange,
+    Update,
+    Value,
+    check_value,
+)
+from broker.cluster.tables.echoes import Echoes
+from broker.cluster.tables.effects import Echoed, Send, TablesEffect
+from broker.cluster.tables.group import Group, changes_of
+from broker.cluster.tables.links import Links, Neighbour
+from broker.cluster.tables.parts import Assembly, digest_parts
+from broker.cluster.tables.replication import Replication
+from broker.cluster.tables.table import (
+    GroupKey,
+    TableKey,
+    TableLimits,
+    TableTimes,
+)
+from broker.cluster.tables.waves import CutSource, Ended, WaveEffect, Waves
+from broker.errors import Overloaded, ProtocolError
+
+_TIMES, _LIMITS = TableTimes(), TableLimits()
+
+
+class Tables:
+    """All tables that a node holds: its own and the others'.
+
+    `counts` tells what happened: `updates`, `stale` ones, `asked` where something lacked, `aged`
+    out, `refused`, own `waves` and those that were `broken`, `above` where it had lost its memory.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        incarnation: int,
+        cut: CutSource,
+        times: TableTimes = _TIMES,
+        limits: TableLimits = _LIMITS,
+    ) -> None:
+        self.address = address
+        self.incarnation = incarnation
+        self.counts: Counter[str] = Counter()
+        self._times, self._limits = times, limits
+        self._links = Links(address.unit)
+        self._replication = Replication(address, self._links, self, times, limits, self.counts)
+        self._waves = Waves(cut, self._has, times)
+        self._echoes: dict[GroupKey, Echoes] = {}
+        self._serial = 0
+        self._tick: float | None = None
+
+    # ------------------------------------------------------------------------- reading
+
+    def get(self, key: TableKey) -> Mapping[str, Value]:
+        """The table's entries; nothing where there is no such table."""
+        for depth in range(len(self.address.unit), -1, -1):
+            group = self._replication.groups.get(GroupKey(key.author, self.address.unit[:depth]))
+            if group is not None and key[:2] in group.tables:
+                return group.tables[key[:2]]
+        return {}
+
+    def items(self, kind: str) -> Iterator[tuple[TableKey, Mapping[str, Value]]]:
+        """All tables of a kind, this node's own among them."""
+        for group in self._replication.groups.values():
+            for name, table in group.tables.items():
+                if name[0] == kind:
+                    yield TableKey(*name, group.key.author), table
+
+    # ------------------------------------------------------------------------- this node's own
+
+    def publish(
+        self,
+        kind: str,
+        subject: str,
+        scope: UnitPath,
+        changes: Mapping[str, Value | None],
+        now: float,
+        *,
+        echo: bool = False,
+    ) -> tuple[int, list[TablesEffect]]:
+        """Change entries of an own table; it begins with its first. The version that has them.
+
+        `ValueError` or `TypeError` if the scope does not contain this node or a value can not
+        travel; `Overloaded`, and no change, if the table would be too large.
+        """
+        if not is_within(self.address.unit, scope):
+            raise ValueError(f"{self.address} is outside of {'.'.join(scope)!r}")
+        for value in changes.values():
+            if value is not None:
+                check_value(value)
+        group = self._own(scope, now)
+        name = (kind, subject)
+        change = changes_of(name, group.tables.get(name), changes)
+        effects = self._write(group, change, now) if change else []
+        if echo:
+            self._echoes[group.key].ask(TableKey(kind, subject, group.key.author), group.number)
+            effects += self._send_wave(group.key, now)
+        return group.number, effects
+
+    def withdraw(self, kind: str, subject: str, now: float) -> list[TablesEffect]:
+        """An own table is over. Nothing if there is none."""
+        name = (kind, subject)
+        effects: list[TablesEffect] = []
+        for key, echoes in self._echoes.items():
+            if name in self._replication.groups[key].tables:
+                echoes.forget(TableKey(kind, subject, key.author))
+                effects += self._write(self._replication.groups[key], (*name, GONE, ()), now)
+        return effects
+
+    def _own(self, scope: UnitPath, now: float) -> Group:
+        key = GroupKey(self.address.node, scope)
+        if key not in self._replication.groups:
+            self._replication.groups[key] = Group(key, self.address.unit, self.incarnation)
+            self._echoes[key] = Echoes(key, self._times)
+            self._start_ticking(now)
+        return self._replication.groups[key]
+
+    def _write(self, group: Group, change: TableChange, now: float) -> list[TablesEffect]:
+        before = group.number
+        try:
+            group.apply((self.incarnation, before + 1), before, (change,), self._limits)
+        except ProtocolError as error:
+            raise Overloaded(f"an own table would be too large: {error}") from None
+        return self._replication.flood_update(group, before, (change,), now)
+
+    def tables_came(self, key: GroupKey) -> None:
+        """For replication: waves may have waited for these tables."""
+        self._waves.changed(key)
+
+    def heard_of_self(
+        self, key: GroupKey, stand: tuple[int, int], now: float
+    ) -> list[TablesEffect]:
+        """For replication: others may know more of this node than it does, which lost its memory.
+
+        Then it goes above that, and says again what holds.
+        """
+        group = self._replication.groups.get(key)
+        if stand <= ((self.incarnation, 0) if group is None else group.stand):
+            return []
+        return self._go_above(stand[0], now)
+
+    def _go_above(self, incarnation: int, now: float) -> list[TablesEffect]:
+        self.counts["above"] += 1
+        self.incarnation = incarnation + 1
+        effects: list[TablesEffect] = []
+        for key, echoes in self._echoes.items():
+            group = self._replication.groups[key]
+            group.rise(self.incarnation, group.number + 1)
+            base, changes = group.since(0, 0)
+            effects += self._replication.flood_update(group, base, changes, now)
+            self._waves.cancel(key)
+            echoes.rise()
+            effects += self._send_wave(key, now)
+        return effects
+
+    # ------------------------------------------------------------------------- neighbours
+
+    def neighbour_up(self, name: str, unit: UnitPath, now: float) -> list[TablesEffect]:
+        """A link is up: tell what is here of what both may know."""
+        effects = self.neighbour_down(name, now) if name in self._links.neighbours else []
+        self._links.neighbours[name] = Neighbour(unit, Assembly(self._limits))
+        self._start_ticking(now)
+        stands = tuple(
+            (*group.key, *group.stand)
+            for group in self._replication.groups.values()
+            if is_within(unit, group.key.scope) and group.number
+        )
+        return [*effects, *(Send(name, part) for part in digest_parts(stands, all=True))]
+
+    def neighbour_down(self, name: str, now: float) -> list[TablesEffect]:
+        """A link broke. Nothing if it was not up."""
+        if self._links.neighbours.pop(name, None) is None:
+            return []
+        return self._after_waves(self._waves.neighbour_down(name), now)
+
+    def received(self, neighbour: str, message: Message, now: float) -> list[TablesEffect]:
+        """A neighbour sent this. `ProtocolError` if it must not: nothing has changed then."""
+        try:
+            return self._received(neighbour, message, now)
+        except ProtocolError as error:
+            self.counts["refused"] += 1
+            raise ProtocolError(f"{neighbour}: {error}") from None
+
+    def _received(self, neighbour: str, message: Message, now: float) -> list[TablesEffect]:
+        assembly = self._links.neighbours[neighbour].assembly
+        match message:
+            case Update():
+                self._links.check(neighbour, message.scope, message.incarnation)
+                update = assembly.update(message)
+                return [] if update is None else self._replication.updated(neighbour, update, now)
+            case Digest():
+                for _, scope, incarnation, _ in message.stands:
+                    self._links.check(neighbour, scope, incarnation)
+                digest = assembly.digest(message)
+                return [] if digest is None else self._replication.compared(neighbour, digest, now)
+        assembly.between(type(message).__name__)
+        match message:
+            case Refresh():
+                self._links.check(neighbour, message.scope, message.incarnation)
+                return self._replication.refreshed(neighbour, message, now)
+            case Probe():
+                self._links.check(neighbour, message.scope, message.incarnation)
+                others = self._links.in_scope(message.scope, neighbour)
+                return self._after_waves(self._waves.probe(neighbour, message, others, now), now)
+            case Proof():
+                return self._after_waves(self._waves.proof(neighbour, message), now)
+        raise ProtocolError(f"{type(message).__name__} is no message of tables")
+
+    # ------------------------------------------------------------------------- waves
+
+    def _has(self, key: GroupKey, incarnation: int, number: int) -> bool:
+        group = self._replication.groups.get(key)
+        return group is not None and group.stand >= (incarnation, number)
+
+    def _send_wave(self, key: GroupKey, now: float) -> list[TablesEffect]:
+        echoes, group = self._echoes[key], self._replication.groups[key]
+        if not echoes.wants_wave(self._waves.own(key)):
+            return []
+        self.counts["waves"] += 1
+        echoes.sent(group.number)
+        effects = self._waves.begin(key, group.stand, self._links.in_scope(key.scope), now)
+        return self._after_waves(effects, now)
+
+    def _after_waves(self, effects: list[WaveEffect], now: float) -> list[TablesEffect]:
+        after: list[TablesEffect] = []
+        for effect in effects:
+            if isinstance(effect, Ended):
+                after += self._wave_ended(effect, now)
+            else:
+                after.append(effect)
+        return after
+
+    def _wave_ended(self, ended: Ended, now: float) -> list[TablesEffect]:
+        key = ended.wave.key[0]
+        self.counts["broken"] += not ended.wave.whole
+        echoed: list[Echoed] = self._echoes[key].ended(ended.wave, now)
+        return [*echoed, *self._send_wave(key, now)]
+
+    # ------------------------------------------------------------------------- time
+
+    def _start_ticking(self, now: float) -> None:
+        if self._tick is None:
+            self._tick = now + self._times.refresh
+
+    def next_timeout(self) -> float | None:
+        """When `handle_timeout` must be called."""
+        times = [self._tick, self._waves.next_timeout(), *(e.at for e in self._echoes.values())]
+        return min((time for time in times if time is not None), default=None)
+
+    def handle_timeout(self, now: float) -> list[TablesEffect]:
+        """Refresh, age out, answer and repeat waves, whatever is due."""
+        effects: list[TablesEffect] = []
+        if (waves_at := self._waves.next_timeout()) is not None and waves_at <= now:
+            effects += self._after_waves(self._waves.due(now), now)
+        for key, echoes in self._echoes.items():
+            if echoes.at is not None and echoes.at <= now:
+                echoes.at = None
+                effects += self._send_wave(key, now)
+        if self._tick is not None and self._tick <= now:
+            self._tick = now + self._times.refresh
+            effects += self._refresh_own(now)
+            effects += self._replication.age_out(now)
+        return effects
+
+    def _refresh_own(self, now: float) -> list[TablesEffect]:
+        self._serial += 1
+        effects: list[TablesEffect] = []
+        for key in self._echoes:
+            group = self._replication.groups[key]
+            if group.tables:
+                group.seen = (group.incarnation, self._serial)
+                effects += self._links.flood(key.scope, [self._replication.refresh_of(group, now)])
+        return effects

@@ -1,0 +1,47 @@
+"""What the tables' core wants done, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import attrs
+
+from broker.cluster.address import UnitPath
+from broker.cluster.messages import Message, Value
+from broker.cluster.tables.table import TableKey
+
+
+@attrs.frozen
+class Send:
+    """Give the message to the link to this neighbour."""
+
+    neighbour: str
+    message: Message
+
+
+@attrs.frozen
+class Changed:
+    """Another node's table changed. None: the entry is gone; `gone`: the whole table is."""
+
+    key: TableKey
+    scope: UnitPath
+    changes: Mapping[str, Value | None]
+    gone: bool = False
+
+
+@attrs.frozen
+class Echoed:
+    """All reachable nodes in the scope have this node's table at this version, or newer.
+
+    `cuts` holds for each of them, and for this one, its newest place when it had it. Said once for
+    each version that was published with `echo`, but that a later one stands for it when very many
+    are under way.
+    """
+
+    key: TableKey
+    version: int
+    cuts: Mapping[str, tuple[int, int]]
+
+
+TablesEffect: TypeAlias = Send | Changed | Echoed

@@ -1,0 +1,101 @@
+"""What is too large for one message, in parts that follow each other on a link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from broker.cluster.messages import CHANGED, Digest, Stand, TableChange, Update
+from broker.cluster.tables.group import packed_size
+from broker.cluster.tables.table import TableLimits
+from broker.errors import ProtocolError
+
+#: A part is closed when it holds so many bytes of entries: events share the link with it.
+PART_BYTES = 64 * 1024
+#: Stands in one part of a digest: of the longest names it stays below `MAX_CONTROL`.
+PART_STANDS = 1000
+
+
+def update_parts(update: Update) -> list[Update]:
+    """The update as it is sent."""
+    groups = list(_tables_in_parts(update.tables)) or [()]
+    last = len(groups) - 1
+    return [
+        attrs.evolve(update, tables=tables, more=place < last)
+        for place, tables in enumerate(groups)
+    ]
+
+
+def _tables_in_parts(changes: tuple[TableChange, ...]) -> Iterator[tuple[TableChange, ...]]:
+    part: list[TableChange] = []
+    room = PART_BYTES
+    for kind, subject, how, entries in changes:
+        open_from = 0
+        room -= len(kind) + len(subject)
+        for place, (key, value) in enumerate(entries):
+            room -= packed_size(key, value)
+            if room < 0 and (part or place > open_from):
+                part.append((kind, subject, how, entries[open_from:place]))
+                yield tuple(part)
+                part, how, open_from = [], CHANGED, place
+                room = PART_BYTES - packed_size(key, value)
+        part.append((kind, subject, how, entries[open_from:]))
+    if part:
+        yield tuple(part)
+
+
+def digest_parts(stands: tuple[Stand, ...], *, all: bool) -> list[Digest]:
+    """A digest as it is sent."""
+    starts = range(0, len(stands), PART_STANDS) or (0,)
+    return [Digest(stands[i : i + PART_STANDS], all, i + PART_STANDS < len(stands)) for i in starts]
+
+
+class Assembly:
+    """The parts that came from one neighbour, until the last one is there. Bounded."""
+
+    def __init__(self, limits: TableLimits) -> None:
+        self._limits = limits
+        self._update: Update | None = None
+        self._tables: list[TableChange] = []
+        self._room = 0
+        self._digest: list[Stand] | None = None
+
+    def update(self, part: Update) -> Update | None:
+        """The whole update, when this is its last part."""
+        if self._digest is not None:
+            raise ProtocolError("an update within a digest")
+        if self._update is None:
+            self._update, self._tables = part, []
+            self._room = self._limits.bytes * 2
+        elif attrs.evolve(part, tables=(), more=True, age=0) != attrs.evolve(
+            self._update, tables=(), more=True, age=0
+        ):
+            raise ProtocolError("an update within another one")
+        self._room -= sum(
+            packed_size(key, value) for *_, entries in part.tables for key, value in entries
+        )
+        self._tables += part.tables
+        if self._room < 0 or len(self._tables) > self._limits.entries:
+            raise ProtocolError("an update without an end")
+        if part.more:
+            return None
+        whole = attrs.evolve(part, tables=tuple(self._tables))
+        self._update, self._tables = None, []
+        return whole
+
+    def digest(self, part: Digest) -> Digest | None:
+        """The whole digest, when this is its last part."""
+        self.between("a digest")
+        stands = self._digest = (self._digest or []) + list(part.stands)
+        if len(stands) > self._limits.groups:
+            raise ProtocolError(f"a digest of {len(stands)} stands")
+        if part.more:
+            return None
+        self._digest = None
+        return attrs.evolve(part, stands=tuple(stands))
+
+    def between(self, what: str) -> None:
+        """`ProtocolError` if a part of an update is still to come."""
+        if self._update is not None:
+            raise ProtocolError(f"{what} within an update")
