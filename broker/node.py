@@ -50,8 +50,9 @@ from broker.router.subscribing import Subscribing
 from broker.session.messages import Ask
 from broker.session.stack import ENVELOPE_BYTES, session_layers
 from broker.status import status
+from broker.store.commit import Retention
 from broker.store.event_log import EventLog
-from broker.store.log_file import LogFile, Retention
+from broker.store.log_file import LogFile
 from broker.threads import Threads
 
 #: Engines of content routing by their name in the settings.
@@ -109,7 +110,7 @@ class Node:
             max_run_time=settings.query.max_run_time,
             max_share=settings.query.max_share,
         )
-        self.output = Output(self.event_log.origin)
+        self.output = Output()
         self.quarantine = Quarantine(
             data / "quarantine",
             max_files=settings.limits.refusals_kept,

@@ -382,7 +382,8 @@ class ClientCore:
         share = Share(len(known), len(data))
         for number, events in known.items():
             subscription = self._subscriptions[number]
-            subscription.received = subscription.received.advanced([events[-1].place])
+            newest = {event.place.origin: event.place for event in events}
+            subscription.received = subscription.received.advanced(newest.values())
         arrived = [Arrived(number, Portion(events, share)) for number, events in known.items()]
         return [Consumed(1), *arrived]
 

@@ -1,1 +1,1 @@
-"""The network of nodes: clusters, gateways, the map, profiles, and the flow of events between nodes."""
+"""The network of nodes: clusters, gateways, the map, profiles, and how events flow between nodes."""

@@ -81,8 +81,5 @@ class Backlog:
         one = self._queue.popleft()
         self.bytes -= one.event.size
         for feed in one.feeds:
-            feed.outcomes.dropped += 1
-            feed.dropped_count += 1
-            feed.dropped_first = feed.dropped_first or one.event.mark
-            feed.dropped_last = one.event.mark
+            feed.drop(one.event)
             self.untold = True

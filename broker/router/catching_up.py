@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from broker.event.envelope import Liveness
+from broker.event.place import Mark
 from broker.router.feed import Feed, Pace
 from broker.router.outgoing import split_at
 from broker.router.sending import Sending
@@ -23,6 +24,9 @@ from broker.store.records import LoggedEvent
 #: full deliveries.
 PAGE_EVENTS = 256
 PAGE_DELIVERIES = 2
+
+#: Before all events.
+_NOWHERE: Mark = (0, 0)
 
 #: Says which documents match a matcher's number: of the first ones, as many as there is time for.
 Select: TypeAlias = Callable[[int, Sequence[bytes], Liveness], Coroutine[Any, Any, list[bool]]]
@@ -53,6 +57,12 @@ class CatchingUp:
         self._failed = failed
         self._behind: deque[Feed] = deque()  # those that wait for their turn to read
         self._reading = False
+
+    def begin(self, feed: Feed) -> None:
+        """Feed a subscription from its cursor on, which may lie behind what is gone."""
+        for gap in self._tell_gone(feed):
+            feed.outcomes.gone += gap.count
+        self.read_on(feed)
 
     def read_on(self, feed: Feed) -> None:
         """Bring a subscription up to the log's end, as far as the session takes it."""
@@ -89,7 +99,7 @@ class CatchingUp:
         bounds = self._log.bounds
         if feed.cursor <= bounds.last:
             return True
-        if (bounds.epoch, bounds.last) >= feed.given:
+        if self._log.durable >= feed.given:
             feed.go_live(feed.cursor)
         else:
             # Events that were under way when it subscribed: the next commit brings them.
@@ -102,11 +112,14 @@ class CatchingUp:
     async def _feed_page(self, feed: Feed, events: list[LoggedEvent]) -> None:
         if not self._is_fed(feed):
             return
-        bounds = self._log.bounds
-        first = events[0].offset if events else bounds.first
+        first = events[0].serial if events else self._log.bounds.first
         if first > feed.cursor:
-            # In the epoch of what follows: a position there must not lie behind the gap's end.
-            self._tell_gone(feed, first, events[0].epoch if events else bounds.epoch)
+            # Retention has taken what was not read yet.
+            feed.outcomes.gone += first - feed.cursor
+            feed.cursor = first
+            self._tell_gone(feed)
+        if feed.skip:
+            events = self._not_had(feed, events)
         for liveness, part in split_at(events, feed.cut):
             documents = [event.document for event in part]
             selected = await self._select(feed.matcher_number, documents, liveness)
@@ -136,7 +149,7 @@ class CatchingUp:
                 looked_at = cleared[start]
                 break
             events = [part[i] for i in cleared[start:end]]
-            encoded = encode_events(self._log.origin, events)
+            encoded = encode_events(events)
             self._sending.send(encoded, events, [(len(events), [feed])], liveness)
             sent = end
         matched = sum(selected[:looked_at])
@@ -144,20 +157,40 @@ class CatchingUp:
         feed.outcomes.filtered += looked_at - matched
         feed.outcomes.denied += matched - sent
         if looked_at:
-            feed.cursor = part[looked_at - 1].offset + 1
-            feed.scanned = part[looked_at - 1].mark
+            feed.cursor = part[looked_at - 1].serial + 1
+            feed.passed.update([(event.origin, event.mark) for event in part[:looked_at]])
         return looked_at == len(part)
 
-    def _tell_gone(self, feed: Feed, first: int, epoch: int) -> None:
-        expected, feed.cursor = feed.cursor, first
-        feed.outcomes.gone += first - expected
-        self._outlet.send_message(
-            Gap(
-                number=feed.number,
-                origin=self._log.origin,
-                first=(max(feed.told[0], 1), expected),
-                last=(epoch, first - 1),
-                count=first - expected,
-                reason="retention",
-            )
+    def _not_had(self, feed: Feed, events: list[LoggedEvent]) -> list[LoggedEvent]:
+        """The events that lie behind what its client has had already."""
+        skip = feed.skip
+        left = [event for event in events if event.mark > skip.get(event.origin, _NOWHERE)]
+        if events and (not left or left[-1] is not events[-1]):
+            feed.cursor = events[-1].serial + 1
+        feed.outcomes.seen += len(events) - len(left)
+        feed.outcomes.filtered += len(events) - len(left)
+        return left
+
+    def _tell_gone(self, feed: Feed) -> list[Gap]:
+        gaps = gone(feed.number, feed.told, self._log.since)
+        for gap in gaps:
+            feed.told[gap.origin] = gap.last
+            self._outlet.send_message(gap)
+        return gaps
+
+
+def gone(number: int, told: Mapping[str, Mark], since: Mapping[str, Mark]) -> list[Gap]:
+    """What a subscription has not got any more, of the origins that its client has got to `told`
+    in: that is, what the log, which begins behind `since`, does not hold."""
+    return [
+        Gap(
+            number=number,
+            origin=origin,
+            first=(max(mark[0], 1), mark[1] + 1),
+            last=since[origin],
+            count=since[origin][1] - mark[1],
+            reason="retention",
         )
+        for origin, mark in told.items()
+        if mark < since.get(origin, _NOWHERE)
+    ]

@@ -10,6 +10,7 @@ from broker.content.query.query import Query
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.router.outcomes import DeliveryOutcomes
+from broker.store.records import LoggedEvent
 
 
 class Pace(enum.Enum):
@@ -23,53 +24,77 @@ class Pace(enum.Enum):
     """From the log, at its own cursor, until it reaches the end."""
 
 
+@attrs.define
+class Dropped:
+    """Events of one origin that a queue has lost."""
+
+    first: Mark
+    last: Mark
+    count: int
+
+
 @attrs.define(eq=False)
 class Feed:
     """A subscription of one link.
 
     `number` is the client's own, `matcher_number` the matcher's. While catching up, `cursor` is
-    the offset to read next, and commits are ignored: they will be read.
+    the serial to read next, and commits are ignored: they will be read.
     """
 
     number: int
     matcher_number: int
     durable: bool
-    cut: Mark
-    """What the client was told: what lies up to it is recovery, what follows live."""
+    cut: int
+    """A serial: what lies up to it is recovery, what follows live."""
     cursor: int
     query: Query | None = None
     """For who is to be told of changed types; None: nobody is."""
     pattern: StreamPattern | None = None
     """The streams that it asked for, for who wants an explanation."""
-    given: Mark = attrs.field(default=attrs.Factory(lambda feed: feed.cut, takes_self=True))
-    """The newest place when it subscribed: the matcher knows it for whatever follows."""
+    given: Mark = (0, 0)
+    """(epoch, serial) of the newest event when it subscribed: the matcher knows it for whatever
+    follows."""
+    told: dict[str, Mark] = attrs.field(factory=dict)
+    """The position that the client knows, or a little less."""
+    skip: dict[str, Mark] = attrs.field(factory=dict)
+    """While catching up: what the client has had already of these origins."""
+    flowing: bool = True
+    """Whether nothing that matches is missed of other origins, as far as they are covered."""
     pace: Pace = Pace.UNCONFIRMED
     reading: bool = False
     waiting_for_commit: bool = False
     """At the log's end, but the cut is not committed yet."""
     live_from: int = 0
-    """While live: the first offset that was not counted yet."""
-    scanned: Mark = (0, 0)
-    """The newest event that was looked at for this subscription, with its own epoch."""
-    told: Mark = (0, 0)
-    """The position that the client knows."""
-    dropped_first: Mark | None = None
-    dropped_last: Mark = (0, 0)
-    dropped_count: int = 0
-    """What the queue lost since the client was last told."""
+    """While live: the first serial that was not counted yet."""
+    passed: dict[str, Mark] = attrs.field(factory=dict)
+    """While catching up: how far it has got in the log, if the client was not told yet."""
+    told_version: int = 0
+    """The version of the log's coverage that the client knows, where it is live."""
+    dropped: dict[str, Dropped] = attrs.field(factory=dict)
+    """What the queue lost of each origin since the client was last told."""
     outcomes: DeliveryOutcomes = attrs.field(factory=DeliveryOutcomes)
 
-    def go_live(self, next_offset: int) -> None:
-        """The log's end is reached: everything from `next_offset` on comes with the commits."""
+    def go_live(self, next_serial: int) -> None:
+        """The log's end is reached: everything from `next_serial` on comes with the commits."""
         self.pace = Pace.LIVE
         self.waiting_for_commit = False
-        self.live_from = self.cursor = next_offset
+        self.live_from = self.cursor = next_serial
+        self.told_version = 0
+        self.passed.clear()
+        self.skip.clear()
 
-    def fall_behind(self, offset: int) -> None:
-        """Read on from `offset`, which could not be sent."""
-        self.settle(offset)
+    def fall_behind(self, serial: int) -> None:
+        """Read on from `serial`, which could not be sent."""
+        self.settle(serial)
         self.pace = Pace.CATCHING_UP
-        self.cursor = offset
+        self.cursor = serial
+
+    def drop(self, event: LoggedEvent) -> None:
+        """The queue has lost an event that was for it."""
+        self.outcomes.dropped += 1
+        lost = self.dropped.setdefault(event.origin, Dropped(event.mark, event.mark, 0))
+        lost.last = event.mark
+        lost.count += 1
 
     def settle(self, end: int) -> None:
         """Count what came live before `end`: whatever was not counted otherwise was filtered."""
@@ -80,10 +105,11 @@ class Feed:
         self.outcomes.seen += passed
         self.outcomes.filtered += passed
 
-    def begin_again(self, offset: int) -> None:
-        """A failed commit took its places back: `offset` will be given again."""
-        self.live_from = min(self.live_from, offset)
-        self.cursor = min(self.cursor, offset)
+    def begin_again(self, serial: int) -> None:
+        """A failed commit took its serials back: `serial` will be given again."""
+        self.live_from = min(self.live_from, serial)
+        self.cursor = min(self.cursor, serial)
+        self.cut = min(self.cut, serial - 1)
 
     def matched_live(self, count: int) -> None:
         """Events came live and matched: they are none of the filtered, which `settle` counts."""

@@ -27,6 +27,7 @@ from broker.router.outgoing import (
 )
 from broker.router.sending import Outlet, Sending
 from broker.session.batches import encode_events
+from broker.session.fields import WirePosition
 from broker.session.messages import Gap, Progress
 from broker.store.event_log import EventLog
 from broker.store.records import LoggedEvent
@@ -53,7 +54,7 @@ class Link:
         self._log = log
         self._feeds: dict[int, Feed] = {}
         self._backlog = Backlog(limits)
-        self._sending = Sending(outlet, log.origin)
+        self._sending = Sending(outlet)
         self._catching_up = CatchingUp(
             self._feeds,
             self._sending,
@@ -93,8 +94,8 @@ class Link:
             # It wants nothing older than what is to come: live at once, without a look at the
             # log. Events of a commit under way are not for it; the matcher did not know it.
             feed.go_live(feed.cursor)
-            return
-        self._catching_up.read_on(feed)
+        else:
+            self._catching_up.begin(feed)
 
     def remove(self, number: int) -> Feed | None:
         """Stop feeding a subscription; what waits for it alone is dropped."""
@@ -166,7 +167,7 @@ class Link:
         for count, feeds in runs:
             for feed in feeds:
                 if feed.durable and feed.pace is Pace.LIVE:
-                    feed.fall_behind(events[start].offset)
+                    feed.fall_behind(events[start].serial)
             live = self._live(feeds, count)
             for event in events[start : start + count] if live else ():
                 if event.level <= self._clearance:
@@ -187,7 +188,7 @@ class Link:
         while self._backlog and self._outlet.writable:
             taken = self._backlog.take()
             events = [one.event for one in taken]
-            encoded = encode_events(self._log.origin, events)
+            encoded = encode_events(events)
             runs = runs_of(one.feeds for one in taken)
             self._sending.send(encoded, events, runs, Liveness.LIVE)
         for feed in list(self._feeds.values()):
@@ -197,18 +198,18 @@ class Link:
     def _tell_dropped(self) -> None:
         self._backlog.untold = False
         for feed in self._feeds.values():
-            if feed.dropped_first is not None:
+            for origin, lost in feed.dropped.items():
                 self._outlet.send_message(
                     Gap(
                         number=feed.number,
-                        origin=self._log.origin,
-                        first=feed.dropped_first,
-                        last=feed.dropped_last,
-                        count=feed.dropped_count,
+                        origin=origin,
+                        first=lost.first,
+                        last=lost.last,
+                        count=lost.count,
                         reason="slow",
                     )
                 )
-                feed.dropped_first, feed.dropped_count = None, 0
+            feed.dropped.clear()
 
     # ------------------------------------------------------------------ from the log
 
@@ -221,10 +222,10 @@ class Link:
 
     # ------------------------------------------------------------------ where it stands
 
-    def begin_again(self, offset: int) -> None:
-        """A failed commit took its places back: `offset` will be given again."""
+    def begin_again(self, serial: int) -> None:
+        """A failed commit took its serials back: `serial` will be given again."""
         for feed in self._feeds.values():
-            feed.begin_again(offset)
+            feed.begin_again(serial)
 
     def settle(self) -> None:
         """Bring the counts of live subscriptions up to the log's end."""
@@ -235,18 +236,29 @@ class Link:
         """Tell positions that moved without a delivery, so that a rare query pins nothing."""
         if self._backlog or self._backlog.untold or not self._outlet.writable:
             return
-        bounds = self._log.bounds
-        origin = self._log.origin
-        rows = []
-        for feed in self._feeds.values():
-            if feed.pace is Pace.LIVE:
-                feed.settle(bounds.last + 1)
-                feed.scanned = max(feed.scanned, (bounds.epoch, bounds.last))
-            if feed.scanned > feed.told:
-                feed.told = feed.scanned
-                rows.append((feed.number, ((origin, *feed.scanned),)))
+        rows = [
+            (feed.number, moved) for feed in self._feeds.values() if (moved := self._moved(feed))
+        ]
         if rows:
             self._outlet.send_message(Progress(rows))
+
+    def _moved(self, feed: Feed) -> WirePosition:
+        """How far a subscription has got where its client does not know it yet."""
+        if feed.pace is Pace.LIVE:
+            feed.settle(self._log.bounds.last + 1)
+            coverage = self._log.coverage
+            marks = coverage.since(feed.told_version)
+            if feed.flowing:
+                feed.told_version = coverage.version
+        else:
+            marks = list(feed.passed.items())
+            feed.passed.clear()
+        if not feed.flowing:
+            # Something may be missed yet of other origins.
+            marks = [row for row in marks if row[0] == self._log.origin]
+        moved = [row for row in marks if feed.told.get(row[0], (0, 0)) < row[1]]
+        feed.told.update(moved)
+        return tuple((origin, *mark) for origin, mark in moved)
 
 
 def _deny(feeds: Sequence[Feed]) -> None:

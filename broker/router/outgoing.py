@@ -10,7 +10,6 @@ from typing import TypeAlias
 import attrs
 
 from broker.event.envelope import Liveness
-from broker.event.place import Mark
 from broker.router.feed import Feed
 from broker.session.batches import EncodedEvents, encode_events
 from broker.store.chunks import portions
@@ -58,8 +57,7 @@ class Portion:
 class Encodings:
     """What the links of one commit share: each set of events is cut up and encoded once."""
 
-    def __init__(self, origin: str) -> None:
-        self._origin = origin
+    def __init__(self) -> None:
         # With the list itself, so that its identity stays its own.
         self._portions: dict[tuple[int, int], tuple[list[LoggedEvent], list[Portion]]] = {}
         self._picked: dict[tuple[int, ...], EncodedEvents] = {}
@@ -77,15 +75,15 @@ class Encodings:
     def whole(self, portion: Portion) -> EncodedEvents:
         """The encoding of all events of a portion."""
         if portion.encoded is None:
-            portion.encoded = encode_events(self._origin, portion.events)
+            portion.encoded = encode_events(portion.events)
         return portion.encoded
 
     def picked(self, events: list[LoggedEvent]) -> EncodedEvents:
         """The encoding of events that were picked out of a portion."""
-        key = tuple([event.offset for event in events])
+        key = tuple([event.serial for event in events])
         encoded = self._picked.get(key)
         if encoded is None:
-            encoded = self._picked[key] = encode_events(self._origin, events)
+            encoded = self._picked[key] = encode_events(events)
         return encoded
 
 
@@ -109,9 +107,9 @@ def take_runs(runs: deque[Run], events: int) -> list[Run]:
     return taken
 
 
-def split_at(events: list[LoggedEvent], cut: Mark) -> Iterator[tuple[Liveness, list[LoggedEvent]]]:
-    """What lies up to the cut was missed; what follows is only late."""
-    missed = [event for event in events if event.mark <= cut]
+def split_at(events: list[LoggedEvent], cut: int) -> Iterator[tuple[Liveness, list[LoggedEvent]]]:
+    """What lies up to the serial `cut` was missed; what follows is only late."""
+    missed = [event for event in events if event.serial <= cut]
     if missed:
         yield Liveness.RECOVERY, missed
     if len(missed) < len(events):

@@ -15,9 +15,7 @@ from broker.store.records import LoggedEvent
 class Output:
     """Knows which link a subscription belongs to, and hands each link its share of a commit."""
 
-    def __init__(self, origin: str) -> None:
-        """`origin` is the name of the log whose events go out."""
-        self._origin = origin
+    def __init__(self) -> None:
         self._subscribers: dict[int, tuple[Link, Feed]] = {}
         self._links: dict[Link, None] = {}
         self.ended = DeliveryOutcomes()
@@ -57,16 +55,16 @@ class Output:
     def committed(self, events: list[LoggedEvent], matches: Sequence[tuple[int, ...]]) -> None:
         """Hand durable events to every link that wants some; each link sends once."""
         if events:
-            shared = Encodings(self._origin)
+            shared = Encodings()
             for link, share in divide(events, matches, self._subscribers).items():
                 link.deliver(share, shared)
         for link in list(self._links):
             link.committed()
 
-    def begin_again(self, offset: int) -> None:
-        """A failed commit took its places back: `offset` will be given again."""
+    def begin_again(self, serial: int) -> None:
+        """A failed commit took its serials back: `serial` will be given again."""
         for link in self._links:
-            link.begin_again(offset)
+            link.begin_again(serial)
 
     def progress(self) -> None:
         """Let every link tell the positions that moved without a delivery."""

@@ -20,6 +20,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from broker.channel.clock import IClock
 from broker.channel.socket import ISocketChannel, ISocketReceiver
 from broker.channel.view import LinkState
 from broker.errors import (
@@ -37,7 +38,7 @@ from broker.identity import IAuthenticator, Identity
 from broker.router.session import Session
 from broker.session import messages
 from broker.session.messages import MAGIC, PROTOCOL_VERSIONS, Hello, Refuse, Welcome
-from broker.store.event_log import Clock, EventLog
+from broker.store.event_log import EventLog
 
 #: A greeting is no longer than this, so that a stranger can not make the node hold much.
 MAX_GREETING = 4096
@@ -70,7 +71,7 @@ class Reception:
         node: str,
         authenticator: IAuthenticator,
         event_log: EventLog,
-        clock: Clock,
+        clock: IClock,
         limits: ReceptionLimits,
         make_session: Callable[[Identity, int, bytes], Session],
     ) -> None:
@@ -253,7 +254,7 @@ class Reception:
 class _Greeting:
     """One connection before it belongs to a session."""
 
-    def __init__(self, reception: Reception, channel: ISocketChannel, clock: Clock) -> None:
+    def __init__(self, reception: Reception, channel: ISocketChannel, clock: IClock) -> None:
         self._reception = reception
         self.channel = channel
         self.lost = False

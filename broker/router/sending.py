@@ -24,10 +24,8 @@ class Outlet(Protocol):
 class Sending:
     """Sends a link's deliveries, each with the place of the event before, and counts them."""
 
-    def __init__(self, outlet: Outlet, origin: str) -> None:
-        """`origin` is the name of the log that the events' places are in."""
+    def __init__(self, outlet: Outlet) -> None:
         self.outlet = outlet
-        self.origin = origin
         self._previous: tuple[str, int, int] | None = None
 
     def send(
@@ -42,11 +40,11 @@ class Sending:
         numbered = []
         for count, feeds in runs:
             done += count
-            mark = events[done - 1].mark
+            newest = events[done - 1]
             for feed in feeds:
                 feed.outcomes.delivered += count
-                feed.told = mark
+                feed.told[newest.origin] = newest.mark
             numbered.append((count, [feed.number for feed in feeds]))
         self.outlet.send_delivery(encode_delivery(encoded, numbered, liveness, self._previous))
         last = events[-1]
-        self._previous = (self.origin, last.epoch, last.offset)
+        self._previous = (last.origin, last.epoch, last.offset)

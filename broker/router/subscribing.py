@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -18,7 +18,7 @@ from broker.errors import (
     TooManySubscriptions,
     UnknownSubscription,
 )
-from broker.event.place import Position
+from broker.event.place import Mark, Position
 from broker.event.stream import StreamPattern, check_client_id
 from broker.identity import Identity
 from broker.router.durables import Durables
@@ -36,6 +36,17 @@ class Profile:
     identity: Identity
     link: Link
     durable: dict[int, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Beginning:
+    """Where a subscription begins in the log."""
+
+    serial: int
+    position: Mapping[str, Mark]
+    """How far its client has got when it begins."""
+    skip: dict[str, Mark] = attrs.field(factory=dict)
+    """What lies behind the serial and is not for it: it has had these origins up to there."""
 
 
 class Subscribing:
@@ -97,29 +108,30 @@ class Subscribing:
         identity.check_subscribe(pattern)
         self._check_room(profile, wanted)
         query = self._parse_query(wanted.query, wanted.namespaces)
-        cut = self._log.firm_cut
-        told = (self._log.origin, *cut)
+        log = self._log
+        cut = log.position()
         stored = self._stored(profile, wanted)
-        cursor = self._cursor(wanted, stored)
+        begins = self._beginning(wanted, stored, cut)
         warnings = self._advise(query, stored is not None)
         feed = Feed(
             number=wanted.number,
             matcher_number=self._matcher.subscribe(pattern, query, identity.client_id),
             durable=bool(wanted.durable),
-            cut=cut,
-            given=self._log.cut,
-            cursor=cursor,
+            cut=log.firm_newest,
+            given=log.newest,
+            cursor=begins.serial,
             query=query,
             pattern=pattern,
+            told=dict(begins.position),
+            skip=begins.skip,
         )
         self._output.subscribe(link, feed)
 
         def begin() -> None:
             if link.get(wanted.number) is feed:
                 left_off = None if stored is None else stored.to_wire()
-                confirm(
-                    Subscribed(wanted.number, left_off, warnings), Flowing(wanted.number, (told,))
-                )
+                told = Position(cut).to_wire()
+                confirm(Subscribed(wanted.number, left_off, warnings), Flowing(wanted.number, told))
 
         if not wanted.durable:
             begin()
@@ -131,7 +143,7 @@ class Subscribing:
             pattern=wanted.pattern,
             query=wanted.query,
             namespaces=wanted.namespaces,
-            position=self._before(cursor, wanted, stored),
+            position=_kept(begins, wanted, stored),
             stored=begin,
         )
 
@@ -196,14 +208,16 @@ class Subscribing:
         durable = self._durables.get(profile.identity.client_id, wanted.durable)
         return None if durable is None else durable.position
 
-    def _cursor(self, wanted: Subscribe, stored: Position | None) -> int:
+    def _beginning(
+        self, wanted: Subscribe, stored: Position | None, cut: Mapping[str, Mark]
+    ) -> Beginning:
         log = self._log
         if wanted.start == "new" or (wanted.start == "stored" and stored is None):
-            return log.firm_cut[1] + 1
+            return Beginning(log.firm_newest + 1, cut)
         if wanted.start == "all":
-            return log.bounds.first
+            return self._beginning_at(log.bounds.first)
         if wanted.start == "time":
-            return log.first_at(wanted.time)
+            return self._beginning_at(log.first_at(wanted.time))
         if wanted.start not in ("position", "stored"):
             raise BadQuery(
                 f"start {wanted.start[:20]!r} is none of new, all, position, time, stored"
@@ -211,34 +225,31 @@ class Subscribing:
         position = stored if wanted.start == "stored" else Position.from_wire(wanted.position)
         assert position is not None
         mark = position.marks.get(log.origin)
-        if mark is None:
-            # Everything here is new to it: another node's places say nothing about ours.
-            return log.bounds.first
-        if mark > log.cut:
+        if mark is not None and mark > log.cut:
             raise BadPosition(
                 f"position {mark[0]}:{mark[1]} lies in the future of {log.origin}, "
                 f"which has got to {log.cut[0]}:{log.cut[1]}"
             )
-        # Where retention took what comes next, the feed begins at what is gone, so as to tell it.
-        if mark[0] == log.cut[0]:
-            return mark[1] + 1
-        # What followed in an earlier epoch may have had its places taken back.
-        return min(mark[1] + 1, log.first_after(mark))
+        # Everything of an origin that it does not name is new to it.
+        serials = [
+            log.first_after(origin, position.marks.get(origin, (0, 0))) for origin in log.coverage
+        ]
+        # An event that has no durable place yet lies behind all that have one.
+        serial = min(serials, default=log.bounds.last + 1)
+        return Beginning(serial, position.marks, dict(position.marks))
 
-    def _before(self, cursor: int, wanted: Subscribe, stored: Position | None) -> Position:
-        """What to store for a durable one that begins at `cursor`, until it acknowledges."""
-        if wanted.start == "position":
-            position = Position.from_wire(wanted.position)
-            # A client that comes back begins behind what it has received. Only what it has
-            # acknowledged is processed: if it dies now, the rest has to be sent again.
-            return position if stored is None else _common(stored, position)
-        if wanted.start == "stored" and stored is not None:
-            return stored
-        cut = self._log.firm_cut
-        if cursor > cut[1]:
-            return Position({self._log.origin: cut})
-        mark = self._log.mark_before(cursor)
-        return Position({} if mark is None else {self._log.origin: mark})
+    def _beginning_at(self, serial: int) -> Beginning:
+        return Beginning(serial, self._log.position_before(serial))
+
+
+def _kept(begins: Beginning, wanted: Subscribe, stored: Position | None) -> Position:
+    """What to store for a durable one that begins there, until it acknowledges."""
+    position = Position(begins.position)
+    # A client that comes back begins behind what it has received. Only what it has acknowledged is
+    # processed: if it dies now, the rest has to be sent again.
+    if wanted.start == "position" and stored is not None:
+        return _common(stored, position)
+    return position
 
 
 def _common(one: Position, other: Position) -> Position:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import attrs
@@ -32,6 +33,7 @@ from broker.store.records import LoggedEvent, header_from_fields
 
 _PUBLISH = struct.Struct(">BI")
 _DELIVER = struct.Struct(">BII")
+_origin = attrgetter("origin")
 PLAIN = 0
 #: No message carries more events, so that a small message can not announce a huge list.
 MAX_EVENTS = 65_536
@@ -98,33 +100,37 @@ class EncodedEvents:
     """What the last delivery that was made of them said beside them, and its bytes."""
 
 
-def encode_events(origin: str, events: Sequence[LoggedEvent]) -> EncodedEvents:
+def encode_events(events: Sequence[LoggedEvent]) -> EncodedEvents:
     """Join what several links may share; made once per distinct set of events."""
     documents = [event.document for event in events]
     return EncodedEvents(
-        _places(origin, events),
+        _places(events),
         list(map(len, documents)),
         b"".join([event.record for event in events]),
         b"".join(documents),
     )
 
 
-def _places(origin: str, events: Sequence[LoggedEvent]) -> list[tuple[str, int, int, int]]:
+def _places(events: Sequence[LoggedEvent]) -> list[tuple[str, int, int, int]]:
     if not events:
         return []
     first, last = events[0], events[-1]
-    if last.offset - first.offset == len(events) - 1 and first.epoch == last.epoch:
-        # Offsets rise from event to event: there is no hole.
-        return [(origin, first.epoch, first.offset, len(events))]
+    if (
+        last.offset - first.offset == len(events) - 1
+        and first.epoch == last.epoch
+        and len(set(map(_origin, events))) == 1
+    ):
+        # Offsets of one origin rise from event to event: there is no hole.
+        return [(first.origin, first.epoch, first.offset, len(events))]
     runs: list[tuple[str, int, int, int]] = []
-    epoch = start = count = 0
+    origin, epoch, start, count = "", 0, 0, 0
     for event in events:
-        if event.offset == start + count and event.epoch == epoch:
+        if event.offset == start + count and event.epoch == epoch and event.origin == origin:
             count += 1
             continue
         if count:
             runs.append((origin, epoch, start, count))
-        epoch, start, count = event.epoch, event.offset, 1
+        origin, epoch, start, count = event.origin, event.epoch, event.offset, 1
     runs.append((origin, epoch, start, count))
     return runs
 

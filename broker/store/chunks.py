@@ -1,8 +1,9 @@
-"""How events lie in the log, byte by byte: chunks of neighbours under the offset of the first.
+"""How events lie in the log, byte by byte: chunks of neighbours under the serial of the first.
 
-A value is a count u32, then columns with an entry for each event: `epoch u32`, `arrival u64` (ms
-since 1970), `record length u16`, `document length u32`, `level u8`; then all records, then all
-documents. Integers are big-endian, the key is the offset as u64. A page of the file would hold
+The events of a chunk have one origin. A value is a count u32, the length of the origin's name u8
+and the name, then columns with an entry for each event: `epoch u32`, `arrival u64` (ms since 1970),
+`offset u64`, `record length u16`, `document length u32`, `level u8`; then all records, then all
+documents. Integers are big-endian, the key is the serial as u64. A page of the file would hold
 three events of one kilobyte and waste the rest; and each value that is put costs a call.
 """
 
@@ -10,11 +11,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from functools import lru_cache
+from itertools import accumulate, groupby
+from operator import attrgetter
 from typing import TypeAlias
 
 import lmdb
 
+from broker.event.place import Mark
 from broker.store.records import OVERHEAD, LoggedEvent
 
 #: A chunk holds at most about this much, unless a single event does: what a commit of many events
@@ -25,20 +29,22 @@ CHUNK_BYTES = 60 * 1024
 Buffer: TypeAlias = bytes | memoryview
 
 _KEY = struct.Struct(">Q")
-_COUNT = struct.Struct(">I")
+_HEAD = struct.Struct(">IB")
 _EPOCH = struct.Struct(">I")
 _ARRIVAL = struct.Struct(">Q")
+_OFFSET = struct.Struct(">Q")
+_origin = attrgetter("origin")
 
 
-def encode_key(offset: int) -> bytes:
-    """The key of an offset; keys sort as offsets do."""
-    return _KEY.pack(offset)
+def encode_key(serial: int) -> bytes:
+    """The key of a serial; keys sort as serials do."""
+    return _KEY.pack(serial)
 
 
 def decode_key(key: Buffer) -> int:
-    """The offset of a key."""
-    (offset,) = _KEY.unpack(key)
-    return int(offset)
+    """The serial of a key."""
+    (serial,) = _KEY.unpack(key)
+    return int(serial)
 
 
 def portions(most: int, events: Sequence[LoggedEvent]) -> Iterator[tuple[int, int]]:
@@ -54,33 +60,50 @@ def portions(most: int, events: Sequence[LoggedEvent]) -> Iterator[tuple[int, in
         yield start, len(events)
 
 
+def chunks_of(events: Sequence[LoggedEvent]) -> Iterator[Sequence[LoggedEvent]]:
+    """Neighbouring events in groups that each make a chunk."""
+    if len(set(map(_origin, events))) == 1:
+        runs: Iterator[Sequence[LoggedEvent]] = iter((events,))
+    else:
+        runs = (list(run) for _, run in groupby(events, key=_origin))
+    for run in runs:
+        for start, end in portions(CHUNK_BYTES, run):
+            yield run[start:end]
+
+
 def encode_chunk(events: Sequence[LoggedEvent]) -> bytes:
-    """The value under which events with neighbouring offsets are stored."""
-    count = len(events)
+    """The value under which events of one origin with neighbouring serials are stored."""
+    origin = events[0].origin.encode()
     records = [event.record for event in events]
     documents = [event.document for event in events]
-    columns = struct.pack(
-        f">I{count}I{count}Q{count}H{count}I{count}B",
-        count,
+    columns = _columns(len(events)).pack(
         *[event.epoch for event in events],
         *[event.arrival for event in events],
+        *[event.offset for event in events],
         *map(len, records),
         *map(len, documents),
         *[event.level for event in events],
     )
-    return b"".join((columns, *records, *documents))
+    head = _HEAD.pack(len(events), len(origin))
+    return b"".join((head, origin, columns, *records, *documents))
 
 
 class Chunk:
     """A stored chunk, of which only what is asked for is read."""
 
     def __init__(self, first: int, value: Buffer) -> None:
-        """`first` is the offset of its first event, `value` what lies under it."""
-        (count,) = _COUNT.unpack_from(value)
+        """`first` is the serial of its first event, `value` what lies under it."""
+        count, named = _HEAD.unpack_from(value)
         self.first = first
         self.last: int = first + count - 1
         self._count: int = count
+        self._columns = _HEAD.size + named
         self._value = value
+
+    @property
+    def origin(self) -> str:
+        """Whose places its events have."""
+        return bytes(self._value[_HEAD.size : self._columns]).decode()
 
     @classmethod
     def under(cls, cursor: lmdb.Cursor) -> Chunk:
@@ -88,23 +111,23 @@ class Chunk:
         return cls(decode_key(cursor.key()), cursor.value())
 
     @classmethod
-    def holding(cls, cursor: lmdb.Cursor, offset: int) -> Chunk | None:
-        """The chunk with the event at `offset`, or the first one after it, where the cursor then
+    def holding(cls, cursor: lmdb.Cursor, serial: int) -> Chunk | None:
+        """The chunk with the event at `serial`, or the first one after it, where the cursor then
         stands; None if there is none."""
-        if cursor.set_range(encode_key(offset)):
+        if cursor.set_range(encode_key(serial)):
             chunk = cls.under(cursor)
-            if chunk.first == offset:
+            if chunk.first == serial:
                 return chunk
             if cursor.prev():
                 before = cls.under(cursor)
-                if before.last >= offset:
+                if before.last >= serial:
                     return before
                 cursor.next()
             else:
                 cursor.first()
             return chunk
         last = cls.last_of(cursor)
-        return None if last is None or last.last < offset else last
+        return None if last is None or last.last < serial else last
 
     @classmethod
     def first_of(cls, cursor: lmdb.Cursor) -> Chunk | None:
@@ -116,24 +139,39 @@ class Chunk:
         """The newest chunk, where the cursor then stands; None if there is none."""
         return cls.under(cursor) if cursor.last() else None
 
-    def times(self, offset: int) -> tuple[int, int]:
-        """(epoch, arrival) of the event at `offset`, without reading the rest."""
-        index = offset - self.first
-        epochs = _COUNT.size
-        arrivals = epochs + self._count * _EPOCH.size
-        (epoch,) = _EPOCH.unpack_from(self._value, epochs + index * _EPOCH.size)
-        (arrival,) = _ARRIVAL.unpack_from(self._value, arrivals + index * _ARRIVAL.size)
-        return int(epoch), int(arrival)
+    def mark(self, serial: int) -> Mark:
+        """(epoch, offset) of the event at `serial`, without reading the rest."""
+        offsets = self._columns + self._count * (_EPOCH.size + _ARRIVAL.size)
+        (offset,) = _OFFSET.unpack_from(self._value, offsets + (serial - self.first) * _OFFSET.size)
+        (epoch,) = _EPOCH.unpack_from(
+            self._value, self._columns + (serial - self.first) * _EPOCH.size
+        )
+        return int(epoch), int(offset)
+
+    def arrival(self, serial: int) -> int:
+        """When the event at `serial` was logged, ms since 1970."""
+        arrivals = self._columns + self._count * _EPOCH.size
+        (arrival,) = _ARRIVAL.unpack_from(
+            self._value, arrivals + (serial - self.first) * _ARRIVAL.size
+        )
+        return int(arrival)
+
+    def after(self, mark: Mark) -> int | None:
+        """The serial of its first event behind `mark`; None if there is none."""
+        if self.mark(self.last) <= mark:
+            return None
+        serials = range(self.first, self.last + 1)
+        return next(serial for serial in serials if self.mark(serial) > mark)
 
     def events(self, start: int) -> Iterator[LoggedEvent]:
-        """Its events from offset `start` on, as copies."""
-        count, value = self._count, self._value
-        form = struct.Struct(f">{count}I{count}Q{count}H{count}I{count}B")
-        fields = form.unpack_from(value, _COUNT.size)
-        epochs, arrivals, record_lengths, lengths, levels = (
-            fields[i * count : (i + 1) * count] for i in range(5)
+        """Its events from the serial `start` on, as copies."""
+        count, value, origin = self._count, self._value, self.origin
+        form = _columns(count)
+        fields = form.unpack_from(value, self._columns)
+        epochs, arrivals, offsets, record_lengths, lengths, levels = (
+            fields[i * count : (i + 1) * count] for i in range(6)
         )
-        record_at = _COUNT.size + form.size
+        record_at = self._columns + form.size
         document_at = record_at + sum(record_lengths)
         for index in range(count):
             record_end = record_at + record_lengths[index]
@@ -141,11 +179,13 @@ class Chunk:
             if self.first + index >= start:
                 yield LoggedEvent(
                     epochs[index],
-                    self.first + index,
+                    offsets[index],
                     arrivals[index],
                     levels[index],
                     bytes(value[record_at:record_end]),
                     bytes(value[document_at:document_end]),
+                    origin,
+                    self.first + index,
                 )
             record_at, document_at = record_end, document_end
 
@@ -153,7 +193,7 @@ class Chunk:
 def page(
     cursor: lmdb.Cursor, start: int, max_events: int, max_bytes: int | None = None
 ) -> list[LoggedEvent]:
-    """Up to `max_events` events from offset `start` on, about `max_bytes` at the most.
+    """Up to `max_events` events from the serial `start` on, about `max_bytes` at the most.
 
     Begins later than `start` where the log does.
     """
@@ -171,3 +211,8 @@ def page(
                     return events
         chunk = Chunk.under(cursor) if cursor.next() else None
     return events
+
+
+@lru_cache(maxsize=1024)
+def _columns(count: int) -> struct.Struct:
+    return struct.Struct(f">{count}I{count}Q{count}Q{count}H{count}I{count}B")

@@ -10,18 +10,21 @@ overtake earlier ones), and a new epoch begins: the offsets are given again, but
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
-import attrs
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from broker.channel.clock import IClock
 from broker.errors import BrokerError, LogUnavailable
 from broker.event.place import Mark
+from broker.store.commit import Bounds
+from broker.store.coverage import Coverage
 from broker.store.deduplication import Deduplication
-from broker.store.log_file import Bounds, Commit, LogFile
+from broker.store.gathering import Done, Gathering, Relayed
+from broker.store.log_file import LogFile
 from broker.store.records import LoggedEvent
 
 #: After a failed commit, how long (seconds) appends are refused before the disk is tried again.
@@ -29,30 +32,11 @@ RETRY_AFTER = 1.0
 #: How long (seconds) a change that can wait (a durable position) waits for company.
 LINGER = 0.1
 
-#: Told the events once they are durable, or why they are not.
-Done: TypeAlias = Callable[[list[LoggedEvent] | BrokerError], None]
-
-
-class Clock(Protocol):
-    """The part of `IReactorTime` that the log uses."""
-
-    def seconds(self) -> float: ...
-    def callLater(self, delay: float, call: Callable[..., Any], /, *args: Any) -> Any: ...
-
 
 class Worker(Protocol):
     """Runs a call on another thread, one at a time and in order; the result comes as a Deferred."""
 
     def __call__(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]: ...
-
-
-@attrs.define
-class _Gathering:
-    commit: Commit = attrs.field(factory=Commit)
-    told: list[tuple[Done, list[LoggedEvent]]] = attrs.field(factory=list)
-    stored: list[Callable[[], object]] = attrs.field(factory=list)
-    """Told when the durable subscriptions of this commit are."""
-    size: int = 0
 
 
 class EventLog:
@@ -64,7 +48,7 @@ class EventLog:
         self,
         file: LogFile,
         *,
-        clock: Clock,
+        clock: IClock,
         wall_clock: Callable[[], int],
         write: Worker,
         read: Worker,
@@ -79,18 +63,21 @@ class EventLog:
         bounds = self._bounds = file.bounds
         self._epoch = bounds.epoch
         self._next = bounds.last + 1
+        self._next_offset = bounds.offset + 1
         self._arrival = file.last_arrival
-        self._gathering = _Gathering()
-        self._committing: _Gathering | None = None
+        self._gathering = Gathering()
+        self._committing: Gathering | None = None
         self._linger: Any = None
         self._retry_at = 0.0
         self._failing = False
         self._idle: list[Deferred[None]] = []
         self.failures = 0
         self.commits = 0
+        self.coverage = Coverage(file.covered)
+        """Up to where it has, durably, all that this node wants of each origin; its own too."""
         self.deduplication = Deduplication(file.mark_of, window)
         self.began_again: Callable[[int], object] = lambda _: None
-        """Told the next offset when a failed commit has taken places back."""
+        """Told the next serial when a failed commit has taken serials and places back."""
 
     # ------------------------------------------------------------------ where it stands
 
@@ -110,11 +97,21 @@ class EventLog:
 
     @property
     def cut(self) -> Mark:
-        """(epoch, offset) of the newest event that has a place, durable or not yet.
+        """(epoch, offset) of the newest event that this node has given a place, durable or not.
 
         Whoever subscribes now gets everything after it live.
         """
+        return (self._epoch, self._next_offset - 1)
+
+    @property
+    def newest(self) -> Mark:
+        """(epoch, serial) of the newest event; no two ever have the same, for epochs rise."""
         return (self._epoch, self._next - 1)
+
+    @property
+    def durable(self) -> Mark:
+        """The newest durable one."""
+        return (self._bounds.epoch, self._bounds.last)
 
     @property
     def firm_cut(self) -> Mark:
@@ -124,7 +121,28 @@ class EventLog:
         after a failed commit it is the newest durable place, until another commit succeeds.
         """
         bounds = self._bounds
-        return self.cut if self._epoch == bounds.epoch else (bounds.epoch, bounds.last)
+        return self.cut if self._epoch == bounds.epoch else (bounds.epoch, bounds.offset)
+
+    def position(self) -> dict[str, Mark]:
+        """For each origin up to where the log covers it, durably or not yet: the cut of whoever
+        subscribes now. Its own part is `firm_cut`."""
+        marks = self.coverage.marks
+        if self._committing is not None:
+            marks.update(self._committing.commit.covered)
+        marks.update(self._gathering.commit.covered)
+        marks[self.origin] = self.firm_cut
+        return marks
+
+    @property
+    def since(self) -> Mapping[str, Mark]:
+        """Of origins of which the log has not all that was wanted: behind which mark it begins."""
+        return self._file.since
+
+    @property
+    def firm_newest(self) -> int:
+        """The serial that goes with `firm_cut`."""
+        same = self._epoch == self._bounds.epoch
+        return self._next - 1 if same else self._bounds.last
 
     @property
     def pending_bytes(self) -> int:
@@ -147,17 +165,48 @@ class EventLog:
         """
         self.check_available()
         self._arrival = max(self._arrival, self._wall_clock())
-        epoch, arrival, offset = self._epoch, self._arrival, self._next
-        gathering = self._gathering
+        epoch, arrival, offset, serial = self._epoch, self._arrival, self._next_offset, self._next
+        origin = self.origin
         events = []
         for record, level, document in entries:
-            events.append(LoggedEvent(epoch, offset, arrival, level, record, document))
-            gathering.size += len(document)
+            events.append(
+                LoggedEvent(epoch, offset, arrival, level, record, document, origin, serial)
+            )
             offset += 1
-        self._next = offset
-        gathering.commit.events += events
-        gathering.told.append((done, events))
+            serial += 1
+        self._next, self._next_offset = serial, offset
+        self._gathering.add(events, (origin, events[-1].mark) if events else None, done)
         self._begin()
+
+    def append_relayed(self, relayed: Relayed, done: Done) -> None:
+        """See to it that events of another origin become durable, in the place that they have.
+
+        `done` is called as that of `append`. Without entries the coverage alone moves, and that is
+        not worth a commit of its own. Raises `LogUnavailable` while the log rests.
+        """
+        self.check_available()
+        self._arrival = arrival = max(self._arrival, self._wall_clock())
+        serial, origin = self._next, relayed.origin
+        events = []
+        for (epoch, offset), record, level, document in relayed.entries:
+            events.append(
+                LoggedEvent(epoch, offset, arrival, level, record, document, origin, serial)
+            )
+            serial += 1
+        self._next = serial
+        if not self._covers(origin):
+            self._gathering.commit.since[origin] = relayed.after
+        self._gathering.add(events, (origin, relayed.covers), done)
+        if events:
+            self._begin()
+        else:
+            self._begin_soon()
+
+    def _covers(self, origin: str) -> bool:
+        pending = (self._gathering, self._committing)
+        return origin in self.coverage or any(
+            one is not None and origin in one.commit.covered for one in pending
+        )
 
     def put_durable(
         self, key: bytes, value: bytes | None, stored: Callable[[], object] | None = None
@@ -197,11 +246,11 @@ class EventLog:
             self._linger = None
         gathering = self._gathering
         commit = gathering.commit
-        if not (commit.events or commit.durables or commit.clients):
+        if gathering.empty:
             self._settle(gathering)
             return
         commit.marks = self.deduplication.changed()
-        self._committing, self._gathering = gathering, _Gathering()
+        self._committing, self._gathering = gathering, Gathering()
         self.commits += 1
         result = self._write(self._file.commit, commit, self._epoch, self._wall_clock())
         result.addCallbacks(self._committed, self._failed)
@@ -209,6 +258,7 @@ class EventLog:
     def _committed(self, bounds: Bounds) -> None:
         committed = self._take_committing()
         self._bounds = bounds
+        self.coverage.rise(committed.commit.covered)
         if self._failing:
             self._failing = False
             self.log.info("the event log can be written again")
@@ -231,14 +281,13 @@ class EventLog:
             # Once, and not with every attempt: a full disk is full for hours.
             self._failing = True
             self.log.error("{error}; nothing is acknowledged until it can be", error=error)
-        self._gathering = _Gathering()
+        self._gathering = Gathering()
         # State is not an event: it is kept and goes with the next commit that succeeds.
         for gathering in failed:
-            self._gathering.commit.durables += gathering.commit.durables
-            self._gathering.commit.clients += gathering.commit.clients
-            self._gathering.stored += gathering.stored
+            self._gathering.keep_state(gathering)
         self._epoch += 1
         self._next = self._bounds.last + 1
+        self._next_offset = self._bounds.offset + 1
         self.deduplication.forget()
         self._retry_at = self._clock.seconds() + RETRY_AFTER
         self._write(self._file.reopen).addErrback(lambda _: None)
@@ -251,9 +300,9 @@ class EventLog:
         if self._gathering.commit.durables or self._gathering.commit.clients:
             self._begin_soon()
 
-    def _settle(self, gathering: _Gathering) -> None:
+    def _settle(self, gathering: Gathering) -> None:
         """Nothing is left to write: who appended nothing but duplicates, or drains, is told."""
-        self._gathering = _Gathering()
+        self._gathering = Gathering()
         for done, events in gathering.told:
             self._tell(done, events)
         self._tell_idle()
@@ -270,7 +319,7 @@ class EventLog:
         for waiting in idle:
             waiting.callback(None)
 
-    def _take_committing(self) -> _Gathering:
+    def _take_committing(self) -> Gathering:
         committing = self._committing
         assert committing is not None
         self._committing = None
@@ -279,36 +328,43 @@ class EventLog:
     # ------------------------------------------------------------------ reading
 
     def read(self, start: int, max_events: int, max_bytes: int) -> Deferred[list[LoggedEvent]]:
-        """Durable events from offset `start` on, within `bounds`: see `LogFile.read`."""
+        """Durable events from the serial `start` on, within `bounds`: see `LogFile.read`."""
         page = self._read(self._file.read, start, max_events, max_bytes)
+        return page.addCallback(self._within_bounds)
+
+    def read_of(
+        self, origin: str, after: Mark, max_events: int, max_bytes: int
+    ) -> Deferred[list[LoggedEvent]]:
+        """Durable events of one origin behind `after`, within `bounds`: see `LogFile.read_of`."""
+        page = self._read(self._file.read_of, origin, after, max_events, max_bytes)
         return page.addCallback(self._within_bounds)
 
     def _within_bounds(self, events: list[LoggedEvent]) -> list[LoggedEvent]:
         last = self._bounds.last
-        if events and events[-1].offset > last:
-            return [event for event in events if event.offset <= last]
+        if events and events[-1].serial > last:
+            return [event for event in events if event.serial <= last]
         return events
 
-    def first_after(self, mark: Mark) -> int:
-        """The offset of the first durable event after `mark`."""
-        return self._file.first_after(mark)
+    def first_after(self, origin: str, mark: Mark) -> int:
+        """The serial of the first durable event of an origin behind `mark`, or the next serial."""
+        return self._file.first_after(origin, mark)
 
     def first_at(self, arrival: int) -> int:
-        """The offset of the first event that arrived at `arrival` (ms since 1970) or later.
+        """The serial of the first event that arrived at `arrival` (ms since 1970) or later.
 
         The next one to be given if there is none yet.
         """
-        offset = self._file.first_at(arrival)
-        if offset <= self._bounds.last:
-            return offset
+        serial = self._file.first_at(arrival)
+        if serial <= self._bounds.last:
+            return serial
         pending = list(self._gathering.commit.events)
         if self._committing is not None:
             pending = self._committing.commit.events + pending
-        return next((event.offset for event in pending if event.arrival >= arrival), self._next)
+        return next((event.serial for event in pending if event.arrival >= arrival), self._next)
 
-    def mark_before(self, offset: int) -> Mark | None:
-        """The mark of the durable event before `offset`; None if there is none."""
-        return self._file.mark_before(offset)
+    def position_before(self, serial: int) -> dict[str, Mark]:
+        """For each origin the place of its last durable event before `serial`."""
+        return self._file.position_before(serial)
 
     def durables(self) -> list[tuple[bytes, bytes]]:
         """All stored durable subscriptions, as they were when the log was opened."""

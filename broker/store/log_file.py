@@ -1,7 +1,8 @@
 """The event log on disk: one LMDB environment, synchronous, one writer (DESIGN 8).
 
-Five tables: `events` (offset -> chunk of events), `marks` (publisher -> de-duplication window),
-`durables` (client and name -> durable subscription), `clients` (newest incarnations), `meta`.
+Six tables: `events` (serial -> chunk of events), `origins` (where each origin's events lie),
+`marks` (publisher -> de-duplication window), `durables` (client and name -> durable subscription),
+`clients` (newest incarnations), `meta`.
 Everything that one commit brings is one transaction, so an event never lies here without its mark.
 
 Readers copy and end their transaction at once: a reader held open would keep freed pages from
@@ -15,67 +16,31 @@ import fcntl
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
 
-import attrs
 import lmdb
 
 from broker.errors import BrokerError, LogCorrupt, LogUnavailable
 from broker.event.place import Mark
 from broker.store.chunks import (
-    CHUNK_BYTES,
     Chunk,
+    chunks_of,
     decode_key,
     encode_chunk,
     encode_key,
     page,
-    portions,
 )
+from broker.store.commit import Bounds, Commit, Retention
 from broker.store.deduplication import Publisher
+from broker.store.origins import Origins
 from broker.store.records import LoggedEvent
 
-FORMAT = b"xmlbroker-log-2"
+FORMAT = b"xmlbroker-log-3"
 #: Most chunks that one commit deletes, so that catching up with retention never stalls it.
 TRIM_AT_MOST = 2_000
 _MIB = 1 << 20
-
-#: (offset, epoch, arrival) -> whether what is searched for begins here or before.
-Reached: TypeAlias = Callable[[int, int, int], bool]
-
-
-@attrs.frozen
-class Retention:
-    """How much of the past is kept: whichever bound is reached first."""
-
-    max_bytes: int = 1 << 30
-    max_age_ms: int = 7 * 86_400_000
-    marks_age_ms: int = 30 * 86_400_000
-    durables_age_ms: int = 30 * 86_400_000
-
-
-@attrs.frozen
-class Bounds:
-    """What the log holds: places `first` to `last`; `last` is `first - 1` in an empty log."""
-
-    epoch: int
-    first: int
-    last: int
-    used_bytes: int
-
-
-@attrs.define
-class Commit:
-    """What one transaction brings."""
-
-    events: list[LoggedEvent] = attrs.field(factory=list)
-    marks: list[tuple[Publisher, bytes]] = attrs.field(factory=list)
-    durables: list[tuple[bytes, bytes | None]] = attrs.field(factory=list)
-    """Key and stored value of durable subscriptions; None deletes."""
-    clients: list[tuple[str, bytes]] = attrs.field(factory=list)
-    """ClientId and its newest incarnation, as the session layer encodes it."""
 
 
 class LogFile:
@@ -95,6 +60,10 @@ class LogFile:
         self._guard = threading.RLock()
         self._arrival = 0
         self.origin = ""
+        self.covered: dict[str, Mark] = {}
+        """Up to where the log had all that it wants of each origin, when it was opened."""
+        self.since: Mapping[str, Mark] = {}
+        """Behind which mark it begins, of origins of which it has not all: as committed last."""
         self._claim = self._claim_folder()
         try:
             self._open()
@@ -147,6 +116,7 @@ class LogFile:
             self._durables = self._env.open_db(b"durables")
             self._clients = self._env.open_db(b"clients")
             self._meta = self._env.open_db(b"meta")
+            self._origins = Origins(self._env.open_db(b"origins"), self._events)
         except (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError) as error:
             raise LogCorrupt(f"{self._folder} does not hold an event log: {error}") from None
         except (OSError, lmdb.Error) as error:
@@ -171,8 +141,11 @@ class LogFile:
         with txn.cursor(db=self._events) as cursor:
             newest = Chunk.last_of(cursor)
         if newest is not None:
-            _, self._arrival = newest.times(last)
-        self._bounds = Bounds(epoch, first, last, self._used(txn))
+            self._arrival = newest.arrival(last)
+        self.covered = self._origins.covered(txn)
+        self.since = self._origins.since(txn)
+        _, offset = self.covered.get(self.origin, (0, 0))
+        self._bounds = Bounds(epoch, first, last, self._used(txn), offset)
 
     def reopen(self) -> None:
         """Close and open again: LMDB refuses all further use after some write errors."""
@@ -233,9 +206,14 @@ class LogFile:
             if epoch != self._bounds.epoch:
                 txn.put(b"epoch", b"%d" % epoch, db=self._meta)
             events = commit.events
-            for start, end in portions(CHUNK_BYTES, events):
-                key = encode_key(events[start].offset)
-                txn.put(key, encode_chunk(events[start:end]), db=self._events, append=True)
+            for chunk in chunks_of(events):
+                key = encode_key(chunk[0].serial)
+                txn.put(key, encode_chunk(chunk), db=self._events, append=True)
+                self._origins.add(txn, chunk)
+            for origin, mark in commit.covered.items():
+                self._origins.cover(txn, origin, mark)
+            for origin, mark in commit.since.items():
+                self._origins.begin(txn, origin, mark)
             for publisher, window in commit.marks:
                 txn.put(_publisher_key(publisher), window, db=self._marks)
             for key, value in commit.durables:
@@ -245,31 +223,39 @@ class LogFile:
                     txn.put(key, value, db=self._durables)
             for client_id, newest in commit.clients:
                 txn.put(client_id.encode(), newest, db=self._clients)
-            self._trim(txn, now_ms)
+            since = {**commit.since, **self._trim(txn, now_ms)}
             first, last = self._ends(txn)
-            bounds = Bounds(epoch, first, last, self._used(txn))
+            _, offset = commit.covered.get(self.origin, (0, self._bounds.offset))
+            bounds = Bounds(epoch, first, last, self._used(txn), offset)
+        if since:
+            self.since = {**self.since, **since}
         self._bounds = bounds
         return bounds
 
-    def _trim(self, txn: lmdb.Transaction, now_ms: int) -> None:
+    def _trim(self, txn: lmdb.Transaction, now_ms: int) -> dict[str, Mark]:
+        """Delete what is too old or too much; behind which mark that leaves the origins."""
+        since: dict[str, Mark] = {}
         oldest_arrival = now_ms - self._retention.max_age_ms
         over = self._used(txn) - self._retention.max_bytes
         with txn.cursor(db=self._events) as cursor:
             if not cursor.first():
-                return
+                return since
             for _ in range(TRIM_AT_MOST):
                 chunk = Chunk.under(cursor)
                 last = chunk.last
                 # It goes as a whole, with its newest event.
-                if over <= 0 and chunk.times(last)[1] >= oldest_arrival:
-                    return
+                if over <= 0 and chunk.arrival(last) >= oldest_arrival:
+                    return since
+                origin, behind = self._origins.remove(txn, chunk)
+                since[origin] = behind
                 # Pages hold whole values, so the true saving is a little larger: the next
                 # commit measures again.
                 over -= len(cursor.value())
                 if not cursor.delete() or not cursor.key():
-                    # The last offset must outlive its event, or it would be given twice.
+                    # The last serial must outlive its event, or it would be given twice.
                     txn.put(b"last", encode_key(last), db=self._meta)
-                    return
+                    return since
+        return since
 
     def forget_old(self, now_ms: int) -> int:
         """Drop marks that nobody used for their age. Returns how many were dropped."""
@@ -298,25 +284,37 @@ class LogFile:
         return self._arrival
 
     def read(self, start: int, max_events: int, max_bytes: int) -> list[LoggedEvent]:
-        """Up to `max_events` events from offset `start` on, about `max_bytes` at the most.
+        """Up to `max_events` events from the serial `start` on, about `max_bytes` at the most.
 
         Begins later than `start` where retention has taken events.
         """
         with self._guard, self._reading() as txn, txn.cursor(db=self._events) as cursor:
             return page(cursor, start, max_events, max_bytes)
 
-    def first_after(self, mark: Mark) -> int:
-        """The offset of the first event whose (epoch, offset) is greater than `mark`."""
-        return self._search(lambda offset, epoch, _: (epoch, offset) > mark)
+    def read_of(
+        self, origin: str, after: Mark, max_events: int, max_bytes: int
+    ) -> list[LoggedEvent]:
+        """The same of the events of one origin that lie behind `after`."""
+        found: list[LoggedEvent] = []
+        with self._guard, self._reading() as txn:
+            for chunk in self._origins.chunks(txn, origin, after):
+                for event in chunk.events(chunk.after(after) or chunk.first):
+                    found.append(event)
+                    max_bytes -= event.size
+                    if len(found) >= max_events or max_bytes <= 0:
+                        return found
+        return found
+
+    def first_after(self, origin: str, mark: Mark) -> int:
+        """The serial of the first event of an origin behind `mark`; one past the last if none."""
+        with self._guard, self._reading() as txn:
+            found = self._origins.after(txn, origin, mark)
+            return self._ends(txn)[1] + 1 if found is None else found
 
     def first_at(self, arrival: int) -> int:
-        """The offset of the first event logged at or after `arrival` (ms since 1970)."""
-        return self._search(lambda _, __, arrived: arrived >= arrival)
+        """The serial of the first event logged at or after `arrival` (ms since 1970).
 
-    def _search(self, reached: Reached) -> int:
-        """The first offset for which `reached` holds; one past the last if for none.
-
-        Both epochs and arrival times rise with offsets, so halving finds it.
+        Arrival times rise with serials, so halving finds it.
         """
         with self._guard, self._reading() as txn, txn.cursor(db=self._events) as cursor:
             low, high = self._ends(txn)
@@ -325,20 +323,16 @@ class LogFile:
                 middle = (low + high) // 2
                 chunk = Chunk.holding(cursor, middle)
                 assert chunk is not None
-                if reached(middle, *chunk.times(middle)):
+                if chunk.arrival(middle) >= arrival:
                     high = middle
                 else:
                     low = middle + 1
             return low
 
-    def mark_before(self, offset: int) -> Mark | None:
-        """The mark of the event before `offset`; None where the log does not hold it."""
-        before = offset - 1
-        with self._guard, self._reading() as txn, txn.cursor(db=self._events) as cursor:
-            chunk = Chunk.holding(cursor, before) if before >= 0 else None
-            if chunk is None or chunk.first > before:
-                return None
-            return chunk.times(before)[0], before
+    def position_before(self, serial: int) -> dict[str, Mark]:
+        """For each origin the place of its last event before `serial` that is kept."""
+        with self._guard, self._reading() as txn:
+            return self._origins.position_before(txn, serial)
 
     def mark_of(self, publisher: Publisher) -> bytes | None:
         """The stored de-duplication window of a publisher."""

@@ -13,7 +13,7 @@ import msgpack
 
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.identity import EventId
-from broker.event.place import Mark
+from broker.event.place import Mark, Place
 
 #: Bytes that an event takes beside its record and document, about.
 OVERHEAD = 64
@@ -25,13 +25,14 @@ _pack = msgpack.Packer().pack
 
 @attrs.define(slots=True, eq=False)
 class LoggedEvent:
-    """An event with its place in this node's log. Treated as immutable once it is committed.
+    """An event with its place, and its serial in this node's log. Immutable once it is committed.
 
     Not frozen: one is made per event on the hot path, and a frozen class takes twice as long.
     """
 
     epoch: int
     offset: int
+    """With the origin: its place."""
     arrival: int
     """When the node logged it, ms since 1970; never falls from event to event."""
     level: int
@@ -39,11 +40,20 @@ class LoggedEvent:
     record: bytes
     """The header as a msgpack array: see `encode_header`."""
     document: bytes
+    origin: str
+    """The log that gave it its place: this node's own, or another's."""
+    serial: int
+    """Its number in this node's log, whatever its origin: gapless, in the order of arrival."""
 
     @property
     def mark(self) -> Mark:
         """(epoch, offset)."""
         return (self.epoch, self.offset)
+
+    @property
+    def place(self) -> Place:
+        """Where its origin put it."""
+        return Place(self.origin, self.epoch, self.offset)
 
     @property
     def size(self) -> int:

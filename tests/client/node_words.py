@@ -38,7 +38,7 @@ def at(offset: int, epoch: int = 1) -> Position:
 def logged(*offsets: int, epoch: int = 1) -> EncodedEvents:
     header = Header(EventId("p", 1, 1, 1), "s", "t", "1.0", SecurityLevel.MED, Liveness.LIVE)
     record = encode_header(header)
-    return encode_events("n", [LoggedEvent(epoch, o, 0, 1, record, b"<e/>") for o in offsets])
+    return encode_events([LoggedEvent(epoch, o, 0, 1, record, b"<e/>", "n", o) for o in offsets])
 
 
 def delivery(

@@ -76,7 +76,7 @@ class FakeLog:
     def append(self, entries: Sequence[tuple[bytes, int, bytes]], done: Any) -> None:
         events = []
         for record, level, document in entries:
-            events.append(LoggedEvent(1, self._next, 0, level, record, document))
+            events.append(LoggedEvent(1, self._next, 0, level, record, document, "n", self._next))
             self._next += 1
         self.waiting.append((events, done))
 

@@ -25,7 +25,9 @@ matches = st.lists(numbers | st.sampled_from([tuple(range(9)), (1,), (1, 2)]), m
 
 
 def committed(count: int) -> list[LoggedEvent]:
-    return [LoggedEvent(1, offset, 0, 0, b"", b"<e/>") for offset in range(1, count + 1)]
+    return [
+        LoggedEvent(1, offset, 0, 0, b"", b"<e/>", "n", offset) for offset in range(1, count + 1)
+    ]
 
 
 def spread(share: Share) -> list[tuple[LoggedEvent, list[Feed]]]:

@@ -6,13 +6,13 @@ from broker.router.feed import Feed, Pace
 
 
 def live_from(offset: int) -> Feed:
-    feed = Feed(number=1, matcher_number=1, durable=True, cut=(1, offset - 1), cursor=offset)
+    feed = Feed(number=1, matcher_number=1, durable=True, cut=offset - 1, cursor=offset)
     feed.go_live(offset)
     return feed
 
 
 def test_a_new_feed_waits_until_its_client_knows_of_it() -> None:
-    feed = Feed(number=1, matcher_number=1, durable=True, cut=(1, 4), cursor=5)
+    feed = Feed(number=1, matcher_number=1, durable=True, cut=4, cursor=5)
     assert feed.pace is Pace.UNCONFIRMED
     feed.settle(10)
     assert feed.outcomes.seen == 0
@@ -66,7 +66,7 @@ def test_places_that_a_failed_commit_took_back_are_counted_when_they_are_given_a
 
 
 def test_a_cursor_beyond_places_that_were_taken_back_returns_to_them() -> None:
-    feed = Feed(number=1, matcher_number=1, durable=True, cut=(1, 9), cursor=8)
+    feed = Feed(number=1, matcher_number=1, durable=True, cut=9, cursor=8)
     feed.begin_again(5)
     assert feed.cursor == 5
     feed.begin_again(7)

@@ -18,7 +18,8 @@ from broker.router.link import Link
 from broker.router.outgoing import Encodings, QueueLimits, Share
 from broker.session.batches import decode_delivery
 from broker.session.messages import Gap, Message, Progress
-from broker.store.log_file import Bounds
+from broker.store.commit import Bounds
+from broker.store.coverage import Coverage
 from broker.store.records import LoggedEvent, encode_header
 
 HEADER = Header(EventId("p", 1, 1, 1), "s", "t", "1.0", SecurityLevel.LOW, Liveness.LIVE)
@@ -26,7 +27,7 @@ RECORD = encode_header(HEADER)
 
 
 def event(offset: int, level: int = 0, epoch: int = 1, size: int = 4) -> LoggedEvent:
-    return LoggedEvent(epoch, offset, 0, level, RECORD, b"x" * size)
+    return LoggedEvent(epoch, offset, 0, level, RECORD, b"x" * size, "n", offset)
 
 
 class FakeOutlet:
@@ -57,6 +58,7 @@ class FakeLog:
 
     def __init__(self, *events: LoggedEvent) -> None:
         self.events = list(events)
+        self.since: dict[str, Mark] = {}
         self.broken = False
         self.slow = False
         self.asked: list[tuple[Deferred[list[LoggedEvent]], list[LoggedEvent]]] = []
@@ -66,7 +68,20 @@ class FakeLog:
         if not self.events:
             return Bounds(1, 1, 0, 0)
         last = self.events[-1]
-        return Bounds(last.epoch, self.events[0].offset, last.offset, 0)
+        return Bounds(last.epoch, self.events[0].serial, last.serial, 0)
+
+    @property
+    def durable(self) -> Mark:
+        return (self.bounds.epoch, self.bounds.last)
+
+    @property
+    def coverage(self) -> Coverage:
+        coverage = Coverage({})
+        for number, one in enumerate(self.events):
+            # A version for each of them, so that all are new to who has seen fewer.
+            coverage.rise({one.origin: one.mark})
+            assert coverage.version == number + 1
+        return coverage
 
     def read(self, start: int, most: int, _: int) -> Deferred[list[LoggedEvent]]:
         if self.broken:
@@ -106,7 +121,10 @@ class Setting:
     def subscribe(
         self, number: int = 1, cursor: int = 1, cut: Mark = (1, 0), durable: bool = False
     ) -> Feed:
-        feed = Feed(number, matcher_number=number, durable=durable, cut=cut, cursor=cursor)
+        feed = Feed(
+            number, matcher_number=number, durable=durable, cut=cut[1], cursor=cursor, given=cut
+        )
+        feed.told["n"] = (1, cursor - 1)
         self.link.add(feed)
         self.link.start(number)
         return feed
@@ -116,7 +134,7 @@ class Setting:
         self.log.events += events
         feeds = list(self.link.feeds)
         share = Share(list(events), deque([(len(events), feeds)]))
-        self.link.deliver(share, Encodings("n"))
+        self.link.deliver(share, Encodings())
         self.link.committed()
 
     def check(self, feed: Feed) -> None:
@@ -246,14 +264,19 @@ def test_what_waits_for_a_subscription_that_ends_is_dropped_with_it() -> None:
     assert (second.outcomes.seen, second.outcomes.dropped) == (2, 2)
     assert setting.link.queued == (0, 0)
     # A closed link takes nothing: nobody would count it.
-    setting.link.deliver(Share([event(3)], deque([(1, [second])])), Encodings("n"))
+    setting.link.deliver(Share([event(3)], deque([(1, [second])])), Encodings())
     assert setting.link.queued == (0, 0)
 
 
-def test_what_retention_took_is_told_in_the_epoch_of_what_follows() -> None:
-    setting = Setting(event(7, epoch=2), event(8, epoch=3))
+def test_what_retention_took_is_told_with_its_bounds() -> None:
+    setting = Setting(*(event(n) for n in range(1, 7)), event(7, epoch=2), event(8, epoch=3))
+    setting.log.slow = True
     feed = setting.subscribe(cursor=3, cut=(3, 8))
-    assert setting.outlet.out[0] == Gap(1, "n", (1, 3), (2, 6), 4, "retention")
+    del setting.log.events[:6]
+    setting.log.since["n"] = (1, 6)
+    setting.log.asked[0][1][:4] = []
+    setting.log.answer()
+    assert setting.outlet.out[0] == Gap(1, "n", (1, 3), (1, 6), 4, "retention")
     assert feed.outcomes.gone == 4
     setting.check(feed)
 

@@ -15,7 +15,7 @@ FEEDS = [Feed(n, matcher_number=n, durable=False, cut=(1, 0), cursor=1) for n in
 
 
 def event(offset: int, level: int = 0) -> LoggedEvent:
-    return LoggedEvent(1, offset, 0, level, b"", b"x" * 36)
+    return LoggedEvent(1, offset, 0, level, b"", b"x" * 36, "n", offset)
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.just(FEEDS)), max_size=6), st.data())
@@ -39,7 +39,7 @@ def test_neighbours_for_the_same_subscriptions_are_one_run() -> None:
 
 
 def test_a_list_of_events_is_cut_and_encoded_once_for_all_links() -> None:
-    shared = Encodings("n")
+    shared = Encodings()
     events = [event(1), event(2, level=2), event(3)]
     portions = shared.portions(200, events)
     assert [[e.offset for e in portion.events] for portion in portions] == [[1, 2], [3]]
@@ -50,7 +50,7 @@ def test_a_list_of_events_is_cut_and_encoded_once_for_all_links() -> None:
 
 
 def test_the_same_events_picked_out_are_encoded_once() -> None:
-    shared = Encodings("n")
+    shared = Encodings()
     events = [event(1), event(2), event(3)]
     assert shared.picked([events[0], events[2]]) is shared.picked([events[0], events[2]])
     assert shared.picked(events[:1]) is not shared.picked(events[1:])

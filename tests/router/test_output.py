@@ -52,7 +52,7 @@ class FakeLink:
 
 def setting(*numbers: int) -> tuple[Output, dict[int, FakeLink]]:
     """An output with a link for each tens digit, and subscriptions with these matcher's numbers."""
-    output = Output("n")
+    output = Output()
     links: dict[int, FakeLink] = {}
     for number in numbers:
         if number // 10 not in links:
@@ -66,7 +66,7 @@ def setting(*numbers: int) -> tuple[Output, dict[int, FakeLink]]:
 
 
 def event(offset: int) -> LoggedEvent:
-    return LoggedEvent(1, offset, 0, 0, b"", b"<e/>")
+    return LoggedEvent(1, offset, 0, 0, b"", b"<e/>", "n", offset)
 
 
 def test_each_link_gets_its_share_of_a_commit_in_one_piece() -> None:

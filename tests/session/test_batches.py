@@ -36,7 +36,9 @@ def logged(epoch: int, offset: int) -> LoggedEvent:
         SecurityLevel.HIGH,
         Liveness.LIVE,
     )
-    return LoggedEvent(epoch, offset, 0, 2, encode_header(header), b"<event n='%d'/>" % offset)
+    return LoggedEvent(
+        epoch, offset, 0, 2, encode_header(header), b"<event n='%d'/>" % offset, "n", offset
+    )
 
 
 @given(st.integers(0, 2**62), DOCUMENTS)
@@ -62,9 +64,7 @@ def test_a_delivery_survives_the_wire(
     events = [logged(epoch, offset) for epoch, offset in marks]
     numbers = [data.draw(st.sampled_from([(1,), (1, 2), (3,)])) for _ in events]
     delivery = decode_delivery(
-        encode_delivery(
-            encode_events("n", events), [(1, each) for each in numbers], liveness, previous
-        )
+        encode_delivery(encode_events(events), [(1, each) for each in numbers], liveness, previous)
     )
     assert delivery.previous == (None if previous is None else Place(*previous))
     assert [e.place for e in delivery.events] == [Place("n", *mark) for mark in marks]
@@ -76,13 +76,13 @@ def test_a_delivery_survives_the_wire(
 
 def test_neighbouring_places_travel_as_one_run() -> None:
     events = [logged(1, offset) for offset in range(1, 1001)]
-    assert encode_events("n", events).places == [("n", 1, 1, 1000)]
+    assert encode_events(events).places == [("n", 1, 1, 1000)]
     del events[500]
-    assert encode_events("n", events).places == [("n", 1, 1, 500), ("n", 1, 502, 499)]
+    assert encode_events(events).places == [("n", 1, 1, 500), ("n", 1, 502, 499)]
 
 
 def test_links_that_get_the_same_get_one_message() -> None:
-    events = encode_events("n", [logged(1, 1), logged(1, 2)])
+    events = encode_events([logged(1, 1), logged(1, 2)])
 
     def delivery(number: int, previous: tuple[str, int, int] | None) -> bytes:
         return encode_delivery(events, [(2, [number])], Liveness.LIVE, previous)
@@ -105,9 +105,7 @@ def test_random_bytes_behind_the_kind_are_a_protocol_error(data: bytes) -> None:
 @given(st.data())
 def test_a_delivery_with_a_changed_byte_raises_nothing_else(data: st.DataObject) -> None:
     events = [logged(1, offset) for offset in (1, 2, 5)]
-    encoded = bytearray(
-        encode_delivery(encode_events("n", events), [(3, (1,))], Liveness.LIVE, None)
-    )
+    encoded = bytearray(encode_delivery(encode_events(events), [(3, (1,))], Liveness.LIVE, None))
     encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
     try:
         assert len(decode_delivery(bytes(encoded)).events) == 3

@@ -135,6 +135,7 @@ class Others:
     def are_alone_again(self) -> None:
         """Nothing is left of anybody else, and they go on."""
         assert held(self._world) == self.held
+        self.reader.read()
         seen = len(self.reader.events)
         self.publisher.publish()
         arrive(self._world, self.reader, seen + 1)

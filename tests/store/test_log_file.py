@@ -15,7 +15,8 @@ import pytest
 from broker.errors import LogCorrupt, LogUnavailable
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.identity import EventId
-from broker.store.log_file import Bounds, Commit, LogFile, Retention
+from broker.store.commit import Bounds, Commit, Retention
+from broker.store.log_file import LogFile
 from broker.store.records import LoggedEvent, encode_header
 
 RECORD = encode_header(
@@ -23,10 +24,21 @@ RECORD = encode_header(
 )
 
 
-def events(first: int, count: int, *, epoch: int = 1, arrival: int = 0, size: int = 100) -> Commit:
+def events(
+    first: int, count: int, *, epoch: int = 1, arrival: int = 0, size: int = 100, origin: str = "n"
+) -> Commit:
     return Commit(
         [
-            LoggedEvent(epoch, offset, arrival + offset, 1, RECORD, b"%d" % offset + b"x" * size)
+            LoggedEvent(
+                epoch,
+                offset,
+                arrival + offset,
+                1,
+                RECORD,
+                b"%d" % offset + b"x" * size,
+                origin,
+                offset,
+            )
             for offset in range(first, first + count)
         ]
     )
@@ -148,12 +160,12 @@ def test_a_place_after_a_mark_is_found_across_epochs(tmp_path: Path) -> None:
     log = LogFile(tmp_path, Retention())
     log.commit(events(1, 10, epoch=1), 1, 0)
     log.commit(events(11, 10, epoch=2), 2, 0)
-    assert log.first_after((0, 0)) == 1
-    assert log.first_after((1, 4)) == 5
-    assert log.first_after((1, 10)) == 11
+    assert log.first_after("n", (0, 0)) == 1
+    assert log.first_after("n", (1, 4)) == 5
+    assert log.first_after("n", (1, 10)) == 11
     # The end of epoch 1 was lost and given again: what it had beyond offset 10 is not there.
-    assert log.first_after((1, 15)) == 11
-    assert log.first_after((2, 20)) == 21
+    assert log.first_after("n", (1, 15)) == 11
+    assert log.first_after("n", (2, 20)) == 21
 
 
 def test_a_time_is_found(tmp_path: Path) -> None:
@@ -234,10 +246,10 @@ def test_offsets_times_and_marks_are_found_within_chunks(tmp_path: Path) -> None
     log.commit(events(1, 120, size=1000), 1, 0)
     log.commit(events(121, 3, epoch=2, size=200_000), 2, 0)
     assert offsets(log, 57, 100) == list(range(57, 124))
-    assert log.first_after((1, 119)) == 120
+    assert log.first_after("n", (1, 119)) == 120
     assert log.first_at(77) == 77
-    assert log.mark_before(78) == (1, 77)
-    assert log.mark_before(122) == (2, 121)
-    assert (log.mark_before(1), log.mark_before(125)) == (None, None)
+    assert log.position_before(78) == {"n": (1, 77)}
+    assert log.position_before(122) == {"n": (2, 121)}
+    assert (log.position_before(1), log.position_before(125)) == ({}, {"n": (2, 123)})
     log.close()
     assert LogFile(tmp_path, Retention()).last_arrival == 123

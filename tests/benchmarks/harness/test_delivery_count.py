@@ -12,10 +12,8 @@ from broker.store.records import LoggedEvent
 
 
 def delivery(*offsets: int) -> bytes:
-    events = [LoggedEvent(1, offset, 0, 0, b"\x90", b"<e/>") for offset in offsets]
-    return encode_delivery(
-        encode_events("node", events), [(len(events), (1,))], Liveness.LIVE, None
-    )
+    events = [LoggedEvent(1, offset, 0, 0, b"\x90", b"<e/>", "n", offset) for offset in offsets]
+    return encode_delivery(encode_events(events), [(len(events), (1,))], Liveness.LIVE, None)
 
 
 def flowing_after(offset: int) -> DeliveryCount:

@@ -1,0 +1,47 @@
+"""What one transaction of the log brings, what the log holds after it, and how much it keeps."""
+
+from __future__ import annotations
+
+import attrs
+
+from broker.event.place import Mark
+from broker.store.deduplication import Publisher
+from broker.store.records import LoggedEvent
+
+
+@attrs.frozen
+class Retention:
+    """How much of the past is kept: whichever bound is reached first."""
+
+    max_bytes: int = 1 << 30
+    max_age_ms: int = 7 * 86_400_000
+    marks_age_ms: int = 30 * 86_400_000
+    durables_age_ms: int = 30 * 86_400_000
+
+
+@attrs.frozen
+class Bounds:
+    """What the log holds: serials `first` to `last`; `last` is `first - 1` in an empty log."""
+
+    epoch: int
+    first: int
+    last: int
+    used_bytes: int
+    offset: int = 0
+    """The newest of the places that this node itself has given, in any epoch; 0 before that."""
+
+
+@attrs.define
+class Commit:
+    """What one transaction brings."""
+
+    events: list[LoggedEvent] = attrs.field(factory=list)
+    marks: list[tuple[Publisher, bytes]] = attrs.field(factory=list)
+    durables: list[tuple[bytes, bytes | None]] = attrs.field(factory=list)
+    """Key and stored value of durable subscriptions; None deletes."""
+    clients: list[tuple[str, bytes]] = attrs.field(factory=list)
+    """ClientId and its newest incarnation, as the session layer encodes it."""
+    covered: dict[str, Mark] = attrs.field(factory=dict)
+    """Up to where the log has all that it wants of these origins."""
+    since: dict[str, Mark] = attrs.field(factory=dict)
+    """Behind which marks it begins with these origins, which are new to it."""

@@ -1,0 +1,54 @@
+"""Up to where a log has all that its node wants of each origin, and what of that has risen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from broker.event.place import Mark
+
+
+class Coverage:
+    """A mark for each origin, with a version that rises whenever one of them does.
+
+    Each one's holder remembers the version that it has told, and asks for what has risen since.
+    """
+
+    def __init__(self, marks: Mapping[str, Mark]) -> None:
+        # In the order in which they rose, the latest last.
+        self._marks = dict(marks)
+        self._versions = dict.fromkeys(marks, 0)
+        self.version = 0
+
+    def __getitem__(self, origin: str) -> Mark:
+        """Up to where the origin is covered; (0, 0) if nothing is known of it."""
+        return self._marks.get(origin, (0, 0))
+
+    def __contains__(self, origin: str) -> bool:
+        return origin in self._marks
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._marks)
+
+    @property
+    def marks(self) -> dict[str, Mark]:
+        """All of them, as they are now."""
+        return dict(self._marks)
+
+    def rise(self, marks: Mapping[str, Mark]) -> None:
+        """These are covered further now."""
+        if not marks:
+            return
+        self.version += 1
+        for origin, mark in marks.items():
+            self._marks.pop(origin, None)
+            self._marks[origin] = mark
+            self._versions[origin] = self.version
+
+    def since(self, version: int) -> list[tuple[str, Mark]]:
+        """What has risen since `version` was the version."""
+        risen: list[tuple[str, Mark]] = []
+        for origin in reversed(self._marks):
+            if self._versions[origin] <= version:
+                break
+            risen.append((origin, self._marks[origin]))
+        return risen
