@@ -9,6 +9,7 @@ from __future__ import annotations
 from broker.config.explain import explain
 from broker.config.settings import (
     AccountSettings,
+    FaultSettings,
     LimitSettings,
     ListenSettings,
     LogSettings,
@@ -25,6 +26,7 @@ from broker.config.toml import defaults, load, load_text
 
 __all__ = [
     "AccountSettings",
+    "FaultSettings",
     "LimitSettings",
     "ListenSettings",
     "LogSettings",

@@ -13,11 +13,12 @@ from typing import Any
 import attrs
 
 from broker.config.setting import Setting, settings_of
-from broker.config.settings import SECTIONS, AccountSettings, StreamSettings
+from broker.config.settings import SECTIONS, AccountSettings, FaultSettings, StreamSettings
 
 _EXAMPLES: tuple[tuple[str, type], ...] = (
-    ('streams."asdi.>"', StreamSettings),
-    ("accounts.NAME", AccountSettings),
+    ('[streams."asdi.>"]', StreamSettings),
+    ("[accounts.NAME]", AccountSettings),
+    ("[[faults]]", FaultSettings),
 )
 
 
@@ -28,14 +29,14 @@ def explain() -> str:
         + _comment("A duration is a number of seconds or a text such as 7d, 12h, 30m, 10s, 5ms.")
         + _comment("A size is a number of bytes or a text such as 1GiB, 64MiB, 10kB.")
     ]
-    parts += [_section(name, section, example=False) for name, section in SECTIONS.items()]
-    parts += [_section(name, section, example=True) for name, section in _EXAMPLES]
+    parts += [_section(f"[{name}]", section, example=False) for name, section in SECTIONS.items()]
+    parts += [_section(heading, section, example=True) for heading, section in _EXAMPLES]
     return "\n".join(parts)
 
 
-def _section(name: str, section: type, *, example: bool) -> str:
+def _section(heading: str, section: type, *, example: bool) -> str:
     text = _comment(inspect.getdoc(section) or "")
-    text += ("#" if example else "") + f"[{name}]\n"
+    text += ("#" if example else "") + f"{heading}\n"
     for key, (field, setting) in settings_of(section).items():
         text += _comment(setting.doc) + _comment(f"Takes {setting.kind.allowed}.")
         off = "#" if example or setting.shown is not None else ""

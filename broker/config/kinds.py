@@ -115,11 +115,18 @@ def _quoted(text: object) -> str:
 # --------------------------------------------------------------------------- names and places
 
 _NODE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+_NODE_NAMES = re.compile(r"[A-Za-z0-9_*-]{1,64}", re.ASCII)
 _CLIENT_IDS = re.compile(r"[A-Za-z0-9_.@*-]{1,64}", re.ASCII)
 
 
 def _check_node_name(text: str) -> str:
     if not _NODE_NAME.fullmatch(text):
+        raise ValueError
+    return text
+
+
+def _check_node_names(text: str) -> str:
+    if not _NODE_NAMES.fullmatch(text):
         raise ValueError
     return text
 
@@ -160,6 +167,9 @@ def _check_clearance(text: str) -> SecurityLevel:
 
 
 NODE_NAME: Final = Kind("1 to 64 of A-Z a-z 0-9 _ -", _text(_check_node_name), _quoted)
+NODE_NAMES: Final = Kind(
+    'the name of a node, in which "*" stands for any characters', _text(_check_node_names), _quoted
+)
 FOLDER: Final = Kind("the path of a folder", _text(_check_folder), _quoted)
 ENDPOINT: Final = Kind(
     'an endpoint string of Twisted, such as "tcp:port=8765:interface=127.0.0.1"',

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
+
+from broker.channel.faults.configured import KINDS, make_layer
 from broker.config.endpoints import is_loopback
 from broker.config.locate import KeyPath
-from broker.config.settings import Settings
+from broker.config.settings import FaultSettings, Settings
 from broker.config.units import format_size
+from broker.errors import ConfigurationError
 
 
 def contradictions(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
     """The broken rules: the key to blame, and a sentence that names what it contradicts."""
     yield from _open_doors(settings)
     yield from _room_for_one_event(settings)
+    yield from _faults(settings)
 
 
 def _open_doors(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
@@ -44,3 +49,21 @@ def _room_for_one_event(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
                 f"{'.'.join(key)} is {format_size(room)}, but must hold the largest event: "
                 f"limits.max_event_bytes is {format_size(event)}",
             )
+
+
+def _faults(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
+    special = frozenset().union(*(kind.uses for kind in KINDS.values()))
+    defaults = {field.name: field.default for field in attrs.fields(FaultSettings)}
+    for index, fault in enumerate(settings.faults):
+        uses = KINDS[fault.kind].uses
+        for key in sorted(special - uses):
+            if getattr(fault, key) != defaults[key]:
+                yield (
+                    ("faults", index, key),
+                    f"faults.{key} says nothing for the kind {fault.kind}: "
+                    f"that takes {', '.join(sorted(uses))}",
+                )
+        try:
+            make_layer(fault)
+        except ConfigurationError as wrong:
+            yield (("faults", index), f"faults.kind is {fault.kind}: {wrong.text}")

@@ -14,6 +14,7 @@ from typing import Final
 
 import attrs
 
+from broker.channel.faults.configured import DIRECTIONS, KINDS
 from broker.config import kinds
 from broker.config.setting import derived_setting, required_setting, setting
 from broker.config.stored_secret import StoredSecret
@@ -243,6 +244,49 @@ class AccountSettings:
 
 
 @attrs.frozen
+class FaultSettings:
+    """A fault put into the links to other nodes on purpose, for tests. There may be several."""
+
+    kind: str = required_setting(
+        kinds.choice(*KINDS), "What happens to packets.", shown='"discard"'
+    )
+    links: str = setting(
+        kinds.NODE_NAMES, "*", "The neighbours on whose links it happens; by default all."
+    )
+    direction: str = setting(
+        kinds.choice(*DIRECTIONS), "both", "To what this node sends, to what it receives, or both."
+    )
+    seed: int = setting(
+        kinds.count(0, 2**32 - 1), 0, "What chances are drawn from: the same seed gives the same faults."
+    )
+    rate: float = setting(
+        kinds.fraction(0.0, 1.0),
+        0.01,
+        "For discard, shuffle, duplicate and corrupt: the part of the packets that it hits.",
+    )
+    minimum: float = setting(kinds.duration(0.0, HOUR), 0.0, "For delay: the shortest.")
+    maximum: float = setting(
+        kinds.duration(0.001, HOUR),
+        0.1,
+        "For delay: the longest. For shuffle: how long a packet is held back.",
+    )
+    bytes_per_second: int = setting(
+        kinds.size(1, TIB), MIB, "For throttle: what passes; more than 256KiB waiting is dropped."
+    )
+    after: float = setting(
+        kinds.duration(0.0, 365 * DAY), 0.0, "For partition: it begins so long after the node."
+    )
+    lasts: float = setting(
+        kinds.duration(0.001, 365 * DAY), 10.0, "For partition: so long nothing passes."
+    )
+    every: float = setting(
+        kinds.duration(0.0, 365 * DAY),
+        0.0,
+        "For partition: it begins again each time that so much has passed; never with 0.",
+    )
+
+
+@attrs.frozen
 class Settings:
     """All settings of a node."""
 
@@ -257,6 +301,7 @@ class Settings:
     metrics: MetricsSettings = attrs.field(factory=MetricsSettings)
     streams: tuple[StreamSettings, ...] = ()
     accounts: tuple[AccountSettings, ...] = ()
+    faults: tuple[FaultSettings, ...] = ()
 
     def stream(self, name: str) -> StreamSettings:
         """What holds for the (valid) stream name: the first pattern that matches, else defaults."""

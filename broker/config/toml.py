@@ -15,11 +15,18 @@ import attrs
 from broker.config.locate import KeyPath, Spot, locate_keys
 from broker.config.rules import contradictions
 from broker.config.setting import BadElement, Setting, settings_of
-from broker.config.settings import SECTIONS, AccountSettings, Settings, StreamSettings
+from broker.config.settings import (
+    SECTIONS,
+    AccountSettings,
+    FaultSettings,
+    Settings,
+    StreamSettings,
+)
 from broker.errors import BadName, ConfigurationError
 from broker.event.stream import StreamPattern, check_client_id
 
 _TABLES_BY_NAME = {"streams": "a stream pattern", "accounts": "the account's name"}
+_FAULTS = "faults"
 
 
 def defaults() -> Settings:
@@ -68,9 +75,10 @@ class _Reader:
     spots: Mapping[KeyPath, Spot]
 
     def read(self, document: dict[str, Any]) -> Settings:
+        known = [*SECTIONS, *_TABLES_BY_NAME, _FAULTS]
         for key in document:
-            if key not in SECTIONS and key not in _TABLES_BY_NAME:
-                self._unknown((key,), [*SECTIONS, *_TABLES_BY_NAME])
+            if key not in known:
+                self._unknown((key,), known)
         settings = Settings(
             **{
                 key: section(**self._values((key,), document.get(key, {}), section))
@@ -86,6 +94,10 @@ class _Reader:
                 )
                 for path, account, table in self._tables("accounts", document)
             ),
+            faults=tuple(
+                FaultSettings(**self._values((_FAULTS, index), table, FaultSettings))
+                for index, table in enumerate(self._array(_FAULTS, document))
+            ),
         )
         for path, sentence in contradictions(settings):
             self._refuse(path, sentence)
@@ -96,6 +108,12 @@ class _Reader:
         if not isinstance(tables, dict):
             self._wrong((key,), f"tables, each named by {_TABLES_BY_NAME[key]}", tables)
         return [((key, name), name, table) for name, table in tables.items()]
+
+    def _array(self, key: str, document: dict[str, Any]) -> list[Any]:
+        tables = document.get(key, [])
+        if not isinstance(tables, list):
+            self._wrong((key,), f"tables, each begun by [[{key}]]", tables)
+        return tables
 
     def _pattern(self, text: str) -> StreamPattern:
         try:

@@ -8,9 +8,15 @@ import pytest
 
 from broker.config import defaults, explain, load_text
 from broker.config.setting import settings_of
-from broker.config.settings import SECTIONS, AccountSettings, Settings, StreamSettings
+from broker.config.settings import (
+    SECTIONS,
+    AccountSettings,
+    FaultSettings,
+    Settings,
+    StreamSettings,
+)
 
-ALL = {**SECTIONS, "streams": StreamSettings, "accounts": AccountSettings}
+ALL = {**SECTIONS, "streams": StreamSettings, "accounts": AccountSettings, "faults": FaultSettings}
 
 
 def test_the_explanation_is_a_file_that_changes_nothing() -> None:
@@ -22,7 +28,7 @@ def test_every_key_is_explained_with_its_meaning_its_values_and_a_value(
     name: str, section: type
 ) -> None:
     text = explain()
-    start = re.search(rf'^#?\[{name}(\."asdi\.>"|\.NAME)?\]$', text, re.MULTILINE)
+    start = re.search(rf'^#?\[+{name}(\."asdi\.>"|\.NAME)?\]+$', text, re.MULTILINE)
     assert start is not None
     part = text[start.end() :].split("\n\n")[0]
     for key, (_, setting) in settings_of(section).items():
@@ -40,6 +46,7 @@ def test_the_settings_that_are_off_can_be_taken_into_use() -> None:
     assert settings.node.name == "node-HOST"
     assert [each.pattern.text for each in settings.streams] == ["asdi.>"]
     assert settings.accounts[0].client_ids == ("NAME",)
+    assert [each.kind for each in settings.faults] == ["discard"]
 
 
 def test_no_table_is_forgotten() -> None:

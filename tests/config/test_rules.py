@@ -39,3 +39,32 @@ def test_encryption_alone_does_not_open_a_node_without_accounts() -> None:
 def test_whatever_holds_events_must_hold_the_largest(text: str, key: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{key} is .* must hold the largest event"):
         load_text(text, "node.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "sentence"),
+    [
+        (
+            'kind = "delay"\nrate = 0.5',
+            5,
+            "faults.rate says nothing for the kind delay: that takes maximum, minimum, seed",
+        ),
+        ('kind = "delay"\nminimum = "1s"', 3, "faults.kind is delay: delay: minimum and maximum"),
+        (
+            'kind = "partition"\nlasts = "1m"\nevery = "30s"',
+            3,
+            "faults.kind is partition: partition every: 60.0 is after it comes again",
+        ),
+    ],
+)
+def test_a_fault_that_can_not_be_is_refused_at_its_line(
+    text: str, line: int, sentence: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=sentence) as refused:
+        load_text('[[faults]]\nkind = "discard"\n[[faults]]\n' + text, "node.toml")
+    assert refused.value.line == line
+
+
+def test_a_fault_may_spell_out_what_it_does_not_use_as_long_as_it_is_the_default() -> None:
+    (fault,) = load_text('[[faults]]\nkind = "delay"\nrate = 0.01', "node.toml").faults
+    assert (fault.kind, fault.maximum) == ("delay", 0.1)

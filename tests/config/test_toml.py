@@ -157,6 +157,18 @@ def test_an_unknown_key_that_is_like_no_other_is_not_guessed_at() -> None:
             ['streams."a.>".acknowledge must be "node"', "needs a network of nodes"],
         ),
         ('[streams."a.>.b"]', 1, ['streams."a.>.b"', "only at the end"]),
+        ('faults = "all"', 1, ['faults must be tables, each begun by [[faults]], found "all"']),
+        ('[faults]\nkind = "discard"', 1, ["faults must be tables, each begun by [[faults]]"]),
+        ("[[faults]]\nrate = 0.1", 1, ["faults.kind is missing"]),
+        ("faults = [3]", 1, ["faults must be a table, found 3"]),
+        ('[[faults]]\nkind = "lose"', 2, ["faults.kind", '"discard" or "delay"', '"lose"']),
+        (
+            '[[faults]]\nkind = "delay"\n[[faults]]\nkind = "discard"\nrat = 1',
+            5,
+            ["faults.rat is unknown", "did you mean faults.rate?"],
+        ),
+        ('[[faults]]\nkind = "discard"\nrate = 2', 3, ["faults.rate", "from 0 to 1"]),
+        ('[[faults]]\nkind = "delay"\nlinks = "a b"', 3, ["faults.links", "name of a node"]),
         ("[accounts.alice]", 1, ["accounts.alice.secret is missing"]),
         ("[accounts.'a b']", 1, ['accounts."a b"', "client id"]),
         (

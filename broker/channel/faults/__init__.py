@@ -4,6 +4,7 @@ Each acts on packets going down, coming up, or both, and is declared with what i
 stack that relies on more is refused.
 """
 
+from broker.channel.faults.configured import layers_for, warning
 from broker.channel.faults.corrupt import CorruptLayer
 from broker.channel.faults.delay import DelayLayer
 from broker.channel.faults.direction import Direction
@@ -22,4 +23,6 @@ __all__ = [
     "PartitionLayer",
     "ShuffleLayer",
     "ThrottleLayer",
+    "layers_for",
+    "warning",
 ]

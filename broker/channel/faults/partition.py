@@ -22,11 +22,13 @@ def _as_schedule(given: Sequence[tuple[float, float]]) -> tuple[tuple[float, flo
 class PartitionLayer:
     """Drops every packet while `start <= now < end` for a pair of `schedule`.
 
-    The times are those of the driver's clock, in seconds. Raises `ConfigurationError` for a pair
-    that ends before it starts.
+    The times are those of the driver's clock, in seconds. With `every` (0 for never) the schedule
+    comes again so many seconds after the start of its first pair, and so on. Raises
+    `ConfigurationError` for a pair that ends before it starts, or after the schedule comes again.
     """
 
     schedule: tuple[tuple[float, float], ...] = attrs.field(converter=_as_schedule)
+    every: float = 0.0
     direction: Direction = Direction.BOTH
 
     name: ClassVar[str] = "partition"
@@ -39,6 +41,8 @@ class PartitionLayer:
         for start, end in self.schedule:
             if end < start:
                 raise ConfigurationError(f"partition schedule: {end} is before {start}")
+            if self.every and end > self.schedule[0][0] + self.every:
+                raise ConfigurationError(f"partition every: {end} is after it comes again")
 
     def create_core(self) -> PartitionCore:
         """A core that follows the schedule."""
@@ -52,9 +56,13 @@ class PartitionCore(Sieve):
         super().__init__(layer.direction)
         self.discarded = 0
         self._schedule = layer.schedule
+        self._every = layer.every
 
     def changed(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:
         """All packets, or none."""
+        if self._every and self._schedule:
+            first = self._schedule[0][0]
+            now = first + (now - first) % self._every if now >= first else now
         if any(start <= now < end for start, end in self._schedule):
             self.discarded += len(packets)
             return []

@@ -174,6 +174,12 @@ def test_partition_follows_its_schedule() -> None:
     assert core.discarded == 7
 
 
+def test_partition_comes_again_with_its_whole_schedule() -> None:
+    core = PartitionLayer(schedule=[(1.0, 2.0), (3.0, 3.5)], every=4.0).create_core()
+    passed = [now / 2 for now in range(22) if core.submit([b"x"], now / 2)]
+    assert passed == [0.0, 0.5, 2.0, 2.5, 3.5, 4.0, 4.5, 6.0, 6.5, 7.5, 8.0, 8.5, 10.0, 10.5]
+
+
 def test_delay_keeps_packets_in_order_for_a_time_within_its_bounds() -> None:
     core = DelayLayer(seed=5, minimum=0.1, maximum=0.3).create_core()
     out: list[bytes] = []
@@ -249,6 +255,7 @@ def test_throttle_drops_what_finds_no_room_and_counts_it() -> None:
         (lambda: ThrottleLayer(bytes_per_second=0), "throttle bytes_per_second"),
         (lambda: ThrottleLayer(bytes_per_second=1, queue_bytes=0), "throttle queue_bytes"),
         (lambda: PartitionLayer(schedule=[(2.0, 1.0)]), "partition schedule"),
+        (lambda: PartitionLayer(schedule=[(0, 1), (3, 5)], every=4.5), "partition every"),
     ],
 )
 def test_a_setting_that_can_not_be_is_refused_by_name(
