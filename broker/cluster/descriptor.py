@@ -123,7 +123,7 @@ def _matching(pattern: re.Pattern[str], value: Any) -> str:
 
 
 def _few(value: Any) -> tuple[Any, ...]:
-    if type(value) not in (tuple, list) or len(value) > _MOST_NAMED:
+    if not isinstance(value, tuple | list) or len(value) > _MOST_NAMED:
         raise TypeError(f"not a list of {_MOST_NAMED} at most")
     return tuple(value)
 

@@ -148,6 +148,8 @@ class NodeRefuse(Message):
     """Either node: there will be no link, why, and whom to ask instead. The sender then closes."""
 
     error: WireError = attrs.field(converter=fields.wire_error)
+    cluster: UnitPath = attrs.field(converter=_unit, default=())
+    """The sender's; empty where that is not told."""
     alternatives: tuple[Alternative, ...] = attrs.field(converter=_alternatives, default=())
 
 

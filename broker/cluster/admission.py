@@ -1,0 +1,171 @@
+"""Whether a node may have a link to this one, as a member of the cluster or as a gateway.
+
+Mspaces M1 (most nodes of a cluster), M2 (which network addresses), M4 (most links by transport),
+G3. Pure decisions; `broker.cluster.reception` keeps room for those that were let in.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from broker.cluster.address import UnitPath, is_within, unit_text
+from broker.cluster.descriptor import NodeDescriptor
+from broker.cluster.greeting import GATEWAY, MOST_ALTERNATIVES, Alternative, NodeHello
+from broker.cluster.greeting_core import Refusal
+from broker.errors import (
+    AddressNotAllowed,
+    BrokerError,
+    ClusterFull,
+    IncarnationRefused,
+    NameTaken,
+    ShuttingDown,
+    TooManyLinks,
+    WrongNetwork,
+)
+
+_IpNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+#: Whether a node at this network address may be a member.
+AddressRule: TypeAlias = Callable[[str], bool]
+
+
+@attrs.frozen
+class IpRules:
+    """Which IP addresses the nodes of a cluster may have (M2)."""
+
+    allow: tuple[_IpNetwork, ...] = ()
+    """Empty: all."""
+    deny: tuple[_IpNetwork, ...] = ()
+    """Even of those that are allowed."""
+    segments: tuple[_IpNetwork, ...] = ()
+    """The networks of this node's interfaces, where members must be on its segment (K31)."""
+
+    def admits(self, host: str) -> bool:
+        """Whether a node at `host` may be a member; any `host` may if there is no rule."""
+        try:
+            ip = ipaddress.ip_address(host)
+        except ValueError:
+            return not (self.allow or self.deny or self.segments)
+        if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped:
+            ip = ip.ipv4_mapped
+        if any(ip in network for network in self.deny):
+            return False
+        return all(
+            not networks or any(ip in network for network in networks)
+            for networks in (self.allow, self.segments)
+        )
+
+
+@attrs.frozen
+class AdmissionRules:
+    """What the configuration says."""
+
+    most_nodes: int
+    """Of the cluster; the same at all its nodes."""
+    most_links: Mapping[str, int]
+    """The connection set-up vector: by transport. One that is not named takes no links."""
+    addresses: AddressRule = IpRules().admits
+
+
+@attrs.frozen
+class Situation:
+    """What the node knows when it is asked."""
+
+    own: NodeDescriptor
+    members: Mapping[str, NodeDescriptor]
+    """Of the cluster, the own node and those that room is kept for among them."""
+    links: Mapping[str, int]
+    """How many there are, by transport."""
+    degrees: Mapping[str, int]
+    """How many links each member has, as far as known."""
+    others: Sequence[Alternative]
+    """Nodes of other clusters that are known."""
+
+
+def judge(
+    hello: NodeHello, host: str, transport: str, rules: AdmissionRules, situation: Situation
+) -> Refusal | None:
+    """Why there can be no link to the node that says `hello` from `host`, or None.
+
+    Magic, version and network are looked at before, the proof of the key as well.
+    """
+    for error in _objections(hello, host, transport, rules, situation):
+        return Refusal(error, _alternatives(error, hello, situation))
+    return None
+
+
+def surplus(members: Mapping[str, NodeDescriptor], most_nodes: int) -> tuple[str, ...]:
+    """The members that have to leave where more were let in than there is room for.
+
+    Two members may admit one node each at once. All members apply this to the same map: the last
+    to come go, by time of admission and name. Members by configuration came first.
+    """
+    order = sorted(members.values(), key=lambda node: (node.admitted, node.name))
+    return tuple(node.name for node in order[most_nodes:])
+
+
+def is_same_node(known: NodeDescriptor, node: NodeDescriptor) -> bool:
+    """Whether `node` is one that is known: the same name and log, and no older process of it."""
+    return (known.name, known.origin) == (node.name, node.origin) and (
+        node.incarnation >= known.incarnation
+    )
+
+
+def _objections(
+    hello: NodeHello, host: str, transport: str, rules: AdmissionRules, situation: Situation
+) -> Iterator[BrokerError]:
+    own, node = situation.own, hello.node
+    if not is_within(own.address.unit, hello.cluster):
+        yield WrongNetwork(f"this node is of the cluster {_named(own.address.unit)}")
+    known = situation.members.get(node.name)
+    if node.name == own.name or (known and known.origin != node.origin):
+        yield NameTaken(f"another node has the name {node.name}")
+    if known and node.incarnation < known.incarnation:
+        yield IncarnationRefused(f"a later process of {node.name} is known")
+    if own.draining:
+        yield ShuttingDown("this node is about to leave")
+    if hello.purpose == GATEWAY:
+        yield from _objections_to_a_gateway(own.address.unit, node.address.unit)
+    else:
+        if not rules.addresses(host):
+            yield AddressNotAllowed(f"no node at {host[:80]} may be in this cluster")
+        if not known and len(situation.members) >= rules.most_nodes:
+            yield ClusterFull(f"this cluster has {rules.most_nodes} nodes, and takes no more")
+    most = rules.most_links.get(transport, 0)
+    if situation.links.get(transport, 0) >= most:
+        yield TooManyLinks(f"this node takes {most} links over {transport}, and has them")
+
+
+def _objections_to_a_gateway(own: UnitPath, far: UnitPath) -> Iterator[BrokerError]:
+    if own == far:
+        yield WrongNetwork("a node of the same cluster greets as a member")
+    elif is_within(own, far) or is_within(far, own):
+        yield WrongNetwork(f"{_named(far)} and {_named(own)} can not both be clusters")
+
+
+def _alternatives(
+    error: BrokerError, hello: NodeHello, situation: Situation
+) -> tuple[Alternative, ...]:
+    """Whom to ask instead: other members where one of them may do, then other clusters."""
+    if isinstance(error, NameTaken | IncarnationRefused):
+        return ()
+    others = [other for other in situation.others if is_within(other.address.unit, hello.cluster)]
+    if isinstance(error, TooManyLinks | ShuttingDown):
+        members = sorted(
+            situation.members.values(),
+            key=lambda node: (situation.degrees.get(node.name, 0), node.name),
+        )
+        others = [
+            alternative
+            for node in members
+            if not node.draining and node.name not in (situation.own.name, hello.node.name)
+            if (alternative := Alternative.of(node))
+        ] + others
+    return tuple(others[:MOST_ALTERNATIVES])
+
+
+def _named(unit: UnitPath) -> str:
+    return unit_text(unit) or "that is the whole network"

@@ -1,0 +1,215 @@
+"""How a node comes to be a member of a cluster: whom it asks, and what if nobody takes it (G3, G4).
+
+It asks one node after the other, the seeds first, then those that were named instead. When it has
+asked all that it could find and they were full, it waits a moment and asks again, because others
+may be in the same position; if they still are full it founds a cluster beside the first one that
+had no room, and is linked to it as a gateway. When nobody answered, or the answer was another no,
+it asks again later.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import random
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from broker.cluster.address import UnitPath
+from broker.cluster.descriptor import Endpoint, NodeDescriptor
+from broker.cluster.greeting_core import Accepted, Refused
+from broker.errors import BrokerError, ClusterFull, NotConnected
+
+#: Nodes asked in one round; who follows alternatives must come to an end.
+MOST_ASKED = 64
+#: Seconds between rounds: doubled up to the longest, of that half to all by chance.
+SHORTEST_REST = 0.5
+LONGEST_REST = 30.0
+#: Seconds, by chance up to this, between a round in which all were full and the next: whoever wakes
+#: first founds a cluster, and the others are told of it.
+FOUNDING_DELAY = 3.0
+#: Rounds in which all were full, before a cluster is founded.
+FULL_ROUNDS = 2
+_LONGEST_NAME = 64
+
+
+@attrs.frozen
+class Ask:
+    """Dial this endpoint, greet as a member, and tell `accepted`, `refused` or `failed`."""
+
+    endpoint: Endpoint
+
+
+@attrs.frozen
+class Joined:
+    """The node is a member now. The link by which it came is up."""
+
+    cluster: UnitPath
+    admitted: int
+    peer: NodeDescriptor
+    members: tuple[NodeDescriptor, ...]
+
+
+@attrs.frozen
+class Founded:
+    """The node is the first of a new cluster, and has to be linked to `beside` as its gateway."""
+
+    cluster: UnitPath
+    beside: Endpoint
+
+
+@attrs.frozen
+class NotYet:
+    """A round is over, and nobody has taken the node. It goes on by itself after `rest` seconds."""
+
+    error: BrokerError
+    rest: float
+
+
+Effect: TypeAlias = Ask | Joined | Founded | NotYet
+
+
+class JoiningState(enum.Enum):
+    """How far the node is."""
+
+    OUT = enum.auto()
+    """Not begun."""
+    ASKING = enum.auto()
+    """One node has been asked and has not answered."""
+    RESTING = enum.auto()
+    """Between two rounds."""
+    IN = enum.auto()
+    """It is a member."""
+
+
+class Joining:
+    """One node on its way into a cluster. Only one is asked at a time, so it is let in once."""
+
+    def __init__(self, name: str, seeds: Sequence[Endpoint], rng: random.Random) -> None:
+        self._name = name
+        self._rng = rng
+        self._seeds = tuple(seeds)
+        self._known: tuple[Endpoint, ...] = ()
+        self.state = JoiningState.OUT
+        self._to_ask: deque[Endpoint] = deque()
+        self._met: set[Endpoint] = set()
+        self._asked: Endpoint | None = None
+        self._full: list[tuple[UnitPath, Endpoint]] = []
+        self._error: BrokerError = NotConnected("no node is known that could be asked")
+        self._rounds = 0
+        self._full_rounds = 0
+        self._wake: float | None = None
+
+    def start(self, now: float) -> list[Effect]:
+        """Become a member; again after `lost`, of whichever cluster."""
+        self._rounds = self._full_rounds = 0
+        return self._round(now)
+
+    def found(self, seeds: Iterable[Endpoint], now: float) -> list[Effect]:
+        """Discovery has found these; they are the seeds from now on."""
+        self._seeds = tuple(seeds)
+        # The first answer of discovery need not wait for the end of a rest that began without it.
+        if self.state is JoiningState.RESTING and not self._met:
+            return self._round(now)
+        return []
+
+    def accepted(self, accepted: Accepted, now: float) -> list[Effect]:
+        """The node that was asked has taken this one."""
+        if self.state is not JoiningState.ASKING:
+            return []
+        self.state = JoiningState.IN
+        self._wake = None
+        members = (accepted.peer, *accepted.members)
+        self._known = tuple(node.tcp for node in members if node.tcp)[:MOST_ASKED]
+        cluster = accepted.peer.address.unit
+        return [Joined(cluster, accepted.admitted, accepted.peer, accepted.members)]
+
+    def refused(self, refused: Refused, now: float) -> list[Effect]:
+        """The greeting of the node that was asked has come to nothing."""
+        if self.state is not JoiningState.ASKING or self._asked is None:
+            return []
+        self._error = refused.error
+        if refused.by_peer:
+            if isinstance(refused.error, ClusterFull) and refused.cluster:
+                self._full.append((refused.cluster, self._asked))
+            self._queue(alternative.endpoint for alternative in refused.alternatives)
+        return self._next(now)
+
+    def failed(self, error: BrokerError, now: float) -> list[Effect]:
+        """The node that was asked could not be reached."""
+        if self.state is not JoiningState.ASKING:
+            return []
+        self._error = error
+        return self._next(now)
+
+    def lost(self, now: float) -> list[Effect]:
+        """The node is cut off from its cluster, or has to leave it: it joins anew.
+
+        Those that it knew as members are asked first. They tell it the way if they are full.
+        """
+        if self.state is not JoiningState.IN:
+            return []
+        return self.start(now)
+
+    def handle_timeout(self, now: float) -> list[Effect]:
+        """The rest is over."""
+        if self._wake is None or now < self._wake:
+            return []
+        return self._round(now)
+
+    def next_timeout(self) -> float | None:
+        """When `handle_timeout` is due, in monotonic seconds; None: never."""
+        return self._wake
+
+    def _round(self, now: float) -> list[Effect]:
+        self._wake = None
+        self._to_ask.clear()
+        self._met.clear()
+        self._full.clear()
+        self._error = NotConnected("no node is known that could be asked")
+        self._queue(self._known)
+        self._queue(self._seeds)
+        return self._next(now)
+
+    def _queue(self, endpoints: Iterable[Endpoint]) -> None:
+        for endpoint in endpoints:
+            if endpoint not in self._met and len(self._met) < MOST_ASKED:
+                self._met.add(endpoint)
+                self._to_ask.append(endpoint)
+
+    def _next(self, now: float) -> list[Effect]:
+        if not self._to_ask:
+            return self._end_of_round(now)
+        self.state = JoiningState.ASKING
+        self._asked = self._to_ask.popleft()
+        return [Ask(self._asked)]
+
+    def _end_of_round(self, now: float) -> list[Effect]:
+        self._asked = None
+        self._rounds += 1
+        if self._full:
+            self._full_rounds += 1
+            if self._full_rounds >= FULL_ROUNDS:
+                (unit, beside) = self._full[0]
+                self.state = JoiningState.IN
+                self._known = (beside,)
+                return [Founded((*unit[:-1], cluster_name(self._name)), beside)]
+            rest = self._rng.uniform(0.0, FOUNDING_DELAY)
+        else:
+            # A power beyond this is over the longest rest in any case.
+            longest = min(LONGEST_REST, SHORTEST_REST * 2.0 ** min(self._rounds - 1, 10))
+            rest = longest * self._rng.uniform(0.5, 1.0)
+        self.state = JoiningState.RESTING
+        self._wake = now + rest
+        return [NotYet(self._error, rest)]
+
+
+def cluster_name(founder: str) -> str:
+    """The name of the cluster that a node founds: no other node would give the same."""
+    name = f"c-{founder}"
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"c-{hashlib.sha256(founder.encode()).hexdigest()[: _LONGEST_NAME - 2]}"

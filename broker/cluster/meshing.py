@@ -1,0 +1,123 @@
+"""Which links a node makes itself: to the members it has none to, and to configured gateways.
+
+Every member dials, so a cluster is meshed as far as the connection set-up vectors go (M4). Both
+ends may dial at once; then `keeps` says, alike at both, which connection stays (T13). After a
+failure a target rests, longer each time and never as long as others' (T44).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import attrs
+
+from broker.cluster.address import UnitPath
+from broker.cluster.descriptor import Endpoint
+
+#: Seconds before a target is tried again: doubled up to the longest, of that half to all by chance.
+SHORTEST_REST = 0.5
+LONGEST_REST = 30.0
+#: Dialled at once; a whole cluster that comes back does not dial everybody in one moment.
+MOST_UNDER_WAY = 4
+
+
+def keeps(own: str, peer: str, initiated_by_us: bool) -> bool:
+    """Whether this of two connections to `peer` stays: the one that the smaller name made."""
+    return initiated_by_us == (own < peer)
+
+
+@attrs.frozen
+class Target:
+    """Somebody to have a link to."""
+
+    endpoint: Endpoint
+    purpose: str
+    cluster: UnitPath
+    name: str = ""
+    """The node that must answer; empty: whoever does."""
+
+
+@attrs.frozen
+class Dial:
+    """Make a connection to this target, greet, and tell `linked` or `failed`."""
+
+    key: str
+    target: Target
+
+
+@attrs.define
+class _Try:
+    """How it stands with one target."""
+
+    linked: bool = False
+    under_way: bool = False
+    failures: int = 0
+    not_before: float = 0.0
+
+
+class Meshing:
+    """What is dialled when. Targets have keys of the caller's: a member's name, for example."""
+
+    def __init__(self, most_links: int, rng: random.Random) -> None:
+        self._most_links = most_links
+        self._rng = rng
+        self._targets: Mapping[str, Target] = {}
+        self._tries: dict[str, _Try] = {}
+
+    def aim(self, targets: Mapping[str, Target], now: float) -> list[Dial]:
+        """From now on these are to be linked, the first ones first; others are left alone."""
+        self._targets = dict(targets)
+        self._tries = {key: self._tries.get(key, _Try()) for key in self._targets}
+        return self.handle_timeout(now)
+
+    def linked(self, key: str, now: float) -> list[Dial]:
+        """There is a link to this target, whoever made it."""
+        if key in self._tries:
+            self._tries[key] = _Try(linked=True)
+        return self.handle_timeout(now)
+
+    def lost(self, key: str, now: float) -> list[Dial]:
+        """The link is down. A moment's rest keeps those who lost the same node from rushing."""
+        if key in self._tries:
+            self._tries[key] = _Try(not_before=now + self._rest(0))
+        return self.handle_timeout(now)
+
+    def failed(self, key: str, now: float) -> list[Dial]:
+        """What `Dial` asked for has come to nothing."""
+        found = self._tries.get(key)
+        if found and not found.linked:
+            rest = self._rest(found.failures)
+            self._tries[key] = _Try(failures=found.failures + 1, not_before=now + rest)
+        return self.handle_timeout(now)
+
+    def handle_timeout(self, now: float) -> list[Dial]:
+        """What is to be dialled now."""
+        dials = []
+        for key in self._idle():
+            if not self._has_room():
+                break
+            found = self._tries[key]
+            if found.not_before <= now:
+                found.under_way = True
+                dials.append(Dial(key, self._targets[key]))
+        return dials
+
+    def next_timeout(self) -> float | None:
+        """When `handle_timeout` is due, in monotonic seconds; None: never."""
+        if not self._has_room():
+            return None
+        return min((self._tries[key].not_before for key in self._idle()), default=None)
+
+    def _idle(self) -> list[str]:
+        return [key for key, each in self._tries.items() if not (each.linked or each.under_way)]
+
+    def _has_room(self) -> bool:
+        under_way = sum(each.under_way for each in self._tries.values())
+        links = sum(each.linked for each in self._tries.values())
+        return under_way < MOST_UNDER_WAY and links + under_way < self._most_links
+
+    def _rest(self, failures: int) -> float:
+        # A power beyond this is over the longest rest in any case.
+        longest = min(LONGEST_REST, SHORTEST_REST * 2.0 ** min(failures, 10))
+        return longest * self._rng.uniform(0.5, 1.0)
