@@ -1,0 +1,194 @@
+"""Who is let in, who is not, and what the refused are told."""
+
+from __future__ import annotations
+
+import random
+from ipaddress import ip_network
+from typing import Any
+
+import attrs
+import pytest
+
+from broker.cluster.address import Address
+from broker.cluster.admission import AdmissionRules, IpRules, Situation, judge, surplus
+from broker.cluster.descriptor import Endpoint, NodeDescriptor
+from broker.cluster.greeting import (
+    GATEWAY,
+    MAGIC,
+    MEMBER,
+    MOST_ALTERNATIVES,
+    NONCE_BYTES,
+    Alternative,
+    NodeHello,
+)
+from broker.cluster.greeting_core import Refusal
+from broker.errors import (
+    AddressNotAllowed,
+    BrokerError,
+    ClusterFull,
+    IncarnationRefused,
+    NameTaken,
+    ShuttingDown,
+    TooManyLinks,
+    WrongNetwork,
+)
+from tests.cluster.made_up_nodes import a_node
+
+RULES = AdmissionRules(most_nodes=3, most_links={"tcp": 2})
+OWN = a_node("a.c1/n1")
+N2 = a_node("a.c1/n2")
+N3 = a_node("a.c1/n3")
+NEWCOMER = a_node("/new")
+OTHERS = (
+    Alternative(Address(("a", "c2"), "m1"), Endpoint("m1", 1)),
+    Alternative(Address(("b", "c9"), "k1"), Endpoint("k1", 1)),
+)
+
+
+def situation(*members: NodeDescriptor, **fields: Any) -> Situation:
+    everybody = {node.name: node for node in (OWN, *members)}
+    return attrs.evolve(
+        Situation(own=OWN, members=everybody, links={}, degrees={}, others=OTHERS), **fields
+    )
+
+
+def hello(
+    node: NodeDescriptor = NEWCOMER, purpose: str = MEMBER, cluster: tuple[str, ...] = ()
+) -> NodeHello:
+    return NodeHello(MAGIC, (1,), "net", node, purpose, cluster, bytes(NONCE_BYTES))
+
+
+def judged(
+    greeting: NodeHello,
+    at: Situation,
+    rules: AdmissionRules = RULES,
+    host: str = "192.0.2.7",
+    transport: str = "tcp",
+) -> Refusal | None:
+    return judge(greeting, host, transport, rules, at)
+
+
+def refused(refusal: Refusal | None) -> type[BrokerError]:
+    assert refusal is not None
+    return type(refusal.error)
+
+
+def test_there_is_room() -> None:
+    assert judged(hello(), situation(N2)) is None
+    assert judged(hello(cluster=("a",)), situation(N2)) is None
+
+
+def test_a_full_cluster_names_other_clusters() -> None:
+    refusal = judged(hello(), situation(N2, N3))
+    assert refused(refusal) is ClusterFull
+    assert refusal and refusal.alternatives == OTHERS
+    refusal = judged(hello(cluster=("a",)), situation(N2, N3))
+    assert refusal and refusal.alternatives == OTHERS[:1]
+
+
+def test_a_member_comes_back_into_a_full_cluster() -> None:
+    assert judged(hello(N2._replace(incarnation=2)), situation(N2, N3)) is None
+
+
+def test_gateways_do_not_count_as_members() -> None:
+    assert judged(hello(a_node("a.c2/m1"), GATEWAY), situation(N2, N3)) is None
+
+
+@pytest.mark.parametrize("far", ["a.c1/x", "a/x", "a.c1.d/x", "/x"])
+def test_a_gateway_is_of_another_cluster_beside_this_one(far: str) -> None:
+    assert refused(judged(hello(a_node(far), GATEWAY), situation())) is WrongNetwork
+
+
+@pytest.mark.parametrize("cluster", [("b",), ("a", "c2"), ("a", "c1", "d")])
+def test_who_wants_another_cluster_is_sent_there(cluster: tuple[str, ...]) -> None:
+    refusal = judged(hello(cluster=cluster), situation())
+    assert refused(refusal) is WrongNetwork
+    assert refusal is not None
+    for other in refusal.alternatives:
+        assert other.address.unit[: len(cluster)] == cluster
+
+
+def test_two_nodes_do_not_have_one_name() -> None:
+    other = N2._replace(origin="f" * 16)
+    refusal = judged(hello(other), situation(N2))
+    assert refused(refusal) is NameTaken
+    assert refusal and refusal.alternatives == ()
+    assert refused(judged(hello(OWN), situation())) is NameTaken
+
+
+def test_an_older_process_does_not_come_back() -> None:
+    known = N2._replace(incarnation=5)
+    assert refused(judged(hello(N2), situation(known))) is IncarnationRefused
+
+
+def test_who_is_about_to_leave_names_the_other_members() -> None:
+    leaving = OWN._replace(draining=True)
+    at = situation(N2, N3._replace(draining=True), own=leaving)
+    refusal = judged(hello(), at, attrs.evolve(RULES, most_nodes=9))
+    assert refused(refusal) is ShuttingDown
+    assert refusal and [each.address.node for each in refusal.alternatives] == ["n2", "m1", "k1"]
+
+
+def test_who_has_all_its_links_names_those_with_fewest() -> None:
+    at = situation(N2, N3, links={"tcp": 2}, degrees={"n2": 5, "n3": 1})
+    refusal = judged(hello(), at, attrs.evolve(RULES, most_nodes=9))
+    assert refused(refusal) is TooManyLinks
+    assert refusal and [each.address.node for each in refusal.alternatives][:2] == ["n3", "n2"]
+
+
+def test_a_transport_that_is_not_named_takes_no_links() -> None:
+    assert refused(judged(hello(), situation(), transport="udp")) is TooManyLinks
+
+
+def test_alternatives_are_bounded() -> None:
+    many = OTHERS * MOST_ALTERNATIVES
+    refusal = judged(hello(), situation(N2, N3, others=many))
+    assert refusal and len(refusal.alternatives) == MOST_ALTERNATIVES
+
+
+@pytest.mark.parametrize(
+    ("rules", "host", "admits"),
+    [
+        (IpRules(), "10.1.2.3", True),
+        (IpRules(), "a-pipe", True),
+        (IpRules(allow=(ip_network("10.0.0.0/8"),)), "10.1.2.3", True),
+        (IpRules(allow=(ip_network("10.0.0.0/8"),)), "::ffff:10.1.2.3", True),
+        (IpRules(allow=(ip_network("10.0.0.0/8"),)), "192.0.2.1", False),
+        (IpRules(allow=(ip_network("10.0.0.0/8"),)), "a-pipe", False),
+        (IpRules(allow=(ip_network("10.0.0.0/8"),)), "2001:db8::1", False),
+        (IpRules(allow=(ip_network("2001:db8::/32"),)), "2001:db8::1", True),
+        (IpRules(deny=(ip_network("10.1.0.0/16"),)), "10.1.2.3", False),
+        (IpRules(deny=(ip_network("10.1.0.0/16"),)), "10.2.2.3", True),
+        (
+            IpRules(allow=(ip_network("10.0.0.0/8"),), deny=(ip_network("10.1.0.0/16"),)),
+            "10.1.2.3",
+            False,
+        ),
+        (IpRules(segments=(ip_network("10.1.2.0/24"),)), "10.1.2.3", True),
+        (IpRules(segments=(ip_network("10.1.2.0/24"),)), "10.1.3.3", False),
+    ],
+)
+def test_addresses_are_discriminated(rules: IpRules, host: str, admits: bool) -> None:
+    assert rules.admits(host) is admits
+    with_rules = attrs.evolve(RULES, addresses=rules.admits)
+    refusal = judged(hello(), situation(), with_rules, host)
+    assert (refusal is None) is admits
+    assert admits or refused(refusal) is AddressNotAllowed
+    # A gateway's link goes to another segment by its nature.
+    assert judged(hello(a_node("a.c2/m1"), GATEWAY), situation(), with_rules, host) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_all_members_agree_who_came_too_late(seed: int) -> None:
+    rng = random.Random(seed)
+    nodes = [a_node(f"c/n{number}", admitted=rng.randint(0, 4)) for number in range(8)]
+    answers = set()
+    for _member in range(5):
+        rng.shuffle(nodes)
+        answers.add(surplus({node.name: node for node in nodes}, 5))
+    assert len(answers) == 1
+    (leaving,) = answers
+    assert len(leaving) == 3
+    stay = [node.admitted for node in nodes if node.name not in leaving]
+    assert max(stay) <= min(node.admitted for node in nodes if node.name in leaving)
+    assert surplus({node.name: node for node in nodes}, 8) == ()

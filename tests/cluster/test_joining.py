@@ -1,0 +1,239 @@
+"""Nodes come into clusters: by the seeds, by alternatives, beside full ones, and again."""
+
+from __future__ import annotations
+
+import random
+
+import attrs
+import pytest
+
+from broker.cluster.address import Address, UnitPath, check_name
+from broker.cluster.admission import AdmissionRules, Situation
+from broker.cluster.descriptor import Endpoint, NodeDescriptor
+from broker.cluster.greeting import MAGIC, MEMBER, NONCE_BYTES, Alternative, NodeHello
+from broker.cluster.greeting_core import Accepted, Refusal, Refused
+from broker.cluster.joining import (
+    LONGEST_REST,
+    MOST_ASKED,
+    Ask,
+    Effect,
+    Founded,
+    Joined,
+    Joining,
+    JoiningState,
+    NotYet,
+    cluster_name,
+)
+from broker.cluster.reception import Reception
+from broker.errors import ClusterFull, NotConnected, TooManyLinks
+from tests.cluster.made_up_nodes import a_node
+
+A, B, C = (Endpoint(host, 1) for host in "abc")
+FULL = ClusterFull("full")
+
+
+def joining(*seeds: Endpoint, name: str = "new") -> Joining:
+    return Joining(name, seeds, random.Random(1))
+
+
+def refused(*alternatives: Endpoint, cluster: UnitPath = ("x", "c1")) -> Refused:
+    named = tuple(Alternative(Address(("d",), each.host), each) for each in alternatives)
+    return Refused(FULL, named, cluster, by_peer=True)
+
+
+def accepted(text: str) -> Accepted:
+    return Accepted(a_node(text), True, 1, MEMBER, (a_node("c/m2"),), admitted=9)
+
+
+def test_the_first_who_says_yes() -> None:
+    one = joining(A, B)
+    assert one.start(0.0) == [Ask(A)]
+    assert one.failed(NotConnected("down"), 0.1) == [Ask(B)]
+    (joined,) = one.accepted(accepted("c/m1"), 0.2)
+    assert isinstance(joined, Joined)
+    assert (joined.cluster, joined.admitted) == (("c",), 9)
+    assert one.state is JoiningState.IN
+    assert one.next_timeout() is None
+
+
+def test_alternatives_are_followed_and_nobody_is_asked_twice_in_a_round() -> None:
+    one = joining(A)
+    one.start(0.0)
+    assert one.refused(refused(B, A), 0.1) == [Ask(B)]
+    assert one.refused(refused(A, B, C), 0.2) == [Ask(C)]
+    (rest,) = one.refused(refused(A), 0.3)
+    assert isinstance(rest, NotYet)
+
+
+def test_a_maze_of_alternatives_comes_to_an_end() -> None:
+    one = joining(A)
+    effects = one.start(0.0)
+    asked = 0
+    while isinstance(effects[0], Ask):
+        asked += 1
+        effects = one.refused(refused(Endpoint(f"x{asked}", 1), Endpoint(f"y{asked}", 1)), 0.1)
+    assert asked == MOST_ASKED
+
+
+def test_when_all_are_full_twice_a_cluster_is_founded_beside_the_first() -> None:
+    one = joining(A, B)
+    one.start(0.0)
+    one.refused(refused(cluster=("x", "c1")), 0.1)
+    (rest,) = one.refused(refused(cluster=("x", "c2")), 0.2)
+    assert isinstance(rest, NotYet)
+    wake = one.next_timeout()
+    assert wake is not None
+    assert one.handle_timeout(wake - 0.001) == []
+    assert one.handle_timeout(wake) == [Ask(A)]
+    one.refused(refused(cluster=("x", "c1")), 3.0)
+    assert one.refused(refused(cluster=("x", "c2")), 3.1) == [Founded(("x", "c-new"), A)]
+    assert one.state is JoiningState.IN
+
+
+def test_a_cluster_that_is_the_whole_network_has_nothing_beside_it() -> None:
+    one = joining(A)
+    effects = one.start(0.0)
+    for _round in range(5):
+        effects = one.refused(refused(cluster=()), 0.0)
+        assert isinstance(effects[0], NotYet)
+        effects = one.handle_timeout(1e9)
+
+
+def test_other_refusals_found_nothing() -> None:
+    one = joining(A)
+    effects = one.start(0.0)
+    for _round in range(5):
+        assert effects == [Ask(A)]
+        (rest,) = one.refused(Refused(TooManyLinks("no"), (), ("c",), by_peer=True), 0.0)
+        assert isinstance(rest, NotYet) and isinstance(rest.error, TooManyLinks)
+        effects = one.handle_timeout(1e9)
+
+
+def test_rounds_rest_longer_each_time() -> None:
+    one = joining(A)
+    now, rests = 0.0, []
+    one.start(now)
+    for _round in range(12):
+        (rest,) = one.failed(NotConnected("down"), now)
+        assert isinstance(rest, NotYet)
+        rests.append(rest.rest)
+        now += rest.rest
+        assert one.next_timeout() == now
+        one.handle_timeout(now)
+    assert rests[0] < 1 < 10 < rests[-1] <= LONGEST_REST
+
+
+def test_without_a_seed_it_waits_for_discovery() -> None:
+    one = joining()
+    (rest,) = one.start(0.0)
+    assert isinstance(rest, NotYet) and isinstance(rest.error, NotConnected)
+    assert one.found([A], 0.1) == [Ask(A)]
+    assert one.found([B], 0.2) == []
+
+
+def test_after_a_loss_former_members_are_asked_first() -> None:
+    one = joining(A)
+    one.start(0.0)
+    one.accepted(accepted("c/m1"), 0.1)
+    assert one.lost(5.0) == [Ask(Endpoint("m1", 4000))]
+    assert one.failed(NotConnected("down"), 5.1) == [Ask(Endpoint("m2", 4000))]
+    assert one.failed(NotConnected("down"), 5.2) == [Ask(A)]
+
+
+def test_answers_that_come_late_change_nothing() -> None:
+    one = joining(A)
+    assert one.accepted(accepted("c/m1"), 0.0) == []
+    assert one.refused(refused(), 0.0) == one.failed(FULL, 0.0) == one.lost(0.0) == []
+    one.start(0.0)
+    one.accepted(accepted("c/m1"), 0.1)
+    assert one.refused(refused(B), 0.2) == one.failed(FULL, 0.2) == []
+    assert one.handle_timeout(1e9) == []
+
+
+def test_names_of_clusters_follow_from_their_founders() -> None:
+    assert cluster_name("n7") == "c-n7"
+    long = [cluster_name("x" * 63 + end) for end in "ab"]
+    assert len({check_name(name) for name in long}) == 2
+
+
+# ----------------------------------------------------------------------------- many at once
+
+
+@attrs.define
+class Town:
+    """Clusters of at most `most` nodes; who is in which is known to all at once."""
+
+    most: int
+    at: dict[Endpoint, NodeDescriptor] = attrs.field(factory=dict)
+    clock: float = 0.0
+
+    def settle(self, node: NodeDescriptor) -> None:
+        assert node.tcp
+        self.at[node.tcp] = node
+
+    def in_cluster(self, unit: UnitPath) -> dict[str, NodeDescriptor]:
+        return {node.name: node for node in self.at.values() if node.address.unit == unit}
+
+    def ask(self, endpoint: Endpoint, who: NodeDescriptor) -> Accepted | Refused:
+        own = self.at[endpoint]
+        unit = own.address.unit
+        others = tuple(
+            Alternative(node.address, at)
+            for at, node in self.at.items()
+            if node.address.unit != unit
+        )
+        rules = AdmissionRules(self.most, {"tcp": 1000})
+        situation = Situation(own, self.in_cluster(unit), {}, {}, others)
+        hello = NodeHello(MAGIC, (1,), "net", who, MEMBER, (), bytes(NONCE_BYTES))
+        decision = Reception(rules, lambda: situation).judge(
+            hello, "192.0.2.1", "tcp", self.clock, int(self.clock * 1000)
+        )
+        if isinstance(decision, Refusal):
+            return Refused(decision.error, decision.alternatives, unit, by_peer=True)
+        return Accepted(own, False, 1, MEMBER, decision.members, decision.peer.admitted)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_forty_nodes_settle_in_clusters_that_are_not_too_large(seed: int) -> None:
+    rng = random.Random(seed)
+    town = Town(most=8)
+    town.settle(a_node("x.c1/n00"))
+    seed_node = Endpoint("n00", 4000)
+    coming = {
+        f"n{number:02}": Joining(f"n{number:02}", [seed_node], rng) for number in range(1, 41)
+    }
+    todo: list[tuple[float, str, Ask | None]] = [(0.0, name, None) for name in coming]
+    while todo:
+        todo.sort(key=lambda item: (item[0], item[1]))
+        town.clock, name, ask = todo.pop(0)
+        one = coming[name]
+        effects: list[Effect]
+        if one.state is JoiningState.OUT:
+            effects = one.start(town.clock)
+        elif ask is None:
+            effects = one.handle_timeout(town.clock)
+        else:
+            answer = town.ask(ask.endpoint, a_node(f"/{name}"))
+            if isinstance(answer, Accepted):
+                effects = one.accepted(answer, town.clock)
+            else:
+                effects = one.refused(answer, town.clock)
+        for effect in effects:
+            match effect:
+                case Ask():
+                    todo.append((town.clock + rng.uniform(0.0, 0.02), name, effect))
+                case NotYet():
+                    todo.append((town.clock + effect.rest, name, None))
+                case Joined(cluster, admitted):
+                    unit = ".".join(cluster)
+                    town.settle(a_node(f"{unit}/{name}", admitted=admitted))
+                case Founded(cluster):
+                    town.settle(a_node(f"{'.'.join(cluster)}/{name}"))
+    assert len(town.at) == 41
+    units = {node.address.unit for node in town.at.values()}
+    sizes = [len(town.in_cluster(unit)) for unit in units]
+    assert max(sizes) <= 8
+    # 41 nodes need 6 clusters of 8; some are founded at the same time as others.
+    assert 6 <= len(units) <= 12
+    assert all(unit[0] == "x" for unit in units)
+    assert town.clock < 60

@@ -1,0 +1,111 @@
+"""Members find each other: every pair has one link in the end, without rushing."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from broker.cluster.descriptor import Endpoint
+from broker.cluster.greeting import MEMBER
+from broker.cluster.meshing import LONGEST_REST, MOST_UNDER_WAY, Dial, Meshing, Target, keeps
+
+
+def targets(*names: str) -> dict[str, Target]:
+    return {name: Target(Endpoint(name, 1), MEMBER, ("c",), name) for name in names}
+
+
+def keys(dials: list[Dial]) -> list[str]:
+    return [dial.key for dial in dials]
+
+
+def test_both_ends_keep_the_same_of_two_connections() -> None:
+    for one, other in (("n1", "n2"), ("n2", "n1")):
+        first_is_ours = keeps(one, other, True)
+        # The connection that `one` made is, at the other end, one that the peer made.
+        assert first_is_ours == keeps(other, one, False)
+        assert first_is_ours != keeps(one, other, False)
+        assert first_is_ours == (one < other)
+
+
+def test_only_some_are_dialled_at_once() -> None:
+    meshing = Meshing(99, random.Random(1))
+    dials = meshing.aim(targets(*"abcdefgh"), 0.0)
+    assert keys(dials) == list("abcdefgh")[:MOST_UNDER_WAY]
+    assert meshing.next_timeout() is None
+    assert keys(meshing.linked("a", 0.0)) == ["e"]
+
+
+def test_no_more_links_are_made_than_the_vector_allows() -> None:
+    meshing = Meshing(2, random.Random(1))
+    meshing.aim(targets(*"abcd"), 0.0)
+    meshing.linked("a", 0.0)
+    meshing.linked("c", 0.0)
+    assert meshing.failed("b", 0.0) == []
+    assert meshing.handle_timeout(100.0) == []
+    assert keys(meshing.lost("c", 200.0)) == ["b"]
+
+
+def test_failures_rest_longer_each_time() -> None:
+    meshing = Meshing(9, random.Random(1))
+    now, rests = 0.0, []
+    assert meshing.aim(targets("a"), now)
+    for _failure in range(12):
+        assert meshing.failed("a", now) == []
+        due = meshing.next_timeout()
+        assert due is not None
+        rests.append(due - now)
+        assert meshing.handle_timeout(due - 0.01) == []
+        now = due
+        assert keys(meshing.handle_timeout(now)) == ["a"]
+    assert max(rests) <= LONGEST_REST
+    assert rests[0] < 1 < 10 < rests[-1]
+
+
+def test_who_is_no_target_any_more_is_left_alone() -> None:
+    meshing = Meshing(9, random.Random(1))
+    meshing.aim(targets("a", "b"), 0.0)
+    assert meshing.aim(targets("b"), 0.0) == []
+    for tell in (meshing.failed, meshing.lost, meshing.linked):
+        assert tell("a", 0.0) == []
+    meshing.failed("b", 0.0)
+    assert keys(meshing.handle_timeout(99.0)) == ["b"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_everybody_dials_everybody_and_each_pair_has_one_link(seed: int) -> None:
+    rng = random.Random(seed)
+    names = [f"n{number}" for number in range(8)]
+    meshings = {name: Meshing(99, random.Random(seed)) for name in names}
+    connections: dict[tuple[str, str], float] = {}  # (who made it, to whom), when it is there
+    links: set[frozenset[str]] = set()
+
+    def dial(name: str, now: float, dials: list[Dial]) -> None:
+        for key in keys(dials):
+            connections[name, key] = now + rng.uniform(0.0, 0.2)
+
+    now = 0.0
+    for name in names:
+        others = [other for other in names if other != name]
+        dial(name, now, meshings[name].aim(targets(*others), now))
+    kept: dict[frozenset[str], str] = {}
+    for _step in range(2000):
+        now += 0.01
+        for (one, other), there in sorted(connections.items()):
+            if there > now:
+                continue
+            del connections[one, other]
+            pair = frozenset((one, other))
+            if rng.random() < 0.3:
+                dial(one, now, meshings[one].failed(other, now))
+                continue
+            if pair not in links or keeps(one, other, True):
+                kept[pair] = one
+            links.add(pair)
+            for end, far in ((one, other), (other, one)):
+                dial(end, now, meshings[end].linked(far, now))
+        for name, meshing in meshings.items():
+            dial(name, now, meshing.handle_timeout(now))
+    assert len(links) == len(names) * (len(names) - 1) // 2
+    assert not connections
+    assert all(meshing.next_timeout() is None for meshing in meshings.values())
