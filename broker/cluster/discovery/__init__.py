@@ -1,0 +1,1 @@
+"""Where a node learns whom it may ask to join: its seeds (Q15, G22)."""

@@ -1,0 +1,103 @@
+"""The two datagrams by which nodes find each other in a multicast group.
+
+Big-endian: magic `XBD1`, kind (1 question, 2 answer), nonce (8 bytes), proof (16 bytes), then a
+msgpack array. A question is filled up with zeros to the length of the longest answer, so that
+nobody gets more out of a group than it puts in (T41).
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any, TypeAlias
+
+import attrs
+import msgpack
+
+from broker.cluster.address import Address
+from broker.cluster.descriptor import Endpoint, checked_address, checked_endpoint
+from broker.errors import AuthenticationFailed, BadName, ProtocolError
+from broker.session.fields import flag, text
+
+MAGIC = b"XBD1"
+NONCE_BYTES = 8
+PROOF_BYTES = 16
+#: No answer is longer, in bytes: longest host name, deepest address and all. A question is as long.
+DATAGRAM_BYTES = 1200
+_QUESTION, _ANSWER = 1, 2
+_PROOF_AT = len(MAGIC) + 1 + NONCE_BYTES
+_BODY_AT = _PROOF_AT + PROOF_BYTES
+_NO_PROOF = bytes(PROOF_BYTES)
+
+
+@attrs.frozen
+class Question:
+    """Who of this network is there?"""
+
+    nonce: bytes
+    network: str
+
+
+@attrs.frozen
+class Answer:
+    """This node is."""
+
+    nonce: bytes
+    """The question's."""
+    network: str
+    address: Address
+    endpoint: Endpoint
+    """Where it takes requests for links."""
+    has_room: bool
+    """Its cluster is not full."""
+
+
+Datagram: TypeAlias = Question | Answer
+
+
+def encode(datagram: Datagram, key: bytes | None) -> bytes:
+    """The datagram's bytes, with a proof of the network's key if there is one."""
+    if isinstance(datagram, Question):
+        kind, fields = _QUESTION, (datagram.network,)
+    else:
+        kind, fields = _ANSWER, attrs.astuple(datagram, recurse=False)[1:]
+    body = msgpack.packb(fields)
+    if kind == _QUESTION:
+        body = body.ljust(DATAGRAM_BYTES - _BODY_AT, b"\0")
+    head = MAGIC + bytes([kind]) + datagram.nonce
+    return bytes(head + _proof(key, head, body) + body)
+
+
+def decode(data: bytes, key: bytes | None) -> Datagram:
+    """What the bytes say.
+
+    `ProtocolError` if they are no such datagram, `AuthenticationFailed` if there is a key and they
+    do not prove that the sender has it.
+    """
+    if not data.startswith(MAGIC) or not _BODY_AT < len(data) <= DATAGRAM_BYTES:
+        raise ProtocolError("not a datagram of discovery")
+    head, proof, body = data[:_PROOF_AT], data[_PROOF_AT:_BODY_AT], data[_BODY_AT:]
+    if not hmac.compare_digest(proof, _proof(key, head, body)):
+        raise AuthenticationFailed("a datagram of discovery without the network's key")
+    kind, nonce = head[len(MAGIC)], head[len(MAGIC) + 1 :]
+    try:
+        if kind == _QUESTION and len(data) == DATAGRAM_BYTES:
+            (network,) = msgpack.unpackb(body.rstrip(b"\0"), use_list=False)
+            return Question(nonce, text(network))
+        if kind == _ANSWER:
+            return _answer(nonce, *msgpack.unpackb(body, use_list=False))
+    except (ValueError, TypeError, BadName, msgpack.UnpackException):
+        raise ProtocolError("a malformed datagram of discovery") from None
+    raise ProtocolError("not a datagram of discovery")
+
+
+def _answer(nonce: bytes, network: Any, address: Any, endpoint: Any, has_room: Any) -> Answer:
+    return Answer(
+        *(nonce, text(network), checked_address(address)),
+        *(checked_endpoint(endpoint), flag(has_room)),
+    )
+
+
+def _proof(key: bytes | None, head: bytes, body: bytes) -> bytes:
+    if key is None:
+        return _NO_PROOF
+    return hmac.digest(key, head + body, "sha256")[:PROOF_BYTES]

@@ -1,0 +1,117 @@
+"""Seeds by configuration, from the DNS, and from several sources at once."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.names import dns
+from twisted.names.error import DNSNameError, DNSServerError
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
+from zope.interface.verify import verifyObject
+
+from broker.cluster.descriptor import Endpoint
+from broker.cluster.discovery.contract import MOST_SEEDS, ISeedSource
+from broker.cluster.discovery.domain_names import NameSeeds, ServiceSeeds
+from broker.cluster.discovery.sources import AllSeeds, StaticSeeds
+
+A, B, C = (Endpoint(host, 1) for host in "abc")
+
+
+class Resolver:
+    """Answers what it was told, and notes what it was asked."""
+
+    def __init__(self, **answers: Sequence[Any] | Exception) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        answer = self.answers[name]
+
+        def lookup(asked: str, timeout: Sequence[int]) -> Deferred[Any]:
+            self.asked.append(asked)
+            if isinstance(answer, Exception):
+                return fail(answer)
+            return succeed(
+                ([dns.RRHeader(type=each.TYPE, payload=each) for each in answer], [], [])
+            )
+
+        return lookup
+
+
+@implementer(ISeedSource)
+class Broken:
+    def seeds(self) -> Deferred[Sequence[Endpoint]]:
+        return fail(OSError("no network"))
+
+
+class SourcesTest(SynchronousTestCase):
+    def test_each_source_is_one(self) -> None:
+        rng = random.Random(1)
+        resolver = Resolver(lookupService=())
+        for source in (StaticSeeds([A]), AllSeeds([]), ServiceSeeds(resolver, "s", rng)):
+            verifyObject(ISeedSource, source)
+        verifyObject(ISeedSource, NameSeeds(resolver, "n", 1))
+
+    def test_several_sources_are_one_and_each_seed_comes_once(self) -> None:
+        both = AllSeeds([StaticSeeds([B, A]), Broken(), StaticSeeds([A, C])])
+        self.assertEqual(self.successResultOf(both.seeds()), (B, A, C))
+        self.assertEqual(self.successResultOf(AllSeeds([Broken()]).seeds()), ())
+
+    def test_seeds_are_bounded(self) -> None:
+        many = [Endpoint(f"h{number}", 1) for number in range(MOST_SEEDS + 9)]
+        source = AllSeeds([StaticSeeds(many), StaticSeeds([A])])
+        self.assertEqual(len(self.successResultOf(source.seeds())), MOST_SEEDS)
+
+
+class DnsTest(SynchronousTestCase):
+    def test_services_come_by_priority(self) -> None:
+        records = [
+            dns.Record_SRV(20, 0, 4001, "late.example.org"),
+            dns.Record_SRV(10, 0, 4000, "soon.example.org"),
+            dns.Record_A("192.0.2.1"),
+            dns.Record_SRV(1, 0, 4000, b"."),
+            dns.Record_SRV(1, 0, 0, "no-port.example.org"),
+        ]
+        resolver = Resolver(lookupService=records)
+        source = ServiceSeeds(resolver, "_xmlbroker._tcp.example.org", random.Random(1))
+        found = self.successResultOf(source.seeds())
+        self.assertEqual(
+            found, (Endpoint("soon.example.org", 4000), Endpoint("late.example.org", 4001))
+        )
+        self.assertEqual(resolver.asked, ["_xmlbroker._tcp.example.org"])
+
+    def test_equal_services_share_by_weight(self) -> None:
+        records = [dns.Record_SRV(1, 3, 1, "heavy"), dns.Record_SRV(1, 1, 1, "light")]
+        source = ServiceSeeds(Resolver(lookupService=records), "s", random.Random(7))
+        first = Counter(self.successResultOf(source.seeds())[0].host for _each in range(1000))
+        self.assertTrue(700 < first["heavy"] < 800, first)
+
+    def test_a_name_gives_all_its_addresses(self) -> None:
+        resolver = Resolver(
+            lookupAddress=[dns.Record_CNAME("x"), dns.Record_A("192.0.2.1")],
+            lookupIPV6Address=[dns.Record_AAAA("2001:db8::1")],
+        )
+        found = self.successResultOf(NameSeeds(resolver, "nodes.example.org", 4000).seeds())
+        self.assertEqual(found, (Endpoint("192.0.2.1", 4000), Endpoint("2001:db8::1", 4000)))
+
+    def test_a_name_that_is_not_there_has_no_seeds(self) -> None:
+        resolver = Resolver(
+            lookupAddress=[dns.Record_A("192.0.2.1")],
+            lookupIPV6Address=DNSNameError("no such name"),
+            lookupService=DNSNameError("no such name"),
+        )
+        found = self.successResultOf(NameSeeds(resolver, "n", 1).seeds())
+        self.assertEqual(found, (Endpoint("192.0.2.1", 1),))
+        source = ServiceSeeds(resolver, "s", random.Random(1))
+        self.assertEqual(self.successResultOf(source.seeds()), ())
+
+    def test_a_dns_that_fails_is_a_failure(self) -> None:
+        broken = DNSServerError("broken")
+        resolver = Resolver(lookupService=broken, lookupAddress=broken, lookupIPV6Address=())
+        self.failureResultOf(ServiceSeeds(resolver, "s", random.Random(1)).seeds(), DNSServerError)
+        self.failureResultOf(NameSeeds(resolver, "n", 1).seeds())
