@@ -1,0 +1,101 @@
+"""How fast datagrams go: a token bucket whose rate follows what gets through (T30)."""
+
+from __future__ import annotations
+
+from broker.channel.correction.settings import CorrectionSettings
+
+#: The bucket holds what goes in so long (seconds): timers are not much finer than this.
+_DEPTH = 0.01
+#: And at least so many datagrams.
+_LEAST_DEPTH = 16
+#: A round lasts a round trip, and at least so long (seconds), and so many datagrams.
+_ROUND = 0.02
+_ROUND_DATAGRAMS = 64
+#: What the rate is multiplied by when the path is full.
+_DECREASE = 0.75
+#: What a round adds once the path has been full, as part of the starting rate.
+_INCREASE = 0.1
+#: The path is full when a round trip takes so many times the shortest one, and so many seconds
+#: more: a peer may be busy with something else for a moment.
+_QUEUE_FACTOR = 3.0
+_QUEUE_DELAY = 0.05
+#: Loss that is not less than this part of what it was before a decrease has another cause.
+_STAYED = 0.85
+#: More loss than is usual by so much is due to the rate again.
+_UNUSUAL = 0.1
+
+
+class Pace:
+    """Additive increase, multiplicative decrease; doubling until the first decrease.
+
+    Loss means that the path is full only while less speed makes it less: what stays is taken for
+    the path's nature, as on a radio link.
+    """
+
+    def __init__(self, settings: CorrectionSettings, now: float) -> None:
+        self.rate = settings.start_rate
+        self._settings = settings
+        self._tokens = self._depth()
+        self._filled = now
+        self._doubling = True
+        self._round_ends = now + _ROUND
+        self._sent = 0
+        self._lost = 0
+        self._held_back = False  # in this round more could have been sent
+        self._usual = settings.tolerated_loss  # the part that gets lost whatever the rate is
+        self._before: float | None = None  # the loss that made the rate fall in the last round
+
+    def may_send(self, now: float) -> bool:
+        """Whether there is a token. The bucket may go below nothing by one datagram."""
+        if now > self._filled:
+            self._tokens = min(self._depth(), self._tokens + (now - self._filled) * self.rate)
+            self._filled = now
+        if self._tokens > 0:
+            return True
+        self._held_back = True
+        return False
+
+    def sent(self, size: int) -> None:
+        """A datagram of `size` bytes has gone."""
+        self._tokens -= size
+        self._sent += 1
+
+    def lost(self, count: int) -> None:
+        """So many datagrams did not arrive."""
+        self._lost += count
+
+    def next_token(self) -> float:
+        """When to come again after `may_send` has said no: for more than one datagram."""
+        return self._filled + (self._depth() / 2 - self._tokens) / self.rate
+
+    def measured(self, round_trip: float, shortest: float, now: float) -> None:
+        """A round trip took so long; the shortest one known took so long. Ends rounds."""
+        if now < self._round_ends or self._sent < _ROUND_DATAGRAMS:
+            return
+        limits = self._settings
+        full = self._loses(self._lost / self._sent)
+        if full or round_trip > _QUEUE_FACTOR * shortest + _QUEUE_DELAY:
+            self.rate = max(limits.least_rate, self.rate * _DECREASE)
+            self._doubling = False
+        elif self._held_back:
+            more = self.rate if self._doubling else _INCREASE * limits.start_rate
+            self.rate = min(limits.most_rate, self.rate + more)
+        self._round_ends = now + max(_ROUND, round_trip)
+        self._sent = self._lost = 0
+        self._held_back = False
+
+    def _loses(self, loss: float) -> bool:
+        """Whether loss says that the path is full."""
+        before, self._before = self._before, None
+        tolerated = self._settings.tolerated_loss
+        if before is not None and loss >= _STAYED * before:
+            self._usual = max(loss, tolerated)
+        elif loss < self._usual:
+            self._usual = max(tolerated, (self._usual + loss) / 2)
+        full = loss > (self._usual + _UNUSUAL if self._usual > tolerated else tolerated)
+        if full:
+            self._before = loss
+        return full
+
+    def _depth(self) -> float:
+        return max(_LEAST_DEPTH * self._settings.datagram_bytes, self.rate * _DEPTH)

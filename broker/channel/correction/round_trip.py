@@ -1,0 +1,62 @@
+"""How long the way there and back takes (RFC 6298), and when to worry."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Before the first measurement, in seconds: less than the standard's, for links between nodes.
+_FIRST_TIMEOUT: Final = 0.25
+_LEAST_TIMEOUT: Final = 0.03
+_MOST_TIMEOUT: Final = 2.0
+#: RFC 6298: alpha, beta, K.
+_ALPHA: Final = 1 / 8
+_BETA: Final = 1 / 4
+_K: Final = 4
+#: The shortest round trip is that of the last one or two spells of so many seconds.
+_SPELL: Final = 10.0
+
+
+class RoundTrip:
+    """Smoothed, with its variation, and the shortest one of late."""
+
+    def __init__(self) -> None:
+        self.smoothed = 0.0
+        self.variation = 0.0
+        self._known = False
+        self._shortest = [float("inf"), float("inf")]  # of the former spell and of this one
+        self._spell_ends = 0.0
+
+    def measured(self, sample: float, now: float) -> None:
+        """One more, in seconds."""
+        sample = max(sample, 0.0)
+        if self._known:
+            difference = abs(self.smoothed - sample)
+            self.variation += _BETA * (difference - self.variation)
+            self.smoothed += _ALPHA * (sample - self.smoothed)
+        else:
+            self._known = True
+            self.smoothed = sample
+            self.variation = sample / 2
+        if now >= self._spell_ends:
+            self._spell_ends = now + _SPELL
+            self._shortest = [self._shortest[1], sample]
+        elif sample < self._shortest[1]:
+            self._shortest[1] = sample
+
+    @property
+    def shortest(self) -> float:
+        """Seconds; infinite before the first measurement."""
+        return min(self._shortest)
+
+    @property
+    def repeat_after(self) -> float:
+        """Seconds after which something may be sent again if it is still said to be missing."""
+        if not self._known:
+            return _LEAST_TIMEOUT
+        return self.smoothed + 2 * self.variation
+
+    def timeout(self, delay: float) -> float:
+        """Seconds after which an answer is late that may be held back for `delay`."""
+        if not self._known:
+            return _FIRST_TIMEOUT
+        return min(max(self.smoothed + _K * self.variation + delay, _LEAST_TIMEOUT), _MOST_TIMEOUT)
