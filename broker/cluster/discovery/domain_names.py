@@ -70,11 +70,11 @@ class NameSeeds:
 
     def _endpoints(self, answers: Iterable[_Answer]) -> Sequence[Endpoint]:
         hosts = [
-            str(ipaddress.ip_address(address))
+            host
             for answer in answers
-            for address in (
-                *(record.address for record in _records(answer, dns.Record_A)),
-                *(record.address for record in _records(answer, dns.Record_AAAA)),
+            for host in (
+                *(record.dottedQuad() for record in _records(answer, dns.Record_A)),
+                *(_ipv6(record) for record in _records(answer, dns.Record_AAAA)),
             )
         ]
         return tuple(Endpoint(host, self._port) for host in hosts)[:MOST_SEEDS]
@@ -82,6 +82,10 @@ class NameSeeds:
 
 def _records(answer: _Answer, cls: type[_R]) -> list[_R]:
     return [record for each in answer[0] if isinstance(record := cast(object, each.payload), cls)]
+
+
+def _ipv6(record: dns.Record_AAAA) -> str:
+    return str(ipaddress.IPv6Address(cast(bytes, record.address)))
 
 
 def _no_such_name(failure: Failure) -> _Answer:
