@@ -85,7 +85,7 @@ def _records(answer: _Answer, cls: type[_R]) -> list[_R]:
 
 
 def _ipv6(record: dns.Record_AAAA) -> str:
-    return str(ipaddress.IPv6Address(cast(bytes, record.address)))
+    return str(ipaddress.IPv6Address(record.address))
 
 
 def _no_such_name(failure: Failure) -> _Answer:
