@@ -21,14 +21,14 @@ class MspacesStack:
 
     name: ClassVar[str] = "mspaces"
     version: ClassVar[int] = 1
-    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.TCP})
+    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.TCP, Transport.UDP})
 
     def check(self, settings: StackSettings) -> None:
         """Raises `ConfigurationError` for an option that can not be."""
         self.layers(settings)
 
     def layers(self, settings: StackSettings) -> list[ILayer]:
-        """p2p on a socket channel over TCP."""
+        """p2p alone: a socket channel over UDP corrects errors itself, as TCP does."""
         options = read_options(self.name, MspacesSettings, settings.options)
         return [P2PLayer(incarnation=settings.incarnation, **attrs.asdict(options))]
 

@@ -1,0 +1,200 @@
+"""What every protocol stack must do: the suite to run on each implementation of IProtocolStack.
+
+Mix it into a `unittest.TestCase` and set `stack`, and `options` where the defaults will not do. It
+runs two ends in virtual time. What a stack does not claim to provide is not asked of it.
+"""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import TYPE_CHECKING, ClassVar
+
+from twisted.internet.task import Clock
+from zope.interface import implementer
+from zope.interface.verify import verifyObject
+
+from broker.channel.driver import StackDriver
+from broker.channel.layer import ILayer, ILayerCore, Property
+from broker.channel.receiver import IStackReceiver
+from broker.channel.socket.contract import TCP_PROPERTIES, ISocketChannel
+from broker.channel.stacks import IProtocolStack, StackSettings, Transport, build
+from broker.channel.view import View
+from broker.errors import BrokerError, ConfigurationError, Overloaded
+from broker.testing.network import MemoryNetwork
+
+#: What a stack may hold for a peer that takes nothing, before it stops its user.
+MOST_BUFFERED = 256 * 1024 * 1024
+#: A step of virtual time, in seconds.
+TICK = 0.01
+
+if TYPE_CHECKING:
+    _Base = unittest.TestCase
+else:
+    _Base = object
+
+
+@implementer(IStackReceiver)
+class StackEnd:
+    """One end of a link, with a user who writes down what comes and consumes it, or does not."""
+
+    def __init__(self, driver: StackDriver, errors: list[Exception]) -> None:
+        self.driver = driver
+        self.errors = errors
+        self.consumes = True
+        self.messages: list[bytes] = []
+        self.views: list[View] = []
+        driver.receiver = self
+
+    def messages_received(self, messages: Sequence[bytes]) -> None:
+        """Messages have come."""
+        self.messages += messages
+        if self.consumes:
+            self.driver.consumed(len(messages))
+
+    def view_changed(self, view: View) -> None:
+        """The link is in another state."""
+        self.views.append(view)
+
+    def writable_changed(self, writable: bool) -> None:
+        """It can be read from the driver."""
+
+
+class StackLink:
+    """Two ends, and the network between them."""
+
+    def __init__(self, stack: IProtocolStack, options: Mapping[str, object], seed: int = 0) -> None:
+        self.clock = Clock()
+        self.network = MemoryNetwork(self.clock, seed, latency=0.005, jitter=0.005)
+        self.one, self.other = (self._end(stack, options, life) for life in (1, 2))
+        self.network.listen("other", self.other.driver.attach)
+        self.connect()
+
+    def _end(
+        self, stack: IProtocolStack, options: Mapping[str, object], incarnation: int
+    ) -> StackEnd:
+        settings = StackSettings(incarnation=incarnation, options=options)
+        built = build(stack, settings, TCP_PROPERTIES)
+        errors: list[Exception] = []
+        driver = StackDriver(built.layers, self.clock, bottom=built.bottom, on_error=errors.append)
+        return StackEnd(driver, errors)
+
+    def connect(self) -> None:
+        """A new connection; the former one is lost by that, if it was there."""
+        self.network.connect("other").addCallback(self.one.driver.attach)
+        self.run(0.1)
+
+    def run(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        for _ in range(round(seconds / TICK)):
+            self.clock.advance(TICK)
+
+
+class StackContract(_Base):
+    """The suite. Stacks are run over TCP's properties, and must take that transport."""
+
+    stack: ClassVar[IProtocolStack]
+    options: ClassVar[Mapping[str, object]] = {}
+
+    def _provides(self, *properties: Property) -> bool:
+        settings = StackSettings(incarnation=1, options=self.options)
+        return build(self.stack, settings, TCP_PROPERTIES).provides.issuperset(properties)
+
+    def _link(self, seed: int = 0) -> StackLink:
+        return StackLink(self.stack, self.options, seed)
+
+    def test_stack_layers_and_cores_have_all_that_their_interfaces_name(self) -> None:
+        """The descriptions are whole."""
+        self.assertTrue(verifyObject(IProtocolStack, self.stack))
+        self.assertIn(Transport.TCP, self.stack.transports)
+        settings = StackSettings(incarnation=1, options=self.options)
+        for layer in self.stack.layers(settings):
+            self.assertTrue(verifyObject(ILayer, layer))
+            self.assertTrue(verifyObject(ILayerCore, layer.create_core()))
+
+    def test_an_option_that_it_does_not_know_is_refused(self) -> None:
+        """By `check`, so when a node starts."""
+        options = {**self.options, "no such option": 1}
+        with self.assertRaises(ConfigurationError):
+            self.stack.check(StackSettings(incarnation=1, options=options))
+
+    def test_messages_of_any_size_arrive_as_they_were_sent(self) -> None:
+        """Both ways, in order."""
+        link = self._link()
+        sent = [b"", b"a", bytes(100_000), *(b"%d" % number for number in range(500))]
+        link.one.driver.send(sent)
+        link.other.driver.send(sent[::-1])
+        link.run(2.0)
+        if self._provides(Property.RELIABLE, Property.FIFO):
+            self.assertEqual(link.other.messages, sent)
+            self.assertEqual(link.one.messages, sent[::-1])
+        self.assertEqual(link.one.errors + link.other.errors, [])
+
+    def test_nothing_is_lost_or_doubled_by_connections_that_break(self) -> None:
+        """Of a stack that says it can resume."""
+        if not self._provides(Property.RESUMABLE):
+            self.skipTest("the stack does not claim it")
+        for seed in range(20):
+            random = Random(seed)
+            link = self._link(seed)
+            sent = [b"%d" % number for number in range(200)]
+            for message in sent:
+                link.one.driver.send([message])
+                link.run(random.choice((0.0, TICK)))
+                if random.random() < 0.1:
+                    link.network.cut("other")
+                    link.run(random.choice((0.0, TICK, 1.0)))
+                    link.connect()
+            link.run(5.0)
+            self.assertEqual(link.other.messages, sent, f"seed {seed}")
+
+    def test_a_peer_that_takes_nothing_stops_the_sender(self) -> None:
+        """In bounded memory, and the peers stay connected."""
+        if not self._provides(Property.BACKPRESSURE):
+            self.skipTest("the stack does not claim it")
+        link = self._link()
+        link.other.consumes = False
+        message = bytes(64 * 1024)
+        taken = 0
+        with self.assertRaises(Overloaded):
+            while taken < MOST_BUFFERED:
+                link.one.driver.send([message] * 16)
+                taken += 16 * len(message)
+                link.run(TICK)
+        self.assertFalse(link.one.driver.writable)
+        link.run(60.0)
+        self.assertTrue(link.one.driver.attached)
+        link.other.consumes = True
+        link.other.driver.consumed(len(link.other.messages))
+        link.run(5.0)
+        self.assertTrue(link.one.driver.writable)
+
+    def test_bytes_that_are_not_its_own_end_a_connection_and_not_the_stack(self) -> None:
+        """Whatever a stranger sends, the next connection serves."""
+        random = Random(1)
+        link = self._link()
+        for length in (1, 2, 5, 13, 46, 200, 5000):
+            strangers: list[ISocketChannel] = []
+            link.network.connect("other").addCallback(strangers.append)
+            link.run(0.1)
+            strangers[0].send([random.randbytes(length) for _ in range(3)])
+            link.run(0.1)
+            self.assertEqual(link.other.errors, [])
+            self.assertIsNone(link.other.driver.failure)
+            for view in link.other.views:
+                self.assertIsInstance(view.error, BrokerError | None)
+        link.connect()
+        link.one.driver.send([b"after"])
+        link.run(0.1)
+        self.assertEqual(link.other.messages, [b"after"])
+
+    def test_no_timer_is_left_when_both_ends_have_closed(self) -> None:
+        """A stack that nobody uses costs nothing."""
+        link = self._link()
+        link.one.driver.send([b"a"])
+        link.run(0.1)
+        link.one.driver.close()
+        link.other.driver.close()
+        link.run(0.2)
+        self.assertEqual(link.clock.getDelayedCalls(), [])

@@ -1,0 +1,92 @@
+"""The suite for stacks, run on those that come with us and on one that is made badly."""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Sequence
+from typing import ClassVar
+
+import attrs
+from twisted.plugin import IPlugin
+from zope.interface import implementer
+
+from broker.channel.effects import DeliverUp, Effect, Peer
+from broker.channel.layer import ILayer, PassThrough, Property
+from broker.channel.p2p import P2PLayer
+from broker.channel.stacks import IProtocolStack, StackSettings, Transport, stack_named
+from broker.testing.stack_contract import StackContract
+
+
+class TestMspaces(StackContract, unittest.TestCase):
+    stack = stack_named("mspaces")
+
+
+class Careless(PassThrough):
+    """Loses every seventh message, and believes what it is sent to be a number."""
+
+    count = 0
+
+    def receive(self, packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
+        kept = []
+        for packet in packets:
+            self.count += 1
+            if packet[:1] not in (b"", b"a", b"\0", *(b"%d" % digit for digit in range(10))):
+                raise ValueError(packet[:20])
+            if self.count % 7:
+                kept.append(packet)
+        return [DeliverUp(kept, peer)] if kept else []
+
+
+@implementer(ILayer)
+@attrs.frozen
+class CarelessLayer:
+    name: ClassVar[str] = "careless"
+    version: ClassVar[int] = 1
+    requires: ClassVar[frozenset[Property]] = frozenset()
+    provides: ClassVar[frozenset[Property]] = frozenset(Property)
+    breaks: ClassVar[frozenset[Property]] = frozenset()
+
+    def create_core(self) -> Careless:
+        return Careless()
+
+
+@implementer(IPlugin, IProtocolStack)
+@attrs.frozen
+class CarelessStack:
+    name: ClassVar[str] = "careless"
+    version: ClassVar[int] = 1
+    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.TCP})
+
+    def check(self, settings: StackSettings) -> None:
+        """Looks at nothing."""
+
+    def layers(self, settings: StackSettings) -> list[ILayer]:
+        return [P2PLayer(incarnation=settings.incarnation), CarelessLayer()]
+
+
+class BareStack(CarelessStack):
+    """One without p2p, so that it is told what a stranger says."""
+
+    def layers(self, settings: StackSettings) -> list[ILayer]:
+        return [CarelessLayer()]
+
+
+def failures(stack: IProtocolStack) -> set[str]:
+    case = type("Case", (StackContract, unittest.TestCase), {"stack": stack})
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(case).run(result)
+    return {test.id().rsplit(".", 1)[1] for test, _ in result.failures + result.errors}
+
+
+def test_a_stack_that_loses_messages_and_does_not_check_is_found_out() -> None:
+    found = failures(CarelessStack())
+    assert "test_an_option_that_it_does_not_know_is_refused" in found
+    assert "test_messages_of_any_size_arrive_as_they_were_sent" in found
+    assert "test_nothing_is_lost_or_doubled_by_connections_that_break" in found
+    assert "test_no_timer_is_left_when_both_ends_have_closed" not in found
+
+
+def test_a_stack_that_trusts_strangers_is_found_out() -> None:
+    found = failures(BareStack())
+    assert "test_bytes_that_are_not_its_own_end_a_connection_and_not_the_stack" in found
+    assert "test_a_peer_that_takes_nothing_stops_the_sender" in found
