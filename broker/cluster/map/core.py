@@ -193,6 +193,11 @@ class Map:
         """Whether this node speaks for the unit `level` steps above its cluster."""
         return self.leader(level) == self.address.node
 
+    def led(self) -> frozenset[UnitPath]:
+        """The units that this node speaks for: its cluster and those above, as far as it does."""
+        units = enumerate(contexts(self.address.unit))
+        return frozenset(unit for level, unit in units if self.leads(level))
+
     def figures(self) -> MapFigures:
         """How large the map is."""
         return MapFigures(
