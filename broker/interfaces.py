@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker.channel.layer import ILayer, ILayerCore
+from broker.channel.multicast import IMulticastReceiver
 from broker.channel.receiver import IStackReceiver
 from broker.channel.socket import ISocketChannel, ISocketReceiver
 from broker.channel.stacks import IProtocolStack
@@ -19,6 +20,7 @@ __all__ = [
     "ILayer",
     "ILayerCore",
     "IMatcher",
+    "IMulticastReceiver",
     "IProtocolStack",
     "ISocketChannel",
     "ISocketReceiver",

@@ -143,6 +143,27 @@ def test_a_suspected_peer_gets_all_when_it_is_back_in_time() -> None:
     assert hub.views[3:] == [("b", LinkState.SUSPECTED), ("b", LinkState.CONNECTED)]
 
 
+def test_a_peer_that_restarts_is_told_with_what_it_missed_before_it_is_sent_more() -> None:
+    hub = Hub(suspect_timeout=5.0)
+    views: list[View] = []
+    hub.on_view = lambda peer, view: views.append(view)
+    hub.network.cut("b")
+    hub.run(0.05)
+    assert hub.channel.send(b"missed", NAMES) == dict.fromkeys(NAMES, SENT)
+    reborn = hub.peers["b"].driver = StackDriver(
+        [P2PLayer(incarnation=77)], hub.clock, hub.peers["b"]
+    )
+    hub.connect("b")
+    hub.run(0.1)
+    assert reborn.attached
+    assert [view.state for view in views] == [LinkState.SUSPECTED, LinkState.CONNECTED]
+    assert (views[1].resumed, views[1].undelivered) == (False, 1)
+    assert hub.channel.send(b"after", NAMES) == dict.fromkeys(NAMES, SENT)
+    hub.run(0.1)
+    assert hub.peers["b"].messages == [b"after"]
+    assert hub.peers["a"].messages == [b"missed", b"after"]
+
+
 def test_a_peer_that_does_not_come_back_is_disconnected_when_its_time_is_over() -> None:
     hub = Hub(suspect_timeout=5.0)
     hub.network.cut("b")
