@@ -257,7 +257,9 @@ class FaultSettings:
         kinds.choice(*DIRECTIONS), "both", "To what this node sends, to what it receives, or both."
     )
     seed: int = setting(
-        kinds.count(0, 2**32 - 1), 0, "What chances are drawn from: the same seed gives the same faults."
+        kinds.count(0, 2**32 - 1),
+        0,
+        "What chances are drawn from: the same seed gives the same faults.",
     )
     rate: float = setting(
         kinds.fraction(0.0, 1.0),
