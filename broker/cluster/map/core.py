@@ -23,6 +23,7 @@ from broker.cluster.address import (
     unit_text,
 )
 from broker.cluster.descriptor import CLEARANCES, NodeDescriptor
+from broker.cluster.greeting import Alternative
 from broker.cluster.map.entries import NODE, UNIT_LINKS, UnitLink
 from broker.cluster.map.far import Far
 from broker.cluster.map.near import Near
@@ -171,6 +172,16 @@ class Map:
             return ()
         depth, child = sibling
         return self._far[depth].links(self.address.unit[depth], child)
+
+    def others(self) -> Sequence[Alternative]:
+        """Nodes of other clusters that can be asked for links: those in the nearest units first."""
+        found = {
+            link.far: Alternative(link.far, link.endpoint)
+            for far in reversed(self._far)
+            for link in sorted(far.ends())
+            if link.endpoint and link.far.unit != self.address.unit
+        }
+        return tuple(found.values())
 
     def leader(self, level: int = 0) -> str | None:
         """Who speaks for the unit `level` steps above the own cluster; 0: for the cluster itself.

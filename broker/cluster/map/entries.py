@@ -17,7 +17,7 @@ from broker.cluster.address import (
     child_towards,
     common_prefix,
 )
-from broker.cluster.descriptor import rank
+from broker.cluster.descriptor import Endpoint, checked_endpoint, rank
 from broker.errors import BadName, ProtocolError
 from broker.session.fields import count
 
@@ -49,11 +49,14 @@ class UnitLink(NamedTuple):
     far: Address
     cost: int
     clearance: int
+    endpoint: Endpoint | None
+    """Where the far end takes requests for links."""
 
     def to_plain(self) -> tuple[Any, ...]:
         """The entry's value."""
         own, far = str(self.own), str(self.far)
-        return (self.unit, self.far_unit, own, far, self.cost, self.clearance)
+        endpoint = self.endpoint and tuple(self.endpoint)
+        return (self.unit, self.far_unit, own, far, self.cost, self.clearance, endpoint)
 
 
 def linked_node(name: str) -> str:
@@ -83,9 +86,11 @@ def unit_link(value: Any, context: UnitPath, author: str, far_node: str) -> Unit
     `ProtocolError` if it tells of none, or of one that is not between two children of `context`.
     """
     try:
-        unit, far_unit, own, far, price, clearance = value
+        unit, far_unit, own, far, price, clearance, endpoint = value
         link = UnitLink(
-            unit, far_unit, Address.parse(own), Address.parse(far), cost(price), rank(clearance)
+            *(unit, far_unit, Address.parse(own), Address.parse(far)),
+            *(cost(price), rank(clearance)),
+            None if endpoint is None else checked_endpoint(endpoint),
         )
         if common_prefix(link.own.unit, link.far.unit) != context:
             raise ValueError("its ends are of another context")

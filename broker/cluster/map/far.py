@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from broker.cluster.address import UnitPath
@@ -55,6 +55,12 @@ class Far:
         Each costs what the dearer end says and is cleared for what both ends are.
         """
         return self._links().get(unit, {}).get(far_unit, ())
+
+    def ends(self) -> Iterator[UnitLink]:
+        """All links, as each of their ends tells of them."""
+        for others in self._links().values():
+            for links in others.values():
+                yield from links
 
     def neighbours(self, unit: str) -> Sequence[str]:
         """The units to which `unit` has links."""

@@ -82,5 +82,6 @@ class OwnLinks:
                 # Others can not see whether this node is about to leave (Q17).
                 cost=MAX_COST if own.draining or far.draining else link.cost,
                 clearance=min(link.clearance, own.clearance, far.clearance),
+                endpoint=far.tcp,
             ).to_plain()
         return Publication(UNIT_LINKS, unit_text(context), context, {entry: value})

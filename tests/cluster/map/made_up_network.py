@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import attrs
 
 from broker.cluster.address import Address, UnitPath, contexts, is_within
-from broker.cluster.descriptor import NodeDescriptor
+from broker.cluster.descriptor import Endpoint, NodeDescriptor
 from broker.cluster.map.core import Map
 from broker.cluster.map.own import OwnLinks, Publication
 
@@ -42,6 +42,7 @@ class MadeUpNetwork:
     def add(self, text: str, **fields: object) -> Node:
         address = Address.parse(text)
         origin = f"{len(self.nodes):016x}"
+        fields = {"tcp": Endpoint(address.node, 4000), **fields}
         descriptor = NodeDescriptor(address, origin, 1, (1,), **fields)  # type: ignore[arg-type]
         node = Node(descriptor, Map(address), OwnLinks(descriptor))
         for key, (scope, entries) in self._tables.items():

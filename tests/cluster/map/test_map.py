@@ -229,6 +229,17 @@ def test_who_is_in_the_cluster_and_who_speaks_for_it() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_every_node_can_name_nodes_of_other_clusters(seed: int) -> None:
+    network = random_network(random.Random(seed), 30)
+    for node in network.nodes.values():
+        others = node.map.others()
+        assert len({other.address for other in others}) == len(others)
+        assert all(other.address.unit != node.address.unit for other in others)
+        clusters = {each.address.unit for each in network.nodes.values()}
+        assert others or len(clusters) == 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_each_unit_has_one_leader(seed: int) -> None:
     network = random_network(random.Random(seed), 30)
     for node in network.nodes.values():
@@ -246,7 +257,7 @@ def test_what_tables_must_not_say_is_refused_and_counted() -> None:
     network = two_gateways()
     a3 = network.nodes["a3"].map
     good = network.nodes["a1"].descriptor.to_plain()
-    unit_link = ("a", "b", "a/a1", "b/b1", 1, 2)
+    unit_link = ("a", "b", "a/a1", "b/b1", 1, 2, ("b1", 4000))
     wrong = [
         (("node", "a1", "a1"), ("a",), {"self": "nothing"}),
         (("node", "a1", "a1"), ("a",), {"self": (*good[:1], "other", *good[2:])}),
@@ -261,10 +272,12 @@ def test_what_tables_must_not_say_is_refused_and_counted() -> None:
         (("unit-links", "a", "a1"), ("a",), {"link:b1": unit_link}),
         (("unit-links", "", "a2"), (), {"link:b1": unit_link}),
         (("unit-links", "", "a1"), (), {"link:b2": unit_link}),
+        (("unit-links", "", "a1"), (), {"link:b1": (*unit_link[:6], ("b1", 0))}),
+        (("unit-links", "", "a1"), (), {"link:b1": unit_link[:6]}),
         (("unit-links", "", "a1"), (), {"link:b1": ("c", *unit_link[1:])}),
-        (("unit-links", "", "a1"), (), {"link:b1": ("a", "b", "a/a1", "/b1", 1, 2)}),
-        (("unit-links", "", "a1"), (), {"link:b1": ("a", "b", "a/a1", "a.c/b1", 1, 2)}),
-        (("unit-links", "", "a1"), (), {"link:b1": ("a", "b", 5, 6, 1, 2)}),
+        (("unit-links", "", "a1"), (), {"link:b1": ("a", "b", "a/a1", "/b1", 1, 2, None)}),
+        (("unit-links", "", "a1"), (), {"link:b1": ("a", "b", "a/a1", "a.c/b1", 1, 2, None)}),
+        (("unit-links", "", "a1"), (), {"link:b1": ("a", "b", 5, 6, 1, 2, None)}),
     ]
     for number, (key, scope, changes) in enumerate(wrong, 1):
         a3.take(key, scope, changes)
