@@ -109,10 +109,13 @@ class MulticastChannel:
     # ----------------------------------------------------------------- inside
 
     def _send(self, message: bytes, peer: str) -> Outcome:
-        outcome = self._core.outcome(peer)
-        if outcome is Outcome.SENT:
+        member = self._members.get(peer)
+        # Asked of the driver: in a turn of its own, what it tells waits for its place in the queue.
+        writable = member is not None and member.driver.writable
+        outcome = self._core.outcome(peer, writable)
+        if member is not None and outcome is Outcome.SENT:
             try:
-                self._members[peer].driver.send([message])
+                member.driver.send([message])
             except Overloaded:
                 outcome = Outcome.FULL
             except Closed:
@@ -127,10 +130,6 @@ class MulticastChannel:
         self._arm()
         for each in told:
             self._tell(member, self.receiver.view_changed, each.view)
-
-    def _writable(self, member: _Member, writable: bool) -> None:
-        self._core.writable_changed(member.peer, writable)
-        self._tell(member, self.receiver.writable_changed, writable)
 
     def _timeout(self) -> None:
         for each in self._core.handle_timeout(self._clock.seconds()):
@@ -179,7 +178,7 @@ class _Member:
 
     def writable_changed(self, writable: bool) -> None:
         if self._here():
-            self._channel._writable(self, writable)
+            self._channel._tell(self, self._channel.receiver.writable_changed, writable)
 
     def _here(self) -> bool:
         return self._channel._members.get(self.peer) is self

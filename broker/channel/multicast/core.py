@@ -37,7 +37,6 @@ class PeerView:
 @attrs.define
 class _Member:
     state: LinkState = LinkState.DISCONNECTED
-    writable: bool = True
     #: While it is suspected: when it is given up, and why its last connection broke.
     give_up_at: float = 0.0
     error: BrokerError | None = None
@@ -67,16 +66,12 @@ class MulticastCore:
         """The state of each peer."""
         return {peer: member.state for peer, member in self._members.items()}
 
-    def outcome(self, peer: str) -> Outcome:
-        """What would become of a message to `peer` now; SENT if its stack does take it."""
+    def outcome(self, peer: str, writable: bool) -> Outcome:
+        """What would become of a message to `peer`, whose stack is `writable`, if it takes it."""
         member = self._members.get(peer)
         if member is None or member.state is LinkState.DISCONNECTED:
             return Outcome.ABSENT
-        return Outcome.SENT if member.writable else Outcome.FULL
-
-    def writable_changed(self, peer: str, writable: bool) -> None:
-        """The stack of `peer` wants no more for the moment, or goes on."""
-        self._members[peer].writable = writable
+        return Outcome.SENT if writable else Outcome.FULL
 
     def view_changed(
         self, peer: str, view: View, now: float, *, final: bool = False

@@ -58,6 +58,7 @@ class Hub:
         self.views: list[tuple[str, LinkState]] = []
         self.writable: list[tuple[str, bool]] = []
         self.on_view: Callable[[str, View], object] = lambda peer, view: None
+        self.on_messages: Callable[[str, Sequence[bytes]], object] = lambda peer, messages: None
         self.on_writable: Callable[[str, bool], object] = lambda peer, writable: None
         self.peers: dict[str, Peer] = {}
         self.drivers: dict[str, StackDriver] = {}
@@ -84,6 +85,7 @@ class Hub:
     def messages_received(self, peer: str, messages: Sequence[bytes]) -> None:
         self.received += [(peer, message) for message in messages]
         self.channel.consumed(peer, len(messages))
+        self.on_messages(peer, messages)
 
     def view_changed(self, peer: str, view: View) -> None:
         self.views.append((peer, view.state))
@@ -193,6 +195,23 @@ def test_a_slow_peer_is_full_in_bounded_memory_and_slows_nobody() -> None:
     assert hub.peers["b"].messages == [bytes(1000)] * sent["b"] + [b"urgent"]
     assert hub.writable == [("b", False), ("b", True)]
     assert hub.channel.outcomes[FULL] == 200 - sent["b"]
+
+
+def test_who_sends_in_a_loop_from_a_callback_is_stopped_at_the_same_mark() -> None:
+    hub = Hub()
+    found: list[Outcome] = []
+
+    def flood(peer: str, messages: Sequence[bytes]) -> None:
+        found.extend(hub.channel.send(bytes(1000), ["a"])["a"] for _ in range(30))
+
+    hub.on_messages = flood
+    hub.peers["a"].driver.send([b"go"])
+    hub.run(0.012)
+    taken = found.count(SENT)
+    assert found == [SENT] * taken + [FULL] * (30 - taken)
+    assert taken * 1000 < BUFFER * 0.6
+    hub.run(0.1)
+    assert hub.writable == [("a", False), ("a", True)]
 
 
 def test_a_message_that_a_stack_can_not_hold_is_full_for_that_peer() -> None:
