@@ -84,6 +84,11 @@ class Tables:
                 if name[0] == kind:
                     yield TableKey(*name, group.key.author), table
 
+    def stand(self, key: TableKey, scope: UnitPath) -> tuple[int, int]:
+        """Incarnation and version at which a table of this scope is held here."""
+        group = self._replication.groups.get(GroupKey(key.author, scope))
+        return (0, 0) if group is None else group.stand
+
     # ------------------------------------------------------------------------- this node's own
 
     def publish(
@@ -109,7 +114,10 @@ class Tables:
         group = self._own(scope, now)
         name = (kind, subject)
         change = changes_of(name, group.tables.get(name), changes)
-        effects = self._write(group, change, now) if change else []
+        if change is None and not echo:
+            return group.number, []
+        # An echo is always of a version of its own: what it proves was so after this call.
+        effects = self._write(group, () if change is None else (change,), now)
         if echo:
             self._echoes[group.key].ask(TableKey(kind, subject, group.key.author), group.number)
             effects += self._send_wave(group.key, now)
@@ -122,7 +130,7 @@ class Tables:
         for key, echoes in self._echoes.items():
             if name in self._replication.groups[key].tables:
                 echoes.forget(TableKey(kind, subject, key.author))
-                effects += self._write(self._replication.groups[key], (*name, GONE, ()), now)
+                effects += self._write(self._replication.groups[key], ((*name, GONE, ()),), now)
         return effects
 
     def _own(self, scope: UnitPath, now: float) -> Group:
@@ -133,13 +141,15 @@ class Tables:
             self._start_ticking(now)
         return self._replication.groups[key]
 
-    def _write(self, group: Group, change: TableChange, now: float) -> list[TablesEffect]:
+    def _write(
+        self, group: Group, changes: tuple[TableChange, ...], now: float
+    ) -> list[TablesEffect]:
         before = group.number
         try:
-            group.apply((self.incarnation, before + 1), before, (change,), self._limits)
+            group.apply((self.incarnation, before + 1), before, changes, self._limits)
         except ProtocolError as error:
             raise Overloaded(f"an own table would be too large: {error}") from None
-        return self._replication.flood_update(group, before, (change,), now)
+        return self._replication.flood_update(group, before, changes, now)
 
     def tables_came(self, key: GroupKey) -> None:
         """For replication: waves may have waited for these tables."""
