@@ -132,11 +132,18 @@ def _objections(
     else:
         if not rules.addresses(host):
             yield AddressNotAllowed(f"no node at {host[:80]} may be in this cluster")
-        if not known and len(situation.members) >= rules.most_nodes:
+        if not _has_place(node.name, situation.members, rules.most_nodes):
             yield ClusterFull(f"this cluster has {rules.most_nodes} nodes, and takes no more")
     most = rules.most_links.get(transport, 0)
     if situation.links.get(transport, 0) >= most:
         yield TooManyLinks(f"this node takes {most} links over {transport}, and has them")
+
+
+def _has_place(name: str, members: Mapping[str, NodeDescriptor], most_nodes: int) -> bool:
+    if name in members:
+        # One that was told to leave does not come back by another door.
+        return name not in surplus(members, most_nodes)
+    return len(members) < most_nodes
 
 
 def _objections_to_a_gateway(own: UnitPath, far: UnitPath) -> Iterator[BrokerError]:

@@ -31,6 +31,9 @@ LONGEST_REST = 30.0
 #: Seconds, by chance up to this, between a round in which all were full and the next: whoever wakes
 #: first founds a cluster, and the others are told of it.
 FOUNDING_DELAY = 3.0
+#: Seconds without a link to any member after which a node asks anew: longer than a broken
+#: connection needs to come back.
+CUT_OFF = 5.0
 #: Rounds in which all were full, before a cluster is founded.
 FULL_ROUNDS = 2
 _LONGEST_NAME = 64
@@ -83,6 +86,8 @@ class JoiningState(enum.Enum):
     """Between two rounds."""
     IN = enum.auto()
     """It is a member."""
+    FOUNDER = enum.auto()
+    """It is the first of its cluster, and may be alone."""
 
 
 class Joining:
@@ -104,7 +109,7 @@ class Joining:
         self._wake: float | None = None
 
     def start(self, now: float) -> list[Effect]:
-        """Become a member; again after `lost`, of whichever cluster."""
+        """Become a member."""
         self._rounds = self._full_rounds = 0
         return self._round(now)
 
@@ -121,7 +126,8 @@ class Joining:
         if self.state is not JoiningState.ASKING:
             return []
         self.state = JoiningState.IN
-        self._wake = None
+        # The connection may break before there is a link (T43).
+        self._wake = now + CUT_OFF
         members = (accepted.peer, *accepted.members)
         self._known = tuple(node.tcp for node in members if node.tcp)[:MOST_ASKED]
         cluster = accepted.peer.address.unit
@@ -145,20 +151,26 @@ class Joining:
         self._error = error
         return self._next(now)
 
-    def lost(self, now: float) -> list[Effect]:
-        """The node is cut off from its cluster, or has to leave it: it joins anew.
+    def links_changed(self, member_links: int, now: float) -> None:
+        """How many links to members of its cluster the node has now.
 
-        Those that it knew as members are asked first. They tell it the way if they are full.
+        Without any for `CUT_OFF` seconds it asks anew, first those that it knew as members. It is
+        what it was until somebody has taken it, and serves its clients.
         """
+        if self.state is JoiningState.IN:
+            self._wake = now + CUT_OFF if not member_links else None
+
+    def must_leave(self, now: float) -> list[Effect]:
+        """There is no room for the node in its cluster: it has left, and joins anew."""
         if self.state is not JoiningState.IN:
             return []
         return self.start(now)
 
     def handle_timeout(self, now: float) -> list[Effect]:
-        """The rest is over."""
+        """A rest is over, or the node is cut off."""
         if self._wake is None or now < self._wake:
             return []
-        return self._round(now)
+        return self.start(now) if self.state is JoiningState.IN else self._round(now)
 
     def next_timeout(self) -> float | None:
         """When `handle_timeout` is due, in monotonic seconds; None: never."""
@@ -194,7 +206,7 @@ class Joining:
             self._full_rounds += 1
             if self._full_rounds >= FULL_ROUNDS:
                 (unit, beside) = self._full[0]
-                self.state = JoiningState.IN
+                self.state = JoiningState.FOUNDER
                 self._known = (beside,)
                 return [Founded((*unit[:-1], cluster_name(self._name)), beside)]
             rest = self._rng.uniform(0.0, FOUNDING_DELAY)

@@ -90,6 +90,12 @@ def test_a_member_comes_back_into_a_full_cluster() -> None:
     assert judged(hello(N2._replace(incarnation=2)), situation(N2, N3)) is None
 
 
+def test_who_had_to_leave_does_not_come_back_by_another_door() -> None:
+    n4 = a_node("a.c1/n4", admitted=9)
+    assert refused(judged(hello(n4), situation(N2, N3, n4))) is ClusterFull
+    assert judged(hello(N3), situation(N2, N3, n4)) is None
+
+
 def test_gateways_do_not_count_as_members() -> None:
     assert judged(hello(a_node("a.c2/m1"), GATEWAY), situation(N2, N3)) is None
 

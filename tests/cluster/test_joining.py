@@ -13,6 +13,7 @@ from broker.cluster.descriptor import Endpoint, NodeDescriptor
 from broker.cluster.greeting import MAGIC, MEMBER, NONCE_BYTES, Alternative, NodeHello
 from broker.cluster.greeting_core import Accepted, Refusal, Refused
 from broker.cluster.joining import (
+    CUT_OFF,
     LONGEST_REST,
     MOST_ASKED,
     Ask,
@@ -53,6 +54,7 @@ def test_the_first_who_says_yes() -> None:
     assert isinstance(joined, Joined)
     assert (joined.cluster, joined.admitted) == (("c",), 9)
     assert one.state is JoiningState.IN
+    one.links_changed(1, 0.3)
     assert one.next_timeout() is None
 
 
@@ -87,7 +89,9 @@ def test_when_all_are_full_twice_a_cluster_is_founded_beside_the_first() -> None
     assert one.handle_timeout(wake) == [Ask(A)]
     one.refused(refused(cluster=("x", "c1")), 3.0)
     assert one.refused(refused(cluster=("x", "c2")), 3.1) == [Founded(("x", "c-new"), A)]
-    assert one.state is JoiningState.IN
+    assert one.state is JoiningState.FOUNDER
+    one.links_changed(0, 3.2)
+    assert one.next_timeout() is None
 
 
 def test_a_cluster_that_is_the_whole_network_has_nothing_beside_it() -> None:
@@ -131,11 +135,30 @@ def test_without_a_seed_it_waits_for_discovery() -> None:
     assert one.found([B], 0.2) == []
 
 
+def test_who_was_let_in_and_gets_no_link_asks_again() -> None:
+    one = joining(A)
+    one.start(0.0)
+    one.accepted(accepted("c/m1"), 0.1)
+    assert one.handle_timeout(CUT_OFF) == []
+    assert one.handle_timeout(0.1 + CUT_OFF) == [Ask(Endpoint("m1", 4000))]
+
+
+def test_a_link_that_comes_back_soon_is_no_reason_to_ask() -> None:
+    one = joining(A)
+    one.start(0.0)
+    one.accepted(accepted("c/m1"), 0.1)
+    one.links_changed(1, 0.2)
+    one.links_changed(0, 10.0)
+    assert one.next_timeout() == 10.0 + CUT_OFF
+    one.links_changed(1, 11.0)
+    assert one.next_timeout() is None
+
+
 def test_after_a_loss_former_members_are_asked_first() -> None:
     one = joining(A)
     one.start(0.0)
     one.accepted(accepted("c/m1"), 0.1)
-    assert one.lost(5.0) == [Ask(Endpoint("m1", 4000))]
+    assert one.must_leave(5.0) == [Ask(Endpoint("m1", 4000))]
     assert one.failed(NotConnected("down"), 5.1) == [Ask(Endpoint("m2", 4000))]
     assert one.failed(NotConnected("down"), 5.2) == [Ask(A)]
 
@@ -143,10 +166,11 @@ def test_after_a_loss_former_members_are_asked_first() -> None:
 def test_answers_that_come_late_change_nothing() -> None:
     one = joining(A)
     assert one.accepted(accepted("c/m1"), 0.0) == []
-    assert one.refused(refused(), 0.0) == one.failed(FULL, 0.0) == one.lost(0.0) == []
+    assert one.refused(refused(), 0.0) == one.failed(FULL, 0.0) == one.must_leave(0.0) == []
     one.start(0.0)
     one.accepted(accepted("c/m1"), 0.1)
     assert one.refused(refused(B), 0.2) == one.failed(FULL, 0.2) == []
+    one.links_changed(1, 0.3)
     assert one.handle_timeout(1e9) == []
 
 
