@@ -21,8 +21,8 @@ class CorrectionSettings:
     The two ends may differ in all of them. Raises `ConfigurationError` for what can not be.
     """
 
-    #: A datagram's contents, at most. 1400 fits into Ethernet's 1500 with IPv6 and a VLAN tag.
-    datagram_bytes: int = 1400
+    #: A datagram's contents, at most. 1350 fits with IPv6 into 1400, as tunnels leave of Ethernet.
+    datagram_bytes: int = 1350
     #: Datagrams received and not yet taken by the user, at most: the sender waits.
     window: int = 1024
     #: Given by the user and not yet acknowledged: above a half `writable_changed(False)` is told,

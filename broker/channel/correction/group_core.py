@@ -1,0 +1,301 @@
+"""One member of a group over multicast: sends once to all, and hears each sender in order (M9).
+
+Reliable as long as a sender's history reaches and a receiver keeps up; what is lost beyond that is
+told as a gap. Nobody can slow a sender down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from broker.channel.correction.group_effects import Appeared, Effect, Gap, ToGroup, Vanished
+from broker.channel.correction.group_receiver import GroupReceiver
+from broker.channel.correction.group_sender import GroupSender
+from broker.channel.correction.group_settings import GroupSettings
+from broker.channel.correction.seal import Seal
+from broker.channel.correction.wire import (
+    ANNOUNCE,
+    ASK,
+    BYE,
+    DATA,
+    GONE,
+    LEAST_BYTES,
+    POLL,
+    Reason,
+    ask,
+    bye,
+    head,
+    numbered,
+    read_ask,
+    read_data,
+    read_numbered,
+)
+from broker.channel.effects import DeliverUp, Peer, SendDown, WritableChanged
+from broker.errors import BrokerError, Overloaded, ProtocolError
+
+#: Seconds after the last datagram until its number is announced, doubled each time: so that a
+#: loss at the end is noticed.
+_FIRST_ANNOUNCING = 0.02
+#: Seconds between two questions for a sender's name.
+_NAME_AGAIN = 0.1
+#: Sessions that are over, so that what is late of them opens none; the oldest go.
+_MOST_FORMER = 1024
+MOST_NAME_BYTES = 128
+
+
+@attrs.define
+class GroupCounts:
+    """What was seen and is no packet."""
+
+    #: Datagrams whose tag does not hold: damaged, or of a host without the key.
+    forged: int = 0
+    #: With a good tag, and still wrong.
+    malformed: int = 0
+    #: Of a session that is known by another address.
+    strays: int = 0
+    #: Of senders beyond the limit.
+    ignored: int = 0
+
+
+class GroupCore:
+    """Sans-I/O. `session` is drawn anew for each life of the member; `draw` gives 0 to 1."""
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        seal: Seal,
+        name: str,
+        session: int,
+        draw: Callable[[], float],
+        max_frame: int,
+        now: float,
+    ) -> None:
+        self.counts = GroupCounts()
+        self.sender = GroupSender(settings, seal, session, now)
+        #: By session.
+        self.receivers: dict[int, GroupReceiver] = {}
+        self._settings = settings
+        self._seal = seal
+        self._name = name.encode()
+        self._session = session
+        self._draw = draw
+        self._max_frame = max_frame
+        self._writable = True
+        self._announcing = _FIRST_ANNOUNCING
+        self._announce_at = now
+        self._named: dict[str, int] = {}
+        self._former: dict[int, None] = {}
+        self._name_asked: dict[int, float] = {}
+
+    # ----------------------------------------------------------------- from above
+
+    def submit(self, packets: Sequence[bytes]) -> list[Effect]:
+        """Take packets for the group. Raises `Overloaded`, or ValueError for an empty one, and
+        then takes none."""
+        waiting = self.sender.waiting_bytes
+        if waiting and waiting + sum(map(len, packets)) > self._settings.send_buffer_bytes:
+            raise Overloaded("the group's rate is lower than what is sent to it")
+        self.sender.add(packets)
+        if self._writable and self._fill() > 1 / 2:
+            self._writable = False
+            return [WritableChanged(False)]
+        return []
+
+    def flush(self, now: float) -> list[Effect]:
+        """Send what may go."""
+        datagrams = self.sender.send(now)
+        effects: list[Effect] = []
+        if datagrams:
+            self._announcing = _FIRST_ANNOUNCING
+            self._announce_at = now + self._announcing
+            effects.append(ToGroup(datagrams))
+        if not self._writable and self._fill() < 1 / 4:
+            self._writable = True
+            effects.append(WritableChanged(True))
+        return effects
+
+    def leave(self) -> list[Effect]:
+        """Say that nothing more will come."""
+        return [ToGroup([self._seal.sealed(bye(self._session, Reason.DONE))])]
+
+    # ----------------------------------------------------------------- from below
+
+    def receive(self, batch: Sequence[tuple[bytes, Peer]], now: float) -> list[Effect]:
+        """What one read brought, of either socket, with where it came from."""
+        effects: list[Effect] = []
+        touched: dict[int, None] = {}
+        for datagram, address in batch:
+            if len(datagram) < LEAST_BYTES or not self._seal.holds(datagram):
+                self.counts.forged += 1
+                continue
+            kind, session = head(datagram)
+            try:
+                if session == self._session:
+                    effects += self._about_us(kind, datagram, address, now)
+                elif session not in self._former:
+                    effects += self._heard(kind, session, datagram, address, now)
+                    touched[session] = None
+            except BrokerError:
+                self.counts.malformed += 1
+        for session in touched:
+            effects += self._ask(session, now)
+            effects += self._deliver(session)
+        return effects
+
+    def handle_timeout(self, now: float) -> list[Effect]:
+        """Do what is due."""
+        effects = self.flush(now)
+        to_all, to_each = self.sender.repairs(now)
+        if to_all:
+            effects.append(ToGroup(to_all))
+        effects += [SendDown(datagrams, asker) for asker, datagrams in to_each.items()]
+        if now >= self._announce_at:
+            effects.append(ToGroup([self._announcement()]))
+            self._announcing = min(2 * self._announcing, self._settings.announce)
+            self._announce_at = now + self._announcing
+        for session, receiver in list(self.receivers.items()):
+            if now >= receiver.heard_at + self._settings.liveness:
+                effects += self._forget(session)
+            else:
+                effects += self._ask(session, now)
+                effects += self._deliver(session)
+        return effects
+
+    def next_timeout(self) -> float:
+        """When `handle_timeout` is wanted."""
+        due = self._announce_at
+        others = [self.sender.next_timeout()]
+        for receiver in self.receivers.values():
+            others += (receiver.next_timeout(), receiver.heard_at + self._settings.liveness)
+        return min([due, *(each for each in others if each is not None)])
+
+    # ----------------------------------------------------------------- what others say
+
+    def _about_us(self, kind: int, datagram: bytes, address: Peer, now: float) -> list[Effect]:
+        if kind == ASK:
+            answer = self.sender.asked(address, read_ask(datagram), now)
+            return [] if answer is None else [SendDown([answer], address)]
+        if kind == POLL:
+            return [SendDown([self._announcement()], address)]
+        return []  # our own, looped back
+
+    def _heard(
+        self, kind: int, session: int, datagram: bytes, address: Peer, now: float
+    ) -> list[Effect]:
+        receiver = self.receivers.get(session)
+        if receiver is not None and receiver.address != address:
+            self.counts.strays += 1
+            return []
+        if kind == DATA:
+            said = read_data(datagram)
+            receiver = receiver or self._new(session, address, said.number, now)
+            if receiver is not None:
+                receiver.arrived(said, now)
+                return self._ask_name(session, receiver, now)
+        elif kind == ANNOUNCE:
+            highest, contents = read_numbered(datagram)
+            name = _read_name(contents)
+            receiver = receiver or self._new(session, address, highest + 1, now)
+            if receiver is not None:
+                effects = self._learn_name(session, receiver, name)
+                receiver.announced(highest, now)
+                return effects
+        elif kind == GONE and receiver is not None:
+            oldest, _ = read_numbered(datagram)
+            receiver.gone(oldest)
+        elif kind == BYE and receiver is not None:
+            effects = [*self._deliver(session), *self._forget(session)]
+            self._bury(session)
+            return effects
+        elif kind not in (GONE, BYE):
+            raise ProtocolError(f"a datagram of kind {kind} within a group")
+        return []
+
+    def _new(self, session: int, address: Peer, first: int, now: float) -> GroupReceiver | None:
+        if len(self.receivers) >= self._settings.senders:
+            self.counts.ignored += 1
+            return None
+        receiver = GroupReceiver(
+            *(self._settings, address, max(first, 1), self._max_frame, self._draw, now)
+        )
+        self.receivers[session] = receiver
+        return receiver
+
+    def _ask_name(self, session: int, receiver: GroupReceiver, now: float) -> list[Effect]:
+        last = self._name_asked.get(session)
+        if receiver.name is not None or (last is not None and now < last + _NAME_AGAIN):
+            return []
+        self._name_asked[session] = now
+        question = self._seal.sealed(numbered(POLL, session, 0))
+        return [SendDown([question], receiver.address)]
+
+    def _learn_name(self, session: int, receiver: GroupReceiver, name: str) -> list[Effect]:
+        if receiver.name is not None:
+            return []
+        effects: list[Effect] = []
+        if name in self._named:
+            # Its former life, or another member of the same name: the one that came last counts.
+            former = self._named[name]
+            effects += self._forget(former)
+            self._bury(former)
+        receiver.name = name
+        self._named[name] = session
+        self._name_asked.pop(session, None)
+        effects.append(Appeared(name))
+        return effects
+
+    # ----------------------------------------------------------------- what follows from it
+
+    def _deliver(self, session: int) -> list[Effect]:
+        receiver = self.receivers.get(session)
+        if receiver is None or receiver.name is None:
+            return []
+        effects: list[Effect] = []
+        for missed, packets in receiver.take():
+            if missed:
+                effects.append(Gap(receiver.name, missed))
+            if packets:
+                effects.append(DeliverUp(packets, receiver.name))
+        return effects
+
+    def _ask(self, session: int, now: float) -> list[Effect]:
+        receiver = self.receivers.get(session)
+        if receiver is None:
+            return []
+        wanted = receiver.questions(now)
+        if not wanted:
+            return []
+        question = ask(session, receiver.reception.received, wanted)
+        return [SendDown([self._seal.sealed(question)], receiver.address)]
+
+    def _forget(self, session: int) -> list[Effect]:
+        receiver = self.receivers.pop(session)
+        self._name_asked.pop(session, None)
+        if receiver.name is None:
+            return []
+        del self._named[receiver.name]
+        return [Vanished(receiver.name)]
+
+    def _bury(self, session: int) -> None:
+        """It will not come back; one that was only silent may."""
+        self._former[session] = None
+        if len(self._former) > _MOST_FORMER:
+            del self._former[next(iter(self._former))]
+
+    def _announcement(self) -> bytes:
+        said = numbered(ANNOUNCE, self._session, self.sender.highest, self._name)
+        return self._seal.sealed(said)
+
+    def _fill(self) -> float:
+        return self.sender.waiting_bytes / self._settings.send_buffer_bytes
+
+
+def _read_name(name: bytes) -> str:
+    if not 0 < len(name) <= MOST_NAME_BYTES:
+        raise ProtocolError(f"a sender's name of {len(name)} bytes")
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        raise ProtocolError("a sender's name that is not UTF-8") from None

@@ -1,0 +1,149 @@
+"""What one member of a group hears of another: in order, with its holes (D43, D44)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.channel.correction.group_settings import GroupSettings
+from broker.channel.correction.receiver import Reception
+from broker.channel.correction.wire import NO_START, Data, Range
+from broker.channel.effects import Peer
+from broker.channel.socket.framing import FrameDecoder
+from broker.errors import BrokerError
+
+#: Seconds between two questions for the same holes, at first and at most.
+_FIRST_ASKING = 0.02
+_MOST_ASKING = 0.5
+#: Askers draw a delay of up to so many seconds, so that an answer to one may reach all (D46).
+_SPREAD = 0.005
+#: Packets are counted modulo this.
+_PACKETS = 2**32
+
+
+class GroupReceiver:
+    """One sender's stream. It begins with the first datagram heard, or after an announcement."""
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        address: Peer,
+        first: int,
+        max_frame: int,
+        draw: Callable[[], float],
+        now: float,
+    ) -> None:
+        self.address = address
+        #: What the sender calls itself; None until it has said so.
+        self.name: str | None = None
+        self.heard_at = now
+        #: Packets that were larger than this end accepts.
+        self.refused = 0
+        self.reception: Reception[Data] = Reception(settings.window, settings.reorder_delay, first)
+        self._settings = settings
+        self._max_frame = max_frame
+        self._draw = draw
+        self._decoder = FrameDecoder(max_frame)
+        self._number = first - 1  # of the last datagram whose contents went into the decoder
+        self._torn = first > 1  # what comes first may be the middle of a packet
+        self._packet: int | None = None if self._torn else 0  # the next one's number, if known
+        self._asking = _FIRST_ASKING
+        self._ask_at: float | None = None
+
+    def arrived(self, said: Data, now: float) -> None:
+        """A datagram of this sender."""
+        self.heard_at = now
+        reception = self.reception
+        before = reception.received
+        if said.number > reception.limit:
+            # Behind such a hole nothing has room any more.
+            reception.skip_to(said.number - self._settings.window // 2)
+        reception.arrived(said.number, said, now)
+        self._moved(before, now)
+
+    def announced(self, highest: int, now: float) -> None:
+        """The sender has sent so many."""
+        self.heard_at = now
+        self.reception.known_until(highest, now)
+        self._moved(self.reception.received, now)
+
+    def gone(self, oldest: int) -> None:
+        """The sender has nothing below a number any more."""
+        self.reception.skip_to(min(oldest, self.reception.newest + 1))
+
+    def questions(self, now: float) -> list[Range]:
+        """What to ask the sender for now; gives up what was asked for too long."""
+        if self._ask_at is None or now < self._ask_at:
+            return []
+        reception = self.reception
+        given_up = 0
+        for number, since in reception.missing.items():
+            if now < since + self._settings.patience:
+                break
+            given_up = number
+        if given_up:
+            reception.skip_to(given_up + 1)
+        wanted = reception.wanted(now)
+        late_at = reception.late_at(now)
+        self._ask_at = None
+        if wanted:
+            self._ask_at = now + self._asking + self._draw() * _SPREAD
+            self._asking = min(2 * self._asking, _MOST_ASKING)
+        elif late_at is not None:
+            self._ask_at = late_at + self._draw() * _SPREAD
+        return wanted
+
+    def next_timeout(self) -> float | None:
+        """When to ask."""
+        return self._ask_at
+
+    def take(self) -> list[tuple[int, list[bytes]]]:
+        """What can be delivered: packets, and how many are missing before them."""
+        runs: list[tuple[int, list[bytes]]] = []
+        pieces: list[bytes] = []
+        for said in self.reception.take():
+            piece = said.piece
+            if said.number != self._number + 1 and not self._torn:
+                self._feed(pieces, runs)
+                self._torn = True
+            self._number = said.number
+            if self._torn:
+                if said.start == NO_START:
+                    continue
+                piece = piece[said.start :]
+                self._begin(said.packet, runs)
+            pieces.append(piece)
+        self._feed(pieces, runs)
+        return [run for run in runs if run[0] or run[1]]
+
+    def _begin(self, packet: int, runs: list[tuple[int, list[bytes]]]) -> None:
+        self._torn = False
+        self._decoder = FrameDecoder(self._max_frame)
+        missed = 0 if self._packet is None else (packet - self._packet) % _PACKETS
+        self._packet = packet
+        runs.append((missed, []))
+
+    def _feed(self, pieces: list[bytes], runs: list[tuple[int, list[bytes]]]) -> None:
+        if not pieces:
+            return
+        try:
+            packets = self._decoder.feed(b"".join(pieces))
+        except BrokerError:
+            # Too large, or nonsense of somebody with the key: go on where another packet begins.
+            self.refused += 1
+            self._torn = True
+            packets = []
+        pieces.clear()
+        if not runs:
+            runs.append((0, []))
+        runs[-1][1].extend(packets)
+        self._packet = ((self._packet or 0) + len(packets)) % _PACKETS
+
+    def _moved(self, before: int, now: float) -> None:
+        reception = self.reception
+        if reception.received > before:
+            self._asking = _FIRST_ASKING
+        if not reception.missing:
+            self._ask_at = None
+        elif self._ask_at is None:
+            late_at = reception.late_at(now)
+            self._ask_at = (now if late_at is None else late_at) + self._draw() * _SPREAD

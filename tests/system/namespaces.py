@@ -1,0 +1,122 @@
+"""Two hosts made of network namespaces and a veth pair, with loss by the kernel's packet filter."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+
+import attrs
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+#: The last part of the hosts' addresses.
+_HOSTS = (1, 2)
+
+
+@attrs.frozen
+class Host:
+    """One namespace."""
+
+    namespace: str
+    interface: str
+    address: str
+    address6: str
+
+    def run(self, *command: str) -> None:
+        """Run a command in there. Raises CalledProcessError."""
+        _run("ip", "netns", "exec", self.namespace, *command)
+
+    def start(self, module: str, *arguments: str) -> subprocess.Popen[str]:
+        """Start a Python module in there; its standard input and output are pipes."""
+        command = ["ip", "netns", "exec", self.namespace, sys.executable, "-m", module]
+        return subprocess.Popen(
+            [*command, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+
+
+class TwoHosts:
+    """A context: two hosts on one cable, which does not survive it."""
+
+    def __init__(self) -> None:
+        tag = f"xb{os.getpid()}"
+        self.hosts = tuple(
+            Host(f"{tag}-{host}", f"{tag}{host}"[:15], f"10.77.0.{host}", f"fd77::{host}")
+            for host in _HOSTS
+        )
+
+    def lose(self, percent: int) -> None:
+        """Let both hosts lose so much of what arrives. On output it would be an error instead."""
+        for host in self.hosts:
+            if shutil.which("nft"):
+                host.run("nft", "add", "table", "inet", "lossy")
+                host.run(
+                    *("nft", "add", "chain", "inet", "lossy", "input"),
+                    "{ type filter hook input priority 0 ; }",
+                )
+                host.run(
+                    *("nft", "add", "rule", "inet", "lossy", "input", "meta", "l4proto", "udp"),
+                    *("numgen", "random", "mod", "100", "<", str(percent), "drop"),
+                )
+                continue
+            for tables in ("iptables", "ip6tables"):
+                host.run(
+                    *(tables, "-A", "INPUT", "-p", "udp", "-m", "statistic", "--mode", "random"),
+                    *("--probability", str(percent / 100), "-j", "DROP"),
+                )
+
+    def __enter__(self) -> TwoHosts:
+        try:
+            self._make()
+        except subprocess.CalledProcessError as error:
+            self._remove()
+            pytest.skip(f"no network namespaces here: {error.stderr.strip()}")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._remove()
+
+    def _make(self) -> None:
+        one, other = self.hosts
+        for host in self.hosts:
+            _run("ip", "netns", "add", host.namespace)
+        cable = ("ip", "link", "add", one.interface, "netns", one.namespace, "type", "veth")
+        _run(*cable, "peer", "name", other.interface, "netns", other.namespace)
+        for host in self.hosts:
+            host.run("ip", "link", "set", "lo", "up")
+            host.run("ip", "address", "add", f"{host.address}/24", "dev", host.interface)
+            host.run(
+                "ip", "-6", "address", "add", f"{host.address6}/64", "dev", host.interface, "nodad"
+            )
+            host.run("ip", "link", "set", host.interface, "up")
+
+    def _remove(self) -> None:
+        for host in self.hosts:
+            subprocess.run(["ip", "netns", "delete", host.namespace], capture_output=True)
+
+
+def need_namespaces() -> None:
+    """Skip the test, with the reason, where they can not be made."""
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    if not shutil.which("ip"):
+        pytest.skip("network namespaces need the command ip (iproute2)")
+    if not (shutil.which("nft") or shutil.which("iptables")):
+        pytest.skip("loss needs nft or iptables")
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True)

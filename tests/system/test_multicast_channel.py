@@ -1,0 +1,123 @@
+"""Groups over real multicast sockets of one host. `test_lossy_links` has IPv6: the loopback
+interface has no route for its groups."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any, ClassVar, cast
+
+from twisted.internet import reactor as the_reactor
+from twisted.internet.defer import Deferred
+from twisted.internet.error import CannotListenError
+from twisted.trial.unittest import SkipTest, TestCase
+
+from broker.channel.socket.multicast import MulticastPort
+from broker.errors import Closed, ConfigurationError
+from tests.system.group_member import NotingMember
+
+reactor = cast(Any, the_reactor)
+
+
+def free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("", 0))
+        return int(sock.getsockname()[1])
+
+
+class MulticastTests(TestCase):
+    """IPv4, on the loopback interface by its address."""
+
+    timeout = 30
+    group = "239.255.77.1"
+    interface: ClassVar[str] = "127.0.0.1"
+
+    def setUp(self) -> None:
+        self.waiting: Deferred[None] | None = None
+        self.port = free_port()
+        self.present: list[MulticastPort] = []
+
+    def changed(self) -> None:
+        waiting, self.waiting = self.waiting, None
+        if waiting is not None:
+            reactor.callLater(0, waiting.callback, None)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self.waiting = Deferred()
+            await self.waiting
+
+    def member(self, name: str, **settings: Any) -> tuple[MulticastPort, NotingMember]:
+        noting = NotingMember(self.changed)
+        where = (self.group, self.port, self.interface)
+        port = MulticastPort(reactor, *where, name, noting, loop=True, **settings)
+        try:
+            port.start()
+        except CannotListenError as error:
+            raise SkipTest(f"this host has no multicast on {self.interface}: {error}") from None
+        self.addCleanup(port.stop)
+        return port, noting
+
+    async def test_each_hears_all_others_whole_and_in_order(self) -> None:
+        ports, noting = zip(*(self.member(name) for name in "abc"), strict=True)
+        await self.until(lambda: all(len(each.present) == 2 for each in noting))
+        sent = [b"%d" % number + bytes(number) for number in range(1000)]
+        for port in ports:
+            port.send([*sent, bytes(100_000)])
+        others = {"a": "bc", "b": "ac", "c": "ab"}
+
+        def done() -> bool:
+            return all(
+                len(each.heard[name]) == 1001
+                for each, own in zip(noting, "abc", strict=True)
+                for name in others[own]
+            )
+
+        await self.until(done)
+        for each in noting:
+            assert all(packets == [*sent, bytes(100_000)] for packets in each.heard.values())
+            assert not each.gaps
+            assert len(each.heard) == 2  # nobody hears itself
+
+    async def test_who_leaves_is_told_at_once_and_who_comes_again_is_a_new_life(self) -> None:
+        first, _ = self.member("a")
+        second, noting = self.member("b")
+        await self.until(lambda: noting.present == {"a"})
+        first.send([b"one"])
+        await self.until(lambda: noting.heard["a"] == [b"one"])
+        first.stop()
+        await self.until(lambda: not noting.present)
+        again, _ = self.member("a")
+        await self.until(lambda: noting.present == {"a"})
+        again.send([b"two"])
+        await self.until(lambda: noting.heard["a"] == [b"one", b"two"])
+
+    async def test_without_the_secret_nobody_is_heard(self) -> None:
+        _, stranger_notes = self.member("stranger", secret=b"another")
+        one, one_notes = self.member("one", secret=b"the secret")
+        _, two_notes = self.member("two", secret=b"the secret")
+        await self.until(lambda: "one" in two_notes.present and "two" in one_notes.present)
+        one.send([b"secretly"])
+        await self.until(lambda: bool(two_notes.heard["one"]))
+        assert one_notes.present == {"two"}
+        assert two_notes.present == {"one"}
+        assert stranger_notes.present == set()
+        assert one.member.core.counts.forged > 0
+
+    def test_a_stopped_port_and_a_name_without_bytes_are_refused(self) -> None:
+        where = (self.group, self.port, self.interface)
+        with self.assertRaises(ConfigurationError):
+            MulticastPort(reactor, *where, "", NotingMember())
+        with self.assertRaises(Closed):
+            MulticastPort(reactor, *where, "a", NotingMember()).send([b"x"])
+
+    def test_an_interface_that_is_not_there_is_told(self) -> None:
+        port = MulticastPort(reactor, self.group, self.port, "no-such-0", "a", NotingMember())
+        with self.assertRaises(CannotListenError):
+            port.start()
+
+
+class MulticastByNameTests(MulticastTests):
+    """IPv4, on the loopback interface by its name."""
+
+    interface = "lo"
