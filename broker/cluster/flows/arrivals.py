@@ -1,0 +1,213 @@
+"""What a node has of each origin, and what it is missing (DCP D30, D42-D45; N1).
+
+A range that begins where the node stands, or before, is taken. One that begins later shows a hole:
+it is held for a moment, since it may have come by a quicker way than what belongs before it; then
+the origin's home is asked to go on from where the node stands, again and again until it answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from broker.cluster.address import Address
+from broker.cluster.flows.frame import Frame, Range
+from broker.event.place import Mark
+
+#: Seconds that a range waits for what belongs before it.
+PATIENCE = 0.1
+#: Seconds until the home is asked again, at first and at most; each time twice as long.
+ASK_AGAIN = 1.0
+MOST_ASK_AGAIN = 30.0
+#: Ranges of an origin, and bytes of them, that are held behind a hole; more are dropped, since
+#: they come again when the home is asked.
+MOST_HELD = 64
+MOST_HELD_BYTES = 4 << 20
+#: Origins of which something is held or asked; of further ones what shows a hole is dropped, and
+#: shows it again with the next range.
+MOST_WAITING = 1_024
+
+
+@attrs.frozen(eq=False)
+class Arrived:
+    """A range and the frame that it came in."""
+
+    range: Range
+    frame: Frame
+    index: int
+    """Of the range in the frame."""
+
+
+@attrs.frozen
+class Take:
+    """Log what is for this node in it, as far as it lies behind `cursor`."""
+
+    arrived: Arrived
+    cursor: Mark
+
+
+@attrs.frozen
+class Ask:
+    """Ask the home of an origin to go on behind `after`."""
+
+    home: Address
+    origin: str
+    after: Mark
+
+
+Effect = Take | Ask
+
+
+@attrs.define
+class _Waiting:
+    """An origin with a hole."""
+
+    home: Address
+    ask_at: float
+    pause: float = ASK_AGAIN
+    answered: bool = False
+    """A page has come, and is to be asked for the next when it is durable."""
+    held: list[Arrived] = attrs.field(factory=list)
+    size: int = 0
+
+
+@attrs.define
+class ArrivalCounts:
+    """Since the start."""
+
+    taken: int = 0
+    duplicate: int = 0
+    """Ranges of which everything was here."""
+    holes: int = 0
+    """Times that something was found to be missing."""
+    asked: int = 0
+    dropped: int = 0
+    """Ranges behind a hole for which there was no room."""
+    gone: int = 0
+    """Ranges that said that something is in no log any more."""
+
+
+class Arrivals:
+    """Where the node stands in each origin, with what is on its way into the log."""
+
+    def __init__(self, covered: Callable[[str], Mark | None]) -> None:
+        """`covered` says how far the log itself has an origin; None if it is new to it."""
+        self._covered = covered
+        self._cursors: dict[str, Mark] = {}
+        """Where they are further than the log: it is on its way."""
+        self._waiting: dict[str, _Waiting] = {}
+        self.counts = ArrivalCounts()
+
+    @property
+    def waiting(self) -> int:
+        """Origins of which something is missing now."""
+        return len(self._waiting)
+
+    def stands_at(self, origin: str) -> Mark | None:
+        """How far the node has got, with what is on its way into the log; None for a new origin."""
+        return self._cursors.get(origin) or self._covered(origin)
+
+    def arrive(self, arrived: Arrived, now: float) -> list[Effect]:
+        """A range for this node has come."""
+        origin = arrived.frame.origin
+        cursor = self.stands_at(origin)
+        told = arrived.range
+        if told.gone is not None:
+            self.counts.gone += 1
+        elif cursor is not None and told.after > cursor:
+            return self._hold(arrived, cursor, now)
+        if cursor is not None and told.upto <= cursor:
+            self.counts.duplicate += 1
+            return []
+        return [self._take(arrived, cursor), *self._next(arrived, now)]
+
+    def settled(self, origin: str, now: float) -> list[Effect]:
+        """Something has become durable: where that is all, the next page may be asked for."""
+        cursor = self._cursors.get(origin)
+        covered = self._covered(origin)
+        if cursor is not None and covered is not None and covered >= cursor:
+            del self._cursors[origin]
+        waiting = self._waiting.get(origin)
+        if waiting is None or not waiting.answered or origin in self._cursors:
+            return []
+        waiting.answered = False
+        waiting.ask_at = now + ASK_AGAIN
+        return [self._ask(origin, waiting)]
+
+    def failed(self, origin: str, home: Address, now: float) -> None:
+        """What was taken could not be logged: after a pause go on from where the log stands."""
+        self._cursors.pop(origin, None)
+        if origin not in self._waiting:
+            self._waiting[origin] = _Waiting(home, now + ASK_AGAIN)
+
+    def handle_timeout(self, now: float) -> list[Effect]:
+        """Ask for what is missing."""
+        effects: list[Effect] = []
+        for origin, waiting in self._waiting.items():
+            if waiting.ask_at <= now:
+                waiting.ask_at = now + waiting.pause
+                waiting.pause = min(2 * waiting.pause, MOST_ASK_AGAIN)
+                effects.append(self._ask(origin, waiting))
+        return effects
+
+    def next_timeout(self) -> float | None:
+        """When `handle_timeout` is wanted."""
+        return min((waiting.ask_at for waiting in self._waiting.values()), default=None)
+
+    def ask_now(self, now: float) -> None:
+        """There may be a way where there was none: whoever waits asks at once."""
+        for waiting in self._waiting.values():
+            waiting.ask_at = min(waiting.ask_at, now)
+            waiting.pause = ASK_AGAIN
+
+    # ------------------------------------------------------------------ inside
+
+    def _take(self, arrived: Arrived, cursor: Mark | None) -> Take:
+        self._cursors[arrived.frame.origin] = arrived.range.upto
+        self.counts.taken += 1
+        return Take(arrived, arrived.range.after if cursor is None else cursor)
+
+    def _hold(self, arrived: Arrived, cursor: Mark, now: float) -> list[Effect]:
+        origin = arrived.frame.origin
+        waiting = self._waiting.get(origin)
+        if waiting is None:
+            if len(self._waiting) >= MOST_WAITING:
+                self.counts.dropped += 1
+                return []
+            self.counts.holes += 1
+            waiting = self._waiting[origin] = _Waiting(arrived.frame.home, now + PATIENCE)
+        waiting.home = arrived.frame.home
+        size = len(arrived.frame.body) + len(arrived.frame.records)
+        if len(waiting.held) >= MOST_HELD or waiting.size + size > MOST_HELD_BYTES:
+            self.counts.dropped += 1
+        else:
+            waiting.held.append(arrived)
+            waiting.size += size
+        return []
+
+    def _next(self, taken: Arrived, now: float) -> list[Effect]:
+        """What was taken may have made way for what is held, and may not be all."""
+        origin = taken.frame.origin
+        waiting = self._waiting.get(origin)
+        if waiting is None:
+            return []
+        effects: list[Effect] = []
+        held, waiting.held, waiting.size = waiting.held, [], 0
+        for arrived in sorted(held, key=lambda each: each.range.after):
+            cursor = self.stands_at(origin)
+            if cursor is not None and arrived.range.after > cursor:
+                self._hold(arrived, cursor, now)
+            elif cursor is None or arrived.range.upto > cursor:
+                effects.append(self._take(arrived, cursor))
+        if waiting.held or taken.range.more:
+            waiting.answered = True
+            waiting.pause = ASK_AGAIN
+            waiting.ask_at = now + ASK_AGAIN
+        else:
+            del self._waiting[origin]
+        return effects
+
+    def _ask(self, origin: str, waiting: _Waiting) -> Ask:
+        self.counts.asked += 1
+        return Ask(waiting.home, origin, self.stands_at(origin) or (0, 0))

@@ -1,0 +1,286 @@
+"""A frame: events of one origin on their way to several destinations (DESIGN 4; M18, G8, D30).
+
+The header tells all that a hop needs; records and documents are passed on as they came. For each
+destination it says from which place on, and up to which, all events are in here that are for it:
+`after` and `upto` are the place and the previous place of a batch, so what was filtered is told
+from what was lost.
+
+`0x60 | header length u32 | records length u32 | header | records | body`, integers big-endian. The
+header is a msgpack array of the fields of `Frame` up to `document_lengths`, in their order; records
+are msgpack arrays as in a session's DELIVER; the body is all documents, or one zstd frame of them.
+`docs/protocols/flows.md` shows it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import attrs
+import msgpack
+import zstandard
+
+from broker.cluster.address import Address, check_name, check_unit
+from broker.cluster.descriptor import rank as checked_rank
+from broker.errors import BadName, ProtocolError
+from broker.event.place import Mark
+from broker.session import fields
+
+KIND = 0x60
+#: More events, or destinations, no frame carries.
+MAX_EVENTS = 65_536
+MAX_DESTINATIONS = 4_096
+#: As many links a frame passes at most: a longer way is a circle.
+MAX_HOPS = 32
+PLAIN, ZSTD = 0, 1
+
+_HEAD = struct.Struct(">BII")
+
+#: So many neighbouring events for the same destinations, told by their indices.
+Run: TypeAlias = tuple[int, tuple[int, ...]]
+#: Events with neighbouring places: (epoch, first offset, count).
+MarkRun: TypeAlias = tuple[int, int, int]
+
+
+class Range(NamedTuple):
+    """What a frame tells one destination: what it wants of (after, upto] of the origin is in it."""
+
+    destination: Address
+    """A node; or with an empty name all that is in a unit."""
+    after: Mark
+    upto: Mark
+    gone: Mark | None = None
+    """What lies up to here is in no log any more: of it nothing is in the frame."""
+    acknowledge: bool = False
+    """Whether the home is to be told when all of it is durable there."""
+    more: bool = False
+    """It was asked for, and there is more: ask again."""
+
+
+class Carried(NamedTuple):
+    """One event in a frame."""
+
+    mark: Mark
+    record: bytes
+    document: bytes
+
+
+@attrs.define(eq=False)
+class Frame:
+    """Decoded as far as a hop needs it."""
+
+    origin: str
+    home: Address
+    """The node whose log that is: ask it for what is missing."""
+    rank: int
+    """The highest of the events' security levels."""
+    hops: int
+    """How many links it may still pass."""
+    ranges: Sequence[Range]
+    mark_runs: Sequence[MarkRun]
+    runs: Sequence[Run]
+    encoding: int
+    record_lengths: Sequence[int]
+    document_lengths: Sequence[int]
+    records: bytes
+    body: bytes
+
+    @property
+    def count(self) -> int:
+        """How many events it carries."""
+        return len(self.document_lengths)
+
+    def marks(self) -> list[Mark]:
+        """The place of each event."""
+        return [
+            (epoch, offset)
+            for epoch, first, count in self.mark_runs
+            for offset in range(first, first + count)
+        ]
+
+    def wanted(self, index: int) -> list[int]:
+        """Which events are for the destination with this index."""
+        found: list[int] = []
+        start = 0
+        for count, indices in self.runs:
+            if index in indices:
+                found.extend(range(start, start + count))
+            start += count
+        return found
+
+    def documents(self) -> list[bytes]:
+        """The events' documents; `ProtocolError` if the body is not what it should be."""
+        return _cut(self._plain(), self.document_lengths)
+
+    def carried(self, chosen: Sequence[int]) -> list[Carried]:
+        """The events at these indices."""
+        marks, documents = self.marks(), self.documents()
+        records = _cut(self.records, self.record_lengths)
+        return [Carried(marks[i], records[i], documents[i]) for i in chosen]
+
+    def narrowed(self, indices: Sequence[int]) -> Frame:
+        """The frame for some of its destinations: without the events that none of them wants."""
+        renumbered = {old: new for new, old in enumerate(indices)}
+        chosen: list[int] = []
+        runs: list[Run] = []
+        start = 0
+        for count, wanted in self.runs:
+            mine = tuple([renumbered[i] for i in wanted if i in renumbered])
+            if mine:
+                runs.append((count, mine))
+                chosen.extend(range(start, start + count))
+            start += count
+        ranges = [self.ranges[i] for i in indices]
+        if len(chosen) == self.count:
+            return attrs.evolve(self, ranges=ranges, runs=runs)
+        records = _cut(self.records, self.record_lengths)
+        documents = self.documents() if chosen else []
+        marks = self.marks()
+        return attrs.evolve(
+            self,
+            ranges=ranges,
+            runs=runs,
+            mark_runs=mark_runs([marks[i] for i in chosen]),
+            encoding=PLAIN,
+            record_lengths=[self.record_lengths[i] for i in chosen],
+            document_lengths=[self.document_lengths[i] for i in chosen],
+            records=b"".join([records[i] for i in chosen]),
+            body=b"".join([documents[i] for i in chosen]),
+        )
+
+    def compressed(self, level: int, least: int) -> Frame:
+        """The same with a zstd body, where that has `least` bytes and becomes smaller."""
+        if self.encoding != PLAIN or len(self.body) < least:
+            return self
+        body = zstandard.ZstdCompressor(level=level).compress(self.body)
+        if len(body) >= len(self.body):
+            return self
+        return attrs.evolve(self, encoding=ZSTD, body=body)
+
+    def uncompressed(self) -> Frame:
+        """The same with a plain body, for a link that knows no other."""
+        return attrs.evolve(self, encoding=PLAIN, body=self._plain())
+
+    def encode(self) -> bytes:
+        """The bytes."""
+        header = msgpack.packb(
+            (
+                self.origin,
+                self.home,
+                self.rank,
+                self.hops,
+                self.ranges,
+                self.mark_runs,
+                self.runs,
+                self.encoding,
+                self.record_lengths,
+                self.document_lengths,
+            )
+        )
+        head = _HEAD.pack(KIND, len(header), len(self.records))
+        return b"".join((head, header, self.records, self.body))
+
+    def _plain(self) -> bytes:
+        if self.encoding == PLAIN:
+            return self.body
+        length = sum(self.document_lengths)
+        try:
+            body = zstandard.ZstdDecompressor().decompress(
+                self.body, max_output_size=max(length, 1), allow_extra_data=False
+            )
+        except zstandard.ZstdError as error:
+            raise ProtocolError(f"the body of a frame can not be read: {error}") from None
+        if len(body) != length:
+            raise ProtocolError("the body of a frame has another length than its header says")
+        return body
+
+
+def decode(data: bytes) -> Frame:
+    """The frame that these bytes are; `ProtocolError` if they are none."""
+    try:
+        _, header_length, records_length = _HEAD.unpack_from(data)
+        records_at = _HEAD.size + header_length
+        body_at = records_at + records_length
+        header = msgpack.unpackb(data[_HEAD.size : records_at], use_list=False)
+        frame = Frame(*header, data[records_at:body_at], data[body_at:])  # type: ignore[call-arg]
+        frame.home = _address(frame.home)
+        if not frame.home.node:
+            raise ValueError("a home that is no node")
+        checked_rank(frame.rank)
+        frame.ranges = [_range(*each) for each in frame.ranges]
+        _check(frame, len(data) - body_at)
+        return frame
+    except (ValueError, TypeError, LookupError, BadName, struct.error, msgpack.UnpackException):
+        raise ProtocolError("malformed frame") from None
+
+
+def mark_runs(marks: Iterable[Mark]) -> list[MarkRun]:
+    """Neighbouring places together."""
+    runs: list[MarkRun] = []
+    for epoch, offset in marks:
+        if runs and runs[-1][0] == epoch and sum(runs[-1][1:]) == offset:
+            last = runs[-1]
+            runs[-1] = (epoch, last[1], last[2] + 1)
+        else:
+            runs.append((epoch, offset, 1))
+    return runs
+
+
+def _check(frame: Frame, body_length: int) -> None:
+    lengths = (frame.record_lengths, frame.document_lengths)
+    if len(frame.ranges) > MAX_DESTINATIONS or any(len(each) > MAX_EVENTS for each in lengths):
+        raise ValueError("too much for one frame")
+    if type(frame.origin) is not str or not 0 < len(frame.origin) <= 64:
+        raise ValueError("an origin")
+    for number in itertools.chain((frame.hops,), *lengths, *frame.mark_runs):
+        if type(number) is not int or not 0 <= number < 1 << 63:
+            raise ValueError("a number")
+    counts = {len(each) for each in lengths}
+    counts.add(sum([count for _, _, count in frame.mark_runs]))
+    counts.add(sum([count for count, _ in frame.runs]))
+    if len(counts) > 1 or sum(frame.record_lengths) != len(frame.records):
+        raise ValueError("the counts differ")
+    if not all(
+        type(count) is int and count > 0 and all(0 <= i < len(frame.ranges) for i in indices)
+        for count, indices in frame.runs
+    ):
+        raise ValueError("a run")
+    ends = [((e, first), (e, first + count - 1)) for e, first, count in frame.mark_runs]
+    if any(one[1] >= other[0] for one, other in itertools.pairwise(ends)):
+        raise ValueError("places do not rise")
+    if frame.encoding not in (PLAIN, ZSTD):
+        raise ValueError("an encoding that was not agreed on")
+    if frame.encoding == PLAIN and sum(frame.document_lengths) != body_length:
+        raise ValueError("the lengths do not add up")
+
+
+def _range(
+    destination: Any, after: Any, upto: Any, gone: Any, acknowledge: Any, more: Any
+) -> Range:
+    return Range(
+        _address(destination),
+        _mark(after),
+        _mark(upto),
+        None if gone is None else _mark(gone),
+        fields.flag(acknowledge),
+        fields.flag(more),
+    )
+
+
+def _address(value: Any) -> Address:
+    unit, node = value
+    return Address(check_unit(unit), check_name(node) if node else "")
+
+
+def _mark(value: Any) -> Mark:
+    epoch, offset = value
+    if type(epoch) is not int or type(offset) is not int or min(epoch, offset) < 0:
+        raise ValueError("a mark")
+    return epoch, offset
+
+
+def _cut(data: bytes, lengths: Sequence[int]) -> list[bytes]:
+    ends = list(itertools.accumulate(lengths, initial=0))
+    return [data[start:end] for start, end in itertools.pairwise(ends)]

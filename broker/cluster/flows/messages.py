@@ -1,0 +1,66 @@
+"""Messages that are passed on to the node that they are for, beside frames (0x61 to 0x6F, 0x70)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from broker.cluster.address import Address
+from broker.cluster.descriptor import checked_address
+from broker.cluster.messages import Message, register
+from broker.event.place import Mark
+from broker.session import fields
+
+
+def _address(value: Any) -> Address:
+    return checked_address(tuple(value))
+
+
+@attrs.frozen
+class Routed(Message):
+    """Base of what is for one node, wherever it is."""
+
+    target: Address = attrs.field(converter=_address)
+    source: Address = attrs.field(converter=_address)
+    """Who said it, and where an answer goes."""
+    hops: int = attrs.field(converter=fields.count)
+    """How many links it may still pass."""
+
+
+@register(0x61)
+@attrs.frozen
+class Resume(Routed):
+    """To the home of an origin: send what comes behind `after`, as much as makes a page."""
+
+    origin: str = attrs.field(converter=fields.text)
+    after: Mark = attrs.field(converter=fields.mark)
+
+
+@register(0x62)
+@attrs.frozen
+class Kept(Routed):
+    """To the home of an origin: everything up to `upto` is durable here."""
+
+    origin: str = attrs.field(converter=fields.text)
+    upto: Mark = attrs.field(converter=fields.mark)
+
+
+@register(0x70)
+@attrs.frozen
+class AskDtd(Routed):
+    """Send the DTD of this type and version."""
+
+    type: str = attrs.field(converter=fields.text)
+    version: str = attrs.field(converter=fields.text)
+
+
+@register(0x71)
+@attrs.frozen
+class TellDtd(Routed):
+    """The DTD, self-contained; or why there is none, where the error's code is not empty."""
+
+    type: str = attrs.field(converter=fields.text)
+    version: str = attrs.field(converter=fields.text)
+    error: tuple[str, str, int, int] = attrs.field(converter=fields.wire_error)
+    text: bytes = attrs.field(converter=fields.octets, repr=False)

@@ -1,0 +1,270 @@
+"""Events of other nodes on their way into the log, and into the units that begin here.
+
+They are matched in turns, those of each origin in their order: while some wait for a DTD, others of
+that origin wait behind them, and those of other origins do not. What is matched is judged and
+logged under the places that it has; what enters a unit is matched to be divided among those inside.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+from twisted.internet.defer import DeferredList
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from broker.channel.clock import IClock
+from broker.cluster.flows.arrivals import Arrived
+from broker.cluster.flows.frame import Carried
+from broker.content.contract import Accepted, IMatcher, Refused, TypeMissing, Verdict
+from broker.dtd.hint import FetchHint
+from broker.dtd.interfaces import IDtdCache
+from broker.dtd.reference import DtdReference
+from broker.errors import BrokerError, LogUnavailable, ProtocolError, UnknownType
+from broker.event.place import Mark
+from broker.router.quarantine import Quarantine
+from broker.router.turns import MOST_DOCUMENTS, SECONDS_A_TURN, Turns
+from broker.store.deduplication import Freshness
+from broker.store.event_log import EventLog
+from broker.store.gathering import Relayed
+from broker.store.records import LoggedEvent, encode_header
+
+#: Bytes of events that wait here; more are not taken, and come again when their home is asked.
+MOST_WAITING_BYTES = 32 << 20
+
+
+@attrs.define(eq=False)
+class Job:
+    """The events of one range."""
+
+    arrived: Arrived
+    carried: Sequence[Carried]
+    done: Callable[[Job], None]
+    verdicts: list[Verdict] = attrs.field(factory=list)
+    missing: Mapping[DtdReference, BrokerError] = attrs.field(factory=dict)
+    """Types that could not be had, and why."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of its documents."""
+        return sum([len(each.document) for each in self.carried])
+
+
+@attrs.define(eq=False)
+class _Line:
+    """What waits of one origin."""
+
+    jobs: deque[Job] = attrs.field(factory=deque)
+    held: bool = False
+    missing: dict[DtdReference, BrokerError] = attrs.field(factory=dict)
+
+
+@attrs.define
+class RelayOutcomes:
+    """Of all events of other nodes that came for this one: `received` is the sum of the others."""
+
+    received: int = 0
+    logged: int = 0
+    duplicate: int = 0
+    """Known by their EventId: another origin has given them a place too."""
+    not_taken: int = 0
+    """The log could not be written, or too much waited: they come again."""
+    refused: Counter[str] = attrs.field(factory=Counter)
+    """By error code."""
+
+
+class Intake:
+    """Takes ranges for this node, and matches ranges for units that it is in."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        *,
+        matcher: IMatcher,
+        dtds: IDtdCache,
+        event_log: EventLog,
+        quarantine: Quarantine,
+        clock: IClock,
+        wall_clock: Callable[[], int],
+        committed: Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None],
+        accept_undescribed: bool,
+    ) -> None:
+        """`committed` is told durable events with what they match here."""
+        self._matcher = matcher
+        self._dtds = dtds
+        self._event_log = event_log
+        self._quarantine = quarantine
+        self._wall_clock = wall_clock
+        self._committed = committed
+        self._accept_undescribed = accept_undescribed
+        self._lines: dict[str, _Line] = {}
+        self._ready: deque[str] = deque()
+        self._turns = Turns(clock, self._step, self._turn_failed)
+        self.waiting_bytes = 0
+        self.outcomes = RelayOutcomes()
+
+    # ------------------------------------------------------------------ what is to be done
+
+    def take(
+        self,
+        arrived: Arrived,
+        cursor: Mark,
+        settled: Callable[[BrokerError | None], None],
+    ) -> None:
+        """Log what lies behind `cursor`; `settled` is told when it is durable, or why not."""
+        try:
+            chosen = [
+                each
+                for each in arrived.frame.carried(arrived.frame.wanted(arrived.index))
+                if each.mark > cursor
+            ]
+        except ProtocolError as error:
+            settled(error)
+            return
+        self.outcomes.received += len(chosen)
+        job = Job(arrived, chosen, lambda job: self._append(job, settled))
+        if not self._add(job):
+            self.outcomes.not_taken += len(chosen)
+            settled(LogUnavailable("too many events of other nodes wait here"))
+
+    def match(self, arrived: Arrived, matched: Callable[[Job], None]) -> None:
+        """Match what enters a unit; what there is no room for is left out, and missed."""
+        try:
+            carried = arrived.frame.carried(arrived.frame.wanted(arrived.index))
+        except ProtocolError as error:
+            self.log.warn("a frame of {origin}: {e}", origin=arrived.frame.origin, e=error)
+            return
+        self._add(Job(arrived, carried, matched))
+
+    def _add(self, job: Job) -> bool:
+        size = job.size
+        if self.waiting_bytes and self.waiting_bytes + size > MOST_WAITING_BYTES:
+            return False
+        self.waiting_bytes += size
+        origin = job.arrived.frame.origin
+        line = self._lines.setdefault(origin, _Line())
+        line.jobs.append(job)
+        job.missing = line.missing
+        if len(line.jobs) == 1 and not line.held:
+            self._ready.append(origin)
+            self._turns.work()
+        return True
+
+    # ------------------------------------------------------------------ turns
+
+    def _step(self) -> bool:
+        """Match the next events of the next origin; whether there is more to do."""
+        if self._ready:
+            origin = self._ready.popleft()
+            line = self._lines[origin]
+            if self._match(line):
+                job = line.jobs.popleft()
+                self.waiting_bytes -= job.size
+                job.done(job)
+            if line.jobs and not line.held:
+                self._ready.append(origin)
+            elif not line.jobs:
+                del self._lines[origin]
+        return bool(self._ready)
+
+    def _match(self, line: _Line) -> bool:
+        """Go on with the first job of a line. Whether it is done."""
+        job = line.jobs[0]
+        rest = job.carried[len(job.verdicts) : len(job.verdicts) + MOST_DOCUMENTS]
+        if rest:
+            undescribed = frozenset(line.missing if self._accept_undescribed else ())
+            seconds = min(self._turns.left, SECONDS_A_TURN)
+            documents = [each.document for each in rest]
+            verdicts = self._matcher.match(documents, undescribed, seconds)
+            unknown = {
+                verdict.reference: verdict.system_id
+                for verdict in verdicts
+                if isinstance(verdict, TypeMissing) and verdict.reference not in line.missing
+            }
+            if unknown:
+                self._fetch(job.arrived, line, unknown)
+                return False
+            job.verdicts += verdicts
+        return len(job.verdicts) == len(job.carried)
+
+    def _fetch(self, arrived: Arrived, line: _Line, unknown: dict[DtdReference, str]) -> None:
+        """Have types fetched, from the node that sent the events, or where they point to."""
+        line.held = True
+        origin = arrived.frame.origin
+
+        def missing(failure: Failure, reference: DtdReference) -> None:
+            error = failure.value
+            if not isinstance(error, BrokerError):
+                error = UnknownType(f"{reference.type} {reference.version}: {error}")
+            line.missing[reference] = error
+
+        def release(_: object) -> None:
+            line.held = False
+            self._ready.append(origin)
+            self._turns.work_later()
+
+        DeferredList(
+            [
+                self._dtds.lookup(reference, FetchHint(system_id, arrived.frame.home)).addErrback(
+                    missing, reference
+                )
+                for reference, system_id in unknown.items()
+            ]
+        ).addCallback(release)
+
+    def _turn_failed(self, error: Exception) -> None:
+        self.log.failure("an event of another node failed", Failure(error))
+
+    # ------------------------------------------------------------------ into the log
+
+    def _append(self, job: Job, settled: Callable[[BrokerError | None], None]) -> None:
+        told, frame = job.arrived.range, job.arrived.frame
+        try:
+            self._event_log.check_available()
+        except LogUnavailable as error:
+            self.outcomes.not_taken += len(job.carried)
+            settled(error)
+            return
+        entries: list[tuple[Mark, bytes, int, bytes]] = []
+        matches: list[tuple[int, ...]] = []
+        now = self._wall_clock()
+        for each, verdict in zip(job.carried, job.verdicts, strict=True):
+            if not isinstance(verdict, Accepted):
+                self._refuse(each, verdict, frame.home.node, job)
+                continue
+            header = verdict.header
+            event_id = header.event_id
+            key = (event_id.client_id, event_id.incarnation)
+            freshness = self._event_log.deduplication.record(key, event_id.sequence_number, now)
+            if freshness is Freshness.DUPLICATE:
+                self.outcomes.duplicate += 1
+                continue
+            rank = header.security_level.rank
+            entries.append((each.mark, encode_header(header), rank, each.document))
+            matches.append(verdict.subscriptions)
+
+        def done(events: list[LoggedEvent] | BrokerError) -> None:
+            if isinstance(events, BrokerError):
+                self.outcomes.not_taken += len(entries)
+                settled(events)
+                return
+            self.outcomes.logged += len(events)
+            if events:
+                self._committed(events, matches)
+            settled(None)
+
+        self._event_log.append_relayed(
+            Relayed(frame.origin, told.gone or told.after, told.upto, entries), done
+        )
+
+    def _refuse(self, each: Carried, verdict: Verdict, sender: str, job: Job) -> None:
+        if isinstance(verdict, Refused):
+            error: BrokerError = verdict.error
+        else:
+            assert isinstance(verdict, TypeMissing)
+            error = job.missing[verdict.reference]
+        self.outcomes.refused[error.code] += 1
+        self._quarantine.keep(each.document, error, sender)

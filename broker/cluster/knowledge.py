@@ -1,0 +1,186 @@
+"""What a node knows of the network: tables, and the map and the profiles that are in them.
+
+A sans-I/O core. Effects are done in order, before the next call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import TypeAlias
+
+import attrs
+
+from broker.cluster.address import Address, contexts, is_within
+from broker.cluster.descriptor import NodeDescriptor
+from broker.cluster.map.core import Map
+from broker.cluster.map.own import OwnLinks, Publication
+from broker.cluster.messages import Message
+from broker.cluster.profiles.core import Profiles
+from broker.cluster.profiles.effects import BadWant, Destination, Flowing, Unwanted, Wanted
+from broker.cluster.tables.core import Tables
+from broker.cluster.tables.effects import Changed, Echoed, Send, TablesEffect
+from broker.cluster.tables.table import TableKey, TableTimes
+from broker.cluster.tables.waves import CutSource
+from broker.content.query.query import Query
+from broker.content.upstream.union import MAX_QUERIES
+from broker.event.stream import StreamPattern
+
+
+@attrs.frozen
+class MapMoved:
+    """Ways may be other than before, and so may be who is there."""
+
+
+KnowledgeEffect: TypeAlias = Send | Wanted | Unwanted | Flowing | BadWant | MapMoved
+
+_TIMES = TableTimes()
+
+
+class Knowledge:
+    """One node's. Links are FIFO and lose nothing while they are up."""
+
+    def __init__(
+        self,
+        node: NodeDescriptor,
+        cut: CutSource,
+        *,
+        times: TableTimes = _TIMES,
+        max_queries: int = MAX_QUERIES,
+    ) -> None:
+        self.address = node.address
+        self.tables = Tables(node.address, node.incarnation, cut, times)
+        self.map = Map(node.address)
+        self.profiles = Profiles(self.tables, max_queries)
+        self._links = OwnLinks(node)
+        self._led: dict[int, bool] = {}
+
+    # ------------------------------------------------------------------ the node's calls
+
+    def describe(self, node: NodeDescriptor, now: float) -> list[KnowledgeEffect]:
+        """The node is what `node` says: at the start, and when that changes."""
+        return self._publish(self._links.describe(node), now)
+
+    def link_up(
+        self, far: NodeDescriptor, transport: str, cost: int, clearance: int, now: float
+    ) -> list[KnowledgeEffect]:
+        """A link to a node is up: what both know is exchanged, and others are told of it."""
+        synced = self.tables.neighbour_up(far.name, far.address.unit, now)
+        effects = self._follow(synced, now)
+        return effects + self._publish(self._links.link_up(far, transport, cost, clearance), now)
+
+    def link_down(self, name: str, now: float) -> list[KnowledgeEffect]:
+        """The link to the node of this name is down."""
+        effects = self._follow(self.tables.neighbour_down(name, now), now)
+        return effects + self._publish(self._links.link_down(name), now)
+
+    def received(self, neighbour: str, message: Message, now: float) -> list[KnowledgeEffect]:
+        """A message of tables; raises `ProtocolError` for one that a neighbour must not send."""
+        return self._follow(self.tables.received(neighbour, message, now), now)
+
+    def want(
+        self, key: Hashable, pattern: StreamPattern, query: Query, now: float
+    ) -> list[KnowledgeEffect]:
+        """Somebody here wants something, and the node matches for it already."""
+        return self._done(self.profiles.want(key, pattern, query, now), now)
+
+    def unwant(self, key: Hashable, now: float) -> list[KnowledgeEffect]:
+        """Nobody has this key any more."""
+        return self._done(self.profiles.unwant(key, now), now)
+
+    # ------------------------------------------------------------------ time
+
+    def next_timeout(self) -> float | None:
+        """When `handle_timeout` must be called."""
+        times = (self.tables.next_timeout(), self.profiles.next_timeout())
+        return min((time for time in times if time is not None), default=None)
+
+    def handle_timeout(self, now: float) -> list[KnowledgeEffect]:
+        """Do what is due."""
+        effects: list[KnowledgeEffect] = []
+        due = self.tables.next_timeout()
+        if due is not None and due <= now:
+            effects += self._follow(self.tables.handle_timeout(now), now)
+        due = self.profiles.next_timeout()
+        if due is not None and due <= now:
+            effects += self._done(self.profiles.handle_timeout(now), now)
+        return effects
+
+    # ------------------------------------------------------------------ where events go
+
+    def destinations(self) -> list[Address]:
+        """Who may be sent events of this node: the others of its cluster, and far units."""
+        own = self.address
+        near = [Address(own.unit, name) for name in self.map.reachable() if name != own.node]
+        far = [
+            Address((*context, child), "")
+            for context in contexts(own.unit)
+            if context != own.unit
+            for child in self.map.reachable_units(context)
+            if child != own.unit[len(context)]
+        ]
+        return near + far
+
+    def inside(self, unit: tuple[str, ...]) -> list[Address]:
+        """Whom events are divided among that enter `unit` here; this node is one of them."""
+        return [
+            self.address,
+            *(each for each in self.destinations() if is_within(each.unit, unit)),
+        ]
+
+    def address_of(self, destination: Destination) -> Address:
+        """A destination of wants as one of frames."""
+        if isinstance(destination, str):
+            return Address(self.address.unit, destination)
+        return Address(destination, "")
+
+    def towards(self, target: Address) -> Address:
+        """The destination that `target` is part of: a node of the own cluster, or a far unit."""
+        own = self.address.unit
+        if target.unit == own:
+            return target
+        depth = 0
+        while depth < min(len(own), len(target.unit)) and own[depth] == target.unit[depth]:
+            depth += 1
+        return Address(target.unit[: depth + 1], "")
+
+    def next_hop(self, target: Address, rank: int) -> str | None:
+        """The neighbour on the way to a node or a unit."""
+        if target.node:
+            return self.map.next_hop(target, rank)
+        return self.map.next_hop_to_unit(target.unit, rank)
+
+    # ------------------------------------------------------------------ inside
+
+    def _publish(self, publications: Iterable[Publication], now: float) -> list[KnowledgeEffect]:
+        effects: list[KnowledgeEffect] = []
+        for each in publications:
+            _, flooded = self.tables.publish(each.kind, each.subject, each.scope, each.changes, now)
+            key = TableKey(each.kind, each.subject, self.address.node)
+            if self.map.take(key, each.scope, each.changes):
+                effects += self._moved(now)
+            effects += self._follow(flooded, now)
+        return effects
+
+    def _follow(self, effects: Iterable[TablesEffect], now: float) -> list[KnowledgeEffect]:
+        return self._done(self.profiles.apply(effects, now), now)
+
+    def _done(self, effects: Iterable[object], now: float) -> list[KnowledgeEffect]:
+        done: list[KnowledgeEffect] = []
+        moved = False
+        for effect in effects:
+            if isinstance(effect, Changed):
+                moved |= self.map.take(effect.key, effect.scope, effect.changes, effect.gone)
+            elif isinstance(effect, Send | Wanted | Unwanted | Flowing | BadWant):
+                done.append(effect)
+            else:
+                assert isinstance(effect, Echoed)
+        return done + self._moved(now) if moved else done
+
+    def _moved(self, now: float) -> list[KnowledgeEffect]:
+        effects: list[KnowledgeEffect] = [MapMoved()]
+        for level, unit in enumerate(contexts(self.address.unit)):
+            leads = self.map.leads(level)
+            if self._led.get(level) is not leads:
+                self._led[level] = leads
+                effects += self._done(self.profiles.lead(unit, leads, now), now)
+        return effects

@@ -1,0 +1,230 @@
+"""The links of a node: one stack for each neighbour, through reconnections (RCM R29; T12, T13)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
+
+import attrs
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from broker.channel.clock import IClock
+from broker.channel.driver import StackDriver
+from broker.channel.multicast import IMulticastReceiver, MulticastChannel, Outcome
+from broker.channel.socket import ISocketChannel
+from broker.channel.stack import Stack
+from broker.channel.view import LinkState, View
+from broker.cluster.descriptor import NodeDescriptor
+from broker.cluster.meshing import keeps
+from broker.errors import BrokerError, Closed, Overloaded, ProtocolError
+
+
+class LinkListener(Protocol):
+    """Who is told of links, and of what comes by them."""
+
+    def link_up(self, neighbour: Neighbour) -> None:
+        """There is a link; nothing has come by it yet."""
+
+    def link_down(self, neighbour: Neighbour, error: BrokerError | None) -> None:
+        """It is down. What was not delivered is lost."""
+
+    def messages_received(self, neighbour: Neighbour, batch: Sequence[bytes]) -> None:
+        """Messages in order. Raises `ProtocolError` for what ends the link."""
+
+
+@attrs.define(eq=False)
+class Neighbour:
+    """A node with a link, or with one that broke a moment ago."""
+
+    node: NodeDescriptor
+    trusted: bool
+    secure: bool
+    transport: str
+    purpose: str
+    initiated: bool
+    """Whether this node made the connection."""
+    peer: str
+    """Where the connection leads, for people to read."""
+    up: bool = False
+    sent: int = 0
+    """Messages, and bytes of them, since the link came up."""
+    sent_bytes: int = 0
+    received: int = 0
+    received_bytes: int = 0
+    full: int = 0
+    """Messages that were not taken, since the link was full."""
+    reconnections: int = 0
+
+    @property
+    def name(self) -> str:
+        """The node's."""
+        return self.node.name
+
+
+@implementer(IMulticastReceiver)
+class Neighbours:
+    """All links. A connection that breaks has `suspect` seconds to come again before it is one."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        own: str,
+        clock: IClock,
+        listener: LinkListener,
+        make_stack: Callable[[str, int], Stack],
+        *,
+        max_frame: int,
+        suspect: float,
+    ) -> None:
+        """`make_stack` gives the stack for a transport and an incarnation."""
+        self._own = own
+        self._clock = clock
+        self._listener = listener
+        self._make_stack = make_stack
+        self._max_frame = max_frame
+        self._channel = MulticastChannel(clock, self, suspect)
+        self._neighbours: dict[str, Neighbour] = {}
+        self._drivers: dict[str, StackDriver] = {}
+        self.broken: dict[str, int] = {}
+        """Links that ended because of what the peer did, by error code."""
+
+    # ------------------------------------------------------------------ reading
+
+    def __iter__(self) -> Iterator[Neighbour]:
+        return iter(self._neighbours.values())
+
+    def get(self, name: str) -> Neighbour | None:
+        """The neighbour of this name."""
+        return self._neighbours.get(name)
+
+    def count(self, transport: str) -> int:
+        """How many links there are over a transport."""
+        return sum(each.transport == transport for each in self._neighbours.values())
+
+    # ------------------------------------------------------------------ connections
+
+    def attach(self, neighbour: Neighbour, channel: ISocketChannel) -> bool:
+        """A connection whose greeting was accepted. False if another one stays in its place."""
+        name = neighbour.name
+        known = self._neighbours.get(name)
+        if known is not None and known.node.incarnation > neighbour.node.incarnation:
+            channel.abort(Closed("a later process of that node has a link"))
+            return False
+        if known is not None and known.node.incarnation == neighbour.node.incarnation:
+            driver = self._drivers[name]
+            if driver.attached and known.initiated != neighbour.initiated:
+                if not keeps(self._own, name, neighbour.initiated):
+                    channel.abort(Closed("the connection made by the smaller name stays"))
+                    return False
+            known.initiated, known.peer = neighbour.initiated, neighbour.peer
+            known.reconnections += 1
+            self._attach(driver, channel)
+            return True
+        if known is not None:
+            self._drop(known, Closed("a later process of that node has come"))
+        driver = self._make_driver(neighbour.transport)
+        self._neighbours[name], self._drivers[name] = neighbour, driver
+        self._channel.join(name, driver)
+        self._attach(driver, channel)
+        return True
+
+    def close(self, name: str, error: BrokerError) -> None:
+        """End a link, for good."""
+        neighbour = self._neighbours.get(name)
+        if neighbour is not None:
+            self._drop(neighbour, error)
+
+    def close_all(self, error: BrokerError) -> None:
+        """End all of them."""
+        for neighbour in list(self._neighbours.values()):
+            self._drop(neighbour, error)
+
+    def _make_driver(self, transport: str) -> StackDriver:
+        incarnation = int.from_bytes(os.urandom(7), "big") + 1
+        stack = self._make_stack(transport, incarnation)
+        return StackDriver(stack.layers, self._clock, bottom=stack.bottom)
+
+    def _attach(self, driver: StackDriver, channel: ISocketChannel) -> None:
+        channel.max_frame = self._max_frame
+        driver.attach(channel)
+        channel.resume()
+
+    def _drop(self, neighbour: Neighbour, error: BrokerError | None) -> None:
+        name = neighbour.name
+        if self._neighbours.get(name) is not neighbour:
+            return
+        del self._neighbours[name]
+        driver = self._drivers.pop(name)
+        self._channel.leave(name)
+        driver.abort(error or Closed("the link is over"))
+        if neighbour.up:
+            neighbour.up = False
+            self._listener.link_down(neighbour, error)
+
+    # ------------------------------------------------------------------ messages
+
+    def send(self, message: bytes, names: Iterable[str]) -> None:
+        """Send a message that may be lost where a link is full: the same to several."""
+        for name, outcome in self._channel.send(message, names).items():
+            neighbour = self._neighbours.get(name)
+            if neighbour is None:
+                continue
+            if outcome is Outcome.SENT:
+                neighbour.sent += 1
+                neighbour.sent_bytes += len(message)
+            elif outcome is Outcome.FULL:
+                neighbour.full += 1
+
+    def tell(self, message: bytes, name: str) -> None:
+        """Send a message that must arrive as long as the link is up: a full link is given up."""
+        neighbour = self._neighbours.get(name)
+        if neighbour is None or not neighbour.up:
+            return
+        try:
+            self._drivers[name].send([message])
+        except (Overloaded, Closed) as error:
+            self._drop(neighbour, error)
+            return
+        neighbour.sent += 1
+        neighbour.sent_bytes += len(message)
+
+    def consumed(self, name: str, count: int) -> None:
+        """So many messages of a neighbour are done with."""
+        self._channel.consumed(name, count)
+
+    # ------------------------------------------------------------------ IMulticastReceiver
+
+    def messages_received(self, peer: str, messages: Sequence[bytes]) -> None:
+        """What came by one read."""
+        neighbour = self._neighbours[peer]
+        neighbour.received += len(messages)
+        neighbour.received_bytes += sum(map(len, messages))
+        try:
+            self._listener.messages_received(neighbour, messages)
+        except ProtocolError as error:
+            self.broken[error.code] = self.broken.get(error.code, 0) + 1
+            self.log.warn("the link to {name} is given up: {error}", name=peer, error=error)
+            self._clock.callLater(0, self._drop, neighbour, error)
+            return
+        self.consumed(peer, len(messages))
+
+    def view_changed(self, peer: str, view: View) -> None:
+        """A link came, broke, or was given up."""
+        neighbour = self._neighbours[peer]
+        if view.state is LinkState.CONNECTED:
+            if neighbour.up and not view.resumed:
+                # It has forgotten what it had: everything begins anew, over this connection.
+                neighbour.up = False
+                self._listener.link_down(neighbour, None)
+            if not neighbour.up:
+                neighbour.up = True
+                self._listener.link_up(neighbour)
+        elif view.state is LinkState.DISCONNECTED:
+            # In a turn of its own: the stack that tells it is to be dropped.
+            self._clock.callLater(0, self._drop, neighbour, view.error)
+
+    def writable_changed(self, peer: str, writable: bool) -> None:
+        """What is not taken now is lost, and asked for again: nobody waits."""

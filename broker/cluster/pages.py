@@ -1,0 +1,121 @@
+"""Pages of the own log for nodes that miss something (DCP D45)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from broker.channel.clock import IClock
+from broker.cluster.address import Address
+from broker.cluster.flows.frame import Carried, Range
+from broker.cluster.flows.messages import Resume
+from broker.cluster.wants import RemoteWants
+from broker.content.contract import Accepted, IMatcher
+from broker.router.turns import SECONDS_A_TURN
+from broker.store.event_log import EventLog
+from broker.store.records import LoggedEvent
+
+#: A page: so many events that are looked at, of about so many bytes.
+PAGE_EVENTS = 512
+PAGE_BYTES = 512 << 10
+#: Nodes that may wait for a page; more are not heard, and ask again.
+MOST_READERS = 1_024
+
+
+class Pages:
+    """Reads one page at a time, for one reader after the other."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        *,
+        event_log: EventLog,
+        matcher: IMatcher,
+        wants: RemoteWants,
+        clock: IClock,
+        destination_of: Callable[[Address], Address],
+        cleared: Callable[[Address, int], bool],
+        served: Callable[[Resume, Range, list[Carried], int], None],
+    ) -> None:
+        """`destination_of` says whose wants a node's are part of."""
+        self._event_log = event_log
+        self._matcher = matcher
+        self._wants = wants
+        self._clock = clock
+        self._destination_of = destination_of
+        self._cleared = cleared
+        self._served = served
+        self._asked: OrderedDict[Address, Resume] = OrderedDict()
+        self._reading = False
+        self.denied = 0
+        """Events that were left out, since no way to the reader is cleared for them."""
+
+    def serve(self, resume: Resume) -> None:
+        """Read a page; of one reader the last question counts."""
+        if resume.source not in self._asked and len(self._asked) >= MOST_READERS:
+            return
+        self._asked[resume.source] = resume
+        if not self._reading:
+            self._reading = True
+            Deferred.fromCoroutine(self._read_all()).addErrback(
+                lambda failure: self.log.failure("reading for other nodes failed", failure)
+            )
+
+    async def _read_all(self) -> None:
+        try:
+            while self._asked:
+                _, resume = self._asked.popitem(last=False)
+                await self._read(resume)
+        finally:
+            self._reading = False
+
+    async def _read(self, resume: Resume) -> None:
+        log = self._event_log
+        origin, after = log.origin, resume.after
+        since = log.since.get(origin, (0, 0))
+        gone = since if since > after else None
+        start = max(after, since)
+        upto = max(log.coverage[origin], start)
+        events = await log.read_of(origin, start, PAGE_EVENTS, PAGE_BYTES)
+        if len(events) >= PAGE_EVENTS or sum([event.size for event in events]) >= PAGE_BYTES:
+            upto = events[-1].mark
+        elif events:
+            upto = max(upto, events[-1].mark)
+        carried, rank = await self._wanted(events, resume.source)
+        page = Range(resume.source, after, upto, gone)
+        self._served(resume, page, carried, rank)
+
+    async def _wanted(
+        self, events: list[LoggedEvent], reader: Address
+    ) -> tuple[list[Carried], int]:
+        destination = self._destination_of(reader)
+        carried: list[Carried] = []
+        rank = looked = 0
+        while looked < len(events):
+            documents = [event.document for event in events[looked:]]
+            verdicts = self._matcher.match(documents, seconds=SECONDS_A_TURN)
+            for event, verdict in zip(events[looked:], verdicts, strict=False):
+                # What can not be matched any more is sent rather than kept back.
+                wanted = not isinstance(verdict, Accepted) or (
+                    destination in self._wants.destinations(verdict.subscriptions)
+                )
+                if wanted and not self._cleared(reader, event.level):
+                    self.denied += 1
+                elif wanted:
+                    carried.append(Carried(event.mark, event.record, event.document))
+                    rank = max(rank, event.level)
+            looked += len(verdicts)
+            if looked < len(events):
+                await self._turn()
+        return carried, rank
+
+    def _turn(self) -> Deferred[Any]:
+        """Others have theirs first."""
+        later: Deferred[Any] = Deferred()
+        self._clock.callLater(0, later.callback, None)
+        return later

@@ -1,0 +1,97 @@
+"""What other nodes want, among the queries that this node matches events against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from broker.cluster.address import Address
+from broker.content.contract import IMatcher
+from broker.content.query.query import parse_query
+from broker.content.upstream.want import Want
+
+#: Sets of matches whose destinations are remembered; then they are worked out anew.
+_REMEMBERED = 10_000
+_NOBODY: frozenset[Address] = frozenset()
+
+
+@attrs.frozen
+class _Installed:
+    destination: Address
+    id: str
+    want: Want
+    widened: bool = False
+
+
+class RemoteWants:
+    """The numbers in the matcher that stand for destinations, and back."""
+
+    def __init__(self, matcher: IMatcher) -> None:
+        self._matcher = matcher
+        self._installed: dict[int, _Installed] = {}
+        self._numbers: dict[tuple[Address, str], int] = {}
+        self._found: dict[tuple[int, ...], frozenset[Address]] = {}
+        self.widened = 0
+        """Queries that took too long and were replaced by all events of their streams."""
+
+    def __len__(self) -> int:
+        return len(self._installed)
+
+    def install(self, destination: Address, id: str, want: Want) -> None:
+        """From the next match on a destination wants this."""
+        self.remove(destination, id)
+        self._subscribe(_Installed(destination, id, want))
+
+    def remove(self, destination: Address, id: str) -> None:
+        """It does not want it any more, if it did."""
+        number = self._numbers.pop((destination, id), None)
+        if number is not None:
+            del self._installed[number]
+            self._matcher.unsubscribe(number)
+            self._found.clear()
+
+    def clear(self) -> None:
+        """Nobody wants anything any more."""
+        for destination, id in list(self._numbers):
+            self.remove(destination, id)
+
+    def suspended(self, number: int) -> bool:
+        """The matcher gave a query up. If it was one of these, all events of its streams match
+        from now on, for a destination must never get less than it wants."""
+        installed = self._installed.get(number)
+        if installed is None:
+            return False
+        self.widened += 1
+        destination, id, want = installed.destination, installed.id, installed.want
+        self.remove(destination, id)
+        everything = Want(want.pattern, parse_query("true()"))
+        self._subscribe(_Installed(destination, id, everything, widened=True))
+        return True
+
+    def destinations(self, matches: tuple[int, ...]) -> frozenset[Address]:
+        """Who wants an event with these matches."""
+        found = self._found.get(matches)
+        if found is None:
+            if len(self._found) >= _REMEMBERED:
+                self._found.clear()
+            found = self._found[matches] = self._among(matches)
+        return found
+
+    def _among(self, matches: Iterable[int]) -> frozenset[Address]:
+        whom = {
+            installed.destination
+            for number in matches
+            if (installed := self._installed.get(number)) is not None
+        }
+        return frozenset(whom) if whom else _NOBODY
+
+    def _subscribe(self, installed: _Installed) -> None:
+        # Each has a share of the time of its own: the union of what many clients want is no
+        # client that asks for too much.
+        account = f"{installed.destination} {installed.id}"
+        want = installed.want
+        number = self._matcher.subscribe(want.pattern, want.query, account)
+        self._installed[number] = installed
+        self._numbers[installed.destination, installed.id] = number
+        self._found.clear()
