@@ -132,18 +132,22 @@ def _objections(
     else:
         if not rules.addresses(host):
             yield AddressNotAllowed(f"no node at {host[:80]} may be in this cluster")
-        if not _has_place(node.name, situation.members, rules.most_nodes):
+        if not _has_place(node, situation, rules.most_nodes):
             yield ClusterFull(f"this cluster has {rules.most_nodes} nodes, and takes no more")
     most = rules.most_links.get(transport, 0)
     if situation.links.get(transport, 0) >= most:
         yield TooManyLinks(f"this node takes {most} links over {transport}, and has them")
 
 
-def _has_place(name: str, members: Mapping[str, NodeDescriptor], most_nodes: int) -> bool:
-    if name in members:
-        # One that was told to leave does not come back by another door.
-        return name not in surplus(members, most_nodes)
-    return len(members) < most_nodes
+def _has_place(node: NodeDescriptor, situation: Situation, most_nodes: int) -> bool:
+    members = situation.members
+    if node.name not in members:
+        if node.address.unit != situation.own.address.unit:
+            return len(members) < most_nodes
+        # The halves of a cluster that fell apart must meet before all can tell who is too many.
+        members = {**members, node.name: node}
+    # One that was told to leave does not come back by another door.
+    return node.name not in surplus(members, most_nodes)
 
 
 def _objections_to_a_gateway(own: UnitPath, far: UnitPath) -> Iterator[BrokerError]:

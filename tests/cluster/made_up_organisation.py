@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
+from broker.cluster.acquaintances import Acquaintances
 from broker.cluster.address import Address, UnitPath
 from broker.cluster.admission import AdmissionRules, Situation, surplus
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
@@ -45,6 +46,7 @@ class World:
         self.now = 1.0
         self.nodes: dict[Endpoint, OrganisedNode] = {}
         self._order = itertools.count()
+        self._apart: frozenset[str] = frozenset()
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
 
     def at(self, when: float, what: Callable[[], None]) -> None:
@@ -57,6 +59,18 @@ class World:
             self.now = max(self.now, when)
             what()
         self.now = end
+
+    def part(self, *names: str) -> None:
+        """Nothing goes between these nodes and all others, until other ones are named."""
+        self._apart = frozenset(names)
+        for node in self.nodes.values():
+            for name, end in list(node.links.items()):
+                if not self.joins(node.node.name, name):
+                    end.open = False
+                    node.closed(end)
+
+    def joins(self, one: str, other: str) -> bool:
+        return (one in self._apart) == (other in self._apart)
 
     def add(self, name: str, *seeds: str) -> OrganisedNode:
         endpoint = Endpoint(name, 4000)
@@ -79,6 +93,8 @@ class End:
     _last: float = 0.0
 
     def send(self, message: Message) -> None:
+        if self.far and not self.node.world.joins(self.node.node.name, self.far.node.node.name):
+            return
         data = encode(message)
         self._later(lambda far: far.node.received(far, decode(data)))
 
@@ -154,6 +170,7 @@ class OrganisedNode:
         self.tables = Tables(address, 1, lambda: (self.node.origin, 0, 0))
         self.reception = Reception(self.world.rules, self._situation)
         self.meshing = Meshing(64, self.world.rng)
+        self.acquaintances = Acquaintances(self.node.name)
         self._publish(self.own.describe(self.node))
         self._tick(self.map)
 
@@ -191,7 +208,8 @@ class OrganisedNode:
             expected=target.name,
         )
         end = End(self, greeting, True, over)
-        if not (far and far.alive and far.map) or far.reception.begin(self.world.now):
+        apart = not self.world.joins(self.node.name, target.endpoint.host)
+        if apart or not (far and far.alive and far.map) or far.reception.begin(self.world.now):
             error = Refused(NotConnected("refused"))
             self.world.at(self.world.now + 0.01, lambda: over(error))
             return
@@ -299,9 +317,11 @@ class OrganisedNode:
         if self.node.name in surplus(members, self.world.rules.most_nodes):
             self._leave()
             return
+        self.acquaintances.see(members, now)
+        everybody = [*sorted(members.items()), *self.acquaintances.former(members).items()]
         targets = {
             name: Target(node.tcp, MEMBER, node.address.unit, name)
-            for name, node in sorted(members.items())
+            for name, node in everybody
             if node.tcp and name != self.node.name
         }
         if self._beside:
@@ -321,6 +341,7 @@ class OrganisedNode:
 
         def over(answer: Accepted | Refused) -> None:
             if isinstance(answer, Refused) and self.map and self.map is life:
+                self.acquaintances.refused(key, answer.error)
                 self._dialled(self.meshing.failed(key, self.world.now))
 
         return over

@@ -96,6 +96,12 @@ def test_who_had_to_leave_does_not_come_back_by_another_door() -> None:
     assert judged(hello(N3), situation(N2, N3, n4)) is None
 
 
+def test_the_halves_of_a_cluster_meet_and_the_oldest_stay() -> None:
+    full = situation(N2._replace(admitted=5), N3._replace(admitted=7))
+    assert judged(hello(a_node("a.c1/n4", admitted=6)), full) is None
+    assert refused(judged(hello(a_node("a.c1/n4", admitted=8)), full)) is ClusterFull
+
+
 def test_gateways_do_not_count_as_members() -> None:
     assert judged(hello(a_node("a.c2/m1"), GATEWAY), situation(N2, N3)) is None
 

@@ -78,6 +78,30 @@ def test_a_place_that_was_left_is_taken_again(seed: int) -> None:
     everyone_finds_everyone(world)
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seconds", [3.0, 20.0, 200.0])
+def test_the_halves_of_a_cluster_become_one_again(seconds: float, seed: int) -> None:
+    world = settled(seed, MOST_NODES)
+    world.part("n01", "n03", "n05")
+    world.run(seconds)
+    world.part()
+    world.run(90.0)
+    assert sizes(world) == {("x", "c1"): MOST_NODES}
+    everyone_finds_everyone(world)
+    assert all(len(node.links) == MOST_NODES - 1 for node in alive(world).values())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_that_was_cut_off_for_long_comes_back(seed: int) -> None:
+    world = settled(seed, MOST_NODES)
+    world.part("n03")
+    world.run(200.0)
+    world.part()
+    world.run(90.0)
+    assert sizes(world) == {("x", "c1"): MOST_NODES}
+    everyone_finds_everyone(world)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_of_those_who_were_let_in_at_once_the_last_leave(seed: int) -> None:
     world = World(seed, MOST_NODES)
