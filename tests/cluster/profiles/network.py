@@ -171,7 +171,11 @@ class EventNetwork(Network):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, ProfileNode)
+        # Slow links: events overtake tables on other ways.
+        self._slowest = self.random.choice([0.05, 0.3, 1.5])
         self.events: list[Event] = []
+        self.entries: dict[UnitPath, str] = {}
+        """Where events enter a unit, if not anywhere."""
         self._travelling: list[tuple[float, int, str, UnitPath | None, Event]] = []
 
     def node(self, name: str) -> ProfileNode:
@@ -201,6 +205,8 @@ class EventNetwork(Network):
                 names = [n for n, x in self.nodes.items() if is_within(x.address.unit, dest)]
             arrival = self.now + self.random.choice([0.0, 0.01, 0.1, 0.5])
             name = self.random.choice(names)
+            if unit is not None and unit in self.entries:
+                name, arrival = self.entries[unit], self.now
             heapq.heappush(self._travelling, (arrival, next(self._order), name, unit, event))
 
     def live(self, seconds: float) -> None:
