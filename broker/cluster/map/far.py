@@ -42,7 +42,8 @@ class Far:
         told = self._told.get(gateway, {})
         told.pop(far, None)
         if value is not None:
-            if len(told) >= MOST_GATEWAYS or len(self._told) >= MOST_GATEWAYS:
+            # One that is taken already stays; of a new one there is a table more.
+            if max(len(told), len(self._told.keys() - {gateway})) >= MOST_GATEWAYS:
                 raise ProtocolError(f"more than {MOST_GATEWAYS} gateways, or links of one")
             link = unit_link(value, self.context, gateway, far)
             self._told.setdefault(gateway, told)[far] = link

@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 from broker.cluster.address import Address
+from broker.cluster.map.far import MOST_GATEWAYS
 from tests.cluster.map.made_up_network import Circle, MadeUpNetwork, Pair, random_network
 
 SEEDS = range(25)
@@ -293,6 +294,20 @@ def test_more_than_a_cluster_can_have_is_refused() -> None:
         a3.take(("node", name, name), ("a",), {f"link:{name}y": (1, 2, "tcp")})
     assert a3.figures().entries < 1100
     assert a3.figures().refused > 0
+
+
+def test_more_gateways_than_a_context_can_have_are_refused() -> None:
+    a3 = two_gateways().nodes["a3"].map
+    many = MOST_GATEWAYS + 9
+    for number in range(many):
+        link = ("a", "b", f"a/x{number}", "b/b1", 1, 2, None)
+        a3.take(("unit-links", "", f"x{number}"), (), {"link:b1": link})
+    refused = a3.figures().refused
+    assert 9 <= refused < many
+    changed = ("a", "b", "a/x0", "b/b1", 5, 2, None)
+    a3.take(("unit-links", "", "x0"), (), {"link:b1": changed})
+    assert a3.figures().refused == refused
+    assert a3.next_hop_to_unit(("b",)) == "a1"
 
 
 def test_a_name_that_nobody_has_leads_nowhere_and_is_not_remembered() -> None:
