@@ -6,10 +6,10 @@ from collections.abc import Hashable
 
 from broker.cluster.messages import Value
 from broker.cluster.profiles.climb import Climb
-from broker.cluster.profiles.wants import covering, want_id, written
+from broker.cluster.profiles.wants import want_id, written
 from broker.content.query.query import Query
 from broker.content.upstream.union import Delta, Union
-from broker.content.upstream.want import Want
+from broker.content.upstream.want import Node, Want
 from broker.event.stream import StreamPattern
 
 #: Versions of the profile that are followed each; of more, later ones stand for the earliest.
@@ -21,6 +21,8 @@ class OwnWants:
 
     def __init__(self, max_queries: int) -> None:
         self._union = Union(max_queries)
+        self._nodes: dict[Want, Node] = {}
+        """What covers what, of the same."""
         self._sent: dict[Want, Climb | None] = {}
         """What the profile has, or will have when it is published; None: it flows."""
         self._climb_of: dict[Hashable, Climb] = {}
@@ -85,17 +87,18 @@ class OwnWants:
         the profile something covers it too."""
         climbs = {want: self._climb_to(want) for want in delta.send}
         for want in delta.withdraw:
-            del self._sent[want]
+            del self._sent[want], self._nodes[want]
             self.changes[want_id(want)] = None
         for want, climb in climbs.items():
-            self._sent[want] = climb
+            self._sent[want], self._nodes[want] = climb, Node(want)
             self.changes[want_id(want)] = written(want)
 
     def _climb_to(self, want: Want) -> Climb | None:
         """Whose arrival makes the want flow; None if it flows already."""
         if want in self._sent:
             return self._sent[want]
-        climbs = [climb for sent, climb in self._sent.items() if covering(sent, want)]
+        node = Node(want)
+        climbs = [self._sent[sent] for sent, wide in self._nodes.items() if wide.covers(node)]
         if None in climbs:
             return None
         if climbs:

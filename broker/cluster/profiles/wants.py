@@ -10,7 +10,7 @@ import msgpack
 
 from broker.cluster.messages import Value
 from broker.content.query.query import parse_query
-from broker.content.upstream.want import Node, Want
+from broker.content.upstream.want import Want
 from broker.errors import BadName, BadQuery
 from broker.event.stream import StreamPattern
 
@@ -62,13 +62,3 @@ def read(value: Value) -> tuple[Want, str]:
     Never narrower than it can have been meant: a bad query is `true()`, a bad pattern is `>`.
     """
     return _read(value)
-
-
-def covering(wide: Want, narrow: Want) -> bool:
-    """Whether all that `narrow` wants is wanted by `wide`. False where it is not known."""
-    return wide == narrow or _node(wide).covers(_node(narrow))
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def _node(want: Want) -> Node:
-    return Node(want)
