@@ -40,10 +40,12 @@ class Summary:
 
     def changed(self, change: Change) -> None:
         """A member's wants changed; it is one of this unit."""
-        for entry in change.went:
+        for entry in change.went.keys() & change.came.keys():
             self._take(self._union.remove((change.member, entry)))
         for entry, want in change.came.items():
             self._take(self._union.add((change.member, entry), want.pattern, want.query))
+        for entry in change.went.keys() - change.came.keys():
+            self._take(self._union.remove((change.member, entry)))
         self.to_echo = self.to_echo or change.settled
 
     def _take(self, delta: Delta) -> None:

@@ -18,19 +18,26 @@ from broker.event.stream import StreamPattern
 SETTLED = ""
 #: Two wants have one id with a chance of 2 to the -96.
 _ID_BYTES = 12
+#: Longer wants are not told, but wider ones, in bytes: 1000 of them fit into a table.
+_LONGEST = 3500
 #: Wants that are read again without being parsed.
 _REMEMBERED = 8192
 
 
 def written(want: Want) -> Value:
-    """A want as the value of an entry: pattern, query, namespaces."""
+    """A want as the value of an entry: pattern, query, namespaces. A long query is `true()`."""
+    value = _written(want)
+    return value if len(msgpack.packb(value)) <= _LONGEST else (want.pattern.text, "true()", ())
+
+
+def _written(want: Want) -> Value:
     return (want.pattern.text, want.query.text, want.query.namespaces)
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def want_id(want: Want) -> str:
     """The same for equal wants, on all nodes."""
-    packed = msgpack.packb(written(want))
+    packed = msgpack.packb(_written(want))
     return hashlib.blake2b(packed, digest_size=_ID_BYTES).hexdigest()
 
 

@@ -202,7 +202,12 @@ class Tables:
         return self._after_waves(self._waves.neighbour_down(name), now)
 
     def received(self, neighbour: str, message: Message, now: float) -> list[TablesEffect]:
-        """A neighbour sent this. `ProtocolError` if it must not: nothing has changed then."""
+        """A neighbour sent this. `ProtocolError` if it must not: nothing has changed then.
+
+        What comes late, over a link that is down, is passed over.
+        """
+        if neighbour not in self._links.neighbours:
+            return []
         try:
             return self._received(neighbour, message, now)
         except ProtocolError as error:

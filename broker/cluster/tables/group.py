@@ -114,6 +114,7 @@ def _changed(
         if how == GONE:
             after.pop(name, None)
             sizes_after.pop(name, None)
+            copied.discard(name)
             continue
         if how == ANEW:
             after[name], sizes_after[name] = {}, 0

@@ -42,6 +42,30 @@ def pair(unit: UnitPath, other: UnitPath) -> tuple[EventNetwork, ProfileNode, Pr
     return network, network.node("one"), network.node("two")
 
 
+def test_a_query_that_is_too_long_to_tell_is_told_as_a_wider_one() -> None:
+    network, one, two = pair(C1, C1)
+    long = f"/a = '{'x' * 4000}'"
+    two.want(1, "s.x", long)
+    two.want(2, "s.y", "/a")
+    network.live(1)
+    assert sorted((w.pattern.text, w.query.text) for w in one.wanted.values()) == [
+        ("s.x", "true()"),
+        ("s.y", "/a"),
+    ]
+    two.unwant(1)
+    network.live(1)
+    assert [want.pattern.text for want in one.wanted.values()] == ["s.y"]
+
+
+def test_a_thousand_of_the_longest_wants_fit_into_a_profile() -> None:
+    profiles = made()
+    for number in range(1000):
+        filling = "x" * (3400 + number % 100)
+        profiles.want(number, ALL, parse_query(f"/a/b{number} = '{filling}'"), 0.0)
+    assert len(settle(profiles)) == 1000
+    assert not profiles.next_timeout()
+
+
 def test_in_a_node_alone_everything_flows_at_once() -> None:
     profiles = made()
     assert profiles.want(1, ALL, parse_query("/a"), 0.0) == []

@@ -219,5 +219,6 @@ def test_one_who_lacks_little_gets_little() -> None:
 def test_what_is_lacking_is_asked_for(build: Callable[[], Message]) -> None:
     tables = with_peer()
     tables.received("peer", update(), 1.0)
+    assert tables.received("gone", build(), 2.0) == []
     assert sent(tables.received("peer", build(), 2.0)) == [Digest((("x", C1, 1, 1),), False, False)]
     assert tables.counts["asked"] == 1
