@@ -46,8 +46,9 @@ def say(*words: object) -> None:
 class UdpEnd:
     """Sends everything as far as it may, and expects the same."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, dials: bool) -> None:
         self.count = count
+        self.dials = dials
         self.sent = 0
         self.received = 0
         self.channel: ISocketChannel | None = None
@@ -75,6 +76,8 @@ class UdpEnd:
     def channel_lost(self, error: BrokerError | None) -> None:
         core = cast(DatagramChannel, self.channel).core
         say("lost", error, "after repeats" if core.sender.repeated else "without a repeat")
+        if self.dials:
+            reactor.callLater(0, reactor.stop)
 
     def writable_changed(self, writable: bool) -> None:
         self.writable = writable
@@ -84,17 +87,19 @@ class UdpEnd:
 class UntilInputEnds(Protocol):
     """Ends the process in good order when whoever started it closes the pipe."""
 
-    def __init__(self, stop: Callable[[], object]) -> None:
+    def __init__(self, stop: Callable[[], object], lingers: bool) -> None:
         self.stop = stop
+        self.lingers = lingers
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self.stop()
-        reactor.callLater(0.2, reactor.stop)
+        if not self.lingers:
+            reactor.callLater(0, reactor.stop)
 
 
 def listen(address: str, count: str) -> Callable[[], object]:
     """Accept over UDP."""
-    port = UdpPort(reactor, address, UDP_PORT, UdpEnd(int(count)).begin)
+    port = UdpPort(reactor, address, UDP_PORT, UdpEnd(int(count), dials=False).begin)
     port.start()
     say("listening")
     return port.stop
@@ -104,7 +109,7 @@ def dial(address: str, peer: str, count: str) -> Callable[[], object]:
     """Connect over UDP."""
     port = UdpPort(reactor, address, 0, lambda _: None)
     port.start()
-    end = UdpEnd(int(count))
+    end = UdpEnd(int(count), dials=True)
 
     def close() -> None:
         assert end.channel is not None
@@ -146,7 +151,7 @@ def main(kind: str, *arguments: str) -> None:
     }
     reactor.callLater(PATIENCE, os._exit, 1)
     stop = parts[kind](*arguments)
-    stdio.StandardIO(UntilInputEnds(stop), reactor=reactor)
+    stdio.StandardIO(UntilInputEnds(stop, lingers=kind == "dial"), reactor=reactor)
     reactor.run()
 
 

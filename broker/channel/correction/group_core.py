@@ -7,6 +7,7 @@ told as a gap. Nobody can slow a sender down.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from struct import Struct
 
 import attrs
 
@@ -43,6 +44,8 @@ _NAME_AGAIN = 0.1
 #: Sessions that are over, so that what is late of them opens none; the oldest go.
 _MOST_FORMER = 1024
 MOST_NAME_BYTES = 128
+
+_START = Struct(">Q")
 
 
 @attrs.define
@@ -88,6 +91,7 @@ class GroupCore:
         self._named: dict[str, int] = {}
         self._former: dict[int, None] = {}
         self._name_asked: dict[int, float] = {}
+        self._shares: dict[int, int] = {}
 
     # ----------------------------------------------------------------- from above
 
@@ -156,19 +160,26 @@ class GroupCore:
             self._announcing = min(2 * self._announcing, self._settings.announce)
             self._announce_at = now + self._announcing
         for session, receiver in list(self.receivers.items()):
+            if not receiver.present:
+                continue
             if now >= receiver.heard_at + self._settings.liveness:
-                effects += self._forget(session)
-            else:
-                effects += self._ask(session, now)
-                effects += self._deliver(session)
+                effects += self._silent(session, receiver)
+                continue
+            if receiver.name is None:
+                effects += self._ask_name(session, receiver, now)
+            effects += self._ask(session, now)
+            effects += self._deliver(session)
         return effects
 
     def next_timeout(self) -> float:
         """When `handle_timeout` is wanted."""
         due = self._announce_at
         others = [self.sender.next_timeout()]
-        for receiver in self.receivers.values():
-            others += (receiver.next_timeout(), receiver.heard_at + self._settings.liveness)
+        for session, receiver in self.receivers.items():
+            if receiver.present:
+                others += (receiver.next_timeout(), receiver.heard_at + self._settings.liveness)
+            if receiver.name is None:
+                others.append(self._name_asked.get(session, 0.0) + _NAME_AGAIN)
         return min([due, *(each for each in others if each is not None)])
 
     # ----------------------------------------------------------------- what others say
@@ -178,7 +189,8 @@ class GroupCore:
             answer = self.sender.asked(address, read_ask(datagram), now)
             return [] if answer is None else [SendDown([answer], address)]
         if kind == POLL:
-            return [SendDown([self._announcement()], address)]
+            asker, _ = read_numbered(datagram)
+            return [SendDown([self._announcement(self._share_of(asker))], address)]
         return []  # our own, looped back
 
     def _heard(
@@ -193,54 +205,73 @@ class GroupCore:
             receiver = receiver or self._new(session, address, said.number, now)
             if receiver is not None:
                 receiver.arrived(said, now)
-                return self._ask_name(session, receiver, now)
+                return self._present(session, receiver, now)
         elif kind == ANNOUNCE:
             highest, contents = read_numbered(datagram)
-            name = _read_name(contents)
+            start, name = _read_announced(contents)
             receiver = receiver or self._new(session, address, highest + 1, now)
             if receiver is not None:
-                effects = self._learn_name(session, receiver, name)
+                effects = self._learn_name(session, receiver, start, name, now)
                 receiver.announced(highest, now)
-                return effects
+                return effects + self._present(session, receiver, now)
         elif kind == GONE and receiver is not None:
             oldest, _ = read_numbered(datagram)
             receiver.gone(oldest)
         elif kind == BYE and receiver is not None:
-            effects = [*self._deliver(session), *self._forget(session)]
-            self._bury(session)
-            return effects
+            return [*self._deliver(session), *self._forget(session)]
         elif kind not in (GONE, BYE):
             raise ProtocolError(f"a datagram of kind {kind} within a group")
         return []
 
     def _new(self, session: int, address: Peer, first: int, now: float) -> GroupReceiver | None:
+        self._share_of(session)
         if len(self.receivers) >= self._settings.senders:
-            self.counts.ignored += 1
-            return None
+            silent = [each for each, other in self.receivers.items() if not other.present]
+            if not silent:
+                self.counts.ignored += 1
+                return None
+            self._forget(silent[0])
         receiver = GroupReceiver(
             *(self._settings, address, max(first, 1), self._max_frame, self._draw, now)
         )
         self.receivers[session] = receiver
         return receiver
 
+    def _share_of(self, session: int) -> int:
+        """Where our stream begins for a member: with what is sent after we first heard of it."""
+        if session not in self._shares:
+            self._shares[session] = self.sender.highest + 1
+            if len(self._shares) > _MOST_FORMER:
+                del self._shares[next(iter(self._shares))]
+        return self._shares[session]
+
+    def _present(self, session: int, receiver: GroupReceiver, now: float) -> list[Effect]:
+        if receiver.name is None:
+            return self._ask_name(session, receiver, now)
+        if receiver.present:
+            return []
+        receiver.present = True
+        return [Appeared(receiver.name)]
+
     def _ask_name(self, session: int, receiver: GroupReceiver, now: float) -> list[Effect]:
         last = self._name_asked.get(session)
-        if receiver.name is not None or (last is not None and now < last + _NAME_AGAIN):
+        if last is not None and now < last + _NAME_AGAIN:
             return []
         self._name_asked[session] = now
-        question = self._seal.sealed(numbered(POLL, session, 0))
+        question = self._seal.sealed(numbered(POLL, session, self._session))
         return [SendDown([question], receiver.address)]
 
-    def _learn_name(self, session: int, receiver: GroupReceiver, name: str) -> list[Effect]:
-        if receiver.name is not None:
-            return []
+    def _learn_name(
+        self, session: int, receiver: GroupReceiver, start: int, name: str, now: float
+    ) -> list[Effect]:
+        if receiver.name is not None or not start:
+            return []  # known; or it was said to all, and not where our share begins
         effects: list[Effect] = []
         if name in self._named:
             # Its former life, or another member of the same name: the one that came last counts.
-            former = self._named[name]
-            effects += self._forget(former)
-            self._bury(former)
+            effects += self._forget(self._named[name])
         receiver.name = name
+        receiver.begin_at(start, now)
         self._named[name] = session
         self._name_asked.pop(session, None)
         effects.append(Appeared(name))
@@ -273,29 +304,39 @@ class GroupCore:
     def _forget(self, session: int) -> list[Effect]:
         receiver = self.receivers.pop(session)
         self._name_asked.pop(session, None)
-        if receiver.name is None:
-            return []
-        del self._named[receiver.name]
-        return [Vanished(receiver.name)]
-
-    def _bury(self, session: int) -> None:
-        """It will not come back; one that was only silent may."""
         self._former[session] = None
         if len(self._former) > _MOST_FORMER:
             del self._former[next(iter(self._former))]
+        if receiver.name is None:
+            return []
+        del self._named[receiver.name]
+        return [Vanished(receiver.name)] if receiver.present else []
 
-    def _announcement(self) -> bytes:
-        said = numbered(ANNOUNCE, self._session, self.sender.highest, self._name)
-        return self._seal.sealed(said)
+    def _silent(self, session: int, receiver: GroupReceiver) -> list[Effect]:
+        """What it sent will be asked for, or told as a gap, when it is heard again."""
+        if receiver.name is None:
+            del self.receivers[session]
+            self._name_asked.pop(session, None)
+            return []
+        receiver.present = False
+        return [Vanished(receiver.name)]
+
+    def _announcement(self, start: int = 0) -> bytes:
+        contents = _START.pack(start) + self._name
+        return self._seal.sealed(numbered(ANNOUNCE, self._session, self.sender.highest, contents))
 
     def _fill(self) -> float:
         return self.sender.waiting_bytes / self._settings.send_buffer_bytes
 
 
-def _read_name(name: bytes) -> str:
+def _read_announced(contents: bytes) -> tuple[int, str]:
+    if len(contents) < _START.size:
+        raise ProtocolError("an announcement that is cut short")
+    (start,) = _START.unpack_from(contents)
+    name = contents[_START.size :]
     if not 0 < len(name) <= MOST_NAME_BYTES:
         raise ProtocolError(f"a sender's name of {len(name)} bytes")
     try:
-        return name.decode()
+        return start, name.decode()
     except UnicodeDecodeError:
         raise ProtocolError("a sender's name that is not UTF-8") from None

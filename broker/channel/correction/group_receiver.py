@@ -38,16 +38,30 @@ class GroupReceiver:
         self.heard_at = now
         #: Packets that were larger than this end accepts.
         self.refused = 0
-        self.reception: Reception[Data] = Reception(settings.window, settings.reorder_delay, first)
+        #: It was heard within `liveness`.
+        self.present = True
         self._settings = settings
         self._max_frame = max_frame
         self._draw = draw
-        self._decoder = FrameDecoder(max_frame)
+        self._start(first)
+
+    def _start(self, first: int) -> None:
+        settings = self._settings
+        self.reception: Reception[Data] = Reception(settings.window, settings.reorder_delay, first)
+        self._decoder = FrameDecoder(self._max_frame)
         self._number = first - 1  # of the last datagram whose contents went into the decoder
         self._torn = first > 1  # what comes first may be the middle of a packet
         self._packet: int | None = None if self._torn else 0  # the next one's number, if known
         self._asking = _FIRST_ASKING
         self._ask_at: float | None = None
+
+    def begin_at(self, first: int, now: float) -> None:
+        """The sender says where our share of its stream begins; nothing was taken yet."""
+        held = self.reception.held()
+        self._start(first)
+        for said in held:
+            if said.number >= first:
+                self.arrived(said, now)
 
     def arrived(self, said: Data, now: float) -> None:
         """A datagram of this sender."""

@@ -72,6 +72,10 @@ class Reception(Generic[Piece]):
         ready, self._ready = self._ready, []
         return ready
 
+    def held(self) -> list[Piece]:
+        """All that is here and was not taken, in no order."""
+        return [*self._ready, *self._ahead.values()]
+
     def last_ready(self) -> Piece | None:
         """The last piece that can be taken."""
         return self._ready[-1] if self._ready else None

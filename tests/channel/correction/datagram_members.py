@@ -82,14 +82,16 @@ class Members:
         faults: DatagramFaults | None = None,
         settings: GroupSettings | None = None,
         secret: bytes = b"",
+        wait: bool = True,
     ) -> None:
         self.clock = Clock()
         self.random = Random(seed)
-        self.network = DatagramNetwork(self.clock, seed)
+        self.network = DatagramNetwork(self.clock, seed, None if wait else faults)
         self.settings = settings or GroupSettings()
         self.all = [Member(name, self, secret) for name in names]
         # All have heard of each other before anything is sent or lost.
-        self.run(lambda: all(len(each.told) == len(names) - 1 for each in self.all), 2.0)
+        if wait:
+            self.run(lambda: all(len(each.told) == len(names) - 1 for each in self.all), 2.0)
         if faults is not None:
             self.network.faults = faults
 

@@ -82,8 +82,9 @@ def test_what_can_not_be_had_any_more_is_told_by_its_number(seed: int) -> None:
     assert there.gaps
 
 
-def test_one_that_was_cut_off_hears_what_follows_and_the_others_everything() -> None:
-    members = Members(3, "abc", settings=GroupSettings(liveness=2.0, announce=0.5))
+def test_one_that_was_cut_off_learns_what_it_missed_and_the_others_hear_everything() -> None:
+    settings = GroupSettings(liveness=2.0, announce=0.5, history_bytes=3000, datagram_bytes=400)
+    members = Members(3, "abc", settings=settings)
     a, b, c = members.all
     members.network.cut(members.address("a"), members.address("c"))
     packets = [b"%d" % number for number in range(1000)]
@@ -95,8 +96,22 @@ def test_one_that_was_cut_off_hears_what_follows_and_the_others_everything() -> 
     members.network.heal()
     members.run(lambda: c.told[-1] == ("a", "appeared"), 5.0)
     a.send([b"after"])
-    members.run(lambda: bool(c.heard["a"]), 1.0)
-    assert (b.heard["a"][-1], c.heard["a"]) == (b"after", [b"after"])
+    members.run(lambda: b"after" in c.heard["a"], 10.0)
+    assert b.heard["a"] == [*packets, b"after"]
+    assert c.heard["a"] == [*packets, b"after"][-len(c.heard["a"]) :]
+    assert c.gaps == [1001 - len(c.heard["a"])]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_who_is_known_to_a_sender_hears_all_that_it_sends_from_then_on(seed: int) -> None:
+    """Even if it does not know the sender yet, because the announcements were lost."""
+    members = Members(seed, "ab", DatagramFaults(loss=0.4), wait=False)
+    here, there = members.all
+    members.run(lambda: bool(here.told), 20.0)
+    packets = [b"%d" % number for number in range(100)]
+    here.send(packets)
+    members.run(lambda: len(there.heard["a"]) == 100, 30.0)
+    assert there.heard["a"] == packets
 
 
 def test_what_many_miss_goes_to_the_group_and_what_one_misses_to_that_one() -> None:
