@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from twisted.internet import reactor as the_reactor
 from twisted.internet.defer import Deferred
+from twisted.internet.error import CannotListenError
 from twisted.trial.unittest import TestCase
+from zope.interface import implementer
 
+from broker.channel.driver import IStackReceiver, StackDriver
+from broker.channel.p2p import P2PLayer
 from broker.channel.socket import ISocketChannel
 from broker.channel.socket.datagram_channel import DatagramChannel
 from broker.channel.socket.udp import UdpPort
+from broker.channel.view import LinkState, View
 from broker.errors import Closed
 from broker.testing.socket_contract import NotingReceiver, SocketChannelContract
 
@@ -69,3 +74,92 @@ class Udp6ChannelTests(UdpChannelTests):
     """The contract over UDP on IPv6."""
 
     interface = "::1"
+
+
+class UdpPortTests(Events):
+    """What a port refuses."""
+
+    def test_a_port_that_is_taken_can_not_be_bound(self) -> None:
+        first = UdpPort(reactor, "127.0.0.1", 0, lambda _: None)
+        first.start()
+        self.addCleanup(first.stop)
+        second = UdpPort(reactor, *first.host, lambda _: None)
+        with self.assertRaises(CannotListenError):
+            second.start()
+        with self.assertRaises(Closed):
+            second.connect(*first.host)
+
+    async def test_an_address_of_another_family_or_none_at_all_fails(self) -> None:
+        port = UdpPort(reactor, "127.0.0.1", 0, lambda _: None)
+        port.start()
+        self.addCleanup(port.stop)
+        for host in ("::1", "no address"):
+            with self.assertRaises(OSError):
+                await port.connect(host, 1)
+
+    async def test_stopping_tells_all_channels_and_their_peers(self) -> None:
+        accepted: Deferred[ISocketChannel] = Deferred()
+        there = UdpPort(reactor, "127.0.0.1", 0, accepted.callback)
+        here = UdpPort(reactor, "127.0.0.1", 0, lambda _: None)
+        for port in (there, here):
+            port.start()
+            self.addCleanup(port.stop)
+        client = NotingReceiver(await here.connect(*there.host), self.changed)
+        server = NotingReceiver(await accepted, self.changed)
+        there.stop()
+        await self.until(lambda: bool(client.losses and server.losses))
+        assert isinstance(server.losses[0], Closed)
+        assert len(client.losses) == 1
+
+
+@implementer(IStackReceiver)
+class Collecting:
+    """The user of a p2p stack, who takes everything at once."""
+
+    def __init__(self, changed: Callable[[], None], incarnation: int) -> None:
+        self.changed = changed
+        self.messages: list[bytes] = []
+        self.view: View | None = None
+        self.driver = StackDriver([P2PLayer(incarnation=incarnation)], reactor, self)
+
+    def messages_received(self, messages: Sequence[bytes]) -> None:
+        self.messages += messages
+        self.driver.consumed(len(messages))
+        self.changed()
+
+    def view_changed(self, view: View) -> None:
+        self.view = view
+        self.changed()
+
+    def writable_changed(self, writable: bool) -> None:
+        self.changed()
+
+    def is_disconnected(self) -> bool:
+        return self.view is not None and self.view.state is LinkState.DISCONNECTED
+
+
+class StackOverUdpTests(Events):
+    """p2p runs on it unchanged, over connections that break."""
+
+    async def test_a_conversation_survives_broken_connections(self) -> None:
+        client, server = Collecting(self.changed, 1), Collecting(self.changed, 2)
+        there = UdpPort(reactor, "127.0.0.1", 0, server.driver.attach)
+        here = UdpPort(reactor, "127.0.0.1", 0, lambda _: None)
+        for port in (there, here):
+            port.start()
+            self.addCleanup(port.stop)
+        sent: list[bytes] = []
+        for turn in range(5):
+            client.driver.attach(await here.connect(*there.host))
+            batch = [b"%d %d" % (turn, number) + bytes(number) for number in range(1000)]
+            client.driver.send(batch)
+            sent += batch
+            half = len(sent) - 500
+            await self.until(lambda half=half: len(server.messages) > half)  # type: ignore[misc]
+            if turn < 4:
+                client.driver.abort(Closed("broken on purpose"))
+        await self.until(lambda: len(server.messages) == len(sent))
+        assert server.messages == sent
+        client.driver.close()
+        await self.until(client.is_disconnected)
+        await self.until(server.is_disconnected)

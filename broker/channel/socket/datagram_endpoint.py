@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias
 import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionRefusedError, TimeoutError
+from twisted.logger import Logger
 
 from broker.channel.alarm import Alarm
 from broker.channel.clock import IClock
@@ -102,6 +103,8 @@ class DatagramEndpoint:
 
     `on_connect` is called with each accepted channel.
     """
+
+    log = Logger()
 
     def __init__(
         self,
@@ -239,7 +242,12 @@ class DatagramEndpoint:
         channel.datagrams_received(datagrams)
         if channel.core.confirmed and identity in self._channels:
             del self._half_open[self._waiting.pop(identity)]
-            self._on_connect(channel)
+            try:
+                self._on_connect(channel)
+            except Exception:
+                # The user's trouble with one connection is not that of the others on the socket.
+                self.log.failure("{peer} could not be accepted", peer=channel.peer_description)
+                channel.abort(Closed("the connection could not be accepted"))
 
     def _answered(self, dial: _Dial, datagram: bytes, address: Address) -> None:
         if address != dial.address:

@@ -98,7 +98,7 @@ class DatagramSocket:
         """Read what is there, up to a batch."""
         receive = self._socket.recvfrom
         batch: list[tuple[bytes, Any]] = []
-        while len(batch) < _BATCH:
+        for _ in range(_BATCH):
             try:
                 batch.append(receive(MOST_DATAGRAM))
             except BlockingIOError:

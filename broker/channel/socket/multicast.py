@@ -81,10 +81,7 @@ class MulticastPort:
             for sock in opened:
                 sock.close()
             raise CannotListenError(group, port, error) from None
-        hears, own = (
-            DatagramSocket(self._reactor, sock, lambda batch: self.member.datagrams_received(batch))
-            for sock in opened
-        )
+        hears, own = (DatagramSocket(self._reactor, sock, self._received) for sock in opened)
         self._sockets = (hears, own)
         core = GroupCore(
             *(self._settings, self._seal, self._name, secrets.randbits(64) or 1),
@@ -99,6 +96,10 @@ class MulticastPort:
     def send(self, packets: list[bytes]) -> None:
         """Send packets once to all: see `DatagramGroup.send`."""
         self.member.send(packets)
+
+    def _received(self, batch: Any) -> None:
+        if self._member is not None:
+            self._member.datagrams_received(batch)
 
     def stop(self) -> None:
         """Leave the group."""
