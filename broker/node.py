@@ -14,6 +14,10 @@ from twisted.web.client import Agent
 
 from broker.channel.driver import StackDriver
 from broker.channel.socket import ISocketChannel
+from broker.cluster.building import build_network
+from broker.cluster.dtds import NeighbourDtds
+from broker.cluster.membership import Dialler
+from broker.cluster.network import Network
 from broker.config import Settings
 from broker.content.contract import IMatcher
 from broker.content.limits import DocumentLimits
@@ -38,6 +42,7 @@ from broker.router.durables import Durables
 from broker.router.explaining import Explaining
 from broker.router.feed import Feed
 from broker.router.input import Input
+from broker.router.interest import Alone
 from broker.router.link import Link
 from broker.router.notices import Notices
 from broker.router.outgoing import DELIVERY_BYTES, QueueLimits
@@ -84,10 +89,12 @@ class Node:
         *,
         wall_clock: Callable[[], int] = wall_clock_ms,
         open_file: Callable[..., LogFile] = LogFile,
+        dialler: Dialler | None = None,
     ) -> None:
         """Opens the event log under `settings.node.data`: raises `LogUnavailable`, `LogCorrupt`.
 
-        A simulation gives a `Clock` as `reactor`, its own threads and time, and a disk with faults.
+        A simulation gives a `Clock` as `reactor`, its own threads and time, a disk with faults, and
+        a way to other nodes.
         """
         self.settings = settings
         self.started_ms = wall_clock()
@@ -130,6 +137,7 @@ class Node:
             wall_clock=wall_clock,
             accept_undescribed=settings.types.undescribed == "accept",
         )
+        self.network = self._make_network(dialler)
         self._selection = Selection(self.matcher, self.dtds)
         self._advisor = Advisor(self._types, undescribed=settings.types.undescribed == "accept")
         self.subscribing = Subscribing(
@@ -139,6 +147,7 @@ class Node:
             log=self.event_log,
             output=self.output,
             durables=self.durables,
+            interest=self.network or Alone(),
             max_subscriptions=settings.limits.max_subscriptions_per_client,
         )
         self.event_log.began_again = self.output.begin_again
@@ -172,17 +181,35 @@ class Node:
             folders = [Catalogue.load(folder) for folder in types.folders]
         except BrokerError as error:
             raise ConfigurationError(f"types.folders: {error}") from None
-        sources: list[IDtdSource] = [CatalogueSource(folder) for folder in folders]
-        sources.append(
+        self._neighbour_dtds = NeighbourDtds(self._reactor)
+        sources: list[IDtdSource] = [
+            *(CatalogueSource(folder) for folder in folders),
+            self._neighbour_dtds,
             PointerSource(
                 Agent(self._reactor, connectTimeout=PointerLimits().timeout),
                 self._reactor,
                 [AllowedPlace.parse(url) for url in types.pointers],
-            )
-        )
+            ),
+        ]
         dtds = DtdCache(shipped, sources, CacheLimits(), self._reactor)
         self._types = KnownTypes(dtds, shipped, folders)
         return dtds
+
+    def _make_network(self, dialler: Dialler | None) -> Network | None:
+        if self.settings.network.alone:
+            return None
+        return build_network(
+            self.settings,
+            event_log=self.event_log,
+            matcher=self.matcher,
+            dtds=self.dtds,
+            neighbour_dtds=self._neighbour_dtds,
+            quarantine=self.quarantine,
+            committed=self._relayed,
+            reactor=self._reactor,
+            wall_clock=self._wall_clock,
+            dialler=dialler,
+        )
 
     def _make_reception(self) -> Reception:
         limits = self.settings.limits
@@ -287,6 +314,9 @@ class Node:
     def start(self) -> None:
         """Start the threads; from now on connections may come."""
         self._threads.start()
+        self.subscribing.want_durables()
+        if self.network is not None:
+            self.network.begin()
 
     def abandon(self) -> None:
         """Close the log as it was found, where `start` was never called."""
@@ -303,6 +333,8 @@ class Node:
         """
         self.output.progress()
         self.notices.flush()
+        if self.network is not None:
+            self.network.progress()
 
     def care(self) -> None:
         """Drop what is too old: to be called every `CARE_EVERY`."""
@@ -315,6 +347,8 @@ class Node:
         """Stop in good order: commit and answer what was taken, send clients away, close."""
         self.notices.stop()
         self.explaining.stop()
+        if self.network is not None:
+            self.network.stop()
         try:
             await self.event_log.drain()
             self.output.progress()
@@ -324,6 +358,13 @@ class Node:
             self._threads.stop()
 
     def _committed(self, events: Any, matches: Any) -> None:
+        """Events of this node are durable."""
+        self._relayed(events, matches)
+        if self.network is not None:
+            self.network.committed(events, matches)
+
+    def _relayed(self, events: Any, matches: Any) -> None:
+        """Events of any node are durable here."""
         self.output.committed(events, matches)
         self._end_suspended()
 
@@ -334,6 +375,8 @@ class Node:
             return
         sessions = {session.link: session for session in self.reception.sessions}
         for number, error in suspended:
+            if self.network is not None and self.network.wants.suspended(number):
+                continue
             found = self.output.subscriber(number)
             if found is not None and found[0] in sessions:
                 sessions[found[0]].cancel(found[1].number, error)

@@ -16,6 +16,8 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from broker.channel.socket.tcp import TcpChannelFactory
+from broker.cluster.dialling import TwistedDialler
+from broker.cluster.listening import Listening
 from broker.config import Settings
 from broker.errors import BrokerError, ConfigurationError
 from broker.metrics import metrics_site
@@ -70,6 +72,7 @@ class NodeService(Service):
         self._ports: list[IListeningPort] = []
         self._loops: list[LoopingCall] = []
         self._failed = False
+        self._listening: Listening | None = None
         self.node: Node | None = None
 
     def startService(self) -> None:
@@ -81,7 +84,10 @@ class NodeService(Service):
             raise CanNotStart("the log says why")
 
     async def _start(self) -> None:
-        node = self.node = Node(self._settings, self._reactor, ReactorThreads(self._reactor))
+        dialler = TwistedDialler(self._reactor, self._settings.limits.max_frame_bytes)
+        node = self.node = Node(
+            self._settings, self._reactor, ReactorThreads(self._reactor), dialler=dialler
+        )
         listening = [
             serverFromString(self._reactor, text).listen(
                 TcpChannelFactory(node.connected, self._settings.limits.max_frame_bytes)
@@ -92,6 +98,11 @@ class NodeService(Service):
             endpoint = serverFromString(self._reactor, self._settings.metrics.endpoint)
             listening.append(endpoint.listen(metrics_site(node)))
         self._ports = await gatherResults(listening, consumeErrors=True)
+        if node.network is not None:
+            self._listening = Listening(
+                self._settings.network, node.network, dialler, self._reactor
+            )
+            self._ports += await self._listening.start()
         # Not before it can not fail any more: a process does not end while its threads run.
         node.start()
         collect_rarely()
@@ -139,6 +150,8 @@ class NodeService(Service):
                 loop.stop()
         for port in self._ports:
             await maybeDeferred(port.stopListening)
+        if self._listening is not None:
+            await self._listening.stop()
         if self.node is not None:
             try:
                 await self.node.stop()
@@ -149,7 +162,7 @@ class NodeService(Service):
 
 def check_endpoints(settings: Settings, reactor: Any) -> None:
     """Raise `ConfigurationError` for an endpoint string that Twisted can not read."""
-    texts = [*settings.listen.endpoints]
+    texts = [*settings.listen.endpoints, *settings.network.listen]
     if settings.metrics.endpoint:
         texts.append(settings.metrics.endpoint)
     for text in texts:

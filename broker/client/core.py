@@ -77,6 +77,7 @@ class _Subscription:
     processed: Position = Position()
     acknowledged: Position = Position()
     since_acknowledged: int = 0
+    begun: bool = False
     stored: bool = False
     """The node had a position of it: it begins there, and not at the cut."""
 
@@ -217,7 +218,7 @@ class ClientCore:
 
     def _wish(self, subscription: _Subscription) -> Subscribe:
         start = subscription.start
-        if subscription.received.marks:
+        if subscription.begun or (start.kind in ("all", "time") and subscription.received.marks):
             start = Start("position", position=subscription.received)
         return Subscribe(
             number=subscription.number,
@@ -357,9 +358,11 @@ class ClientCore:
         return [Arrived(number, gap), Arrived(number, Moved(Position().advanced([gap.last])))]
 
     def _begin(self, subscription: _Subscription, position: Position) -> None:
-        """The subscription begins after `position`, unless it is under way already."""
-        if not subscription.received.marks:
-            subscription.received = subscription.processed = position
+        """The subscription begins after `position`, unless it has begun; some may have come."""
+        if not subscription.begun:
+            subscription.begun = True
+            subscription.received = subscription.received.merged(position)
+            subscription.processed = subscription.processed.merged(position)
 
     def _delivered(self, data: bytes) -> list[Effect]:
         delivery = decode_delivery(data)

@@ -58,6 +58,9 @@ class _Line:
 
     jobs: deque[Job] = attrs.field(factory=deque)
     held: bool = False
+    """Whether it waits for a DTD."""
+    queued: bool = False
+    """Whether it is among those that are ready."""
     missing: dict[DtdReference, BrokerError] = attrs.field(factory=dict)
 
 
@@ -148,10 +151,15 @@ class Intake:
         line = self._lines.setdefault(origin, _Line())
         line.jobs.append(job)
         job.missing = line.missing
-        if len(line.jobs) == 1 and not line.held:
-            self._ready.append(origin)
-            self._turns.work()
+        self._queue(origin, line)
+        self._turns.work()
         return True
+
+    def _queue(self, origin: str, line: _Line) -> None:
+        """Let a line that can go on have its turn."""
+        if line.jobs and not line.held and not line.queued:
+            line.queued = True
+            self._ready.append(origin)
 
     # ------------------------------------------------------------------ turns
 
@@ -160,13 +168,13 @@ class Intake:
         if self._ready:
             origin = self._ready.popleft()
             line = self._lines[origin]
+            line.queued = False
             if self._match(line):
                 job = line.jobs.popleft()
                 self.waiting_bytes -= job.size
                 job.done(job)
-            if line.jobs and not line.held:
-                self._ready.append(origin)
-            elif not line.jobs:
+            self._queue(origin, line)
+            if not line.jobs:
                 del self._lines[origin]
         return bool(self._ready)
 
@@ -203,7 +211,7 @@ class Intake:
 
         def release(_: object) -> None:
             line.held = False
-            self._ready.append(origin)
+            self._queue(origin, line)
             self._turns.work_later()
 
         DeferredList(

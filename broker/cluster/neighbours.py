@@ -74,12 +74,12 @@ class Neighbours:
         own: str,
         clock: IClock,
         listener: LinkListener,
-        make_stack: Callable[[str, int], Stack],
+        make_stack: Callable[[str, str, int], Stack],
         *,
         max_frame: int,
         suspect: float,
     ) -> None:
-        """`make_stack` gives the stack for a transport and an incarnation."""
+        """`make_stack` gives the stack for a peer, a transport and an incarnation."""
         self._own = own
         self._clock = clock
         self._listener = listener
@@ -125,7 +125,7 @@ class Neighbours:
             return True
         if known is not None:
             self._drop(known, Closed("a later process of that node has come"))
-        driver = self._make_driver(neighbour.transport)
+        driver = self._make_driver(name, neighbour.transport)
         self._neighbours[name], self._drivers[name] = neighbour, driver
         self._channel.join(name, driver)
         self._attach(driver, channel)
@@ -142,9 +142,9 @@ class Neighbours:
         for neighbour in list(self._neighbours.values()):
             self._drop(neighbour, error)
 
-    def _make_driver(self, transport: str) -> StackDriver:
+    def _make_driver(self, name: str, transport: str) -> StackDriver:
         incarnation = int.from_bytes(os.urandom(7), "big") + 1
-        stack = self._make_stack(transport, incarnation)
+        stack = self._make_stack(name, transport, incarnation)
         return StackDriver(stack.layers, self._clock, bottom=stack.bottom)
 
     def _attach(self, driver: StackDriver, channel: ISocketChannel) -> None:
@@ -186,7 +186,7 @@ class Neighbours:
         try:
             self._drivers[name].send([message])
         except (Overloaded, Closed) as error:
-            self._drop(neighbour, error)
+            self._clock.callLater(0, self._drop, neighbour, error)
             return
         neighbour.sent += 1
         neighbour.sent_bytes += len(message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import attrs
@@ -31,6 +32,7 @@ class RemoteWants:
         self._matcher = matcher
         self._installed: dict[int, _Installed] = {}
         self._numbers: dict[tuple[Address, str], int] = {}
+        self._counts: Counter[Address] = Counter()
         self._found: dict[tuple[int, ...], frozenset[Address]] = {}
         self.widened = 0
         """Queries that took too long and were replaced by all events of their streams."""
@@ -38,16 +40,19 @@ class RemoteWants:
     def __len__(self) -> int:
         return len(self._installed)
 
-    def install(self, destination: Address, id: str, want: Want) -> None:
-        """From the next match on a destination wants this."""
+    def install(self, destination: Address, id: str, want: Want) -> bool:
+        """From the next match on a destination wants this. Whether it wanted nothing before."""
+        first = not self._counts[destination]
         self.remove(destination, id)
         self._subscribe(_Installed(destination, id, want))
+        return first
 
     def remove(self, destination: Address, id: str) -> None:
         """It does not want it any more, if it did."""
         number = self._numbers.pop((destination, id), None)
         if number is not None:
             del self._installed[number]
+            self._counts[destination] -= 1
             self._matcher.unsubscribe(number)
             self._found.clear()
 
@@ -78,6 +83,10 @@ class RemoteWants:
             found = self._found[matches] = self._among(matches)
         return found
 
+    def any_other(self, matches: tuple[int, ...]) -> bool:
+        """Whether one of the matches is no destination's: a subscription's of this node."""
+        return any(number not in self._installed for number in matches)
+
     def _among(self, matches: Iterable[int]) -> frozenset[Address]:
         whom = {
             installed.destination
@@ -94,4 +103,5 @@ class RemoteWants:
         number = self._matcher.subscribe(want.pattern, want.query, account)
         self._installed[number] = installed
         self._numbers[installed.destination, installed.id] = number
+        self._counts[installed.destination] += 1
         self._found.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
@@ -116,6 +117,10 @@ def _quoted(text: object) -> str:
 
 _NODE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NODE_NAMES = re.compile(r"[A-Za-z0-9_*-]{1,64}", re.ASCII)
+_HOST = re.compile(r"[A-Za-z0-9_.:%-]{1,255}", re.ASCII)
+_DNS_NAME = re.compile(r"[A-Za-z0-9_.-]{1,255}", re.ASCII)
+#: Units lie no deeper in each other (`broker.cluster.address`).
+_DEEPEST = 8
 _CLIENT_IDS = re.compile(r"[A-Za-z0-9_.@*-]{1,64}", re.ASCII)
 
 
@@ -166,6 +171,52 @@ def _check_clearance(text: str) -> SecurityLevel:
     raise ValueError
 
 
+def _check_unit(text: str) -> str:
+    names = text.split(".") if text else []
+    if len(names) > _DEEPEST or not all(map(_NODE_NAME.fullmatch, names)):
+        raise ValueError
+    return text
+
+
+def _check_place(text: str) -> str:
+    host, port = split_place(text)
+    if not _HOST.fullmatch(host) or not 0 < port < 1 << 16:
+        raise ValueError
+    return text
+
+
+def split_place(text: str) -> tuple[str, int]:
+    """Host and port of a `PLACE`. ValueError if it is none."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit():
+        raise ValueError
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _check_addresses(text: str) -> str:
+    ip_network(text)
+    return text
+
+
+def _check_client_endpoint(text: str) -> str:
+    kind, colon, rest = text.partition(":")
+    if not colon or not rest or not kind.isalnum():
+        raise ValueError
+    return text
+
+
+def _check_dns_name(text: str) -> str:
+    if text and not _DNS_NAME.fullmatch(text):
+        raise ValueError
+    return text
+
+
+def _optional_file(value: object) -> Path | None:
+    if not isinstance(value, str) or "\0" in value:
+        raise ValueError
+    return Path(value) if value else None
+
+
 NODE_NAME: Final = Kind("1 to 64 of A-Z a-z 0-9 _ -", _text(_check_node_name), _quoted)
 NODE_NAMES: Final = Kind(
     'the name of a node, in which "*" stands for any characters', _text(_check_node_names), _quoted
@@ -178,6 +229,31 @@ ENDPOINT: Final = Kind(
 )
 OPTIONAL_ENDPOINT: Final = Kind(
     'an endpoint string of Twisted, or "" for none', _text(_check_optional_endpoint), _quoted
+)
+OPTIONAL_UNIT: Final = Kind(
+    'the path of a cluster such as "europe.alps", or ""', _text(_check_unit), _quoted
+)
+PLACE: Final = Kind(
+    'a host and a port such as "10.0.0.7:8766" or "[fd00::7]:8766"', _text(_check_place), _quoted
+)
+OPTIONAL_PLACE: Final = Kind(
+    'a host and a port such as "10.0.0.7:8766", or ""',
+    _text(lambda text: _check_place(text) if text else text),
+    _quoted,
+)
+OPTIONAL_DNS_NAME: Final = Kind(
+    'a name such as "_xmlbroker._tcp.example.org", or ""', _text(_check_dns_name), _quoted
+)
+OPTIONAL_FILE: Final[Kind[Path | None]] = Kind(
+    'the path of a file, or ""', _optional_file, lambda path: _quoted(path or "")
+)
+CLIENT_ENDPOINT: Final = Kind(
+    'an endpoint string of Twisted to connect to, such as "tcp:host=10.0.0.7:port=8766"',
+    _text(_check_client_endpoint),
+    _quoted,
+)
+ADDRESSES: Final = Kind(
+    'an IP address or network such as "10.1.0.0/16"', _text(_check_addresses), _quoted
 )
 STREAMS: Final = Kind(
     'a stream pattern such as "asdi.*.kzbw" or "asdi.>"',

@@ -17,6 +17,7 @@ from broker.errors import ConfigurationError
 def contradictions(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
     """The broken rules: the key to blame, and a sentence that names what it contradicts."""
     yield from _open_doors(settings)
+    yield from _network(settings)
     yield from _room_for_one_event(settings)
     yield from _faults(settings)
 
@@ -32,6 +33,35 @@ def _open_doors(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
                 "every endpoint must be on loopback (interface=127.0.0.1, ::1 or localhost, "
                 "or unix:); add an [accounts.NAME] table or change the interface",
             )
+
+
+def _network(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
+    network = settings.network
+    if network.key_file is None:
+        for index, endpoint in enumerate(network.listen):
+            if not is_loopback(endpoint):
+                yield (
+                    ("network", "listen", index),
+                    f'network.listen has "{endpoint}", which others can reach: without '
+                    "network.key_file every endpoint must be on loopback (interface=127.0.0.1, "
+                    "::1 or localhost, or unix:)",
+                )
+    if network.transport == "udp" and not network.udp:
+        yield ("network", "transport"), 'network.transport is "udp", but network.udp is empty'
+    if not network.alone and not (network.cluster or network.join or network.discover):
+        yield (
+            ("network", "cluster"),
+            "network.cluster is empty, and neither network.join nor network.discover names anybody "
+            "to be asked for one",
+        )
+    if network.alone:
+        for stream in settings.streams:
+            if stream.acknowledge == "neighbour":
+                yield (
+                    ("streams", stream.pattern.text, "acknowledge"),
+                    f'streams."{stream.pattern.text}".acknowledge is "neighbour", but the node has '
+                    "no network: see [network]",
+                )
 
 
 def _room_for_one_event(settings: Settings) -> Iterator[tuple[KeyPath, str]]:

@@ -16,6 +16,7 @@ import attrs
 
 from broker.channel.faults.configured import DIRECTIONS, KINDS
 from broker.config import kinds
+from broker.config.network import NetworkSettings
 from broker.config.setting import derived_setting, required_setting, setting
 from broker.config.stored_secret import StoredSecret
 from broker.event.envelope import SecurityLevel
@@ -207,9 +208,10 @@ class StreamSettings:
 
     pattern: StreamPattern
     acknowledge: str = setting(
-        kinds.choice("node", refused={"neighbour": "that needs a network of nodes"}),
+        kinds.choice("node", "neighbour"),
         "node",
-        "When a publisher is told that its event is safe: once this node has committed it.",
+        "When a publisher is told that its event is safe: once this node has committed it, or once "
+        "another node has, too.",
     )
 
 
@@ -301,6 +303,7 @@ class Settings:
     types: TypeSettings = attrs.field(factory=TypeSettings)
     validation: ValidationSettings = attrs.field(factory=ValidationSettings)
     metrics: MetricsSettings = attrs.field(factory=MetricsSettings)
+    network: NetworkSettings = attrs.field(factory=NetworkSettings)
     streams: tuple[StreamSettings, ...] = ()
     accounts: tuple[AccountSettings, ...] = ()
     faults: tuple[FaultSettings, ...] = ()
@@ -324,4 +327,5 @@ SECTIONS: Final[dict[str, type]] = {
     "types": TypeSettings,
     "validation": ValidationSettings,
     "metrics": MetricsSettings,
+    "network": NetworkSettings,
 }

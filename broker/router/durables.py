@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 import msgpack
@@ -47,6 +47,8 @@ class Durables:
         self._kept = {key: Durable.decode(value) for key, value in log.durables()}
         self._counts = Counter(map(_client_of, self._kept))
         self._in_use: set[bytes] = set()
+        self.gone: Callable[[str, str], object] = lambda client_id, name: None
+        """Told when one is no more."""
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -54,6 +56,12 @@ class Durables:
     def get(self, client_id: str, name: str) -> Durable | None:
         """What is stored under a client's name for it."""
         return self._kept.get(_key(client_id, name))
+
+    def all(self) -> Iterator[tuple[str, str, Durable]]:
+        """All that are stored: client, name, and what it is."""
+        for key, durable in self._kept.items():
+            client, _, name = key.partition(b"\0")
+            yield client.decode(), name.decode(), durable
 
     def of(self, client_id: str) -> dict[str, Durable]:
         """What is stored for a client, by name."""
@@ -133,6 +141,8 @@ class Durables:
         if not self._counts[client]:
             del self._counts[client]
         self._log.put_durable(key, None)
+        name = key[len(client) + 1 :]
+        self.gone(client.decode(), name.decode())
 
     def _store(self, key: bytes, durable: Durable) -> None:
         self._kept[key] = durable

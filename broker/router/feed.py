@@ -58,8 +58,12 @@ class Feed:
     """The position that the client knows, or a little less."""
     skip: dict[str, Mark] = attrs.field(factory=dict)
     """While catching up: what the client has had already of these origins."""
+    accepted: bool = False
+    """Whether its client was told that it is."""
     flowing: bool = True
     """Whether nothing that matches is missed of other origins, as far as they are covered."""
+    flows_from: dict[str, Mark] = attrs.field(factory=dict)
+    """Where that begins."""
     pace: Pace = Pace.UNCONFIRMED
     reading: bool = False
     waiting_for_commit: bool = False

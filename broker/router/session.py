@@ -21,7 +21,7 @@ from broker.identity import Identity
 from broker.router.input import Input
 from broker.router.link import Link
 from broker.router.publisher import Publisher
-from broker.router.subscribing import Profile, Subscribing
+from broker.router.subscribing import Confirming, Profile, Subscribing
 from broker.router.turns import MOST_DOCUMENTS, SECONDS_A_TURN, Turns
 from broker.session import messages
 from broker.session.batches import decode_batch
@@ -228,14 +228,13 @@ class Session:
             raise ProtocolError(f"{type(message).__name__} is not for a node")
 
     def _subscribe(self, message: Subscribe) -> None:
-        def confirm(*answers: Message) -> None:
-            for answer in answers:
-                self.send_message(answer)
+        def start() -> None:
             if not self.over:
                 self.link.start(message.number)
 
+        confirming = Confirming(self.send_message, start)
         try:
-            self._services.subscribing.subscribe(self._profile, message, confirm)
+            self._services.subscribing.subscribe(self._profile, message, confirming)
         except PeerError as error:
             self.send_message(Ended(message.number, error.to_wire()))
 

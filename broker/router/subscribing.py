@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import attrs
@@ -23,6 +23,7 @@ from broker.event.stream import StreamPattern, check_client_id
 from broker.identity import Identity
 from broker.router.durables import Durables
 from broker.router.feed import Feed
+from broker.router.interest import Interest
 from broker.router.link import Link
 from broker.router.output import Output
 from broker.session.messages import Flowing, Subscribe, Subscribed
@@ -36,6 +37,15 @@ class Profile:
     identity: Identity
     link: Link
     durable: dict[int, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Confirming:
+    """Where what becomes of a subscription is told."""
+
+    tell: Callable[[Subscribed | Flowing], object]
+    start: Callable[[], object]
+    """It was told that it is accepted: it may be fed."""
 
 
 @attrs.frozen
@@ -61,6 +71,7 @@ class Subscribing:
         log: EventLog,
         output: Output,
         durables: Durables,
+        interest: Interest,
         max_subscriptions: int,
     ) -> None:
         """`advise` gives warnings for a query, and for one of a durable subscription that was left
@@ -71,36 +82,39 @@ class Subscribing:
         self._log = log
         self._output = output
         self._durables = durables
+        self._interest = interest
         self._max_subscriptions = max_subscriptions
         self.refused: Counter[str] = Counter()
         """Subscriptions that were refused, by error code."""
+        durables.gone = self._durable_gone
 
-    def subscribe(
-        self,
-        profile: Profile,
-        wanted: Subscribe,
-        confirm: Callable[[Subscribed, Flowing], object],
-    ) -> None:
-        """Take a subscription: `confirm` is called when it may be fed, unless it has ended then.
+    def want_durables(self) -> None:
+        """What was stored is wanted while its clients are away, too: to be called at the start."""
+        for client_id, name, durable in self._durables.all():
+            try:
+                pattern = StreamPattern.parse(durable.pattern)
+                query = self._parse_query(durable.query, durable.namespaces)
+            except PeerError:
+                # Its client will be told when it comes for it.
+                continue
+            self._interest.want((client_id, name), pattern, query, lambda _: None)
+
+    def subscribe(self, profile: Profile, wanted: Subscribe, confirming: Confirming) -> None:
+        """Take a subscription: it is told that it is accepted, and may be fed, unless it has ended.
 
         That is at once; for a durable one when it is stored, for who is told that it has been
-        accepted may go away and count on it.
+        accepted may go away and count on it. It is told that it flows when other nodes know of it.
 
         Raises `BadName`, `BadQuery`, `QueryTooExpensive`, `NotAllowed`, `TooManySubscriptions` or
         `BadPosition`; then nothing has changed but the count of those refused.
         """
         try:
-            self._take(profile, wanted, confirm)
+            self._take(profile, wanted, confirming)
         except PeerError as error:
             self.refused[error.code] += 1
             raise
 
-    def _take(
-        self,
-        profile: Profile,
-        wanted: Subscribe,
-        confirm: Callable[[Subscribed, Flowing], object],
-    ) -> None:
+    def _take(self, profile: Profile, wanted: Subscribe, confirming: Confirming) -> None:
         identity, link = profile.identity, profile.link
         if link.get(wanted.number) is not None:
             raise BadName(f"subscription number {wanted.number} is in use")
@@ -126,12 +140,16 @@ class Subscribing:
             skip=begins.skip,
         )
         self._output.subscribe(link, feed)
+        self._ask_others(profile, wanted, feed, pattern, query, cut, confirming)
 
         def begin() -> None:
             if link.get(wanted.number) is feed:
                 left_off = None if stored is None else stored.to_wire()
-                told = Position(cut).to_wire()
-                confirm(Subscribed(wanted.number, left_off, warnings), Flowing(wanted.number, told))
+                confirming.tell(Subscribed(wanted.number, left_off, warnings))
+                feed.accepted = True
+                if feed.flowing:
+                    confirming.tell(Flowing(wanted.number, Position(feed.flows_from).to_wire()))
+                confirming.start()
 
         if not wanted.durable:
             begin()
@@ -147,6 +165,41 @@ class Subscribing:
             stored=begin,
         )
 
+    def _ask_others(
+        self,
+        profile: Profile,
+        wanted: Subscribe,
+        feed: Feed,
+        pattern: StreamPattern,
+        query: Query,
+        cut: Mapping[str, Mark],
+        confirming: Confirming,
+    ) -> None:
+        """Let other nodes know what is wanted; the feed flows when they do."""
+        feed.flowing = False
+
+        def flows(cuts: Mapping[str, Mark]) -> None:
+            if feed.flowing:
+                return
+            feed.flowing = True
+            origins = {*cut, *cuts}
+            feed.flows_from = {
+                origin: max(cut.get(origin, (0, 0)), cuts.get(origin, (0, 0))) for origin in origins
+            }
+            if feed.accepted and profile.link.get(wanted.number) is feed:
+                told = Position(feed.flows_from).to_wire()
+                confirming.tell(Flowing(wanted.number, told))
+
+        key: Hashable = feed.matcher_number
+        if wanted.durable:
+            key = (profile.identity.client_id, wanted.durable)
+            # It may have been wanted all the time, or something else under its name.
+            self._interest.unwant(key)
+        self._interest.want(key, pattern, query, flows)
+
+    def _durable_gone(self, client_id: str, name: str) -> None:
+        self._interest.unwant((client_id, name))
+
     def unsubscribe(self, profile: Profile, number: int, *, forget: bool) -> None:
         """End a subscription; `UnknownSubscription` if the session has none of that number."""
         feed = profile.link.get(number)
@@ -155,7 +208,9 @@ class Subscribing:
         self._matcher.unsubscribe(feed.matcher_number)
         self._output.unsubscribe(feed.matcher_number)
         name = profile.durable.pop(number, None)
-        if name is not None:
+        if name is None:
+            self._interest.unwant(feed.matcher_number)
+        else:
             self._durables.release(profile.identity.client_id, name)
             if forget:
                 self._durables.forget(profile.identity.client_id, name)
@@ -174,6 +229,8 @@ class Subscribing:
         """The session is over: its subscriptions end, durable ones stay stored."""
         for feed in list(profile.link.feeds):
             self._matcher.unsubscribe(feed.matcher_number)
+            if not feed.durable:
+                self._interest.unwant(feed.matcher_number)
         for name in profile.durable.values():
             self._durables.release(profile.identity.client_id, name)
         self._output.remove_link(profile.link)

@@ -154,7 +154,7 @@ def test_an_unknown_key_that_is_like_no_other_is_not_guessed_at() -> None:
         (
             '[streams."a.>"]\nacknowledge = "neighbour"',
             2,
-            ['streams."a.>".acknowledge must be "node"', "needs a network of nodes"],
+            ['streams."a.>".acknowledge is "neighbour"', "has no network"],
         ),
         ('[streams."a.>.b"]', 1, ['streams."a.>.b"', "only at the end"]),
         ('faults = "all"', 1, ['faults must be tables, each begun by [[faults]], found "all"']),

@@ -14,11 +14,28 @@ from typing import TypeAlias
 import attrs
 
 from broker.cluster.address import Address
-from broker.cluster.flows.frame import MAX_HOPS, PLAIN, Carried, Frame, Range, mark_runs
+from broker.cluster.flows.frame import (
+    MAX_DESTINATIONS,
+    MAX_HOPS,
+    PLAIN,
+    Carried,
+    Frame,
+    Range,
+    level_runs,
+    mark_runs,
+)
 from broker.event.place import Mark
 
 #: Whether events of a security level's rank may go to a destination, on the way that there is.
 Cleared: TypeAlias = Callable[[Address, int], bool]
+
+#: A destination that is sent nothing more is told where it has to stand once more after so many
+#: calls of `progress`: if the last frame was lost, it learns so. Their sum is longer than it takes
+#: to notice that a silent link is down.
+TELL_AGAIN = frozenset({1, 2, 4, 8, 16, 32, 64})
+_LAST_TIME = max(TELL_AGAIN)
+#: Who lacks at most so many places is sent new events while it reads those: it can hold them.
+NEAR = 256
 
 
 @attrs.frozen(slots=True)
@@ -31,6 +48,17 @@ class Departing:
     destinations: Collection[Address]
 
 
+@attrs.define(slots=True, eq=False)
+class _Way:
+    """How far one destination has been sent the events."""
+
+    sent: Mark
+    joined: Mark
+    """Up to here events may have been matched without it."""
+    behind: bool = False
+    """It reads from the log, and is sent nothing beside."""
+
+
 class Departures:
     """The state of one origin's events on their way from here."""
 
@@ -39,48 +67,60 @@ class Departures:
         self.origin = origin
         self._home = home
         self._upto = upto
-        self._sent: dict[Address, Mark] = {}
-        self._behind: set[Address] = set()
-        self._joined: dict[Address, Mark] = {}
-        """Up to where events may have been matched without a destination that was new."""
+        self._ways: dict[Address, _Way] = {}
+        self._restless: dict[Address, int] = {}
+        """Whom to tell again, and how often `progress` was called since it was sent something."""
+        self._told = upto
+        """Where `progress` was called last."""
         self.denied = 0
         """Events that a destination wanted, and to which no way is cleared for them."""
 
     @property
     def destinations(self) -> Collection[Address]:
         """Who is sent something."""
-        return self._sent.keys()
+        return self._ways.keys()
 
-    def serve(self, destinations: Iterable[Address], newest: Mark) -> None:
-        """These are all that there are. New ones are sent what comes behind `newest`, the newest
-        event that was matched already."""
+    @property
+    def upto(self) -> Mark:
+        """The newest place up to which events were sent."""
+        return self._upto
+
+    @property
+    def restless(self) -> int:
+        """How many are still told where they have to stand."""
+        return len(self._restless)
+
+    def serve(
+        self, destinations: Iterable[Address], newest: Mark, anew: Collection[Address] = ()
+    ) -> None:
+        """These are all that there are. New ones, and those that are there `anew`, are sent what
+        comes behind `newest`, the newest event that may have been matched without them."""
         wanted = set(destinations)
-        for each in self._sent.keys() - wanted:
-            del self._sent[each]
-            self._behind.discard(each)
-            self._joined.pop(each, None)
-        for each in wanted - self._sent.keys():
-            self._sent[each] = self._joined[each] = newest
+        for each in self._ways.keys() - wanted:
+            del self._ways[each]
+            self._restless.pop(each, None)
+        for each in wanted:
+            if each not in self._ways or each in anew:
+                self._ways[each] = _Way(newest, newest)
+                self._restless[each] = 0
 
-    def fall_behind(self, destination: Address) -> None:
-        """It reads from the log: what comes is not sent to it until it has caught up."""
-        if destination in self._sent:
-            self._behind.add(destination)
+    def read_from(self, destination: Address, after: Mark) -> None:
+        """It reads what is behind `after` from the log: if that is much, then all that comes."""
+        way = self._ways.get(destination)
+        if way is not None:
+            epoch, offset = self._upto
+            way.behind = after[0] != epoch or after[1] + NEAR < offset
+            if not way.behind:
+                way.sent = max(self._upto, way.joined)
+                self._restless[destination] = 0
 
-    def catch_up(self, destination: Address, upto: Mark) -> bool:
-        """It has read everything up to `upto`. Whether that is all: then it goes on from there."""
-        if upto < max(self._upto, self._joined.get(destination, upto)):
-            return False
-        if destination in self._behind:
-            self._behind.discard(destination)
-            self._sent[destination] = self._upto
-        return True
-
-    def give_up(self, destination: Address) -> None:
-        """It does not read any more: it goes on from here, and finds that something is missing."""
-        if destination in self._behind:
-            self._behind.discard(destination)
-            self._sent[destination] = self._upto
+    def go_on(self, destination: Address) -> None:
+        """It has read all that there is, or reads no more: it is sent what comes from here on."""
+        way = self._ways.get(destination)
+        if way is not None and way.behind:
+            way.behind = False
+            way.sent = max(self._upto, way.joined)
+            self._restless[destination] = 0
 
     def depart(
         self,
@@ -94,53 +134,80 @@ class Departures:
 
         Where `after` is not where the last ones ended, something was missed on the way here.
         """
+        if upto < after:
+            return None
         if after != self._upto:
-            self._sent = dict.fromkeys(self._sent, after)
+            for address, way in self._ways.items():
+                way.sent = max(after, way.joined)
+                self._restless[address] = 0
         self._upto = upto
         carried: list[Carried] = []
+        levels: list[int] = []
         destinations: list[frozenset[Address]] = []
-        rank = 0
         for event in events:
             whom = self._whom(event, cleared)
             if whom:
                 carried.append(event.carried)
+                levels.append(event.level)
                 destinations.append(whom)
-                rank = max(rank, event.level)
         if not carried:
             return None
-        order = sorted(frozenset().union(*destinations))
+        order = sorted(frozenset().union(*destinations))[:MAX_DESTINATIONS]
         index = {destination: i for i, destination in enumerate(order)}
         ranges = []
         for each in order:
-            ranges.append(Range(each, self._sent[each], upto, None, each in acknowledge))
-            self._sent[each] = upto
+            way = self._ways[each]
+            ranges.append(self._range(each, way, acknowledge=each in acknowledge))
+            way.sent = upto
+            self._restless[each] = 0
         runs = [
-            (len(list(group)), tuple(sorted(index[each] for each in whom)))
+            (len(list(group)), tuple(sorted(index[each] for each in whom if each in index)))
             for whom, group in groupby(destinations)
         ]
-        return self.frame(ranges, carried, runs, rank)
+        return self.frame(ranges, carried, levels, runs)
 
     def progress(self) -> Frame | None:
         """What there is to tell those who were sent nothing lately; None if they all know."""
+        if self._upto != self._told:
+            self._told = self._upto
+            for each, way in self._ways.items():
+                if way.sent < self._upto:
+                    self._restless[each] = 0
         ranges = []
-        for each, sent in sorted(self._sent.items()):
-            if sent < self._upto and each not in self._behind:
-                ranges.append(Range(each, sent, self._upto))
-                self._sent[each] = self._upto
-        return self.frame(ranges, [], [], 0) if ranges else None
+        for each in sorted(self._restless):
+            way = self._ways[each]
+            if way.behind:
+                continue
+            times = self._restless[each] = self._restless[each] + 1
+            if way.sent < self._upto or times in TELL_AGAIN:
+                ranges.append(self._range(each, way))
+                way.sent = max(way.sent, self._upto)
+            if times >= _LAST_TIME:
+                del self._restless[each]
+                way.joined = (0, 0)
+        return self.frame(ranges[:MAX_DESTINATIONS], [], [], []) if ranges else None
+
+    def _range(self, destination: Address, way: _Way, *, acknowledge: bool = False) -> Range:
+        return Range(
+            destination,
+            way.sent,
+            max(way.sent, self._upto),
+            acknowledge=acknowledge,
+            since=way.joined if (0, 0) < way.joined < way.sent else None,
+        )
 
     def frame(
         self,
         ranges: Sequence[Range],
         carried: Sequence[Carried],
+        levels: Sequence[int],
         runs: Sequence[tuple[int, tuple[int, ...]]],
-        rank: int,
     ) -> Frame:
         """A frame of this origin."""
         return Frame(
             origin=self.origin,
             home=self._home,
-            rank=rank,
+            level_runs=level_runs(levels),
             hops=MAX_HOPS,
             ranges=ranges,
             mark_runs=mark_runs([each.mark for each in carried]),
@@ -155,7 +222,8 @@ class Departures:
     def _whom(self, event: Departing, cleared: Cleared) -> frozenset[Address]:
         whom = set()
         for each in event.destinations:
-            if each not in self._sent or each in self._behind:
+            way = self._ways.get(each)
+            if way is None or way.behind or event.carried.mark <= way.sent:
                 continue
             if cleared(each, event.level):
                 whom.add(each)

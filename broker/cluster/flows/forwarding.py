@@ -22,35 +22,63 @@ class Division:
     """For this node."""
     entering: tuple[int, ...]
     """For a unit that this node is in: to be matched again, against what is inside."""
-    onward: dict[str, list[int]]
-    """By neighbour."""
+    onward: dict[str, dict[int, int]]
+    """By neighbour: each with the highest security level for which there is a way."""
     stuck: int
     """How many there is no way to, or that have come around too many corners."""
+    denied: int
+    """For how many the way is not cleared for all of their events."""
 
 
 def divide(frame: Frame, own: Address, next_hop: NextHop) -> Division:
-    """Where each of the frame's destinations is."""
+    """Where each of the frame's destinations is.
+
+    What is cleared for all of the frame goes one way. A destination to which there is no such way
+    goes the way of its own events; if some of those may not go there, it gets the others.
+    """
     here: list[int] = []
     entering: list[int] = []
-    onward: dict[str, list[int]] = {}
-    stuck = 0
+    onward: dict[str, dict[int, int]] = {}
+    stuck = denied = 0
+    rank = frame.rank
     for index, each in enumerate(frame.ranges):
         destination = each.destination
         if destination == own:
             here.append(index)
-        elif not destination.node and is_within(own.unit, destination.unit):
+            continue
+        if not destination.node and is_within(own.unit, destination.unit):
             entering.append(index)
-        elif frame.hops and (hop := next_hop(destination, frame.rank)) is not None:
-            onward.setdefault(hop, []).append(index)
-        else:
+            continue
+        level, hop = rank, next_hop(destination, rank) if frame.hops else None
+        if hop is None and rank and frame.hops:
+            needed = frame.rank_of(index)
+            level, hop = _cleared_way(destination, needed, next_hop)
+            denied += hop is not None and level < needed
+        if hop is None:
             stuck += 1
-    return Division(tuple(here), tuple(entering), onward, stuck)
+        else:
+            onward.setdefault(hop, {})[index] = level
+    return Division(tuple(here), tuple(entering), onward, stuck, denied)
 
 
-def parts(frame: Frame, onward: dict[str, list[int]]) -> dict[str, Frame]:
+def _cleared_way(
+    destination: Address, needed: int, next_hop: NextHop
+) -> tuple[int, str | None]:
+    """The way for the highest level, not over the one that is needed, for which there is one."""
+    for level in range(needed, -1, -1):
+        hop = next_hop(destination, level)
+        if hop is not None:
+            return level, hop
+    return 0, None
+
+
+def parts(frame: Frame, onward: dict[str, dict[int, int]]) -> dict[str, Frame]:
     """What goes to each neighbour: each event at most once."""
     onwards = attrs.evolve(frame, hops=frame.hops - 1)
+    rank = frame.rank
     return {
-        hop: onwards if len(indices) == len(frame.ranges) else onwards.narrowed(indices)
-        for hop, indices in onward.items()
+        hop: onwards
+        if len(caps) == len(frame.ranges) and min(caps.values()) >= rank
+        else onwards.narrowed(caps)
+        for hop, caps in onward.items()
     }

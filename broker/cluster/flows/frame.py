@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import attrs
@@ -34,7 +34,13 @@ MAX_EVENTS = 65_536
 MAX_DESTINATIONS = 4_096
 #: As many links a frame passes at most: a longer way is a circle.
 MAX_HOPS = 32
+#: More bytes of documents no frame carries: what a compressed body may become.
+MAX_BODY = 64 << 20
 PLAIN, ZSTD = 0, 1
+#: Shorter bodies are not compressed: what a link carries is not counted in packets of so few bytes.
+LEAST_COMPRESSED = 512
+#: The quickest level: a hop is not to wait for it.
+_compressor = zstandard.ZstdCompressor(level=1)
 
 _HEAD = struct.Struct(">BII")
 
@@ -42,6 +48,8 @@ _HEAD = struct.Struct(">BII")
 Run: TypeAlias = tuple[int, tuple[int, ...]]
 #: Events with neighbouring places: (epoch, first offset, count).
 MarkRun: TypeAlias = tuple[int, int, int]
+#: So many neighbouring events with the same rank of their security level: (rank, count).
+LevelRun: TypeAlias = tuple[int, int]
 
 
 class Range(NamedTuple):
@@ -57,6 +65,8 @@ class Range(NamedTuple):
     """Whether the home is to be told when all of it is durable there."""
     more: bool = False
     """It was asked for, and there is more: ask again."""
+    since: Mark | None = None
+    """Who has nothing of this origin yet begins here; None: at `after`."""
 
 
 class Carried(NamedTuple):
@@ -65,6 +75,8 @@ class Carried(NamedTuple):
     mark: Mark
     record: bytes
     document: bytes
+    level: int = 0
+    """Rank of its security level."""
 
 
 @attrs.define(eq=False)
@@ -74,8 +86,8 @@ class Frame:
     origin: str
     home: Address
     """The node whose log that is: ask it for what is missing."""
-    rank: int
-    """The highest of the events' security levels."""
+    level_runs: Sequence[LevelRun]
+    """The events' security levels."""
     hops: int
     """How many links it may still pass."""
     ranges: Sequence[Range]
@@ -91,6 +103,22 @@ class Frame:
     def count(self) -> int:
         """How many events it carries."""
         return len(self.document_lengths)
+
+    @property
+    def rank(self) -> int:
+        """The highest of the events' security levels."""
+        return max([rank for rank, _ in self.level_runs], default=0)
+
+    def rank_of(self, index: int) -> int:
+        """The highest security level among the events for the destination with this index."""
+        if len(self.level_runs) <= 1:
+            return self.rank
+        levels = self.levels()
+        return max([levels[i] for i in self.wanted(index)], default=0)
+
+    def levels(self) -> list[int]:
+        """The rank of each event's security level."""
+        return [rank for rank, count in self.level_runs for _ in range(count)]
 
     def marks(self) -> list[Mark]:
         """The place of each event."""
@@ -116,32 +144,42 @@ class Frame:
 
     def carried(self, chosen: Sequence[int]) -> list[Carried]:
         """The events at these indices."""
-        marks, documents = self.marks(), self.documents()
+        if not chosen:
+            return []
+        marks, documents, levels = self.marks(), self.documents(), self.levels()
         records = _cut(self.records, self.record_lengths)
-        return [Carried(marks[i], records[i], documents[i]) for i in chosen]
+        return [Carried(marks[i], records[i], documents[i], levels[i]) for i in chosen]
 
-    def narrowed(self, indices: Sequence[int]) -> Frame:
-        """The frame for some of its destinations: without the events that none of them wants."""
-        renumbered = {old: new for new, old in enumerate(indices)}
+    def narrowed(self, caps: Mapping[int, int]) -> Frame:
+        """The frame for some of its destinations, each with the highest level that it may have.
+
+        Events that none of them wants, or may have, are not in it.
+        """
+        renumbered = {old: new for new, old in enumerate(caps)}
+        least = min(caps.values(), default=0)
         chosen: list[int] = []
         runs: list[Run] = []
         start = 0
-        for count, wanted in self.runs:
-            mine = tuple([renumbered[i] for i in wanted if i in renumbered])
+        for rank, count, wanted in self._levelled(least):
+            mine = tuple([renumbered[i] for i in wanted if i in caps and caps[i] >= rank])
             if mine:
-                runs.append((count, mine))
+                if runs and runs[-1][1] == mine:
+                    runs[-1] = (runs[-1][0] + count, mine)
+                else:
+                    runs.append((count, mine))
                 chosen.extend(range(start, start + count))
             start += count
-        ranges = [self.ranges[i] for i in indices]
+        ranges = [self.ranges[i] for i in caps]
         if len(chosen) == self.count:
             return attrs.evolve(self, ranges=ranges, runs=runs)
         records = _cut(self.records, self.record_lengths)
         documents = self.documents() if chosen else []
-        marks = self.marks()
+        marks, levels = self.marks(), self.levels()
         return attrs.evolve(
             self,
             ranges=ranges,
             runs=runs,
+            level_runs=level_runs([levels[i] for i in chosen]),
             mark_runs=mark_runs([marks[i] for i in chosen]),
             encoding=PLAIN,
             record_lengths=[self.record_lengths[i] for i in chosen],
@@ -150,11 +188,22 @@ class Frame:
             body=b"".join([documents[i] for i in chosen]),
         )
 
-    def compressed(self, level: int, least: int) -> Frame:
-        """The same with a zstd body, where that has `least` bytes and becomes smaller."""
-        if self.encoding != PLAIN or len(self.body) < least:
+    def _levelled(self, least: int) -> Iterable[tuple[int, int, tuple[int, ...]]]:
+        """(rank, count, indices) of the runs; of an event's rank only where it is over `least`."""
+        if self.rank <= least:
+            return [(0, count, wanted) for count, wanted in self.runs]
+        levels = iter(self.levels())
+        return [
+            (rank, len(list(group)), wanted)
+            for count, wanted in self.runs
+            for rank, group in itertools.groupby(itertools.islice(levels, count))
+        ]
+
+    def compressed(self) -> Frame:
+        """The same with a zstd body, where that is worth it."""
+        if self.encoding != PLAIN or len(self.body) < LEAST_COMPRESSED:
             return self
-        body = zstandard.ZstdCompressor(level=level).compress(self.body)
+        body = _compressor.compress(self.body)
         if len(body) >= len(self.body):
             return self
         return attrs.evolve(self, encoding=ZSTD, body=body)
@@ -169,7 +218,7 @@ class Frame:
             (
                 self.origin,
                 self.home,
-                self.rank,
+                self.level_runs,
                 self.hops,
                 self.ranges,
                 self.mark_runs,
@@ -187,6 +236,9 @@ class Frame:
             return self.body
         length = sum(self.document_lengths)
         try:
+            # What the body says of itself would go before `max_output_size`.
+            if zstandard.frame_content_size(self.body) not in (-1, length):
+                raise ProtocolError("the body of a frame says another length than its header")
             body = zstandard.ZstdDecompressor().decompress(
                 self.body, max_output_size=max(length, 1), allow_extra_data=False
             )
@@ -200,7 +252,9 @@ class Frame:
 def decode(data: bytes) -> Frame:
     """The frame that these bytes are; `ProtocolError` if they are none."""
     try:
-        _, header_length, records_length = _HEAD.unpack_from(data)
+        kind, header_length, records_length = _HEAD.unpack_from(data)
+        if kind != KIND:
+            raise ValueError("another kind of message")
         records_at = _HEAD.size + header_length
         body_at = records_at + records_length
         header = msgpack.unpackb(data[_HEAD.size : records_at], use_list=False)
@@ -208,8 +262,7 @@ def decode(data: bytes) -> Frame:
         frame.home = _address(frame.home)
         if not frame.home.node:
             raise ValueError("a home that is no node")
-        checked_rank(frame.rank)
-        frame.ranges = [_range(*each) for each in frame.ranges]
+        frame.ranges = [_range(each) for each in frame.ranges]
         _check(frame, len(data) - body_at)
         return frame
     except (ValueError, TypeError, LookupError, BadName, struct.error, msgpack.UnpackException):
@@ -228,25 +281,39 @@ def mark_runs(marks: Iterable[Mark]) -> list[MarkRun]:
     return runs
 
 
+def level_runs(levels: Iterable[int]) -> list[LevelRun]:
+    """Neighbouring events of one level together."""
+    return [(level, len(list(group))) for level, group in itertools.groupby(levels)]
+
+
 def _check(frame: Frame, body_length: int) -> None:
     lengths = (frame.record_lengths, frame.document_lengths)
     if len(frame.ranges) > MAX_DESTINATIONS or any(len(each) > MAX_EVENTS for each in lengths):
         raise ValueError("too much for one frame")
+    if frame.hops > MAX_HOPS:
+        raise ValueError("more links than a frame may pass")
     if type(frame.origin) is not str or not 0 < len(frame.origin) <= 64:
         raise ValueError("an origin")
-    for number in itertools.chain((frame.hops,), *lengths, *frame.mark_runs):
+    for number in itertools.chain((frame.hops,), *lengths, *frame.mark_runs, *frame.level_runs):
         if type(number) is not int or not 0 <= number < 1 << 63:
             raise ValueError("a number")
     counts = {len(each) for each in lengths}
     counts.add(sum([count for _, _, count in frame.mark_runs]))
     counts.add(sum([count for count, _ in frame.runs]))
+    counts.add(sum([count for rank, count in frame.level_runs if checked_rank(rank) >= 0]))
     if len(counts) > 1 or sum(frame.record_lengths) != len(frame.records):
         raise ValueError("the counts differ")
+    if sum(frame.document_lengths) > MAX_BODY:
+        raise ValueError("too many bytes for one frame")
     if not all(
-        type(count) is int and count > 0 and all(0 <= i < len(frame.ranges) for i in indices)
+        type(count) is int
+        and count > 0
+        and all(type(i) is int and 0 <= i < len(frame.ranges) for i in indices)
         for count, indices in frame.runs
     ):
         raise ValueError("a run")
+    if any(count < 1 for *_, count in (*frame.mark_runs, *frame.level_runs)):
+        raise ValueError("a run of nothing")
     ends = [((e, first), (e, first + count - 1)) for e, first, count in frame.mark_runs]
     if any(one[1] >= other[0] for one, other in itertools.pairwise(ends)):
         raise ValueError("places do not rise")
@@ -256,17 +323,20 @@ def _check(frame: Frame, body_length: int) -> None:
         raise ValueError("the lengths do not add up")
 
 
-def _range(
-    destination: Any, after: Any, upto: Any, gone: Any, acknowledge: Any, more: Any
-) -> Range:
-    return Range(
+def _range(value: Any) -> Range:
+    destination, after, upto, gone, acknowledge, more, since = value
+    told = Range(
         _address(destination),
         _mark(after),
         _mark(upto),
         None if gone is None else _mark(gone),
         fields.flag(acknowledge),
         fields.flag(more),
+        None if since is None else _mark(since),
     )
+    if told.upto < told.after or (told.since or told.after) > told.after:
+        raise ValueError("a range that ends before it begins")
+    return told
 
 
 def _address(value: Any) -> Address:

@@ -91,11 +91,15 @@ class Traffic:
         origin: str,
         newest: Callable[[], Mark],
         covered: Callable[[str], Mark | None],
+        *,
+        compress: bool = False,
     ) -> None:
-        """`newest` is the place of the newest own event, durable or not."""
+        """`newest` is the place of the newest own event, durable or not. With `compress` bodies
+        that begin here are."""
         self._knowledge = knowledge
         self._own = knowledge.address
         self._newest = newest
+        self._compress = compress
         self._departures = Departures(origin, self._own, newest())
         self._entering: OrderedDict[str, Departures] = OrderedDict()
         self._readers: dict[Address, float] = {}
@@ -133,6 +137,10 @@ class Traffic:
         """Who is there may be others now."""
         self._departures.serve(self._knowledge.destinations(), self._newest())
         self.arrivals.ask_now(now)
+
+    def wants_began(self, destination: Address) -> None:
+        """A destination of which nothing was known wants something."""
+        self._departures.begin_again(destination, self._newest())
 
     # ------------------------------------------------------------------ what comes
 
@@ -219,7 +227,14 @@ class Traffic:
         self.counts.begun += 1
         division = divide(frame, self._own, self._knowledge.next_hop)
         self.counts.stuck += division.stuck
-        return [Pass(hop, part) for hop, part in parts(frame, division.onward).items()]
+        onward = parts(frame, division.onward)
+        if self._compress:
+            # Those that want all the same share one body.
+            bodies: dict[int, Frame] = {}
+            for hop, part in onward.items():
+                made = bodies.setdefault(id(part.body), part.compressed())
+                onward[hop] = attrs.evolve(part, encoding=made.encoding, body=made.body)
+        return [Pass(hop, part) for hop, part in onward.items()]
 
     def _arrivals(self, effects: Sequence[arrivals.Effect]) -> list[TrafficEffect]:
         done: list[TrafficEffect] = []

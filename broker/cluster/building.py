@@ -1,0 +1,176 @@
+"""A node's network, built of its parts as the settings say."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+from twisted.logger import Logger
+
+from broker.channel.faults import layers_for, warning
+from broker.channel.socket.contract import TCP_PROPERTIES
+from broker.channel.stack import Stack
+from broker.channel.stacks import StackSettings, Transport, build, stack_named
+from broker.cluster.address import NETWORK, Address, parse_unit
+from broker.cluster.admission import AdmissionRules, IpRules
+from broker.cluster.descriptor import Endpoint, NodeDescriptor
+from broker.cluster.dialling import TwistedDialler
+from broker.cluster.dtds import NeighbourDtds
+from broker.cluster.greeting import PROTOCOL_VERSIONS
+from broker.cluster.intake import Intake
+from broker.cluster.membership import Dialler, Membership, MembershipSettings
+from broker.cluster.neighbours import Neighbours
+from broker.cluster.network import LinkTerms, Network
+from broker.cluster.pages import Pages
+from broker.cluster.wants import RemoteWants
+from broker.config import Settings
+from broker.config.kinds import split_place
+from broker.content.contract import IMatcher
+from broker.dtd.cache import DtdCache
+from broker.errors import ConfigurationError
+from broker.router.quarantine import Quarantine
+from broker.store.event_log import EventLog
+from broker.store.records import LoggedEvent
+
+#: The stack of nodes of a cluster and their gateways (DESIGN 7).
+STACK = "mspaces"
+#: A key is at least so long, so that it can not be guessed from a greeting that was listened to.
+SHORTEST_KEY = 16
+_log = Logger()
+
+
+def build_network(
+    settings: Settings,
+    *,
+    event_log: EventLog,
+    matcher: IMatcher,
+    dtds: DtdCache,
+    neighbour_dtds: NeighbourDtds,
+    quarantine: Quarantine,
+    committed: Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None],
+    reactor: Any,
+    wall_clock: Callable[[], int],
+    dialler: Dialler | None,
+) -> Network:
+    """The network of a node with these settings: `membership` has yet to be told to begin.
+
+    Raises `ConfigurationError` where the key can not be read, or the stack is not installed.
+    """
+    said = settings.network
+    wants = RemoteWants(matcher)
+    network = Network(
+        event_log=event_log,
+        wants=wants,
+        intake=Intake(
+            matcher=matcher,
+            dtds=dtds,
+            event_log=event_log,
+            quarantine=quarantine,
+            clock=reactor,
+            wall_clock=wall_clock,
+            committed=committed,
+            accept_undescribed=settings.types.undescribed == "accept",
+        ),
+        make_pages=lambda network: Pages(
+            event_log=event_log,
+            matcher=matcher,
+            wants=wants,
+            clock=reactor,
+            destination_of=network.destination_of,
+            cleared=network.cleared,
+            served=network.served,
+        ),
+        dtds=neighbour_dtds,
+        clock=reactor,
+        terms=LinkTerms(said.clearance.rank, said.untrusted_clearance.rank),
+        most_nodes=said.max_nodes,
+        compress=said.compress,
+    )
+    neighbour_dtds.answer_from(
+        lambda: None if network.knowledge is None else network.knowledge.address, dtds.get
+    )
+    network.wire(
+        Membership(
+            _describe(settings, event_log.origin, wall_clock()),
+            MembershipSettings(
+                network=said.name,
+                transport=said.transport,
+                seeds=tuple(Endpoint(*split_place(each)) for each in said.join),
+                gateways=said.gateways,
+                key=None if said.key_file is None else _read_key(said.key_file),
+                rules=_rules(settings),
+            ),
+            network,
+            dialler or TwistedDialler(reactor, settings.limits.max_frame_bytes),
+            reactor,
+            wall_clock,
+            random.Random(),
+        ),
+        Neighbours(
+            settings.node.name,
+            reactor,
+            network,
+            _stacks(settings, reactor.seconds()),
+            max_frame=_max_frame(settings),
+            suspect=said.suspect,
+        ),
+    )
+    return network
+
+
+def _describe(settings: Settings, origin: str, now_ms: int) -> NodeDescriptor:
+    said = settings.network
+    cluster = parse_unit(said.cluster) if said.cluster else NETWORK
+    return NodeDescriptor(
+        address=Address(cluster, settings.node.name),
+        origin=origin,
+        # A later process has a later time; a clock that was set back shows as a lost memory, which
+        # the tables mend.
+        incarnation=now_ms,
+        versions=PROTOCOL_VERSIONS,
+        tcp=Endpoint(*split_place(said.advertise)) if said.advertise else None,
+        clearance=said.clearance.rank,
+        compressions=("zstd",),
+    )
+
+
+def _rules(settings: Settings) -> AdmissionRules:
+    said = settings.network
+    rules = IpRules(
+        allow=tuple(ip_network(each) for each in said.allow),
+        deny=tuple(ip_network(each) for each in said.deny),
+    )
+    links = {"tcp": said.max_tcp_links, "udp": said.max_udp_links}
+    return AdmissionRules(said.max_nodes, links, rules.admits)
+
+
+def _read_key(path: Path) -> bytes:
+    try:
+        key = path.read_bytes().strip()
+    except OSError as error:
+        raise ConfigurationError(f"network.key_file {path} can not be read: {error}") from None
+    if len(key) < SHORTEST_KEY:
+        raise ConfigurationError(
+            f"network.key_file {path}: a key has at least {SHORTEST_KEY} bytes"
+        )
+    return key
+
+
+def _max_frame(settings: Settings) -> int:
+    # A frame of several commits' events; its header tells a destination in some dozens of bytes.
+    return 4 * max(settings.limits.max_frame_bytes, settings.limits.max_event_bytes)
+
+
+def _stacks(settings: Settings, start: float) -> Callable[[str, str, int], Stack]:
+    plugin = stack_named(STACK)
+    if settings.faults:
+        _log.warn("{text}", text=warning(settings.faults))
+
+    def make(name: str, transport: str, incarnation: int) -> Stack:
+        said = StackSettings(incarnation=incarnation, transport=Transport(transport))
+        return build(plugin, said, TCP_PROPERTIES, layers_for(settings.faults, name, start))
+
+    return make

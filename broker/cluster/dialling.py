@@ -1,0 +1,51 @@
+"""Connections to other nodes, by Twisted's endpoints and by UDP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.endpoints import HostnameEndpoint, clientFromString
+
+from broker.channel.socket import ISocketChannel
+from broker.channel.socket.tcp import TcpChannelFactory
+from broker.channel.socket.udp import UdpPort
+from broker.cluster.descriptor import Endpoint
+from broker.errors import NotConnected
+
+#: Seconds until a connection is given up that nobody answers.
+TIMEOUT = 5.0
+
+
+class TwistedDialler:
+    """Dials from a reactor; by UDP from the port that the node listens on."""
+
+    def __init__(self, reactor: Any, max_frame: int) -> None:
+        self._reactor = reactor
+        self._max_frame = max_frame
+        self.udp: UdpPort | None = None
+        """Set when the node listens by UDP."""
+
+    def dial(self, endpoint: Endpoint, transport: str) -> Deferred[ISocketChannel]:
+        """See `broker.cluster.membership.Dialler`."""
+        if transport == "udp":
+            if self.udp is None:
+                return fail(NotConnected("this node does not listen by UDP"))
+            return self.udp.connect(endpoint.host, endpoint.port)
+        return self._connect(
+            HostnameEndpoint(self._reactor, endpoint.host, endpoint.port, timeout=TIMEOUT)
+        )
+
+    def dial_text(self, endpoint: str) -> Deferred[ISocketChannel]:
+        """See `broker.cluster.membership.Dialler`."""
+        return self._connect(clientFromString(self._reactor, endpoint))
+
+    def _connect(self, endpoint: Any) -> Deferred[ISocketChannel]:
+        channel: Deferred[ISocketChannel] = Deferred(lambda _: connecting.cancel())
+
+        def failed(failure: Any) -> None:
+            channel.errback(NotConnected(failure.getErrorMessage()))
+
+        connecting = endpoint.connect(TcpChannelFactory(channel.callback, self._max_frame))
+        connecting.addErrback(failed)
+        return channel

@@ -1,0 +1,57 @@
+"""Where a node takes connections of other nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.endpoints import serverFromString
+from twisted.internet.interfaces import IListeningPort
+
+from broker.channel.socket.tcp import TcpChannelFactory
+from broker.channel.socket.udp import UdpPort
+from broker.cluster.descriptor import Endpoint
+from broker.cluster.dialling import TwistedDialler
+from broker.cluster.network import Network
+from broker.config.kinds import split_place
+from broker.config.network import NetworkSettings
+
+
+class Listening:
+    """The ports of a node's network, and what it tells others of them."""
+
+    def __init__(
+        self, settings: NetworkSettings, network: Network, dialler: TwistedDialler, reactor: Any
+    ) -> None:
+        self._settings = settings
+        self._network = network
+        self._dialler = dialler
+        self._reactor = reactor
+        self._udp: UdpPort | None = None
+
+    async def start(self) -> list[IListeningPort]:
+        """Listen; what can not be listened on raises. From now on the node has its place."""
+        said, membership = self._settings, self._network.membership
+        factory = TcpChannelFactory(lambda channel: membership.connected(channel, "tcp"))
+        ports = []
+        for text in said.listen:
+            ports.append(await serverFromString(self._reactor, text).listen(factory))
+        node = membership.node
+        if ports and node.tcp is None:
+            host = ports[0].getHost()
+            if hasattr(host, "port"):
+                node = node._replace(tcp=Endpoint(host.host, host.port))
+        if said.udp:
+            udp = self._udp = self._dialler.udp = UdpPort(
+                self._reactor,
+                *split_place(said.udp),
+                lambda channel: membership.connected(channel, "udp"),
+            )
+            udp.start()
+            node = node._replace(udp=Endpoint(*udp.host))
+        membership.node = node
+        return ports
+
+    async def stop(self) -> None:
+        """Take no more by UDP; the ports of `start` are the caller's to stop."""
+        if self._udp is not None:
+            self._udp.stop()

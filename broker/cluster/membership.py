@@ -1,0 +1,326 @@
+"""How a node comes to have links: whom it asks, whom it dials, whom it lets in.
+
+A thin adapter around `joining`, `meshing`, `reception` and the greeting. It makes connections and
+hands those that were accepted over; what goes over them is the business of others.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from broker.channel.alarm import Alarm
+from broker.channel.clock import IClock
+from broker.channel.socket import ISocketChannel
+from broker.cluster import messages
+from broker.cluster.address import UnitPath
+from broker.cluster.admission import AdmissionRules, Situation
+from broker.cluster.descriptor import Endpoint, NodeDescriptor
+from broker.cluster.doorway import Greeting
+from broker.cluster.greeting import GATEWAY, MEMBER, NodeHello, NodeRefuse
+from broker.cluster.greeting_core import (
+    Accepted,
+    Admission,
+    Answering,
+    Dialling,
+    Refusal,
+    Refused,
+)
+from broker.cluster.joining import Ask, Founded, Joined, Joining, NotYet
+from broker.cluster.joining import Effect as JoiningEffect
+from broker.cluster.meshing import Dial, Meshing, Target
+from broker.cluster.reception import Reception
+from broker.errors import BrokerError, NotConnected, PeerError, ShuttingDown
+
+#: A member's transports, as a node's settings name them.
+TCP, UDP = "tcp", "udp"
+_GATEWAY = "gateway "
+
+
+class Dialler(Protocol):
+    """Makes connections."""
+
+    def dial(self, endpoint: Endpoint, transport: str) -> Deferred[ISocketChannel]:
+        """To where another node listens by this transport."""
+
+    def dial_text(self, endpoint: str) -> Deferred[ISocketChannel]:
+        """To what an endpoint string says."""
+
+
+class Home(Protocol):
+    """Who is told how membership goes, and says what is known."""
+
+    def joined(self, cluster: UnitPath, admitted: int) -> None:
+        """The node is a member of a cluster from now on."""
+
+    def linked(
+        self, accepted: Accepted, channel: ISocketChannel, transport: str, initiated: bool
+    ) -> None:
+        """A connection was accepted."""
+
+    def situation(self) -> Situation | None:
+        """What is known of the cluster; None while the node is in none."""
+
+
+@attrs.frozen
+class MembershipSettings:
+    """See the configuration's `[network]`."""
+
+    network: str
+    transport: str
+    seeds: tuple[Endpoint, ...]
+    gateways: tuple[str, ...]
+    key: bytes | None = attrs.field(repr=False)
+    rules: AdmissionRules
+
+
+class Membership:
+    """One node's way into its cluster, and its links to others."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        node: NodeDescriptor,
+        settings: MembershipSettings,
+        home: Home,
+        dialler: Dialler,
+        clock: IClock,
+        wall_clock: Callable[[], int],
+        rng: random.Random,
+    ) -> None:
+        self.node = node
+        """As it describes itself."""
+        self._settings = settings
+        self._home = home
+        self._dialler = dialler
+        self._clock = clock
+        self._wall_clock = wall_clock
+        most = settings.rules.most_links.get(settings.transport, 0)
+        self._joining = Joining(node.name, settings.seeds, rng)
+        self._meshing = Meshing(most, rng)
+        self._reception = Reception(settings.rules, self._situation)
+        self._gateways = {_GATEWAY + text: text for text in settings.gateways}
+        self._beside: dict[str, Endpoint] = {}
+        self._keys: dict[str, str] = {}
+        """By the name of a neighbour: the key under which it was dialled, if it was."""
+        self._alarm = Alarm(clock, self._timeout)
+        self._stopped = False
+        self.refused: dict[str, int] = {}
+        """Greetings that came to nothing, by error code."""
+
+    # ------------------------------------------------------------------ the node's calls
+
+    def ask(self) -> None:
+        """Become a member of whatever cluster there is."""
+        self._join(self._joining.start(self._clock.seconds()))
+
+    def must_leave(self) -> None:
+        """There is no room for the node in its cluster."""
+        self._join(self._joining.must_leave(self._clock.seconds()))
+
+    def links_changed(self, members: int) -> None:
+        """How many links to members of its cluster the node has now."""
+        self._joining.links_changed(members, self._clock.seconds())
+        self._arm()
+
+    def found_seeds(self, seeds: Sequence[Endpoint]) -> None:
+        """Discovery has found these."""
+        known = dict.fromkeys((*self._settings.seeds, *seeds))
+        self._join(self._joining.found(known, self._clock.seconds()))
+
+    def aim(self, members: Mapping[str, NodeDescriptor]) -> None:
+        """These are the members of the cluster: there are to be links to them, and to gateways."""
+        targets: dict[str, Target] = {}
+        for key in self._gateways:
+            targets[key] = Target(Endpoint(self._gateways[key], 0), GATEWAY, ())
+        for key, endpoint in self._beside.items():
+            targets[key] = Target(endpoint, GATEWAY, ())
+        own = self.node.address
+        for name, node in sorted(members.items()):
+            listens = node.udp if self._settings.transport == UDP else node.tcp
+            if name != own.node and listens is not None:
+                targets[name] = Target(listens, MEMBER, own.unit, name)
+        self._dial_all(self._meshing.aim(targets, self._clock.seconds()))
+
+    def link_up(self, name: str) -> None:
+        """There is a link to a node."""
+        self._dial_all(self._meshing.linked(self._key(name), self._clock.seconds()))
+
+    def link_down(self, name: str) -> None:
+        """There is none any more."""
+        key = self._key(name)
+        self._keys.pop(name, None)
+        self._dial_all(self._meshing.lost(key, self._clock.seconds()))
+
+    def stop(self) -> None:
+        """Dial, and let in, nobody any more."""
+        self._stopped = True
+        self._alarm.set(None)
+
+    # ------------------------------------------------------------------ who comes
+
+    def connected(self, channel: ISocketChannel, transport: str) -> None:
+        """Somebody has connected."""
+        now = self._clock.seconds()
+        if self._stopped or self._home.situation() is None:
+            _turn_away(channel, ShuttingDown("this node is in no cluster at the moment"))
+            return
+        busy = self._reception.begin(now)
+        if busy is not None:
+            self._count(busy)
+            _turn_away(channel, busy)
+            return
+        host = channel.peer_description.rpartition(":")[0].strip("[]")
+
+        def judge(hello: NodeHello, _: bool) -> Admission | Refusal:
+            return self._reception.judge(
+                hello, host, transport, self._clock.seconds(), self._wall_clock()
+            )
+
+        def accepted(said: Accepted, channel: ISocketChannel) -> None:
+            self._reception.over()
+            self._home.linked(said, channel, transport, False)
+
+        def refused(said: Refused) -> None:
+            self._reception.over()
+            self._count(said.error)
+
+        core = Answering(
+            node=self.node,
+            network=self._settings.network,
+            key=self._settings.key,
+            secured=False,
+            judge=judge,
+        )
+        Greeting(channel, core, self._clock, accepted, refused)
+
+    # ------------------------------------------------------------------ whom it dials
+
+    def _join(self, effects: Sequence[JoiningEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case Ask(endpoint):
+                    self._dial(
+                        self._dialler.dial(endpoint, TCP),
+                        self._greeting(MEMBER, (), ""),
+                        TCP,
+                        self._asked,
+                        lambda said: self._join(self._joining.refused(said, self._clock.seconds())),
+                        lambda error: self._join(
+                            self._joining.failed(error, self._clock.seconds())
+                        ),
+                    )
+                case Joined(cluster, admitted):
+                    self._home.joined(cluster, admitted)
+                case Founded(cluster, beside):
+                    self._beside = {f"{_GATEWAY}{beside.host}:{beside.port}": beside}
+                    self._home.joined(cluster, 0)
+                case NotYet(error, rest):
+                    self.log.info(
+                        "in no cluster yet, next try in {rest:.1f} s: {error}",
+                        rest=rest,
+                        error=error,
+                    )
+        self._arm()
+
+    def _asked(self, said: Accepted, channel: ISocketChannel) -> None:
+        self._join(self._joining.accepted(said, self._clock.seconds()))
+        self._home.linked(said, channel, TCP, True)
+
+    def _dial_all(self, dials: Sequence[Dial]) -> None:
+        for dial in dials:
+            self._dial_target(dial)
+        self._arm()
+
+    def _dial_target(self, dial: Dial) -> None:
+        key, target = dial.key, dial.target
+        if key in self._gateways:
+            transport = TCP
+            connection = self._dialler.dial_text(self._gateways[key])
+        else:
+            # Between clusters nothing but TCP (issue 4, 4).
+            transport = self._settings.transport if target.purpose == MEMBER else TCP
+            connection = self._dialler.dial(target.endpoint, transport)
+
+        def accepted(said: Accepted, channel: ISocketChannel) -> None:
+            self._keys[said.peer.name] = key
+            self._home.linked(said, channel, transport, True)
+
+        def failed(_: object) -> None:
+            self._dial_all(self._meshing.failed(key, self._clock.seconds()))
+
+        core = self._greeting(target.purpose, target.cluster, target.name)
+        self._dial(connection, core, transport, accepted, failed, failed)
+
+    def _greeting(self, purpose: str, cluster: UnitPath, expected: str) -> Dialling:
+        return Dialling(
+            node=self.node,
+            network=self._settings.network,
+            key=self._settings.key,
+            secured=False,
+            purpose=purpose,
+            cluster=cluster,
+            expected=expected,
+        )
+
+    def _dial(
+        self,
+        connection: Deferred[ISocketChannel],
+        core: Dialling,
+        transport: str,
+        accepted: Callable[[Accepted, ISocketChannel], None],
+        refused: Callable[[Refused], None],
+        failed: Callable[[BrokerError], None],
+    ) -> None:
+        def not_welcome(said: Refused) -> None:
+            self._count(said.error)
+            refused(said)
+
+        def greet(channel: ISocketChannel) -> None:
+            Greeting(channel, core, self._clock, accepted, not_welcome)
+
+        def no_connection(failure: Failure) -> None:
+            error = failure.value
+            if not isinstance(error, BrokerError):
+                error = NotConnected(failure.getErrorMessage())
+            failed(error)
+
+        connection.addCallbacks(greet, no_connection).addErrback(
+            lambda failure: self.log.failure("a greeting failed", failure)
+        )
+
+    # ------------------------------------------------------------------ inside
+
+    def _key(self, name: str) -> str:
+        return self._keys.get(name, name)
+
+    def _situation(self) -> Situation:
+        situation = self._home.situation()
+        assert situation is not None
+        return situation
+
+    def _count(self, error: BrokerError) -> None:
+        if isinstance(error, PeerError):
+            self.refused[error.code] = self.refused.get(error.code, 0) + 1
+
+    def _timeout(self) -> None:
+        now = self._clock.seconds()
+        self._join(self._joining.handle_timeout(now))
+        self._dial_all(self._meshing.handle_timeout(now))
+
+    def _arm(self) -> None:
+        if not self._stopped:
+            times = (self._joining.next_timeout(), self._meshing.next_timeout())
+            self._alarm.set(min((time for time in times if time is not None), default=None))
+
+
+def _turn_away(channel: ISocketChannel, error: BrokerError) -> None:
+    channel.send([messages.encode(NodeRefuse(error.to_wire()))])
+    channel.close()

@@ -1,0 +1,415 @@
+"""A node's part in the network: what the cores decide is done here, and what happens told to them.
+
+The cores are `knowledge` (what is known of others) and `traffic` (events and who is to get them).
+Their effects are done in order, one at a time; what follows from one of them waits its turn.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+
+import attrs
+from twisted.logger import Logger
+
+from broker.channel.alarm import Alarm
+from broker.channel.clock import IClock
+from broker.channel.socket import ISocketChannel
+from broker.cluster import messages
+from broker.cluster.address import Address, UnitPath, is_within
+from broker.cluster.admission import Situation, surplus
+from broker.cluster.dtds import NeighbourDtds
+from broker.cluster.flows import frame as frames
+from broker.cluster.flows.arrivals import Take
+from broker.cluster.flows.departures import Departing
+from broker.cluster.flows.frame import Carried, Range
+from broker.cluster.flows.messages import Kept, Resume, Routed
+from broker.cluster.flows.traffic import Enter, Pass, Say, Serve, Told, Traffic, TrafficEffect
+from broker.cluster.greeting import Alternative
+from broker.cluster.greeting_core import Accepted
+from broker.cluster.intake import Intake, Job
+from broker.cluster.knowledge import Knowledge, KnowledgeEffect, MapMoved
+from broker.cluster.membership import Membership
+from broker.cluster.neighbours import Neighbour, Neighbours
+from broker.cluster.pages import Pages
+from broker.cluster.profiles.effects import BadWant, Flowing, Unwanted, Wanted
+from broker.cluster.tables.effects import Send
+from broker.cluster.wants import RemoteWants
+from broker.content.contract import Accepted as Matched
+from broker.content.query.query import Query
+from broker.errors import BrokerError, Closed, ShuttingDown
+from broker.event.place import Mark
+from broker.event.stream import StreamPattern
+from broker.store.event_log import EventLog
+from broker.store.records import LoggedEvent
+
+#: Told the cut after which nothing is missed: by origin, where that is not where the log stands.
+FlowingCallback = Callable[[Mapping[str, Mark]], object]
+_FRAME = bytes([frames.KIND])
+
+
+@attrs.frozen
+class _LocalWant:
+    pattern: StreamPattern
+    query: Query
+    flowing: FlowingCallback
+
+
+@attrs.frozen
+class LinkTerms:
+    """What a link costs, and what may pass over it."""
+
+    clearance: int
+    untrusted_clearance: int
+    cost: int = 1
+
+
+class Network:
+    """One node's. Not before `joined` does it know anything of others."""
+
+    log = Logger()
+    membership: Membership
+    neighbours: Neighbours
+
+    def __init__(
+        self,
+        *,
+        event_log: EventLog,
+        wants: RemoteWants,
+        intake: Intake,
+        make_pages: Callable[[Network], Pages],
+        dtds: NeighbourDtds,
+        clock: IClock,
+        terms: LinkTerms,
+        most_nodes: int,
+        compress: bool,
+    ) -> None:
+        self.event_log = event_log
+        self.wants = wants
+        self.intake = intake
+        self._pages = make_pages(self)
+        self._dtds = dtds
+        self._clock = clock
+        self._terms = terms
+        self._most_nodes = most_nodes
+        self._compress = compress
+        self.knowledge: Knowledge | None = None
+        self.traffic: Traffic | None = None
+        self._local: dict[Hashable, _LocalWant] = {}
+        self._sent = event_log.coverage[event_log.origin]
+        self._kept: list[tuple[Mark, Callable[[], object]]] = []
+        self._effects: deque[TrafficEffect | KnowledgeEffect] = deque()
+        self._doing = False
+        self._alarm = Alarm(clock, self._timeout)
+        dtds.ask_by(self._send_routed)
+
+    def wire(self, membership: Membership, neighbours: Neighbours) -> None:
+        """Who makes connections, and who has the links."""
+        self.membership = membership
+        self.neighbours = neighbours
+
+    def begin(self) -> None:
+        """Take the place that the settings give the node, or ask for one."""
+        unit = self.membership.node.address.unit
+        if unit:
+            self.joined(unit, 0)
+        else:
+            self.membership.ask()
+
+    # ------------------------------------------------------------------ what the node wants
+
+    def want(
+        self, key: Hashable, pattern: StreamPattern, query: Query, flowing: FlowingCallback
+    ) -> None:
+        """Somebody here wants something; `flowing` is told once when nothing is missed any more."""
+        self._local[key] = _LocalWant(pattern, query, flowing)
+        if self.knowledge is None:
+            flowing({})
+            return
+        self._do(self.knowledge.want(key, pattern, query, self._now()))
+
+    def unwant(self, key: Hashable) -> None:
+        """Nobody has this key any more."""
+        if self._local.pop(key, None) is not None and self.knowledge is not None:
+            self._do(self.knowledge.unwant(key, self._now()))
+
+    # ------------------------------------------------------------------ own events
+
+    def committed(self, events: list[LoggedEvent], matches: Sequence[tuple[int, ...]]) -> None:
+        """Events of this node have become durable: send them to who wants them."""
+        if self.traffic is None or not events:
+            return
+        after, self._sent = self._sent, events[-1].mark
+        destinations = self.wants.destinations
+        departing = [
+            Departing(Carried(event.mark, event.record, event.document), event.level, whom)
+            for event, numbers in zip(events, matches, strict=True)
+            if (whom := destinations(numbers))
+        ]
+        self._do(self.traffic.began(after, self._sent, departing))
+
+    def progress(self) -> None:
+        """Tell others how far events have got: to be called each second."""
+        if self.traffic is not None:
+            self._do(self.traffic.progress())
+
+    # ------------------------------------------------------------------ membership (Home)
+
+    def joined(self, cluster: UnitPath, admitted: int) -> None:
+        """The node is a member of a cluster from now on; of another one than before, maybe."""
+        node = self.membership.node
+        address = Address(cluster, node.name)
+        node = node._replace(address=address, admitted=admitted)
+        if self.knowledge is not None and self.knowledge.address == address:
+            self.membership.node = node
+            self._do(self.knowledge.describe(node, self._now()))
+            return
+        self.leave(Closed(f"{node.name} is a member of another cluster"))
+        self.membership.node = node
+        log = self.event_log
+        knowledge = self.knowledge = Knowledge(node, lambda: (log.origin, *log.cut))
+        self.traffic = Traffic(
+            knowledge,
+            log.origin,
+            lambda: log.cut,
+            lambda origin: log.coverage[origin] if origin in log.coverage else None,
+            compress=self._compress,
+        )
+        self._sent = log.cut
+        self.log.info("{address} is a member of its cluster", address=str(address))
+        now = self._now()
+        self._do(knowledge.describe(node, now))
+        for key, want in self._local.items():
+            self._do(knowledge.want(key, want.pattern, want.query, now))
+
+    def stop(self) -> None:
+        """The node is being stopped: others are to know at once."""
+        self.membership.stop()
+        self.leave(ShuttingDown("the node is being stopped"))
+
+    def leave(self, error: BrokerError) -> None:
+        """End all links, and forget what was known of others."""
+        self.neighbours.close_all(error)
+        self.knowledge = self.traffic = None
+        self.wants.clear()
+        self._effects.clear()
+        self._alarm.set(None)
+
+    def linked(
+        self, accepted: Accepted, channel: ISocketChannel, transport: str, initiated: bool
+    ) -> None:
+        """A connection was accepted."""
+        if self.knowledge is None:
+            channel.abort(ShuttingDown("this node is in no cluster"))
+            return
+        neighbour = Neighbour(
+            node=accepted.peer,
+            trusted=accepted.trusted,
+            secure=channel.secure,
+            transport=transport,
+            purpose=accepted.purpose,
+            initiated=initiated,
+            peer=channel.peer_description,
+        )
+        self.neighbours.attach(neighbour, channel)
+
+    def situation(self) -> Situation | None:
+        """What is known of the cluster."""
+        knowledge = self.knowledge
+        if knowledge is None:
+            return None
+        links = {name: self.neighbours.count(name) for name in ("tcp", "udp")}
+        others = [
+            other
+            for neighbour in self.neighbours
+            if not is_within(neighbour.node.address.unit, knowledge.address.unit)
+            and (other := Alternative.of(neighbour.node)) is not None
+        ]
+        return Situation(
+            own=self.membership.node,
+            members={**knowledge.map.members(), knowledge.address.node: self.membership.node},
+            links=links,
+            degrees=knowledge.map.degrees(),
+            others=others,
+        )
+
+    # ------------------------------------------------------------------ links (LinkListener)
+
+    def link_up(self, neighbour: Neighbour) -> None:
+        """There is a link to a node."""
+        if self.knowledge is None:
+            return
+        terms = self._terms
+        clearance = terms.clearance if neighbour.trusted else terms.untrusted_clearance
+        self.log.info("linked to {address}", address=str(neighbour.node.address))
+        self._do(
+            self.knowledge.link_up(
+                neighbour.node, neighbour.transport, terms.cost, clearance, self._now()
+            )
+        )
+        self.membership.link_up(neighbour.name)
+        self._count_members()
+
+    def link_down(self, neighbour: Neighbour, error: BrokerError | None) -> None:
+        """A link is down."""
+        if self.knowledge is None:
+            return
+        self.log.info(
+            "the link to {address} is down: {error}",
+            address=str(neighbour.node.address),
+            error=error or "closed",
+        )
+        self._do(self.knowledge.link_down(neighbour.name, self._now()))
+        self.membership.link_down(neighbour.name)
+        self._count_members()
+
+    def messages_received(self, neighbour: Neighbour, batch: Sequence[bytes]) -> None:
+        """Messages of a neighbour. Raises `ProtocolError` for what it must not say."""
+        for data in batch:
+            if self.knowledge is None or self.traffic is None:
+                return
+            now = self._now()
+            if data[:1] == _FRAME:
+                self._do(self.traffic.frame_came(frames.decode(data), now))
+                continue
+            message = messages.decode(data)
+            if isinstance(message, Routed):
+                self._do(self.traffic.message_came(message, now))
+            else:
+                self._do(self.knowledge.received(neighbour.name, message, now))
+
+    def _count_members(self) -> None:
+        assert self.knowledge is not None
+        unit = self.knowledge.address.unit
+        members = sum(each.up and each.node.address.unit == unit for each in self.neighbours)
+        self.membership.links_changed(members)
+
+    # ------------------------------------------------------------------ for pages
+
+    def destination_of(self, reader: Address) -> Address:
+        """Whose wants a reader's are part of."""
+        assert self.knowledge is not None
+        return self.knowledge.towards(reader)
+
+    def cleared(self, reader: Address, rank: int) -> bool:
+        """Whether events of a rank may go to a reader."""
+        return self.knowledge is not None and self.knowledge.next_hop(reader, rank) is not None
+
+    def served(self, resume: Resume, page: Range, carried: Sequence[Carried], rank: int) -> None:
+        """A page was read."""
+        if self.traffic is not None:
+            self._do(self.traffic.served(resume, page, carried, rank, self._now()))
+
+    # ------------------------------------------------------------------ effects
+
+    def _now(self) -> float:
+        return float(self._clock.seconds())
+
+    def _timeout(self) -> None:
+        now = self._now()
+        if self.knowledge is not None and self.traffic is not None:
+            self._do(self.knowledge.handle_timeout(now))
+            self._do(self.traffic.handle_timeout(now))
+
+    def _send_routed(self, message: Routed) -> None:
+        if self.traffic is not None:
+            self._do(self.traffic.message_came(message, self._now()))
+
+    def _do(self, effects: Iterable[TrafficEffect | KnowledgeEffect]) -> None:
+        self._effects.extend(effects)
+        if self._doing:
+            return
+        self._doing = True
+        try:
+            while self._effects:
+                self._apply(self._effects.popleft())
+        finally:
+            self._doing = False
+        if self.knowledge is not None and self.traffic is not None:
+            times = (self.knowledge.next_timeout(), self.traffic.next_timeout())
+            self._alarm.set(min((time for time in times if time is not None), default=None))
+
+    def _apply(self, effect: TrafficEffect | KnowledgeEffect) -> None:
+        knowledge, traffic = self.knowledge, self.traffic
+        if knowledge is None or traffic is None:
+            return
+        match effect:
+            case Pass(neighbour, frame):
+                self.neighbours.send(frame.encode(), (neighbour,))
+            case Send(neighbour, message) | Say(neighbour, message):
+                self.neighbours.tell(messages.encode(message), neighbour)
+            case Take():
+                self._take(effect)
+            case Enter(arrived):
+                self.intake.match(arrived, self._entered)
+            case Serve(resume):
+                self._pages.serve(resume)
+            case Wanted(destination, id, want):
+                whom = knowledge.address_of(destination)
+                if self.wants.install(whom, id, want):
+                    traffic.wants_began(whom)
+            case Unwanted(destination, id):
+                self.wants.remove(knowledge.address_of(destination), id)
+            case Flowing(key, cuts):
+                if (local := self._local.get(key)) is not None:
+                    local.flowing(cuts)
+            case BadWant():
+                self.log.warn(
+                    "a want of {author} can not be read, and is widened: {reason}",
+                    author=effect.author,
+                    reason=effect.reason,
+                )
+            case MapMoved():
+                self._map_moved(knowledge, traffic)
+            case Told(message):
+                if isinstance(message, Kept):
+                    self._told_kept(message)
+                else:
+                    self._dtds.told(message)
+
+    def _map_moved(self, knowledge: Knowledge, traffic: Traffic) -> None:
+        traffic.map_moved(self._now())
+        members = knowledge.map.members()
+        if knowledge.address.node in surplus(members, self._most_nodes):
+            self.log.warn("there is no room in the cluster: this node came last, and leaves")
+            self.leave(Closed("this node has left the cluster"))
+            self.membership.must_leave()
+            return
+        self.membership.aim(members)
+
+    def _take(self, take: Take) -> None:
+        arrived = take.arrived
+        origin, home = arrived.frame.origin, arrived.frame.home
+
+        def settled(error: BrokerError | None) -> None:
+            traffic, knowledge = self.traffic, self.knowledge
+            if traffic is None or knowledge is None:
+                return
+            if error is not None:
+                traffic.arrivals.failed(origin, home, self._now())
+                self._do(())
+                return
+            if arrived.range.acknowledge:
+                upto = arrived.range.upto
+                kept = Kept(home, knowledge.address, frames.MAX_HOPS, origin, upto)
+                self._do(traffic.message_came(kept, self._now()))
+            self._do(traffic.log_settled(origin, self._now()))
+
+        self.intake.take(arrived, take.cursor, settled)
+
+    def _entered(self, job: Job) -> None:
+        if self.traffic is None or self.knowledge is None:
+            return
+        own = self.knowledge.address
+        departing = []
+        for each, verdict in zip(job.carried, job.verdicts, strict=True):
+            if isinstance(verdict, Matched):
+                whom: Collection[Address] = self.wants.destinations(verdict.subscriptions)
+                if self.wants.any_other(verdict.subscriptions):
+                    whom = {*whom, own}
+                level = verdict.header.security_level.rank
+                departing.append(Departing(each, level, whom))
+        self._do(self.traffic.entered(job.arrived, departing, self._now()))
+
+    def _told_kept(self, kept: Kept) -> None:
+        """Acknowledgements of another node's commit (`acknowledge = "neighbour"`)."""

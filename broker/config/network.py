@@ -1,0 +1,101 @@
+"""The settings of a node's place in the network of nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from broker.config import kinds
+from broker.config.setting import setting
+from broker.event.envelope import SecurityLevel
+
+MINUTE: Final = 60.0
+
+
+@attrs.frozen
+class NetworkSettings:
+    """The network of nodes. A node without `listen`, `join` and `gateways` is alone."""
+
+    name: str = setting(
+        kinds.NODE_NAME, "xmlbroker", "The network's name: nodes of others are refused."
+    )
+    cluster: str = setting(
+        kinds.OPTIONAL_UNIT,
+        "",
+        "The cluster that it is in, by the units from the largest down; empty: it asks for one.",
+    )
+    listen: tuple[str, ...] = setting(
+        kinds.list_of(kinds.ENDPOINT, most=16),
+        (),
+        "Where other nodes connect. Without key_file only loopback endpoints are accepted.",
+    )
+    advertise: str = setting(
+        kinds.OPTIONAL_PLACE,
+        "",
+        "Where others find the first of these, where that is not what it says itself.",
+    )
+    udp: str = setting(
+        kinds.OPTIONAL_PLACE,
+        "",
+        "Where it listens for other nodes by UDP; off when empty.",
+    )
+    group: str = setting(
+        kinds.OPTIONAL_PLACE,
+        "",
+        "The IP multicast group of the cluster, for events to several members; off when empty.",
+    )
+    transport: str = setting(
+        kinds.choice("tcp", "udp"), "tcp", "How it links itself to members of its cluster."
+    )
+    join: tuple[str, ...] = setting(
+        kinds.list_of(kinds.PLACE, most=64), (), "Members to be asked to be let into a cluster."
+    )
+    discover: str = setting(
+        kinds.OPTIONAL_DNS_NAME,
+        "",
+        "A name of the DNS under which such members are found, by SRV or address records.",
+    )
+    gateways: tuple[str, ...] = setting(
+        kinds.list_of(kinds.CLIENT_ENDPOINT, most=64),
+        (),
+        "Nodes of other clusters to be linked to, as endpoint strings of Twisted.",
+    )
+    key_file: Path | None = setting(
+        kinds.OPTIONAL_FILE,
+        None,
+        "A file with the key that all nodes of the network share; empty: nodes prove nothing.",
+    )
+    clearance: SecurityLevel = setting(
+        kinds.CLEARANCE,
+        SecurityLevel.HIGH,
+        "The highest security level of an event that may pass over a link that is trusted.",
+    )
+    untrusted_clearance: SecurityLevel = setting(
+        kinds.CLEARANCE, SecurityLevel.MED, "The same for a link whose node has proven nothing."
+    )
+    max_nodes: int = setting(
+        kinds.count(1, 1024), 32, "Nodes of its cluster; the same at all of them."
+    )
+    max_tcp_links: int = setting(kinds.count(0, 1024), 64, "Links over TCP.")
+    max_udp_links: int = setting(kinds.count(0, 1024), 64, "Links over UDP.")
+    allow: tuple[str, ...] = setting(
+        kinds.list_of(kinds.ADDRESSES), (), "IP addresses that a member may have; empty: any."
+    )
+    deny: tuple[str, ...] = setting(
+        kinds.list_of(kinds.ADDRESSES), (), "IP addresses that no member may have."
+    )
+    compress: bool = setting(
+        kinds.BOOLEAN, True, "Whether bodies are compressed, with zstd, for links that know it."
+    )
+    suspect: float = setting(
+        kinds.duration(0.0, MINUTE),
+        1.0,
+        "How long a link whose connection broke may come again before others are told.",
+    )
+
+    @property
+    def alone(self) -> bool:
+        """Whether there are to be no links to other nodes."""
+        return not (self.listen or self.udp or self.join or self.discover or self.gateways)
