@@ -23,6 +23,7 @@ from broker.channel.correction.wire import (
     DATA,
     GONE,
     LEAST_BYTES,
+    MOST_RANGES,
     POLL,
     Reason,
     ask,
@@ -296,10 +297,12 @@ class GroupCore:
         if receiver is None:
             return []
         wanted = receiver.questions(now)
-        if not wanted:
-            return []
-        question = ask(session, receiver.reception.received, wanted)
-        return [SendDown([self._seal.sealed(question)], receiver.address)]
+        received = receiver.reception.received
+        questions = [
+            self._seal.sealed(ask(session, received, wanted[first : first + MOST_RANGES]))
+            for first in range(0, len(wanted), MOST_RANGES)
+        ]
+        return [SendDown(questions, receiver.address)] if questions else []
 
     def _forget(self, session: int) -> list[Effect]:
         receiver = self.receivers.pop(session)

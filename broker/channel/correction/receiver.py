@@ -21,7 +21,10 @@ class Reception(Generic[Piece]):
     Holds at most `window` pieces that were not taken; what is further ahead is dropped and counted.
     """
 
-    def __init__(self, window: int, reorder_delay: float, first: int = 1) -> None:
+    def __init__(
+        self, window: int, reorder_delay: float, first: int = 1, *, credit: bool = True
+    ) -> None:
+        """Without `credit` only what waits behind a hole counts against the window."""
         #: All up to this number are there.
         self.received = first - 1
         #: The highest number that has come, or that is known to have been sent.
@@ -31,6 +34,7 @@ class Reception(Generic[Piece]):
         self.duplicates = 0
         self.beyond = 0
         self._window = window
+        self._credit = credit
         self._least_patience = reorder_delay
         self._patience = reorder_delay  # seconds for which a number may be late
         self._ready: list[Piece] = []
@@ -39,11 +43,11 @@ class Reception(Generic[Piece]):
     @property
     def limit(self) -> int:
         """The highest number for which there is room."""
-        return self.received - len(self._ready) + self._window
+        return self.received - (len(self._ready) if self._credit else 0) + self._window
 
     def arrived(self, number: int, piece: Piece, now: float) -> bool:
         """Take a piece; False if it is old, or too far ahead."""
-        if number == self.received + 1 == self.newest + 1 and len(self._ready) < self._window:
+        if number == self.received + 1 == self.newest + 1 and number <= self.limit:
             self.received = self.newest = number
             self._ready.append(piece)
             return True
@@ -72,6 +76,11 @@ class Reception(Generic[Piece]):
         ready, self._ready = self._ready, []
         return ready
 
+    @property
+    def waiting(self) -> int:
+        """Pieces that can be taken."""
+        return len(self._ready)
+
     def held(self) -> list[Piece]:
         """All that is here and was not taken, in no order."""
         return [*self._ready, *self._ahead.values()]
@@ -96,8 +105,8 @@ class Reception(Generic[Piece]):
         self._advance()
         return lost
 
-    def wanted(self, now: float) -> list[Range]:
-        """What is missing rather than late, in ranges; at most `MOST_RANGES`."""
+    def wanted(self, now: float, most: int = MOST_RANGES) -> list[Range]:
+        """What is missing rather than late, in ranges; at most `most`."""
         ranges: list[Range] = []
         first = count = 0
         for number, since in self.missing.items():
@@ -108,7 +117,7 @@ class Reception(Generic[Piece]):
                 continue
             if count:
                 ranges.append((first, count))
-                if len(ranges) == MOST_RANGES:
+                if len(ranges) == most:
                     return ranges
             first, count = number, 1
         if count:
