@@ -19,8 +19,9 @@ _INCREASE = 0.1
 #: more: a peer may be busy with something else for a moment.
 _QUEUE_FACTOR = 3.0
 _QUEUE_DELAY = 0.05
-#: Loss that is not less than this part of what it was before a decrease has another cause.
-_STAYED = 0.85
+#: On a full path a decrease lets a third more of the rest through; where it is less than so many
+#: times as much, the loss has another cause.
+_BETTER = 1.15
 #: More loss than is usual by so much is due to the rate again.
 _UNUSUAL = 0.1
 
@@ -88,7 +89,7 @@ class Pace:
         """Whether loss says that the path is full."""
         before, self._before = self._before, None
         tolerated = self._settings.tolerated_loss
-        if before is not None and loss >= _STAYED * before:
+        if before is not None and 1 - loss < _BETTER * (1 - before):
             self._usual = max(loss, tolerated)
         elif loss < self._usual:
             self._usual = max(tolerated, (self._usual + loss) / 2)
