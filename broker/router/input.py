@@ -19,7 +19,7 @@ from typing import TypeAlias
 from twisted.internet.defer import DeferredList
 from twisted.python.failure import Failure
 
-from broker.content.contract import IMatcher, TypeMissing, Verdict
+from broker.content.contract import Accepted, IMatcher, TypeMissing, Verdict
 from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
@@ -28,6 +28,7 @@ from broker.router.judging import judge
 from broker.router.outcomes import PublishOutcomes
 from broker.router.publisher import Publisher
 from broker.router.quarantine import Quarantine
+from broker.router.safety import AT_ONCE, Safety
 from broker.router.submission import Judged, Part, Submission, first_of
 from broker.session.messages import NotPublished
 from broker.store.event_log import RETRY_AFTER, EventLog
@@ -50,8 +51,11 @@ class Input:
         committed: Committed,
         wall_clock: Callable[[], int],
         accept_undescribed: bool = False,
+        safety: Safety = AT_ONCE,
     ) -> None:
-        """With `accept_undescribed`, events whose DTD can not be had are taken if well-formed."""
+        """With `accept_undescribed`, events whose DTD can not be had are taken if well-formed.
+        `safety` says when what is durable here is as safe as its streams ask for."""
+        self._safety = safety
         self._accept_undescribed = accept_undescribed
         self._matcher = matcher
         self._dtds = dtds
@@ -112,6 +116,10 @@ class Input:
             for index, reason in one.refused:
                 document = part.of.batch.documents[index]
                 self._quarantine.keep(document, reason, publisher.identity.client_id)
+            if not part.of.guarded:
+                part.of.guarded = self._safety.guards(
+                    verdict.header.stream for verdict in mine if isinstance(verdict, Accepted)
+                )
             judged.append(one)
         return judged
 
@@ -209,7 +217,17 @@ class Input:
         submission.settle(judged, first)
         if submission.durable and not submission.answered:
             submission.answered = True
-            publisher.answer(submission.answer(self._log.origin))
+            self._answer(publisher, submission)
+
+    def _answer(self, publisher: Publisher, submission: Submission) -> None:
+        """Answer a batch when it is safe, and behind those before it."""
+        answer = submission.answer(self._log.origin)
+        if not submission.guarded and not publisher.unsafe:
+            publisher.answer(answer)
+            return
+        publisher.unsafe.append(answer)
+
+        self._safety.when_safe(lambda: publisher.answer(publisher.unsafe.popleft()))
 
 
 def _unknown(publisher: Publisher, verdicts: list[Verdict]) -> dict[DtdReference, str]:

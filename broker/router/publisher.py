@@ -26,6 +26,8 @@ class Publisher:
     released: Callable[[], None]
     """Called when what waited for a DTD waits for it no more: it is to be taken, in a later turn
     or in the one that is under way."""
+    unsafe: deque[Published] = attrs.field(factory=deque)
+    """Answers to batches that are durable here and yet to be so elsewhere, and to later ones."""
     waiting: deque[Submission] = attrs.field(factory=deque)
     """Of the first one a part may have been taken already."""
     held: bool = False

@@ -24,6 +24,8 @@ class Submission:
     taken: int = 0
     """Documents, from the first on, that were matched, judged and given to the log."""
     answered: bool = False
+    guarded: bool = False
+    """Whether it is not safe before another node has it, too."""
     _durable: int = 0
     _first: Mark | None = None
     _next: Mark | None = None

@@ -31,6 +31,16 @@ class Bounds:
     """The newest of the places that this node itself has given, in any epoch; 0 before that."""
 
 
+@attrs.frozen
+class Keeping:
+    """Copies of all events of an origin in (after, upto], for its node."""
+
+    origin: str
+    after: Mark
+    upto: Mark
+    events: list[LoggedEvent]
+
+
 @attrs.define
 class Commit:
     """What one transaction brings."""
@@ -45,3 +55,4 @@ class Commit:
     """Up to where the log has all that it wants of these origins."""
     since: dict[str, Mark] = attrs.field(factory=dict)
     """Behind which marks it begins with these origins, which are new to it."""
+    keeping: list[Keeping] = attrs.field(factory=list)

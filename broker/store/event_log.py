@@ -10,8 +10,8 @@ overtake earlier ones), and a new epoch begins: the offsets are given again, but
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -20,11 +20,12 @@ from twisted.python.failure import Failure
 from broker.channel.clock import IClock
 from broker.errors import BrokerError, LogUnavailable
 from broker.event.place import Mark
-from broker.store.commit import Bounds
+from broker.store.commit import Bounds, Keeping
 from broker.store.coverage import Coverage
 from broker.store.deduplication import Deduplication
 from broker.store.gathering import Done, Gathering, Relayed
 from broker.store.log_file import LogFile
+from broker.store.log_reading import LogReading, Worker
 from broker.store.records import LoggedEvent
 
 #: After a failed commit, how long (seconds) appends are refused before the disk is tried again.
@@ -33,13 +34,7 @@ RETRY_AFTER = 1.0
 LINGER = 0.1
 
 
-class Worker(Protocol):
-    """Runs a call on another thread, one at a time and in order; the result comes as a Deferred."""
-
-    def __call__(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]: ...
-
-
-class EventLog:
+class EventLog(LogReading):
     """Places, group commit, de-duplication and positions of one node."""
 
     log = Logger()
@@ -55,12 +50,11 @@ class EventLog:
         window: int = 1024,
     ) -> None:
         """`wall_clock` gives ms since 1970; `write` and `read` are threads of their own."""
-        self._file = file
+        super().__init__(file, read)
         self._clock = clock
         self._wall_clock = wall_clock
         self._write = write
-        self._read = read
-        bounds = self._bounds = file.bounds
+        bounds = file.bounds
         self._epoch = bounds.epoch
         self._next = bounds.last + 1
         self._next_offset = bounds.offset + 1
@@ -80,20 +74,6 @@ class EventLog:
         """Told the next serial when a failed commit has taken serials and places back."""
 
     # ------------------------------------------------------------------ where it stands
-
-    @property
-    def origin(self) -> str:
-        """The name under which this log's places are known."""
-        return self._file.origin
-
-    @property
-    def bounds(self) -> Bounds:
-        """What is durable, as far as those who appended it have been told.
-
-        The file may be further on for a moment. If readers saw that, they would get events twice:
-        from the log, and with the commit that is yet to be told.
-        """
-        return self._bounds
 
     @property
     def cut(self) -> Mark:
@@ -132,11 +112,6 @@ class EventLog:
         marks.update(self._gathering.commit.covered)
         marks[self.origin] = self.firm_cut
         return marks
-
-    @property
-    def since(self) -> Mapping[str, Mark]:
-        """Of origins of which the log has not all that was wanted: behind which mark it begins."""
-        return self._file.since
 
     @property
     def firm_newest(self) -> int:
@@ -201,6 +176,18 @@ class EventLog:
             self._begin()
         else:
             self._begin_soon()
+
+    def keep(self, keeping: Keeping, done: Callable[[BrokerError | None], None]) -> None:
+        """Keep copies of another node's events; `done` is told when they are durable, or why not.
+
+        Raises `LogUnavailable` while the log rests.
+        """
+        self.check_available()
+        self._gathering.commit.keeping.append(keeping)
+        self._gathering.told.append(
+            (lambda result: done(result if isinstance(result, BrokerError) else None), [])
+        )
+        self._begin()
 
     def _covers(self, origin: str) -> bool:
         pending = (self._gathering, self._committing)
@@ -327,28 +314,6 @@ class EventLog:
 
     # ------------------------------------------------------------------ reading
 
-    def read(self, start: int, max_events: int, max_bytes: int) -> Deferred[list[LoggedEvent]]:
-        """Durable events from the serial `start` on, within `bounds`: see `LogFile.read`."""
-        page = self._read(self._file.read, start, max_events, max_bytes)
-        return page.addCallback(self._within_bounds)
-
-    def read_of(
-        self, origin: str, after: Mark, max_events: int, max_bytes: int
-    ) -> Deferred[list[LoggedEvent]]:
-        """Durable events of one origin behind `after`, within `bounds`: see `LogFile.read_of`."""
-        page = self._read(self._file.read_of, origin, after, max_events, max_bytes)
-        return page.addCallback(self._within_bounds)
-
-    def _within_bounds(self, events: list[LoggedEvent]) -> list[LoggedEvent]:
-        last = self._bounds.last
-        if events and events[-1].serial > last:
-            return [event for event in events if event.serial <= last]
-        return events
-
-    def first_after(self, origin: str, mark: Mark) -> int:
-        """The serial of the first durable event of an origin behind `mark`, or the next serial."""
-        return self._file.first_after(origin, mark)
-
     def first_at(self, arrival: int) -> int:
         """The serial of the first event that arrived at `arrival` (ms since 1970) or later.
 
@@ -361,18 +326,6 @@ class EventLog:
         if self._committing is not None:
             pending = self._committing.commit.events + pending
         return next((event.serial for event in pending if event.arrival >= arrival), self._next)
-
-    def position_before(self, serial: int) -> dict[str, Mark]:
-        """For each origin the place of its last durable event before `serial`."""
-        return self._file.position_before(serial)
-
-    def durables(self) -> list[tuple[bytes, bytes]]:
-        """All stored durable subscriptions, as they were when the log was opened."""
-        return self._file.durables()
-
-    def newest_incarnation(self, client_id: str) -> bytes | None:
-        """What was stored for a client with `put_client`."""
-        return self._file.newest_incarnation(client_id)
 
     # ------------------------------------------------------------------ care and end
 

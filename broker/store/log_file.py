@@ -11,14 +11,13 @@ being used again. So another process may read the same file while it stays bound
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import shutil
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import lmdb
 
@@ -32,8 +31,10 @@ from broker.store.chunks import (
     encode_key,
     page,
 )
-from broker.store.commit import Bounds, Commit, Retention
+from broker.store.claim import claim_folder, not_opened
+from broker.store.commit import Bounds, Commit, Keeping, Retention
 from broker.store.deduplication import Publisher
+from broker.store.kept import Kept, KeptSpan
 from broker.store.origins import Origins
 from broker.store.records import LoggedEvent
 
@@ -54,7 +55,7 @@ class LogFile:
         self._sync = sync
         # Room beyond what is kept: pages freed by one transaction are used from the next but
         # one on, and the other tables have to fit in too.
-        self._map_size = max_events_bytes or retention.max_bytes * 3 // 2 + 256 * _MIB
+        self._map_size = max_events_bytes or retention.max_bytes * 2 + 256 * _MIB
         # Held by readers, and by the writer only while it closes and opens again: a reader never
         # waits for a commit to reach the disk.
         self._guard = threading.RLock()
@@ -64,7 +65,9 @@ class LogFile:
         """Up to where the log had all that it wants of each origin, when it was opened."""
         self.since: Mapping[str, Mark] = {}
         """Behind which mark it begins, of origins of which it has not all: as committed last."""
-        self._claim = self._claim_folder()
+        self.kept: Mapping[str, KeptSpan] = {}
+        """What is kept for other nodes, beside the log: as committed last."""
+        self._claim = claim_folder(folder)
         try:
             self._open()
             try:
@@ -78,28 +81,6 @@ class LogFile:
             raise
 
     # ------------------------------------------------------------------ opening
-
-    def _claim_folder(self) -> int:
-        """A lock for the life of this object, or of its process: two writers would give one
-        offset to two events. LMDB would let them, one transaction after another."""
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            claim = os.open(self._folder / "claim", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise self._not_opened(error) from None
-        try:
-            fcntl.lockf(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(claim)
-            if error.errno in (errno.EACCES, errno.EAGAIN):
-                raise LogUnavailable(
-                    f"the event log {self._folder} is in use by another process"
-                ) from None
-            raise self._not_opened(error) from None
-        return claim
-
-    def _not_opened(self, error: Exception) -> LogUnavailable:
-        return LogUnavailable(f"the event log {self._folder} can not be opened: {error}")
 
     def _open(self) -> None:
         try:
@@ -117,10 +98,11 @@ class LogFile:
             self._clients = self._env.open_db(b"clients")
             self._meta = self._env.open_db(b"meta")
             self._origins = Origins(self._env.open_db(b"origins"), self._events)
+            self._kept = Kept(self._env.open_db(b"kept"))
         except (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError) as error:
             raise LogCorrupt(f"{self._folder} does not hold an event log: {error}") from None
         except (OSError, lmdb.Error) as error:
-            raise self._not_opened(error) from None
+            raise not_opened(self._folder, error) from None
 
     def _recover(self, txn: lmdb.Transaction) -> None:
         """Read where the log stands; begin a new epoch unless it was closed in good order."""
@@ -144,6 +126,7 @@ class LogFile:
             self._arrival = newest.arrival(last)
         self.covered = self._origins.covered(txn)
         self.since = self._origins.since(txn)
+        self.kept = self._kept.spans(txn)
         _, offset = self.covered.get(self.origin, (0, 0))
         self._bounds = Bounds(epoch, first, last, self._used(txn), offset)
 
@@ -223,14 +206,34 @@ class LogFile:
                     txn.put(key, value, db=self._durables)
             for client_id, newest in commit.clients:
                 txn.put(client_id.encode(), newest, db=self._clients)
+            kept = self._keep(txn, commit.keeping) if commit.keeping else self.kept
             since = {**commit.since, **self._trim(txn, now_ms)}
             first, last = self._ends(txn)
             _, offset = commit.covered.get(self.origin, (0, self._bounds.offset))
             bounds = Bounds(epoch, first, last, self._used(txn), offset)
+        self.kept = kept
         if since:
             self.since = {**self.since, **since}
         self._bounds = bounds
         return bounds
+
+    def _keep(self, txn: lmdb.Transaction, keeping: Sequence[Keeping]) -> Mapping[str, KeptSpan]:
+        """Keep copies; those of the origin that has most make room where that is needed."""
+        kept = dict(self.kept)
+        for each in keeping:
+            span = kept.get(each.origin)
+            if span is not None and each.after != span.upto:
+                self._kept.begin_again(txn, each.origin)
+                span = None
+            span = KeptSpan(each.after if span is None else span.after, each.upto)
+            self._kept.add(txn, span, each.origin, each.events)
+            while self._pages(txn, self._kept.table) > self._retention.max_bytes // 2:
+                left = self._kept.trim(txn, each.origin, span)
+                if left == span:
+                    break
+                span = left
+            kept[each.origin] = span
+        return kept
 
     def _trim(self, txn: lmdb.Transaction, now_ms: int) -> dict[str, Mark]:
         """Delete what is too old or too much; behind which mark that leaves the origins."""
@@ -305,6 +308,13 @@ class LogFile:
                         return found
         return found
 
+    def read_kept(
+        self, origin: str, after: Mark, max_events: int, max_bytes: int
+    ) -> list[LoggedEvent]:
+        """The same of those that are kept for their origin."""
+        with self._guard, self._reading() as txn:
+            return self._kept.read(txn, origin, after, max_events, max_bytes)
+
     def first_after(self, origin: str, mark: Mark) -> int:
         """The serial of the first event of an origin behind `mark`; one past the last if none."""
         with self._guard, self._reading() as txn:
@@ -362,7 +372,10 @@ class LogFile:
 
     def _used(self, txn: lmdb.Transaction) -> int:
         """Bytes of the pages that hold events: what `max_bytes` bounds."""
-        stat = txn.stat(self._events)
+        return self._pages(txn, self._events)
+
+    def _pages(self, txn: lmdb.Transaction, table: Any) -> int:
+        stat = txn.stat(table)
         pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
         return int(pages * stat["psize"])
 
@@ -370,13 +383,3 @@ class LogFile:
 def _publisher_key(publisher: Publisher) -> bytes:
     client_id, incarnation = publisher
     return client_id.encode() + b"\0" + incarnation.to_bytes(8, "big")
-
-
-def read_only(folder: Path, start: int, max_events: int) -> Sequence[LoggedEvent]:
-    """Read a log that a running node writes, from another process: a copy, in one transaction."""
-    with (
-        lmdb.open(str(folder), readonly=True, max_dbs=8, max_readers=64) as env,
-        env.begin(db=env.open_db(b"events", create=False), buffers=True) as txn,
-        txn.cursor() as cursor,
-    ):
-        return page(cursor, start, max_events)

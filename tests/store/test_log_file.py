@@ -126,7 +126,7 @@ def test_the_file_stays_bounded_while_another_process_reads_it(tmp_path: Path) -
     log.commit(events(1, 100, size=900), 1, 0)
     code = (
         "import sys; from pathlib import Path\n"
-        "from broker.store.log_file import read_only\n"
+        "from broker.store.reading_along import read_only\n"
         "print('ready', flush=True)\n"
         "read = 0\n"
         "for line in sys.stdin:\n"

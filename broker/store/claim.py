@@ -1,0 +1,36 @@
+"""A folder belongs to one process at a time."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+from broker.errors import LogUnavailable
+
+
+def claim_folder(folder: Path) -> int:
+    """A lock for the life of the descriptor that is returned, or of its process.
+
+    Two writers would give one offset to two events; LMDB would let them, one transaction after
+    another. Raises `LogUnavailable` where the folder is in use, or can not be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        claim = os.open(folder / "claim", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise not_opened(folder, error) from None
+    try:
+        fcntl.lockf(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(claim)
+        if error.errno in (errno.EACCES, errno.EAGAIN):
+            raise LogUnavailable(f"the event log {folder} is in use by another process") from None
+        raise not_opened(folder, error) from None
+    return claim
+
+
+def not_opened(folder: Path, error: Exception) -> LogUnavailable:
+    """Why there is no log."""
+    return LogUnavailable(f"the event log {folder} can not be opened: {error}")

@@ -1,0 +1,102 @@
+"""Copies of other nodes' events, kept in case their disks are lost (`acknowledge = "neighbour"`).
+
+A table beside the log, for these are no events that anybody here wants. Its keys are the origin, a
+NUL and the place of the first event of a chunk (`epoch u32, offset u64`), its values chunks as in
+the log. What is kept of an origin is one span without a hole; it stands under the origin and a NUL
+alone: `epoch u32, offset u64` twice, behind which place it begins and up to which it goes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import lmdb
+
+from broker.event.place import Mark
+from broker.store.chunks import Chunk, chunks_of, encode_chunk
+from broker.store.records import LoggedEvent
+
+_MARK = struct.Struct(">IQ")
+_SPAN = struct.Struct(">IQIQ")
+
+
+class KeptSpan(NamedTuple):
+    """All events of an origin in (after, upto] are kept."""
+
+    after: Mark
+    upto: Mark
+
+
+class Kept:
+    """The table, as transactions of the log use it."""
+
+    def __init__(self, table: Any) -> None:
+        self.table = table
+
+    def add(
+        self, txn: lmdb.Transaction, span: KeptSpan, origin: str, events: Sequence[LoggedEvent]
+    ) -> None:
+        """These events go on where the last ones ended, and the span is this now."""
+        for chunk in chunks_of(events):
+            key = _prefix(origin) + _MARK.pack(*chunk[0].mark)
+            txn.put(key, encode_chunk(chunk), db=self.table)
+        txn.put(_prefix(origin), _SPAN.pack(*span.after, *span.upto), db=self.table)
+
+    def begin_again(self, txn: lmdb.Transaction, origin: str) -> None:
+        """What was kept of an origin does not go on: it goes."""
+        prefix = _prefix(origin)
+        with txn.cursor(db=self.table) as cursor:
+            more = cursor.set_range(prefix)
+            while more and bytes(cursor.key()).startswith(prefix):
+                more = cursor.delete()
+
+    def trim(self, txn: lmdb.Transaction, origin: str, span: KeptSpan) -> KeptSpan:
+        """Let the oldest chunk of an origin go; the span that is left."""
+        prefix = _prefix(origin)
+        with txn.cursor(db=self.table) as cursor:
+            if cursor.set_range(prefix + b"\0") and bytes(cursor.key()).startswith(prefix):
+                chunk = Chunk(0, cursor.value())
+                span = span._replace(after=chunk.mark(chunk.last))
+                cursor.delete()
+                txn.put(prefix, _SPAN.pack(*span.after, *span.upto), db=self.table)
+        return span
+
+    def spans(self, txn: lmdb.Transaction) -> dict[str, KeptSpan]:
+        """What is kept of each origin."""
+        found: dict[str, KeptSpan] = {}
+        with txn.cursor(db=self.table) as cursor:
+            more = cursor.first()
+            while more:
+                origin = bytes(cursor.key()).partition(b"\0")[0]
+                epoch, offset, last_epoch, last_offset = _SPAN.unpack(cursor.value())
+                found[origin.decode()] = KeptSpan((epoch, offset), (last_epoch, last_offset))
+                more = cursor.set_range(origin + b"\1")
+        return found
+
+    def read(
+        self, txn: lmdb.Transaction, origin: str, after: Mark, max_events: int, max_bytes: int
+    ) -> list[LoggedEvent]:
+        """Events behind `after`, as many as make a page."""
+        prefix = _prefix(origin)
+        found: list[LoggedEvent] = []
+        with txn.cursor(db=self.table) as cursor:
+            # The chunk that begins before may end behind the mark.
+            more = cursor.set_range(prefix + _MARK.pack(after[0], after[1] + 1))
+            more = cursor.prev() if more else cursor.last()
+            while more and bytes(cursor.key()).startswith(prefix):
+                if len(cursor.key()) > len(prefix):
+                    for event in Chunk(0, cursor.value()).events(0):
+                        if event.mark <= after:
+                            continue
+                        found.append(event)
+                        max_bytes -= event.size
+                        if len(found) >= max_events or max_bytes <= 0:
+                            return found
+                more = cursor.next()
+        return found
+
+
+def _prefix(origin: str) -> bytes:
+    return origin.encode() + b"\0"
