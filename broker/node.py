@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from twisted.logger import Logger
@@ -90,6 +91,7 @@ class Node:
         wall_clock: Callable[[], int] = wall_clock_ms,
         open_file: Callable[..., LogFile] = LogFile,
         dialler: Dialler | None = None,
+        random: Random | None = None,
     ) -> None:
         """Opens the event log under `settings.node.data`: raises `LogUnavailable`, `LogCorrupt`.
 
@@ -137,7 +139,7 @@ class Node:
             wall_clock=wall_clock,
             accept_undescribed=settings.types.undescribed == "accept",
         )
-        self.network = self._make_network(dialler)
+        self.network = self._make_network(dialler, random or Random())
         self._selection = Selection(self.matcher, self.dtds)
         self._advisor = Advisor(self._types, undescribed=settings.types.undescribed == "accept")
         self.subscribing = Subscribing(
@@ -195,7 +197,7 @@ class Node:
         self._types = KnownTypes(dtds, shipped, folders)
         return dtds
 
-    def _make_network(self, dialler: Dialler | None) -> Network | None:
+    def _make_network(self, dialler: Dialler | None, random: Random) -> Network | None:
         if self.settings.network.alone:
             return None
         return build_network(
@@ -209,6 +211,7 @@ class Node:
             reactor=self._reactor,
             wall_clock=self._wall_clock,
             dialler=dialler,
+            random=random,
         )
 
     def _make_reception(self) -> Reception:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from ipaddress import ip_network
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from twisted.logger import Logger
@@ -54,6 +54,7 @@ def build_network(
     reactor: Any,
     wall_clock: Callable[[], int],
     dialler: Dialler | None,
+    random: Random,
 ) -> Network:
     """The network of a node with these settings: `membership` has yet to be told to begin.
 
@@ -107,7 +108,7 @@ def build_network(
             dialler or TwistedDialler(reactor, settings.limits.max_frame_bytes),
             reactor,
             wall_clock,
-            random.Random(),
+            random,
         ),
         Neighbours(
             settings.node.name,

@@ -41,6 +41,7 @@ from broker.errors import BrokerError, NotConnected, PeerError, ShuttingDown
 #: A member's transports, as a node's settings name them.
 TCP, UDP = "tcp", "udp"
 _GATEWAY = "gateway "
+_SEED = "seed "
 
 
 class Dialler(Protocol):
@@ -110,6 +111,7 @@ class Membership:
         self._beside: dict[str, Endpoint] = {}
         self._keys: dict[str, str] = {}
         """By the name of a neighbour: the key under which it was dialled, if it was."""
+        self._linked: set[str] = set()
         self._alarm = Alarm(clock, self._timeout)
         self._stopped = False
         self.refused: dict[str, int] = {}
@@ -143,18 +145,27 @@ class Membership:
         for key, endpoint in self._beside.items():
             targets[key] = Target(endpoint, GATEWAY, ())
         own = self.node.address
+        known = {self.node.tcp}
         for name, node in sorted(members.items()):
             listens = node.udp if self._settings.transport == UDP else node.tcp
+            known.add(node.tcp)
             if name != own.node and listens is not None:
                 targets[name] = Target(listens, MEMBER, own.unit, name)
-        self._dial_all(self._meshing.aim(targets, self._clock.seconds()))
+        # A member that fell silent is on no map any more; where it is a seed it is looked for.
+        for seed in self._settings.seeds:
+            if seed not in known:
+                targets[f"{_SEED}{seed.host}:{seed.port}"] = Target(seed, MEMBER, own.unit)
+        linked = {*self._linked, *map(self._key, self._linked)}
+        self._dial_all(self._meshing.aim(targets, self._clock.seconds(), linked))
 
     def link_up(self, name: str) -> None:
         """There is a link to a node."""
+        self._linked.add(name)
         self._dial_all(self._meshing.linked(self._key(name), self._clock.seconds()))
 
     def link_down(self, name: str) -> None:
-        """There is none any more."""
+        """There is none any more, or none came of a connection."""
+        self._linked.discard(name)
         key = self._key(name)
         self._keys.pop(name, None)
         self._dial_all(self._meshing.lost(key, self._clock.seconds()))
@@ -246,7 +257,8 @@ class Membership:
             connection = self._dialler.dial_text(self._gateways[key])
         else:
             # Between clusters nothing but TCP (issue 4, 4).
-            transport = self._settings.transport if target.purpose == MEMBER else TCP
+            member = target.purpose == MEMBER and not key.startswith(_SEED)
+            transport = self._settings.transport if member else TCP
             connection = self._dialler.dial(target.endpoint, transport)
 
         def accepted(said: Accepted, channel: ISocketChannel) -> None:

@@ -8,7 +8,7 @@ failure a target rests, longer each time and never as long as others' (T44).
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import attrs
 
@@ -65,10 +65,18 @@ class Meshing:
         self._targets: Mapping[str, Target] = {}
         self._tries: dict[str, _Try] = {}
 
-    def aim(self, targets: Mapping[str, Target], now: float) -> list[Dial]:
-        """From now on these are to be linked, the first ones first; others are left alone."""
+    def aim(
+        self, targets: Mapping[str, Target], now: float, linked: Collection[str] = ()
+    ) -> list[Dial]:
+        """From now on these are to be linked, the first ones first; others are left alone.
+
+        To those that are `linked` there is a link, whoever made it before they were targets.
+        """
         self._targets = dict(targets)
-        self._tries = {key: self._tries.get(key, _Try()) for key in self._targets}
+        self._tries = {
+            key: _Try(linked=True) if key in linked else self._tries.get(key, _Try())
+            for key in self._targets
+        }
         return self.handle_timeout(now)
 
     def linked(self, key: str, now: float) -> list[Dial]:

@@ -30,6 +30,9 @@ class LinkListener(Protocol):
     def link_down(self, neighbour: Neighbour, error: BrokerError | None) -> None:
         """It is down. What was not delivered is lost."""
 
+    def no_link(self, neighbour: Neighbour) -> None:
+        """A connection was accepted, and broke before there was a link."""
+
     def messages_received(self, neighbour: Neighbour, batch: Sequence[bytes]) -> None:
         """Messages in order. Raises `ProtocolError` for what ends the link."""
 
@@ -163,6 +166,8 @@ class Neighbours:
         if neighbour.up:
             neighbour.up = False
             self._listener.link_down(neighbour, error)
+        else:
+            self._listener.no_link(neighbour)
 
     # ------------------------------------------------------------------ messages
 

@@ -212,6 +212,10 @@ class Network:
             peer=channel.peer_description,
         )
         self.neighbours.attach(neighbour, channel)
+        known = self.neighbours.get(accepted.peer.name)
+        if known is not None and known.up:
+            # A connection beside another one, or in its place: whoever dialled is to rest.
+            self.membership.link_up(known.name)
 
     def situation(self) -> Situation | None:
         """What is known of the cluster."""
@@ -262,6 +266,10 @@ class Network:
         self._do(self.knowledge.link_down(neighbour.name, self._now()))
         self.membership.link_down(neighbour.name)
         self._count_members()
+
+    def no_link(self, neighbour: Neighbour) -> None:
+        """No link came of a connection."""
+        self.membership.link_down(neighbour.name)
 
     def messages_received(self, neighbour: Neighbour, batch: Sequence[bytes]) -> None:
         """Messages of a neighbour. Raises `ProtocolError` for what it must not say."""

@@ -1,0 +1,201 @@
+"""A whole node on a real log, in virtual time: the processes that run on one folder.
+
+A process can end as by `kill -9`, at any moment between two turns, and another one can be started
+on the same folder; the disk can be full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any, cast
+
+import attrs
+import lmdb
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import LoopingCall
+
+from broker.cluster.membership import Dialler
+from broker.config import Settings
+from broker.errors import LogUnavailable
+from broker.node import CARE_EVERY, PROGRESS_EVERY, Node
+from broker.router.outcomes import DeliveryOutcomes
+from broker.store.log_file import LogFile
+from broker.testing.mortal import MortalClock, SlowThreads
+from broker.testing.network import MemoryNetwork, MemoryPort
+from broker.testing.virtual_time import VirtualTime
+
+#: Where a node is given the connections of one address.
+Taker = Callable[[Node], Callable[[Any], None]]
+
+
+@attrs.define
+class Disk:
+    """What a simulated log lies on."""
+
+    full: bool = False
+    """While it is, nothing can be written."""
+
+
+class SimulatedLogFile(LogFile):
+    """A real log on a disk that can be full."""
+
+    disk: Disk
+
+    @contextmanager
+    def _writing(self) -> Iterator[lmdb.Transaction]:
+        if self.disk.full:
+            raise LogUnavailable("the event log can not be written: no space left on device")
+        with super()._writing() as txn:
+            yield txn
+
+
+class NodeProcess:
+    """The newest process of one node. It listens at addresses of a network in memory."""
+
+    def __init__(
+        self,
+        time: VirtualTime,
+        network: MemoryNetwork,
+        settings: Settings,
+        *,
+        thread_delay: float,
+        dialler: Callable[[MortalClock], Dialler] | None = None,
+    ) -> None:
+        """`settings` say where the folder is; `thread_delay` is what a commit or a read of the log
+        takes, in seconds; `dialler` makes each process its way to other nodes."""
+        self.settings = settings
+        self.disk = Disk()
+        self.clock = MortalClock(time.clock)
+        """Of the newest process."""
+        self.loops: list[LoopingCall] = []
+        """What it does regularly."""
+        self._time = time
+        self._network = network
+        self._thread_delay = thread_delay
+        self._dialler = dialler
+        self._node: Node | None = None
+        self._addresses: dict[str, Taker] = {}
+        self._ports: list[MemoryPort] = []
+
+    @property
+    def node(self) -> Node:
+        """The node that runs now."""
+        assert self._node is not None, "the node is down"
+        return self._node
+
+    @property
+    def running(self) -> bool:
+        """Whether there is a process at the moment."""
+        return self._node is not None
+
+    def start(self) -> Node:
+        """Start a process on the folder that the last one left."""
+        assert self._node is None, "the node runs already"
+        time = self._time
+        clock = self.clock = MortalClock(time.clock)
+        node = self._node = Node(
+            self.settings,
+            clock,
+            SlowThreads(clock, time.random, self._thread_delay),
+            wall_clock=time.wall_clock,
+            open_file=self._open_file,
+            dialler=self._dialler(clock) if self._dialler else None,
+            random=Random(time.random.random()) if self._dialler else None,
+        )
+        node.start()
+        for call, every in ((node.progress, PROGRESS_EVERY), (node.care, CARE_EVERY)):
+            loop = LoopingCall(call)
+            loop.clock = cast(IReactorTime, clock)
+            loop.start(every, now=False)
+            self.loops.append(loop)
+        for address, taker in self._addresses.items():
+            self._ports.append(self._network.listen(address, taker(node)))
+        return node
+
+    def kill(self) -> None:
+        """The end of the process: nothing is said, written or cleaned up any more."""
+        node, self._node = self.node, None
+        self._end_service()
+        self.clock.die()
+        self._cut()
+        node.event_log.crash()
+
+    def stop(self) -> None:
+        """Stop the process in good order."""
+        node = self.node
+        self._end_service()
+        self._time.wait(Deferred.fromCoroutine(node.stop()))
+        # What closing connections still wait for ends with the process.
+        self._time.run(0.1)
+        self.clock.die()
+        self._node = None
+        self._cut()
+
+    def listen(self, address: str, taker: Taker) -> None:
+        """Take connections to `address`, in this process and in later ones."""
+        if address not in self._addresses:
+            self._addresses[address] = taker
+            if self._node is not None:
+                self._ports.append(self._network.listen(address, taker(self._node)))
+
+    def check_outcomes(self) -> None:
+        """AssertionError unless every event has exactly one outcome (T40, A22)."""
+        node, seed = self.node, self._time.seed
+        where = f"{self.settings.node.name}, seed {seed}"
+        taken = node.input.outcomes
+        sum_taken = taken.accepted + taken.duplicate + taken.not_taken + taken.refused.total()
+        assert taken.received == sum_taken, f"{taken} ({where})"
+        _check_sum(node.output.ended, 0, f"ended subscriptions, {where}")
+        for link in node.output.links:
+            link.settle()
+            for feed in link.feeds:
+                about = f"subscription {feed.number}, {where}"
+                _check_sum(feed.outcomes, link.waiting_for(feed), about)
+
+    def _end_service(self) -> None:
+        ports, self._ports = self._ports, []
+        for port in ports:
+            port.stop_listening()
+        loops, self.loops = self.loops, []
+        for loop in loops:
+            loop.stop()
+
+    def _cut(self) -> None:
+        for address in self._addresses:
+            self._network.cut(address)
+
+    def _open_file(self, *args: Any, **named: Any) -> LogFile:
+        kind = type("LogFile", (SimulatedLogFile,), {"disk": self.disk})
+        file: LogFile = kind(*args, **named)
+        return file
+
+
+def _check_sum(outcomes: DeliveryOutcomes, queued: int, where: str) -> None:
+    parts = outcomes.delivered + outcomes.filtered + outcomes.denied + outcomes.dropped + queued
+    assert outcomes.seen == parts, f"{outcomes}, {queued} queued ({where})"
+    assert min(attrs.astuple(outcomes)) >= 0, f"{outcomes} ({where})"
+
+
+def in_virtual_time(settings: Settings) -> Settings:
+    """The settings without what would take, or measure, real time."""
+    return attrs.evolve(
+        settings,
+        log=attrs.evolve(settings.log, sync=False),
+        # A pause of this machine must not change what happens.
+        query=attrs.evolve(settings.query, max_run_time=3600.0),
+    )
+
+
+def left_over(time: VirtualTime, loops: list[LoopingCall]) -> list[str]:
+    """Timers that are none of the regular ones: none, when everybody has gone."""
+    regular = {id(loop.call) for loop in loops}
+    left = []
+    for call in time.clock.getDelayedCalls():
+        clock = getattr(call.func, "__self__", None)  # type: ignore[attr-defined]
+        dead = isinstance(clock, MortalClock) and not clock.alive
+        if not dead and id(call) not in regular:
+            left.append(str(call))
+    return left

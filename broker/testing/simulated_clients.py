@@ -1,0 +1,43 @@
+"""Clients in virtual time: processes of the client library that can be killed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from broker.client.client import Client
+from broker.client.settings import ClientSettings
+from broker.testing.mortal import MortalClock, MortalLoop
+from broker.testing.network import MemoryNetwork
+from broker.testing.virtual_time import VirtualTime
+
+
+class SimulatedClients:
+    """Makes them, and ends them."""
+
+    def __init__(self, time: VirtualTime, network: MemoryNetwork) -> None:
+        self._time = time
+        self._network = network
+        self._clocks: dict[Client, MortalClock] = {}
+
+    def start(
+        self, client_id: str, endpoints: Sequence[str], *, incarnation: int = 1, **settings: Any
+    ) -> Client:
+        """One process of a client, which has begun to connect."""
+        own = ClientSettings(
+            client_id=client_id,
+            incarnation=incarnation,
+            wall_clock=self._time.wall_clock,
+            random=Random(self._time.random.random()),
+            **{"longest_wait": 2.0, **settings},
+        )
+        clock = MortalClock(self._time.clock)
+        client = Client(MortalLoop(clock, self._network), endpoints, own)
+        self._clocks[client] = clock
+        client.start()
+        return client
+
+    def kill(self, client: Client) -> None:
+        """The end of a client's process: nothing more is said by it."""
+        self._clocks.pop(client).die()

@@ -1,0 +1,269 @@
+"""Several whole nodes with their clients, on one network in memory and in virtual time.
+
+Everything that happens follows from the seed. Each node has a folder with a real log in it; nodes
+can be killed and started again, links between nodes can be cut, refused and delayed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+from twisted.internet.defer import Deferred
+
+from broker.channel.socket import ISocketChannel
+from broker.client.client import Client
+from broker.cluster.descriptor import Endpoint
+from broker.cluster.network import Network
+from broker.config import Settings
+from broker.config.network import NetworkSettings
+from broker.node import Node
+from broker.testing.mortal import MortalClock, MortalLoop
+from broker.testing.network import MemoryNetwork
+from broker.testing.node_process import NodeProcess, in_virtual_time
+from broker.testing.simulated_clients import SimulatedClients
+from broker.testing.virtual_time import VirtualTime
+
+#: The port of all nodes: their names are their hosts.
+PORT = 1
+
+
+def endpoint_of(name: str) -> str:
+    """A node as `network.gateways` names it."""
+    return f"tcp:{name}:{PORT}"
+
+
+class SimulatedDialler:
+    """One node process's way to others: each pair of nodes has an address of its own."""
+
+    def __init__(self, own: str, clock: MortalClock, network: MemoryNetwork) -> None:
+        self._own = own
+        self._loop = MortalLoop(clock, network)
+
+    def dial(self, endpoint: Endpoint, transport: str) -> Deferred[ISocketChannel]:
+        """See `broker.cluster.membership.Dialler`."""
+        channel: Deferred[ISocketChannel] = Deferred()
+        self._loop.dial(link_address(endpoint.host, self._own), channel.callback, channel.errback)
+        return channel
+
+    def dial_text(self, endpoint: str) -> Deferred[ISocketChannel]:
+        """See `broker.cluster.membership.Dialler`."""
+        return self.dial(Endpoint(endpoint.split(":")[1], PORT), "tcp")
+
+
+def link_address(listens: str, dials: str) -> str:
+    """The address at which one node takes connections of another."""
+    return f"link/{listens}/{dials}"
+
+
+class NetworkWorld(VirtualTime):
+    """Nodes by their names; to be closed, or used as a context."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        latency: float = 0.001,
+        jitter: float = 0.002,
+        thread_delay: float = 0.004,
+    ) -> None:
+        super().__init__(seed)
+        self.network = MemoryNetwork(self.clock, seed, latency=latency, jitter=jitter)
+        self._folder = Path(tempfile.mkdtemp(prefix="xmlbroker-world-"))
+        self._thread_delay = thread_delay
+        self._processes: dict[str, NodeProcess] = {}
+        self._strangers: set[str] = set()
+        self._clients = SimulatedClients(self, self.network)
+
+    def __enter__(self) -> NetworkWorld:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove all traces."""
+        for name in self.running:
+            self.kill(name)
+        shutil.rmtree(self._folder)
+
+    # ------------------------------------------------------------------ nodes
+
+    @property
+    def names(self) -> list[str]:
+        """All nodes, down or not, in the order in which they came."""
+        return list(self._processes)
+
+    @property
+    def running(self) -> list[str]:
+        """Those that have a process now."""
+        return [name for name, each in self._processes.items() if each.running]
+
+    def __getitem__(self, name: str) -> Node:
+        """The node of this name that runs now."""
+        return self._processes[name].node
+
+    def network_of(self, name: str) -> Network:
+        """A node's part in the network."""
+        network = self[name].network
+        assert network is not None
+        return network
+
+    def add(
+        self,
+        name: str,
+        cluster: str = "",
+        *,
+        settings: Settings | None = None,
+        start: bool = True,
+        gateways: Iterable[str] = (),
+        join: Iterable[str] = (),
+        **said: Any,
+    ) -> None:
+        """A node of that name, in a cluster or one that asks for one. `gateways` and `join` are
+        names of nodes; `said` are further keys of `[network]`."""
+        base = settings or Settings()
+        network = NetworkSettings(
+            cluster=cluster,
+            listen=(endpoint_of(name),),
+            advertise=f"{name}:{PORT}",
+            gateways=tuple(map(endpoint_of, gateways)),
+            join=tuple(f"{each}:{PORT}" for each in join),
+            **said,
+        )
+        node = attrs.evolve(base.node, name=name, data=self._folder / name)
+        process = NodeProcess(
+            self,
+            self.network,
+            in_virtual_time(attrs.evolve(base, node=node, network=network)),
+            thread_delay=self._thread_delay,
+            dialler=lambda clock: SimulatedDialler(name, clock, self.network),
+        )
+        for other in (*self._processes, *self._strangers):
+            self._let_in(process, name, other)
+        for other, each in self._processes.items():
+            self._let_in(each, other, name)
+        self._processes[name] = process
+        if start:
+            process.start()
+
+    def change(self, name: str, **said: Any) -> None:
+        """Other settings in `[network]`, from the node's next start on."""
+        process = self._processes[name]
+        network = attrs.evolve(process.settings.network, **said)
+        process.settings = attrs.evolve(process.settings, network=network)
+
+    def start(self, name: str) -> Node:
+        """Start a node on the folder that its last process left."""
+        return self._processes[name].start()
+
+    def kill(self, name: str) -> None:
+        """The end of a node's process, as by `kill -9`."""
+        self._processes[name].kill()
+        self._cut_dialled(name)
+
+    def stop(self, name: str) -> None:
+        """Stop a node in good order."""
+        self._processes[name].stop()
+        self._cut_dialled(name)
+
+    def lose_disk(self, name: str) -> None:
+        """What a node that is down has stored is gone."""
+        assert name not in self.running
+        shutil.rmtree(self._folder / name)
+
+    def disk_full(self, name: str, full: bool) -> None:
+        """Whether a node can write."""
+        self._processes[name].disk.full = full
+
+    def key_file(self, key: bytes) -> Path:
+        """A file with this key."""
+        path = self._folder / f"key-{key.hex()}"
+        path.write_bytes(key)
+        return path
+
+    def check_outcomes(self) -> None:
+        """AssertionError unless at each node every event has exactly one outcome (T40, A22)."""
+        for name in self.running:
+            self._processes[name].check_outcomes()
+            taken = self.network_of(name).intake.outcomes
+            parts = taken.logged + taken.duplicate + taken.not_taken + taken.refused.total()
+            assert taken.received == parts, f"{taken} ({name}, seed {self.seed})"
+
+    def _let_in(self, process: NodeProcess, listens: str, dials: str) -> None:
+        process.listen(link_address(listens, dials), _door)
+
+    def _cut_dialled(self, name: str) -> None:
+        for other in self._processes:
+            self.network.cut(link_address(other, name))
+
+    # ------------------------------------------------------------------ links
+
+    def cut(self, one: str, other: str, *, refuse: bool = False) -> None:
+        """Break the connections between two nodes; with `refuse` there are none until `heal`."""
+        for address in (link_address(one, other), link_address(other, one)):
+            if refuse:
+                self.network.refuse(address)
+            self.network.cut(address)
+
+    def heal(self, one: str, other: str) -> None:
+        """Let there be connections between two nodes again."""
+        for address in (link_address(one, other), link_address(other, one)):
+            self.network.heal(address)
+
+    def delay(self, one: str, other: str, latency: float, jitter: float = 0.0) -> None:
+        """From now on what goes from one node to the other, or back, takes so long."""
+        for address in (link_address(one, other), link_address(other, one)):
+            self.network.set_delay(address, latency, jitter)
+
+    def connect(self, name: str, stranger: str) -> ISocketChannel:
+        """A connection to where a node takes links, of somebody who is no node of this world."""
+        self._strangers.add(stranger)
+        self._let_in(self._processes[name], name, stranger)
+        channel: ISocketChannel = self.wait(self.network.connect(link_address(name, stranger)))
+        return channel
+
+    def linked(self, one: str, other: str) -> bool:
+        """Whether both say that there is a link between them."""
+        ends = ((one, other), (other, one))
+        if not {one, other} <= set(self.running):
+            return False
+        found = [self.network_of(own).neighbours.get(far) for own, far in ends]
+        return all(each is not None and each.up for each in found)
+
+    # ------------------------------------------------------------------ clients
+
+    def address(self, node: str, client_id: str) -> str:
+        """Where a client finds a node."""
+        address = f"node/{node}/{client_id}"
+        self._processes[node].listen(address, _counter)
+        return address
+
+    def client(self, client_id: str, *nodes: str, incarnation: int = 1, **settings: Any) -> Client:
+        """One process of a client that knows these nodes, the one that it tries first first."""
+        endpoints = [self.address(node, client_id) for node in nodes]
+        return self._clients.start(client_id, endpoints, incarnation=incarnation, **settings)
+
+    def cut_client(self, client_id: str, nodes: Sequence[str] = ()) -> None:
+        """Break a client's connection, to whichever node it is."""
+        for node in nodes or self.names:
+            self.network.cut(self.address(node, client_id))
+
+    def kill_client(self, client: Client) -> None:
+        """The end of a client's process."""
+        self._clients.kill(client)
+        self.cut_client(client.client_id)
+
+
+def _door(node: Node) -> Any:
+    assert node.network is not None
+    return partial(node.network.membership.connected, transport="tcp")
+
+
+def _counter(node: Node) -> Any:
+    return node.connected

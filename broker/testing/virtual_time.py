@@ -1,0 +1,52 @@
+"""Time that passes as quickly as it can: what is due happens, one thing after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+
+#: Where the wall clock of a simulation stands at its start, in ms since 1970.
+BEGINNING = 1_700_000_000_000
+
+
+class VirtualTime:
+    """The time of a simulation in which all that happens follows from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.clock = Clock()
+
+    def wall_clock(self) -> int:
+        """ms since 1970, in this world."""
+        return BEGINNING + int(self.clock.seconds() * 1000)
+
+    def run(self, seconds: float) -> None:
+        """Let time pass: whatever is due happens at its own time."""
+        clock = self.clock
+        end = clock.seconds() + seconds
+        while clock.calls and clock.calls[0].getTime() <= end:
+            # Set, not added: a sum may fall short of it by a last digit, and for ever.
+            clock.rightNow = max(clock.rightNow, clock.calls[0].getTime())
+            clock.advance(0.0)
+        clock.rightNow = max(clock.rightNow, end)
+
+    def run_until(self, reached: Callable[[], bool], limit: float = 120.0) -> None:
+        """Let time pass until `reached`; AssertionError after `limit` seconds."""
+        end = self.clock.seconds() + limit
+        while not reached():
+            assert self.clock.seconds() < end, f"not reached in {limit:g} s (seed {self.seed})"
+            self.run(0.05)
+
+    def wait(self, awaitable: Any, limit: float = 60.0) -> Any:
+        """The result of a Deferred, with as much time as it takes; its error is raised."""
+        results: list[Any] = []
+        awaitable.addBoth(results.append)
+        self.run_until(lambda: bool(results), limit)
+        if isinstance(results[0], Failure):
+            results[0].raiseException()
+        return results[0]

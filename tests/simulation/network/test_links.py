@@ -1,0 +1,67 @@
+"""How nodes come to be linked, and stay so, whatever breaks."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.testing.simulated_network import NetworkWorld
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_members_by_configuration_find_each_other_by_their_seeds(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        world.add("a", "c")
+        world.add("b", "c", join=["a"])
+        world.add("c", "c", join=["a"])
+        world.run(3.0)
+        assert world.linked("a", "b") and world.linked("a", "c") and world.linked("b", "c")
+        connections = [
+            neighbour.reconnections
+            for name in world.names
+            for neighbour in world.network_of(name).neighbours
+        ]
+        # Two that dial each other at once keep one of their connections, and no more come.
+        assert max(connections) <= 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_seed_that_comes_back_without_seeds_is_found_by_the_others(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        world.add("a", "c")
+        for name in "bc":
+            world.add(name, join=["a"])
+        world.run(5.0)
+        world.kill("a")
+        world.run(world.random.uniform(0.1, 60.0))
+        world.start("a")
+        world.run(35.0)
+        assert world.linked("a", "b") and world.linked("a", "c")
+
+
+@pytest.mark.parametrize("moment", range(20))
+def test_a_connection_that_breaks_before_there_is_a_link_is_made_again(moment: int) -> None:
+    with NetworkWorld(moment, latency=0.01, jitter=0.0) as world:
+        world.add("a", "one")
+        world.add("b", "two", gateways=["a"])
+        world.run(0.005 * moment)
+        world.cut("a", "b")
+        world.run(10.0)
+        assert world.linked("a", "b")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_gateways_that_dial_each_other_leave_room_for_further_dials(seed: int) -> None:
+    # More targets than are dialled at once, each of which dials, too.
+    names = [f"g{n}" for n in range(6)]
+    with NetworkWorld(seed) as world:
+        for name in names:
+            world.add(name, name, gateways=[other for other in names if other != name])
+        world.run(10.0)
+        missing = [
+            (one, other)
+            for one in names
+            for other in names
+            if one < other
+            if not world.linked(one, other)
+        ]
+        assert missing == []
