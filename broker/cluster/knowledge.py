@@ -10,13 +10,14 @@ from typing import TypeAlias
 
 import attrs
 
-from broker.cluster.address import Address, contexts, is_within
+from broker.cluster.address import Address, contexts, is_within, unit_text
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.map.core import Map
 from broker.cluster.map.own import OwnLinks, Publication
 from broker.cluster.messages import Message
 from broker.cluster.profiles.core import Profiles
 from broker.cluster.profiles.effects import BadWant, Destination, Flowing, Unwanted, Wanted
+from broker.cluster.profiles.members import SUMMARY
 from broker.cluster.tables.core import Tables
 from broker.cluster.tables.effects import Changed, Echoed, Send, TablesEffect
 from broker.cluster.tables.table import TableKey, TableTimes
@@ -34,6 +35,9 @@ class MapMoved:
 KnowledgeEffect: TypeAlias = Send | Wanted | Unwanted | Flowing | BadWant | MapMoved
 
 _TIMES = TableTimes()
+#: Seconds that a node is leader by the map before it speaks for its unit: one that has just begun
+#: learns first what its neighbours know, lest it say that the unit wants nothing.
+LEAD_AFTER = 1.0
 
 
 class Knowledge:
@@ -53,6 +57,10 @@ class Knowledge:
         self.profiles = Profiles(self.tables, max_queries)
         self._links = OwnLinks(node)
         self._led: dict[int, bool] = {}
+        self._lead_at: dict[int, float] = {}
+        """Units, by level, that this node is to speak for, and from when on."""
+        self._summaries: dict[str, set[str]] = {}
+        """Units of which it is known what they want, and who tells it."""
 
     # ------------------------------------------------------------------ the node's calls
 
@@ -91,7 +99,11 @@ class Knowledge:
 
     def next_timeout(self) -> float | None:
         """When `handle_timeout` must be called."""
-        times = (self.tables.next_timeout(), self.profiles.next_timeout())
+        times = (
+            self.tables.next_timeout(),
+            self.profiles.next_timeout(),
+            *self._lead_at.values(),
+        )
         return min((time for time in times if time is not None), default=None)
 
     def handle_timeout(self, now: float) -> list[KnowledgeEffect]:
@@ -103,12 +115,20 @@ class Knowledge:
         due = self.profiles.next_timeout()
         if due is not None and due <= now:
             effects += self._done(self.profiles.handle_timeout(now), now)
+        units = list(contexts(self.address.unit))
+        for level, at in list(self._lead_at.items()):
+            if at <= now:
+                del self._lead_at[level]
+                effects += self._done(self.profiles.lead(units[level], True, now), now)
         return effects
 
     # ------------------------------------------------------------------ where events go
 
     def destinations(self) -> list[Address]:
-        """Who may be sent events of this node: the others of its cluster, and far units."""
+        """Who may be sent events of this node: the others of its cluster, and far units.
+
+        They can be reached, and it is known what they want.
+        """
         own = self.address
         near = [Address(own.unit, name) for name in self.map.reachable() if name != own.node]
         far = [
@@ -116,9 +136,18 @@ class Knowledge:
             for context in contexts(own.unit)
             if context != own.unit
             for child in self.map.reachable_units(context)
-            if child != own.unit[len(context)]
+            if child != own.unit[len(context)] and unit_text((*context, child)) in self._summaries
         ]
         return near + far
+
+    def is_here(self, origin: str, address: Address | None) -> bool:
+        """Whether the node of an origin can be reached: as far as that is known, at `address`."""
+        address = self.map.node_of_origin(origin) or address
+        if address is None:
+            return False
+        if address.unit == self.address.unit:
+            return address.node in self.map.reachable()
+        return self.next_hop(address, 0) is not None
 
     def inside(self, unit: tuple[str, ...]) -> list[Address]:
         """Whom events are divided among that enter `unit` here; this node is one of them."""
@@ -162,7 +191,24 @@ class Knowledge:
         return effects
 
     def _follow(self, effects: Iterable[TablesEffect], now: float) -> list[KnowledgeEffect]:
-        return self._done(self.profiles.apply(effects, now), now)
+        effects = list(effects)
+        known = len(self._summaries)
+        for effect in effects:
+            if isinstance(effect, Changed) and effect.key.kind == SUMMARY:
+                self._note_summary(effect)
+        done = self._done(self.profiles.apply(effects, now), now)
+        if len(self._summaries) != known:
+            done.append(MapMoved())
+        return done
+
+    def _note_summary(self, effect: Changed) -> None:
+        authors = self._summaries.setdefault(effect.key.subject, set())
+        if effect.gone:
+            authors.discard(effect.key.author)
+        else:
+            authors.add(effect.key.author)
+        if not authors:
+            del self._summaries[effect.key.subject]
 
     def _done(self, effects: Iterable[object], now: float) -> list[KnowledgeEffect]:
         done: list[KnowledgeEffect] = []
@@ -180,7 +226,12 @@ class Knowledge:
         effects: list[KnowledgeEffect] = [MapMoved()]
         for level, unit in enumerate(contexts(self.address.unit)):
             leads = self.map.leads(level)
-            if self._led.get(level) is not leads:
-                self._led[level] = leads
-                effects += self._done(self.profiles.lead(unit, leads, now), now)
+            if self._led.get(level, False) is leads:
+                continue
+            self._led[level] = leads
+            if leads:
+                self._lead_at[level] = now + LEAD_AFTER
+            else:
+                self._lead_at.pop(level, None)
+                effects += self._done(self.profiles.lead(unit, False, now), now)
         return effects

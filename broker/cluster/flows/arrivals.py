@@ -3,6 +3,9 @@
 A range that begins where the node stands, or before, is taken. One that begins later shows a hole:
 it is held for a moment, since it may have come by a quicker way than what belongs before it; then
 the origin's home is asked to go on from where the node stands, again and again until it answers.
+
+While what the node wants does not flow, nothing is taken: a range says that it has all that is
+wanted, and that is true of what others know of it.
 """
 
 from __future__ import annotations
@@ -86,6 +89,8 @@ class ArrivalCounts:
     """Ranges behind a hole for which there was no room."""
     gone: int = 0
     """Ranges that said that something is in no log any more."""
+    failed: int = 0
+    """Times that what was taken could not be logged."""
 
 
 class Arrivals:
@@ -96,7 +101,10 @@ class Arrivals:
         self._covered = covered
         self._cursors: dict[str, Mark] = {}
         """Where they are further than the log: it is on its way."""
+        self._begins: dict[str, Mark] = {}
+        """Where the node begins with origins of which its log has nothing."""
         self._waiting: dict[str, _Waiting] = {}
+        self._closed = False
         self.counts = ArrivalCounts()
 
     @property
@@ -106,21 +114,50 @@ class Arrivals:
 
     def stands_at(self, origin: str) -> Mark | None:
         """How far the node has got, with what is on its way into the log; None for a new origin."""
-        return self._cursors.get(origin) or self._covered(origin)
+        return self._cursors.get(origin) or self._covered(origin) or self._begins.get(origin)
+
+    def close(self) -> None:
+        """Others may not know what this node wants: take nothing."""
+        self._closed = True
+
+    def open(self, now: float) -> list[Effect]:
+        """What this node wants flows: take what was held, and ask for what is missing."""
+        if not self._closed:
+            return []
+        self._closed = False
+        effects: list[Effect] = []
+        for origin, waiting in list(self._waiting.items()):
+            waiting.ask_at = now + PATIENCE
+            effects += self._release(origin, now)
+        return effects
+
+    def begin(self, origin: str, mark: Mark) -> bool:
+        """Of an origin that is new to the node all is to come behind `mark`; whether it is new."""
+        if self.stands_at(origin) is not None:
+            return False
+        self._begins[origin] = mark
+        return True
 
     def arrive(self, arrived: Arrived, now: float) -> list[Effect]:
         """A range for this node has come."""
-        origin = arrived.frame.origin
-        cursor = self.stands_at(origin)
-        told = arrived.range
+        origin, told = arrived.frame.origin, arrived.range
         if told.gone is not None:
             self.counts.gone += 1
-        elif cursor is not None and told.after > cursor:
-            return self._hold(arrived, cursor, now)
-        if cursor is not None and told.upto <= cursor:
+        if self._closed:
+            return self._hold(arrived, now, ask=False)
+        cursor = self.stands_at(origin)
+        if cursor is None:
+            cursor = self._begins[origin] = told.since or told.after
+        elif told.upto <= cursor:
             self.counts.duplicate += 1
-            return []
-        return [self._take(arrived, cursor), *self._next(arrived, now)]
+            waiting = self._waiting.get(origin)
+            if waiting is None or told.upto < cursor or told.more:
+                return []
+            return self._release(origin, now)
+        if told.after > cursor and told.gone is None:
+            return self._hold(arrived, now)
+        taken = self._take(arrived, cursor)
+        return [taken, *self._release(origin, now, nearer=True, more=told.more)]
 
     def settled(self, origin: str, now: float) -> list[Effect]:
         """Something has become durable: where that is all, the next page may be asked for."""
@@ -128,8 +165,10 @@ class Arrivals:
         covered = self._covered(origin)
         if cursor is not None and covered is not None and covered >= cursor:
             del self._cursors[origin]
+        if covered is not None:
+            self._begins.pop(origin, None)
         waiting = self._waiting.get(origin)
-        if waiting is None or not waiting.answered or origin in self._cursors:
+        if waiting is None or not waiting.answered or origin in self._cursors or self._closed:
             return []
         waiting.answered = False
         waiting.ask_at = now + ASK_AGAIN
@@ -137,13 +176,17 @@ class Arrivals:
 
     def failed(self, origin: str, home: Address, now: float) -> None:
         """What was taken could not be logged: after a pause go on from where the log stands."""
+        self.counts.failed += 1
         self._cursors.pop(origin, None)
         if origin not in self._waiting:
             self._waiting[origin] = _Waiting(home, now + ASK_AGAIN)
+        self._waiting[origin].answered = False
 
     def handle_timeout(self, now: float) -> list[Effect]:
         """Ask for what is missing."""
         effects: list[Effect] = []
+        if self._closed:
+            return effects
         for origin, waiting in self._waiting.items():
             if waiting.ask_at <= now:
                 waiting.ask_at = now + waiting.pause
@@ -153,6 +196,8 @@ class Arrivals:
 
     def next_timeout(self) -> float | None:
         """When `handle_timeout` is wanted."""
+        if self._closed:
+            return None
         return min((waiting.ask_at for waiting in self._waiting.values()), default=None)
 
     def ask_now(self, now: float) -> None:
@@ -163,19 +208,19 @@ class Arrivals:
 
     # ------------------------------------------------------------------ inside
 
-    def _take(self, arrived: Arrived, cursor: Mark | None) -> Take:
+    def _take(self, arrived: Arrived, cursor: Mark) -> Take:
         self._cursors[arrived.frame.origin] = arrived.range.upto
         self.counts.taken += 1
-        return Take(arrived, arrived.range.after if cursor is None else cursor)
+        return Take(arrived, cursor)
 
-    def _hold(self, arrived: Arrived, cursor: Mark, now: float) -> list[Effect]:
+    def _hold(self, arrived: Arrived, now: float, *, ask: bool = True) -> list[Effect]:
         origin = arrived.frame.origin
         waiting = self._waiting.get(origin)
         if waiting is None:
             if len(self._waiting) >= MOST_WAITING:
                 self.counts.dropped += 1
                 return []
-            self.counts.holes += 1
+            self.counts.holes += ask
             waiting = self._waiting[origin] = _Waiting(arrived.frame.home, now + PATIENCE)
         waiting.home = arrived.frame.home
         size = len(arrived.frame.body) + len(arrived.frame.records)
@@ -186,24 +231,29 @@ class Arrivals:
             waiting.size += size
         return []
 
-    def _next(self, taken: Arrived, now: float) -> list[Effect]:
-        """What was taken may have made way for what is held, and may not be all."""
-        origin = taken.frame.origin
+    def _release(
+        self, origin: str, now: float, *, nearer: bool = False, more: bool = False
+    ) -> list[Effect]:
+        """There may be way for what is held now, and that may not be all."""
         waiting = self._waiting.get(origin)
         if waiting is None:
             return []
         effects: list[Effect] = []
         held, waiting.held, waiting.size = waiting.held, [], 0
         for arrived in sorted(held, key=lambda each: each.range.after):
+            told = arrived.range
             cursor = self.stands_at(origin)
-            if cursor is not None and arrived.range.after > cursor:
-                self._hold(arrived, cursor, now)
-            elif cursor is None or arrived.range.upto > cursor:
+            if cursor is None:
+                cursor = self._begins[origin] = told.since or told.after
+            if told.after > cursor and told.gone is None:
+                self._hold(arrived, now)
+            elif told.upto > cursor:
                 effects.append(self._take(arrived, cursor))
-        if waiting.held or taken.range.more:
-            waiting.answered = True
-            waiting.pause = ASK_AGAIN
-            waiting.ask_at = now + ASK_AGAIN
+        if waiting.held or more:
+            waiting.answered = more
+            if more or nearer or effects:
+                waiting.pause = ASK_AGAIN
+                waiting.ask_at = now + (ASK_AGAIN if more else PATIENCE)
         else:
             del self._waiting[origin]
         return effects

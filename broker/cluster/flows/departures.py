@@ -101,8 +101,14 @@ class Departures:
             self._restless.pop(each, None)
         for each in wanted:
             if each not in self._ways or each in anew:
-                self._ways[each] = _Way(newest, newest)
-                self._restless[each] = 0
+                self._ways.setdefault(each, _Way(newest, newest))
+                self.begin_again(each, newest)
+
+    def begin_again(self, destination: Address, newest: Mark) -> None:
+        """Events up to `newest` may have been matched without what it wants, if it is there."""
+        if destination in self._ways:
+            self._ways[destination] = _Way(newest, newest)
+            self._restless[destination] = 0
 
     def read_from(self, destination: Address, after: Mark) -> None:
         """It reads what is behind `after` from the log: if that is much, then all that comes."""
@@ -113,6 +119,11 @@ class Departures:
             if not way.behind:
                 way.sent = max(self._upto, way.joined)
                 self._restless[destination] = 0
+
+    def reads(self, destination: Address) -> bool:
+        """Whether it is sent nothing beside what it reads."""
+        way = self._ways.get(destination)
+        return way is not None and way.behind
 
     def go_on(self, destination: Address) -> None:
         """It has read all that there is, or reads no more: it is sent what comes from here on."""

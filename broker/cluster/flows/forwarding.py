@@ -61,9 +61,7 @@ def divide(frame: Frame, own: Address, next_hop: NextHop) -> Division:
     return Division(tuple(here), tuple(entering), onward, stuck, denied)
 
 
-def _cleared_way(
-    destination: Address, needed: int, next_hop: NextHop
-) -> tuple[int, str | None]:
+def _cleared_way(destination: Address, needed: int, next_hop: NextHop) -> tuple[int, str | None]:
     """The way for the highest level, not over the one that is needed, for which there is one."""
     for level in range(needed, -1, -1):
         hop = next_hop(destination, level)

@@ -6,16 +6,16 @@ What costs time is left to who drives it: matching what enters a unit, and readi
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
 
-from broker.cluster.address import Address
+from broker.cluster.address import Address, UnitPath
 from broker.cluster.flows import arrivals
 from broker.cluster.flows.arrivals import Arrivals, Arrived, Ask, Take
 from broker.cluster.flows.departures import Departing, Departures
-from broker.cluster.flows.forwarding import divide, parts
+from broker.cluster.flows.forwarding import Division, divide, parts
 from broker.cluster.flows.frame import MAX_HOPS, Carried, Frame, Range
 from broker.cluster.flows.messages import AskDtd, Kept, Resume, Routed, TellDtd
 from broker.cluster.knowledge import Knowledge
@@ -24,8 +24,11 @@ from broker.event.place import Mark
 
 #: Seconds after which one who reads pages, and has asked for none, is taken not to read any more.
 READS_ON = 10.0
-#: Origins whose way into the units here is remembered; of another one it begins anew.
+#: Origins, by the units that they enter here, of which it is remembered how far they were sent on;
+#: of another one that begins anew.
 MOST_ENTERING = 4_096
+#: Nodes that read pages at one time; more are not heard, and ask again.
+MOST_READERS = 1_024
 
 
 @attrs.frozen
@@ -65,7 +68,15 @@ class Told:
     message: Kept | AskDtd | TellDtd
 
 
-TrafficEffect: TypeAlias = Pass | Say | Take | Enter | Serve | Told
+@attrs.frozen
+class Cover:
+    """Log that of an origin that is new to the log nothing is wanted up to `upto`."""
+
+    origin: str
+    upto: Mark
+
+
+TrafficEffect: TypeAlias = Pass | Say | Take | Enter | Serve | Told | Cover
 
 
 @attrs.define
@@ -80,6 +91,28 @@ class TrafficCounts:
     """Destinations of frames, and messages, to which there was no way."""
     served: int = 0
     """Pages of the log that others asked for."""
+    unknown: int = 0
+    """Times that somebody asked for a page whose wants are not known here."""
+    denied: int = 0
+    """Destinations that got less than they wanted, as no way there is cleared for all of it."""
+
+
+@attrs.define
+class _Entering:
+    """What enters a unit here of one origin."""
+
+    departures: Departures
+    upto: Mark
+    """Of all ranges that came, whether they are matched yet or not."""
+
+
+@attrs.define
+class _Reader:
+    """A node that reads pages of the own log."""
+
+    until: float
+    upto: Mark
+    """How far events had been sent when it asked last: from there on it is sent them."""
 
 
 class Traffic:
@@ -101,15 +134,17 @@ class Traffic:
         self._newest = newest
         self._compress = compress
         self._departures = Departures(origin, self._own, newest())
-        self._entering: OrderedDict[str, Departures] = OrderedDict()
-        self._readers: dict[Address, float] = {}
+        self._entering: OrderedDict[tuple[str, UnitPath], _Entering] = OrderedDict()
+        self._readers: dict[Address, _Reader] = {}
+        self._incarnations: dict[str, int] = {}
         self.arrivals = Arrivals(covered)
         self.counts = TrafficCounts()
 
     @property
     def denied(self) -> int:
         """Events that were wanted where no way is cleared for them."""
-        return self._departures.denied + sum(each.denied for each in self._entering.values())
+        entering = sum(each.departures.denied for each in self._entering.values())
+        return self._departures.denied + entering + self.counts.denied
 
     # ------------------------------------------------------------------ this node's own events
 
@@ -124,19 +159,43 @@ class Traffic:
         frame = self._departures.depart(after, upto, events, self._cleared, acknowledge)
         return [] if frame is None else self._begin(frame)
 
-    def progress(self) -> list[TrafficEffect]:
+    def progress(self, now: float) -> list[TrafficEffect]:
         """Tell everybody how far own events have got: to be called each second."""
         effects: list[TrafficEffect] = []
-        for each in (self._departures, *self._entering.values()):
-            frame = each.progress()
+        own = self._departures.progress()
+        if own is not None:
+            effects += self._begin(own)
+        for each in list(self._entering.values()):
+            frame = each.departures.progress()
             if frame is not None:
-                effects += self._begin(frame)
+                # This node may be one of those inside.
+                effects += self.frame_came(frame, now)
         return effects
 
     def map_moved(self, now: float) -> None:
-        """Who is there may be others now."""
-        self._departures.serve(self._knowledge.destinations(), self._newest())
+        """Who is there may be others now, or the same anew."""
+        anew = self._restarted()
+        self._departures.serve(self._knowledge.destinations(), self._newest(), anew)
+        for (_, unit), each in self._entering.items():
+            each.departures.serve(self._knowledge.inside(unit), each.upto, anew)
         self.arrivals.ask_now(now)
+
+    def close(self) -> None:
+        """What this node wants does not flow yet: nothing is taken before `open`."""
+        self.arrivals.close()
+
+    def flowing(self, cuts: Mapping[str, Mark], now: float) -> list[TrafficEffect]:
+        """Something that this node wants flows: all of it comes that lies behind the cuts."""
+        own = self._departures.origin
+        return [
+            Cover(origin, cut)
+            for origin, cut in cuts.items()
+            if origin != own and self.arrivals.begin(origin, cut)
+        ]
+
+    def open(self, now: float) -> list[TrafficEffect]:
+        """All flows that this node wanted when it was closed."""
+        return self._arrivals(self.arrivals.open(now))
 
     def wants_began(self, destination: Address) -> None:
         """A destination of which nothing was known wants something."""
@@ -146,13 +205,15 @@ class Traffic:
 
     def frame_came(self, frame: Frame, now: float) -> list[TrafficEffect]:
         """A neighbour sent this."""
-        division = divide(frame, self._own, self._knowledge.next_hop)
-        self.counts.stuck += division.stuck
+        division = self._divide(frame)
         effects: list[TrafficEffect] = []
         for index in division.here:
             arrived = Arrived(frame.ranges[index], frame, index)
             effects += self._arrivals(self.arrivals.arrive(arrived, now))
-        effects += [Enter(Arrived(frame.ranges[i], frame, i)) for i in division.entering]
+        for index in division.entering:
+            arrived = Arrived(frame.ranges[index], frame, index)
+            self._enters(arrived)
+            effects.append(Enter(arrived))
         if division.onward:
             self.counts.transit += 1
             onward = parts(frame, division.onward)
@@ -163,16 +224,24 @@ class Traffic:
         self, arrived: Arrived, events: Sequence[Departing], now: float
     ) -> list[TrafficEffect]:
         """What entered a unit here was matched: on to who is inside, this node among them."""
-        frame, told = arrived.frame, arrived.range
-        departures = self._entering.pop(frame.origin, None)
-        if departures is None:
-            departures = Departures(frame.origin, frame.home, told.after)
-            while len(self._entering) >= MOST_ENTERING:
-                self._entering.popitem(last=False)
-        self._entering[frame.origin] = departures
-        departures.serve(self._knowledge.inside(told.destination.unit), told.after)
+        told = arrived.range
+        departures = self._enters(arrived).departures
         onward = departures.depart(told.after, told.upto, events, self._cleared)
         return [] if onward is None else self.frame_came(onward, now)
+
+    def _enters(self, arrived: Arrived) -> _Entering:
+        frame, told = arrived.frame, arrived.range
+        unit = told.destination.unit
+        entering = self._entering.pop((frame.origin, unit), None)
+        if entering is None:
+            departures = Departures(frame.origin, frame.home, told.after)
+            departures.serve(self._knowledge.inside(unit), told.since or told.after)
+            entering = _Entering(departures, told.upto)
+            while len(self._entering) >= MOST_ENTERING:
+                self._entering.popitem(last=False)
+        entering.upto = max(entering.upto, told.upto)
+        self._entering[frame.origin, unit] = entering
+        return entering
 
     def message_came(self, message: Routed, now: float) -> list[TrafficEffect]:
         """A routed message, of a neighbour or of this node itself."""
@@ -181,21 +250,39 @@ class Traffic:
         if isinstance(message, Resume):
             if message.origin != self._departures.origin:
                 raise ProtocolError("asked for the events of an origin that is not here")
-            self._readers[message.source] = now + READS_ON
-            self._departures.fall_behind(message.source)
-            self.counts.served += 1
-            return [Serve(message)]
+            return self._ask_for_page(message, now)
         assert isinstance(message, Kept | AskDtd | TellDtd)
         return [Told(message)]
 
     def served(
-        self, resume: Resume, page: Range, carried: Sequence[Carried], rank: int, now: float
+        self, resume: Resume, page: Range, carried: Sequence[Carried], now: float
     ) -> list[TrafficEffect]:
         """A page was read: everything that its reader wants of the range."""
+        reader = self._readers.get(resume.source)
+        whose = self._knowledge.towards(resume.source)
+        if reader is None or whose not in self._departures.destinations:
+            return []
+        if page.upto < reader.upto:
+            page = page._replace(more=True)
+        elif page.upto >= self._departures.upto:
+            self._departures.go_on(resume.source)
+        else:
+            page = page._replace(more=self._departures.reads(resume.source))
+        levels = [each.level for each in carried]
         runs = [(len(carried), (0,))] if carried else []
-        done = self._departures.catch_up(resume.source, page.upto)
-        page = page._replace(more=not done)
-        return self._begin(self._departures.frame([page], carried, runs, rank))
+        return self._begin(self._departures.frame([page], carried, levels, runs))
+
+    def _ask_for_page(self, message: Resume, now: float) -> list[TrafficEffect]:
+        source = message.source
+        if self._knowledge.towards(source) not in self._departures.destinations or (
+            source not in self._readers and len(self._readers) >= MOST_READERS
+        ):
+            self.counts.unknown += 1
+            return []
+        self._readers[source] = _Reader(now + READS_ON, self._departures.upto)
+        self._departures.read_from(source, message.after)
+        self.counts.served += 1
+        return [Serve(message)]
 
     # ------------------------------------------------------------------ time
 
@@ -205,15 +292,15 @@ class Traffic:
 
     def next_timeout(self) -> float | None:
         """When `handle_timeout` is wanted."""
-        times = [self.arrivals.next_timeout(), *self._readers.values()]
+        times = [self.arrivals.next_timeout(), *(each.until for each in self._readers.values())]
         return min((time for time in times if time is not None), default=None)
 
     def handle_timeout(self, now: float) -> list[TrafficEffect]:
         """Ask for what is missing; forget who reads no more."""
-        for reader, until in list(self._readers.items()):
-            if until <= now:
-                del self._readers[reader]
-                self._departures.give_up(reader)
+        for address, reader in list(self._readers.items()):
+            if reader.until <= now:
+                del self._readers[address]
+                self._departures.go_on(address)
         return self._arrivals(self.arrivals.handle_timeout(now))
 
     # ------------------------------------------------------------------ inside
@@ -223,11 +310,27 @@ class Traffic:
             return True
         return self._knowledge.next_hop(destination, rank) is not None
 
-    def _begin(self, frame: Frame) -> list[TrafficEffect]:
-        self.counts.begun += 1
+    def _restarted(self) -> frozenset[Address]:
+        """Nodes of the own cluster that are other processes than they were."""
+        unit = self._own.unit
+        members = self._knowledge.map.members()
+        now = {name: node.incarnation for name, node in members.items()}
+        before, self._incarnations = self._incarnations, now
+        return frozenset(
+            Address(unit, name)
+            for name, incarnation in now.items()
+            if before.get(name, incarnation) != incarnation
+        )
+
+    def _divide(self, frame: Frame) -> Division:
         division = divide(frame, self._own, self._knowledge.next_hop)
         self.counts.stuck += division.stuck
-        onward = parts(frame, division.onward)
+        self.counts.denied += division.denied
+        return division
+
+    def _begin(self, frame: Frame) -> list[TrafficEffect]:
+        self.counts.begun += 1
+        onward = parts(frame, self._divide(frame).onward)
         if self._compress:
             # Those that want all the same share one body.
             bodies: dict[int, Frame] = {}
