@@ -50,6 +50,7 @@ from broker.router.outgoing import DELIVERY_BYTES, QueueLimits
 from broker.router.output import Output
 from broker.router.quarantine import Quarantine
 from broker.router.reception import Reception, ReceptionLimits
+from broker.router.safety import AT_ONCE
 from broker.router.selection import Selection
 from broker.router.session import Session, SessionServices
 from broker.router.subscribing import Subscribing
@@ -95,8 +96,8 @@ class Node:
     ) -> None:
         """Opens the event log under `settings.node.data`: raises `LogUnavailable`, `LogCorrupt`.
 
-        A simulation gives a `Clock` as `reactor`, its own threads and time, a disk with faults, and
-        a way to other nodes.
+        A simulation gives a `Clock` as `reactor`, its own threads and time, a disk with faults, a
+        way to other nodes, and the chance in whom it asks when.
         """
         self.settings = settings
         self.started_ms = wall_clock()
@@ -130,6 +131,7 @@ class Node:
         self.durables = Durables(
             self.event_log, wall_clock, int(settings.log.durable_expiry * 1000)
         )
+        self.network = self._make_network(dialler, random or Random())
         self.input = Input(
             matcher=self.matcher,
             dtds=self.dtds,
@@ -138,8 +140,8 @@ class Node:
             committed=self._committed,
             wall_clock=wall_clock,
             accept_undescribed=settings.types.undescribed == "accept",
+            safety=AT_ONCE if self.network is None else self.network.keeping.owner,
         )
-        self.network = self._make_network(dialler, random or Random())
         self._selection = Selection(self.matcher, self.dtds)
         self._advisor = Advisor(self._types, undescribed=settings.types.undescribed == "accept")
         self.subscribing = Subscribing(

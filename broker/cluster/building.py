@@ -21,6 +21,7 @@ from broker.cluster.dialling import TwistedDialler
 from broker.cluster.dtds import NeighbourDtds
 from broker.cluster.greeting import PROTOCOL_VERSIONS
 from broker.cluster.intake import Intake
+from broker.cluster.keeping.owner import Owner
 from broker.cluster.membership import Dialler, Membership, MembershipSettings
 from broker.cluster.neighbours import Neighbours
 from broker.cluster.network import LinkTerms, Network
@@ -62,7 +63,13 @@ def build_network(
     """
     said = settings.network
     wants = RemoteWants(matcher)
-    network = Network(
+    owner = Owner(
+        event_log,
+        settings.streams,
+        reactor,
+        lambda name, data: network.neighbours.send(data, (name,)),
+    )
+    network: Network = Network(
         event_log=event_log,
         wants=wants,
         intake=Intake(
@@ -85,6 +92,7 @@ def build_network(
             served=network.served,
         ),
         dtds=neighbour_dtds,
+        owner=owner,
         clock=reactor,
         terms=LinkTerms(said.clearance.rank, said.untrusted_clearance.rank),
         most_nodes=said.max_nodes,

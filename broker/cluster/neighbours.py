@@ -11,9 +11,11 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from broker.channel.clock import IClock
+from broker.channel.correction.figures import Corrections
 from broker.channel.driver import StackDriver
 from broker.channel.multicast import IMulticastReceiver, MulticastChannel, Outcome
 from broker.channel.socket import ISocketChannel
+from broker.channel.socket.datagram_channel import DatagramChannel
 from broker.channel.stack import Stack
 from broker.channel.view import LinkState, View
 from broker.cluster.descriptor import NodeDescriptor
@@ -59,11 +61,26 @@ class Neighbour:
     full: int = 0
     """Messages that were not taken, since the link was full."""
     reconnections: int = 0
+    _channel: ISocketChannel | None = None
+    _mended_before: Corrections = Corrections()
 
     @property
     def name(self) -> str:
         """The node's."""
         return self.node.name
+
+    @property
+    def corrections(self) -> Corrections | None:
+        """What was lost and sent again over its connections, since the link is there; None where
+        that is the transport's own affair (TCP)."""
+        if not isinstance(self._channel, DatagramChannel):
+            return None
+        return self._mended_before.plus(self._channel.core.corrections)
+
+    def connected(self, channel: ISocketChannel) -> None:
+        """This is its connection from now on."""
+        self._mended_before = self.corrections or self._mended_before
+        self._channel = channel
 
 
 @implementer(IMulticastReceiver)
@@ -124,6 +141,7 @@ class Neighbours:
                     return False
             known.initiated, known.peer = neighbour.initiated, neighbour.peer
             known.reconnections += 1
+            known.connected(channel)
             self._attach(driver, channel)
             return True
         if known is not None:
@@ -131,6 +149,7 @@ class Neighbours:
         driver = self._make_driver(name, neighbour.transport)
         self._neighbours[name], self._drivers[name] = neighbour, driver
         self._channel.join(name, driver)
+        neighbour.connected(channel)
         self._attach(driver, channel)
         return True
 
@@ -171,9 +190,14 @@ class Neighbours:
 
     # ------------------------------------------------------------------ messages
 
-    def send(self, message: bytes, names: Iterable[str]) -> None:
-        """Send a message that may be lost where a link is full: the same to several."""
+    def send(self, message: bytes, names: Iterable[str]) -> bool:
+        """Send a message that is lost where a link is full: the same to several.
+
+        Whether all have taken it.
+        """
+        all_sent = True
         for name, outcome in self._channel.send(message, names).items():
+            all_sent &= outcome is Outcome.SENT
             neighbour = self._neighbours.get(name)
             if neighbour is None:
                 continue
@@ -182,6 +206,7 @@ class Neighbours:
                 neighbour.sent_bytes += len(message)
             elif outcome is Outcome.FULL:
                 neighbour.full += 1
+        return all_sent
 
     def tell(self, message: bytes, name: str) -> None:
         """Send a message that must arrive as long as the link is up: a full link is given up."""

@@ -7,7 +7,7 @@ Their effects are done in order, one at a time; what follows from one of them wa
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 import attrs
 from twisted.logger import Logger
@@ -16,36 +16,49 @@ from broker.channel.alarm import Alarm
 from broker.channel.clock import IClock
 from broker.channel.socket import ISocketChannel
 from broker.cluster import messages
-from broker.cluster.address import Address, UnitPath, is_within
+from broker.cluster.address import Address, UnitPath
 from broker.cluster.admission import Situation, surplus
 from broker.cluster.dtds import NeighbourDtds
 from broker.cluster.flows import frame as frames
 from broker.cluster.flows.arrivals import Take
 from broker.cluster.flows.departures import Departing
-from broker.cluster.flows.frame import Carried, Range
+from broker.cluster.flows.frame import Carried, Frame, Range
 from broker.cluster.flows.messages import Kept, Resume, Routed
-from broker.cluster.flows.traffic import Enter, Pass, Say, Serve, Told, Traffic, TrafficEffect
-from broker.cluster.greeting import Alternative
+from broker.cluster.flows.traffic import (
+    Cover,
+    Enter,
+    Pass,
+    Say,
+    Serve,
+    Told,
+    Traffic,
+    TrafficEffect,
+)
 from broker.cluster.greeting_core import Accepted
 from broker.cluster.intake import Intake, Job
+from broker.cluster.keeping.messages import KEEP
+from broker.cluster.keeping.owner import Owner
+from broker.cluster.keeping.side import Keeping
 from broker.cluster.knowledge import Knowledge, KnowledgeEffect, MapMoved
 from broker.cluster.membership import Membership
 from broker.cluster.neighbours import Neighbour, Neighbours
 from broker.cluster.pages import Pages
 from broker.cluster.profiles.effects import BadWant, Flowing, Unwanted, Wanted
+from broker.cluster.situation import situation_of
 from broker.cluster.tables.effects import Send
 from broker.cluster.wants import RemoteWants
-from broker.content.contract import Accepted as Matched
 from broker.content.query.query import Query
-from broker.errors import BrokerError, Closed, ShuttingDown
+from broker.errors import BrokerError, Closed, LogUnavailable, ShuttingDown
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.store.event_log import EventLog
+from broker.store.gathering import Relayed
 from broker.store.records import LoggedEvent
 
 #: Told the cut after which nothing is missed: by origin, where that is not where the log stands.
 FlowingCallback = Callable[[Mapping[str, Mark]], object]
 _FRAME = bytes([frames.KIND])
+_KEEP = bytes([KEEP])
 
 
 @attrs.frozen
@@ -79,6 +92,7 @@ class Network:
         intake: Intake,
         make_pages: Callable[[Network], Pages],
         dtds: NeighbourDtds,
+        owner: Owner,
         clock: IClock,
         terms: LinkTerms,
         most_nodes: int,
@@ -87,7 +101,7 @@ class Network:
         self.event_log = event_log
         self.wants = wants
         self.intake = intake
-        self._pages = make_pages(self)
+        self.pages = make_pages(self)
         self._dtds = dtds
         self._clock = clock
         self._terms = terms
@@ -96,8 +110,17 @@ class Network:
         self.knowledge: Knowledge | None = None
         self.traffic: Traffic | None = None
         self._local: dict[Hashable, _LocalWant] = {}
+        self._climbing: set[Hashable] = set()
+        """What was wanted when the node came into its cluster, and does not flow yet."""
         self._sent = event_log.coverage[event_log.origin]
-        self._kept: list[tuple[Mark, Callable[[], object]]] = []
+        self.keeping = Keeping(
+            event_log,
+            owner,
+            tell=lambda name, has: self.neighbours.tell(messages.encode(has), name),
+            kept=self._send_routed,
+            own=lambda: None if self.knowledge is None else self.knowledge.address,
+            answer=self._send_frame,
+        )
         self._effects: deque[TrafficEffect | KnowledgeEffect] = deque()
         self._doing = False
         self._alarm = Alarm(clock, self._timeout)
@@ -132,6 +155,7 @@ class Network:
         """Nobody has this key any more."""
         if self._local.pop(key, None) is not None and self.knowledge is not None:
             self._do(self.knowledge.unwant(key, self._now()))
+            self._climbed(key)
 
     # ------------------------------------------------------------------ own events
 
@@ -139,6 +163,7 @@ class Network:
         """Events of this node have become durable: send them to who wants them."""
         if self.traffic is None or not events:
             return
+        self.keeping.committed(events)
         after, self._sent = self._sent, events[-1].mark
         destinations = self.wants.destinations
         departing = [
@@ -150,8 +175,11 @@ class Network:
 
     def progress(self) -> None:
         """Tell others how far events have got: to be called each second."""
-        if self.traffic is not None:
-            self._do(self.traffic.progress())
+        if self.traffic is None or self.knowledge is None:
+            return
+        self._do(self.traffic.progress(self._now()))
+        for frame in self.keeping.vouch(self.knowledge.is_here, self.knowledge.destinations()):
+            self._do(self.traffic.frame_came(frame, self._now()))
 
     # ------------------------------------------------------------------ membership (Home)
 
@@ -178,6 +206,11 @@ class Network:
         self._sent = log.cut
         self.log.info("{address} is a member of its cluster", address=str(address))
         now = self._now()
+        # Others may know what an earlier process wanted, or nothing at all: until they have been
+        # told, what they say is for this node is not all that it wants.
+        self._climbing = set(self._local)
+        if self._climbing:
+            self.traffic.close()
         self._do(knowledge.describe(node, now))
         for key, want in self._local.items():
             self._do(knowledge.want(key, want.pattern, want.query, now))
@@ -219,23 +252,9 @@ class Network:
 
     def situation(self) -> Situation | None:
         """What is known of the cluster."""
-        knowledge = self.knowledge
-        if knowledge is None:
+        if self.knowledge is None:
             return None
-        links = {name: self.neighbours.count(name) for name in ("tcp", "udp")}
-        others = [
-            other
-            for neighbour in self.neighbours
-            if not is_within(neighbour.node.address.unit, knowledge.address.unit)
-            and (other := Alternative.of(neighbour.node)) is not None
-        ]
-        return Situation(
-            own=self.membership.node,
-            members={**knowledge.map.members(), knowledge.address.node: self.membership.node},
-            links=links,
-            degrees=knowledge.map.degrees(),
-            others=others,
-        )
+        return situation_of(self.membership.node, self.knowledge, self.neighbours)
 
     # ------------------------------------------------------------------ links (LinkListener)
 
@@ -263,6 +282,7 @@ class Network:
             address=str(neighbour.node.address),
             error=error or "closed",
         )
+        self.keeping.neighbour_gone(neighbour.name)
         self._do(self.knowledge.link_down(neighbour.name, self._now()))
         self.membership.link_down(neighbour.name)
         self._count_members()
@@ -280,17 +300,27 @@ class Network:
             if data[:1] == _FRAME:
                 self._do(self.traffic.frame_came(frames.decode(data), now))
                 continue
+            if data[:1] == _KEEP:
+                self.keeping.keeper.keep(neighbour.node.address, data)
+                continue
             message = messages.decode(data)
-            if isinstance(message, Routed):
+            if isinstance(message, Resume) and self._asks_for_copies(message):
+                self.keeping.serve(message)
+            elif isinstance(message, Routed):
                 self._do(self.traffic.message_came(message, now))
-            else:
+            elif not self.keeping.told(neighbour, message):
                 self._do(self.knowledge.received(neighbour.name, message, now))
+
+    def _asks_for_copies(self, resume: Resume) -> bool:
+        assert self.knowledge is not None
+        return resume.target == self.knowledge.address and self.keeping.serves(resume)
 
     def _count_members(self) -> None:
         assert self.knowledge is not None
         unit = self.knowledge.address.unit
         members = sum(each.up and each.node.address.unit == unit for each in self.neighbours)
         self.membership.links_changed(members)
+        self.keeping.links_changed(self.neighbours, self.knowledge.address)
 
     # ------------------------------------------------------------------ for pages
 
@@ -303,10 +333,10 @@ class Network:
         """Whether events of a rank may go to a reader."""
         return self.knowledge is not None and self.knowledge.next_hop(reader, rank) is not None
 
-    def served(self, resume: Resume, page: Range, carried: Sequence[Carried], rank: int) -> None:
+    def served(self, resume: Resume, page: Range, carried: Sequence[Carried]) -> None:
         """A page was read."""
         if self.traffic is not None:
-            self._do(self.traffic.served(resume, page, carried, rank, self._now()))
+            self._do(self.traffic.served(resume, page, carried, self._now()))
 
     # ------------------------------------------------------------------ effects
 
@@ -322,6 +352,10 @@ class Network:
     def _send_routed(self, message: Routed) -> None:
         if self.traffic is not None:
             self._do(self.traffic.message_came(message, self._now()))
+
+    def _send_frame(self, frame: Frame) -> None:
+        if self.traffic is not None:
+            self._do(self.traffic.frame_came(frame, self._now()))
 
     def _do(self, effects: Iterable[TrafficEffect | KnowledgeEffect]) -> None:
         self._effects.extend(effects)
@@ -348,10 +382,12 @@ class Network:
                 self.neighbours.tell(messages.encode(message), neighbour)
             case Take():
                 self._take(effect)
+            case Cover():
+                self._cover(effect)
             case Enter(arrived):
                 self.intake.match(arrived, self._entered)
             case Serve(resume):
-                self._pages.serve(resume)
+                self.pages.serve(resume)
             case Wanted(destination, id, want):
                 whom = knowledge.address_of(destination)
                 if self.wants.install(whom, id, want):
@@ -359,8 +395,7 @@ class Network:
             case Unwanted(destination, id):
                 self.wants.remove(knowledge.address_of(destination), id)
             case Flowing(key, cuts):
-                if (local := self._local.get(key)) is not None:
-                    local.flowing(cuts)
+                self._flowing(key, cuts)
             case BadWant():
                 self.log.warn(
                     "a want of {author} can not be read, and is widened: {reason}",
@@ -371,9 +406,34 @@ class Network:
                 self._map_moved(knowledge, traffic)
             case Told(message):
                 if isinstance(message, Kept):
-                    self._told_kept(message)
+                    self.keeping.kept(message)
                 else:
                     self._dtds.told(message)
+
+    def _flowing(self, key: Hashable, cuts: Mapping[str, Mark]) -> None:
+        if self.traffic is None or (local := self._local.get(key)) is None:
+            return
+        self._do(self.traffic.flowing(cuts, self._now()))
+        local.flowing(cuts)
+        self._climbed(key)
+
+    def _climbed(self, key: Hashable) -> None:
+        if key in self._climbing:
+            self._climbing.discard(key)
+            if not self._climbing and self.traffic is not None:
+                self._do(self.traffic.open(self._now()))
+
+    def _cover(self, cover: Cover) -> None:
+        def done(_: object) -> None:
+            if self.traffic is not None:
+                self._do(self.traffic.log_settled(cover.origin, self._now()))
+
+        try:
+            nothing = Relayed(cover.origin, cover.upto, cover.upto, [])
+            self.event_log.append_relayed(nothing, done)
+        except LogUnavailable:
+            # Where it begins is remembered until the first range of the origin is logged.
+            return
 
     def _map_moved(self, knowledge: Knowledge, traffic: Traffic) -> None:
         traffic.map_moved(self._now())
@@ -397,10 +457,6 @@ class Network:
                 traffic.arrivals.failed(origin, home, self._now())
                 self._do(())
                 return
-            if arrived.range.acknowledge:
-                upto = arrived.range.upto
-                kept = Kept(home, knowledge.address, frames.MAX_HOPS, origin, upto)
-                self._do(traffic.message_came(kept, self._now()))
             self._do(traffic.log_settled(origin, self._now()))
 
         self.intake.take(arrived, take.cursor, settled)
@@ -408,16 +464,5 @@ class Network:
     def _entered(self, job: Job) -> None:
         if self.traffic is None or self.knowledge is None:
             return
-        own = self.knowledge.address
-        departing = []
-        for each, verdict in zip(job.carried, job.verdicts, strict=True):
-            if isinstance(verdict, Matched):
-                whom: Collection[Address] = self.wants.destinations(verdict.subscriptions)
-                if self.wants.any_other(verdict.subscriptions):
-                    whom = {*whom, own}
-                level = verdict.header.security_level.rank
-                departing.append(Departing(each, level, whom))
+        departing = self.wants.departing(job.carried, job.verdicts, self.knowledge.address)
         self._do(self.traffic.entered(job.arrived, departing, self._now()))
-
-    def _told_kept(self, kept: Kept) -> None:
-        """Acknowledgements of another node's commit (`acknowledge = "neighbour"`)."""

@@ -40,7 +40,7 @@ class Pages:
         clock: IClock,
         destination_of: Callable[[Address], Address],
         cleared: Callable[[Address, int], bool],
-        served: Callable[[Resume, Range, list[Carried], int], None],
+        served: Callable[[Resume, Range, list[Carried]], None],
     ) -> None:
         """`destination_of` says whose wants a node's are part of."""
         self._event_log = event_log
@@ -80,22 +80,24 @@ class Pages:
         since = log.since.get(origin, (0, 0))
         gone = since if since > after else None
         start = max(after, since)
-        upto = max(log.coverage[origin], start)
+        durable, newest = log.coverage[origin], log.cut
+        # Where all is durable, an epoch may have begun in which there is nothing yet.
+        upto = max(newest if newest[1] == durable[1] else durable, start)
         events = await log.read_of(origin, start, PAGE_EVENTS, PAGE_BYTES)
         if len(events) >= PAGE_EVENTS or sum([event.size for event in events]) >= PAGE_BYTES:
             upto = events[-1].mark
         elif events:
             upto = max(upto, events[-1].mark)
-        carried, rank = await self._wanted(events, resume.source)
+        carried = await self._wanted(events, resume.source)
         page = Range(resume.source, after, upto, gone)
-        self._served(resume, page, carried, rank)
+        self._served(resume, page, carried)
 
     async def _wanted(
         self, events: list[LoggedEvent], reader: Address
-    ) -> tuple[list[Carried], int]:
+    ) -> list[Carried]:
         destination = self._destination_of(reader)
         carried: list[Carried] = []
-        rank = looked = 0
+        looked = 0
         while looked < len(events):
             documents = [event.document for event in events[looked:]]
             verdicts = self._matcher.match(documents, seconds=SECONDS_A_TURN)
@@ -107,12 +109,13 @@ class Pages:
                 if wanted and not self._cleared(reader, event.level):
                     self.denied += 1
                 elif wanted:
-                    carried.append(Carried(event.mark, event.record, event.document))
-                    rank = max(rank, event.level)
+                    carried.append(
+                        Carried(event.mark, event.record, event.document, event.level)
+                    )
             looked += len(verdicts)
             if looked < len(events):
                 await self._turn()
-        return carried, rank
+        return carried
 
     def _turn(self) -> Deferred[Any]:
         """Others have theirs first."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
 from broker.cluster.address import Address
-from broker.content.contract import IMatcher
+from broker.cluster.flows.departures import Departing
+from broker.cluster.flows.frame import Carried
+from broker.content.contract import Accepted, IMatcher, Verdict
 from broker.content.query.query import parse_query
 from broker.content.upstream.want import Want
 
@@ -39,6 +41,10 @@ class RemoteWants:
 
     def __len__(self) -> int:
         return len(self._installed)
+
+    def per_destination(self) -> Mapping[Address, int]:
+        """How many there are of each destination that wants something."""
+        return {each: count for each, count in self._counts.items() if count}
 
     def install(self, destination: Address, id: str, want: Want) -> bool:
         """From the next match on a destination wants this. Whether it wanted nothing before."""
@@ -86,6 +92,21 @@ class RemoteWants:
     def any_other(self, matches: tuple[int, ...]) -> bool:
         """Whether one of the matches is no destination's: a subscription's of this node."""
         return any(number not in self._installed for number in matches)
+
+    def departing(
+        self, carried: Sequence[Carried], verdicts: Sequence[Verdict], own: Address
+    ) -> list[Departing]:
+        """What enters a unit, with who wants it there: this node, too, where it has a
+        subscription for it. What is not valid goes no further."""
+        departing = []
+        for each, verdict in zip(carried, verdicts, strict=True):
+            if isinstance(verdict, Accepted):
+                whom = self.destinations(verdict.subscriptions)
+                if self.any_other(verdict.subscriptions):
+                    whom |= {own}
+                level = verdict.header.security_level.rank
+                departing.append(Departing(each, level, whom))
+        return departing
 
     def _among(self, matches: Iterable[int]) -> frozenset[Address]:
         whom = {

@@ -1,0 +1,82 @@
+"""The keeper's side: copies of neighbours' events, and what is done with them when one is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.cluster.address import Address
+from broker.cluster.flows.frame import MAX_HOPS
+from broker.cluster.flows.messages import Kept
+from broker.cluster.keeping.messages import AskKeeper, KeeperHas, decode_keep
+from broker.errors import BrokerError, LogUnavailable, ProtocolError
+from broker.event.place import Mark
+from broker.store.event_log import EventLog
+
+#: Origins that are kept for neighbours at once; more are not taken.
+MOST_OWNERS = 64
+
+
+class Keeper:
+    """Keeps what neighbours send it."""
+
+    def __init__(
+        self,
+        event_log: EventLog,
+        tell: Callable[[str, KeeperHas], object],
+        kept: Callable[[Kept], object],
+        own: Callable[[], Address | None],
+    ) -> None:
+        """`tell` answers a neighbour, `kept` sends on what has become durable."""
+        self._log = event_log
+        self._tell = tell
+        self._kept = kept
+        self._own = own
+        self._owners: dict[str, str] = {}
+        """By neighbour: whose events it sends."""
+        self._addresses: dict[str, Address] = {}
+        self._taken: dict[str, Mark | None] = {}
+        """By origin: up to where events are on their way to the disk; None: they begin anywhere.
+        Of others nothing is taken until their owner asks what is here."""
+
+    @property
+    def owners(self) -> dict[str, Address]:
+        """Whose events are kept, as far as they were heard of since the start."""
+        return dict(self._addresses)
+
+    def asked(self, neighbour: Address, ask: AskKeeper) -> None:
+        """A neighbour wants its events to be kept."""
+        if neighbour.node not in self._owners and len(self._owners) >= MOST_OWNERS:
+            return
+        self._owners[neighbour.node] = ask.origin
+        self._addresses[ask.origin] = neighbour
+        span = self._log.kept.get(ask.origin)
+        after, upto = ((0, 0), (0, 0)) if span is None else (span.after, span.upto)
+        self._taken[ask.origin] = None
+        self._tell(neighbour.node, KeeperHas(ask.origin, after, upto))
+
+    def keep(self, neighbour: Address, data: bytes) -> None:
+        """Events of a neighbour. Raises `ProtocolError` if it has not asked, or they are none."""
+        origin = self._owners.get(neighbour.node)
+        if origin is None:
+            raise ProtocolError("KEEP of a node that has not asked for a keeper")
+        keeping = decode_keep(data, origin)
+        if origin not in self._taken or self._taken[origin] not in (None, keeping.after):
+            # Something before it could not be written: its owner will ask what is here.
+            return
+        self._taken[origin] = keeping.upto
+
+        def done(error: BrokerError | None) -> None:
+            own = self._own()
+            if error is not None or own is None:
+                self._taken.pop(origin, None)
+                return
+            self._kept(Kept(neighbour, own, MAX_HOPS, origin, keeping.upto))
+
+        try:
+            self._log.keep(keeping, done)
+        except LogUnavailable:
+            self._taken.pop(origin, None)
+
+    def neighbour_gone(self, neighbour: str) -> None:
+        """The link is down: it has to ask anew."""
+        self._owners.pop(neighbour, None)

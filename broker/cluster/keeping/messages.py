@@ -1,0 +1,65 @@
+"""What a node and its keeper say to each other, by the link between them.
+
+KEEP is `0x65 | after | upto | chunk`: two marks (`epoch u32, offset u64`, big-endian), then the
+events of (after, upto] as a chunk of the log (`broker.store.chunks`), or nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import attrs
+
+from broker.cluster.messages import Message, register
+from broker.errors import ProtocolError
+from broker.event.place import Mark
+from broker.session import fields
+from broker.store.chunks import Chunk, encode_chunk
+from broker.store.commit import Keeping
+from broker.store.records import LoggedEvent
+
+KEEP = 0x65
+_HEAD = struct.Struct(">BIQIQ")
+
+
+@register(0x63)
+@attrs.frozen
+class AskKeeper(Message):
+    """Owner: keep my events. What do you have of this origin?"""
+
+    origin: str = attrs.field(converter=fields.text)
+
+
+@register(0x64)
+@attrs.frozen
+class KeeperHas(Message):
+    """Keeper: all events in (after, upto]; two times (0, 0) is none."""
+
+    origin: str = attrs.field(converter=fields.text)
+    after: Mark = attrs.field(converter=fields.mark)
+    upto: Mark = attrs.field(converter=fields.mark)
+
+
+def encode_keep(after: Mark, upto: Mark, events: Sequence[LoggedEvent]) -> bytes:
+    """The bytes of a KEEP message."""
+    return _HEAD.pack(KEEP, *after, *upto) + (encode_chunk(events) if events else b"")
+
+
+def decode_keep(data: bytes, origin: str) -> Keeping:
+    """What is to be kept; `ProtocolError` if it is not `origin`'s, or no such message."""
+    try:
+        _, epoch, offset, last_epoch, last_offset = _HEAD.unpack_from(data)
+        chunk = Chunk(0, data[_HEAD.size :]) if len(data) > _HEAD.size else None
+        events = [] if chunk is None else list(chunk.events(0))
+        if chunk is not None and chunk.origin != origin:
+            raise ValueError("another origin")
+        marks = [(epoch, offset), *(event.mark for event in events)]
+        rising = all(one < other for one, other in zip(marks, marks[1:], strict=False))
+        if not rising or marks[-1] > (last_epoch, last_offset):
+            raise ValueError("places do not rise")
+        if any(not event.document or event.level > 2 for event in events):
+            raise ValueError("an event")
+        return Keeping(origin, (epoch, offset), (last_epoch, last_offset), events)
+    except (ValueError, LookupError, struct.error):
+        raise ProtocolError("malformed KEEP message") from None

@@ -1,0 +1,140 @@
+"""Both sides of keeping, as a node's network uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from broker.cluster.address import Address
+from broker.cluster.flows.frame import MAX_HOPS, PLAIN, Carried, Frame, Range, level_runs, mark_runs
+from broker.cluster.flows.messages import Kept, Resume
+from broker.cluster.keeping.keeper import Keeper
+from broker.cluster.keeping.messages import AskKeeper, KeeperHas
+from broker.cluster.keeping.owner import Owner
+from broker.cluster.messages import Message
+from broker.cluster.neighbours import Neighbour
+from broker.event.place import Mark
+from broker.store.event_log import EventLog
+from broker.store.records import LoggedEvent
+
+#: A page of copies: events, and bytes of them.
+PAGE_EVENTS = 512
+PAGE_BYTES = 512 << 10
+
+
+class Keeping:
+    """A node's own keeper, and what it keeps for others."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        event_log: EventLog,
+        owner: Owner,
+        tell: Callable[[str, KeeperHas], object],
+        kept: Callable[[Kept], object],
+        own: Callable[[], Address | None],
+        answer: Callable[[Frame], object],
+    ) -> None:
+        """`tell` answers a neighbour, `kept` and `answer` send on what is for any node."""
+        self.owner = owner
+        self.keeper = Keeper(event_log, tell, kept, own)
+        self._log = event_log
+        self._own = own
+        self._answer = answer
+        self._reading = False
+
+    # ------------------------------------------------------------------ links
+
+    def links_changed(self, neighbours: Iterable[Neighbour], own: Address) -> None:
+        """These links are up: the own keeper is the first of the own cluster, or else any."""
+        up = [each for each in neighbours if each.up]
+        order = sorted(
+            up, key=lambda each: (each.node.address.unit != own.unit, not each.trusted, each.name)
+        )
+        self.owner.choose([each.name for each in order])
+
+    def neighbour_gone(self, name: str) -> None:
+        """The link to a neighbour is down."""
+        self.keeper.neighbour_gone(name)
+
+    def told(self, neighbour: Neighbour, message: Message) -> bool:
+        """A message of a neighbour; whether it was about keeping."""
+        match message:
+            case AskKeeper():
+                self.keeper.asked(neighbour.node.address, message)
+            case KeeperHas():
+                self.owner.keeper_has(neighbour.name, message)
+            case _:
+                return False
+        return True
+
+    def kept(self, message: Kept) -> None:
+        """The keeper has something durably."""
+        if message.origin == self._log.origin:
+            self.owner.kept_upto(message.source.node, message.upto)
+
+    def committed(self, events: list[LoggedEvent]) -> None:
+        """Own events have become durable."""
+        self.owner.committed(events)
+
+    # ------------------------------------------------------------------ for those that are gone
+
+    def vouch(
+        self, here: Callable[[str, Address | None], bool], destinations: Iterable[Address]
+    ) -> Iterator[Frame]:
+        """For each origin whose node is not `here`: who lacks something is to ask this node."""
+        own = self._own()
+        whom = list(destinations)
+        addresses = self.keeper.owners
+        for origin, span in self._log.kept.items():
+            if own is not None and whom and not here(origin, addresses.get(origin)):
+                ranges = [Range(each, span.upto, span.upto) for each in whom]
+                yield _frame(origin, own, ranges, [])
+
+    def serves(self, resume: Resume) -> bool:
+        """Whether a page is asked for of an origin that is kept here."""
+        return resume.origin in self._log.kept
+
+    def serve(self, resume: Resume) -> None:
+        """Send a page of copies; nothing where what is asked for was never kept, or is gone."""
+        span = self._log.kept[resume.origin]
+        if self._reading or not span.after <= resume.after < span.upto:
+            return
+        self._reading = True
+        Deferred.fromCoroutine(self._serve(resume, span.upto)).addErrback(
+            lambda failure: self.log.failure("reading copies failed", failure)
+        )
+
+    async def _serve(self, resume: Resume, upto: Mark) -> None:
+        try:
+            events = await self._log.read_kept(resume.origin, resume.after, PAGE_EVENTS, PAGE_BYTES)
+        finally:
+            self._reading = False
+        own = self._own()
+        if own is None:
+            return
+        full = len(events) >= PAGE_EVENTS or sum([each.size for each in events]) >= PAGE_BYTES
+        end = events[-1].mark if full else upto
+        page = Range(resume.source, resume.after, end, more=end < upto)
+        self._answer(_frame(resume.origin, own, [page], events))
+
+
+def _frame(origin: str, home: Address, ranges: list[Range], events: list[LoggedEvent]) -> Frame:
+    carried = [Carried(each.mark, each.record, each.document, each.level) for each in events]
+    return Frame(
+        origin=origin,
+        home=home,
+        level_runs=level_runs([each.level for each in carried]),
+        hops=MAX_HOPS,
+        ranges=ranges,
+        mark_runs=mark_runs([each.mark for each in carried]),
+        runs=[(len(carried), (0,))] if carried else [],
+        encoding=PLAIN,
+        record_lengths=[len(each.record) for each in carried],
+        document_lengths=[len(each.document) for each in carried],
+        records=b"".join([each.record for each in carried]),
+        body=b"".join([each.document for each in carried]),
+    )
