@@ -15,9 +15,10 @@ from prometheus_client.registry import Collector
 from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
+from broker.cluster.metrics import network_metrics
 from broker.content.contract import TypeFigures
 from broker.errors import BrokerError
-from broker.status import Inspected, deliveries, resident_bytes
+from broker.status import Inspected, deliveries, network, resident_bytes
 
 
 class NodeCollector(Collector):
@@ -91,6 +92,9 @@ class NodeCollector(Collector):
         yield CounterMetricFamily(
             "xmlbroker_log_failures", "Commits that failed.", value=node.event_log.failures
         )
+        report = network(node)
+        if report is not None:
+            yield from network_metrics(report)
 
 
 def type_metrics(types: Iterable[TypeFigures]) -> Iterator[Metric]:

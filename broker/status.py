@@ -9,6 +9,8 @@ import attrs
 
 import broker
 from broker.channel.view import LinkState
+from broker.cluster.network import Network
+from broker.cluster.report import report
 from broker.config import Settings
 from broker.content.contract import IMatcher
 from broker.router.durables import Durables
@@ -45,6 +47,8 @@ class Inspected(Protocol):
     def reception(self) -> Reception: ...
     @property
     def notices(self) -> Notices: ...
+    @property
+    def network(self) -> Network | None: ...
 
 
 def status(node: Inspected) -> dict[str, Any]:
@@ -77,8 +81,14 @@ def status(node: Inspected) -> dict[str, Any]:
         "refused_subscriptions": dict(node.subscribing.refused),
         "broken_connections": dict(node.reception.broken),
         "ended_sessions": dict(node.reception.ended_by),
+        "network": network(node),
         "sessions": [_session(session) for session in node.reception.sessions],
     }
+
+
+def network(node: Inspected) -> dict[str, Any] | None:
+    """What the node knows of its network; None for a node that is alone."""
+    return None if node.network is None else report(node.settings.network.name, node.network)
 
 
 def published(node: Inspected) -> dict[str, Any]:

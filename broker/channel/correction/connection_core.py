@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import attrs
 
+from broker.channel.correction.figures import Corrections
 from broker.channel.correction.receiver import Reception
 from broker.channel.correction.seal import Seal
 from broker.channel.correction.sender import Sender
@@ -97,6 +98,19 @@ class ConnectionCore:
         self._greeting = False  # we have to show that we know the key
         self._alone = False  # the peer is gone, in good order
         self._peer_reason: Reason | None = None
+
+    @property
+    def corrections(self) -> Corrections:
+        """What had to be mended until now."""
+        reception = self.reception
+        return Corrections(
+            lost=self.sender.lost,
+            repeated=self.sender.repeated,
+            received=self.counts.received,
+            duplicate=reception.duplicates,
+            beyond=reception.beyond,
+            forged=self.counts.forged,
+        )
 
     # ----------------------------------------------------------------- from above
 

@@ -46,6 +46,8 @@ class Sender:
     ) -> None:
         #: Bytes of datagrams under way.
         self.flying_bytes = 0
+        #: Datagrams that the receiver has told to be missing.
+        self.lost = 0
         #: Datagrams sent again.
         self.repeated = 0
         self.pace = Pace(settings, now)
@@ -186,4 +188,5 @@ class Sender:
                     self._wanted[number] = None
                     lost += 1
         if lost:
+            self.lost += lost
             self.pace.lost(lost)

@@ -31,6 +31,7 @@ from broker.cluster.tables.parts import Assembly, digest_parts
 from broker.cluster.tables.replication import Replication
 from broker.cluster.tables.table import (
     GroupKey,
+    TableFigures,
     TableKey,
     TableLimits,
     TableTimes,
@@ -88,6 +89,16 @@ class Tables:
         """Incarnation and version at which a table of this scope is held here."""
         group = self._replication.groups.get(GroupKey(key.author, scope))
         return (0, 0) if group is None else group.stand
+
+    def figures(self) -> TableFigures:
+        """How much is held here, this node's own tables among it."""
+        groups = self._replication.groups.values()
+        return TableFigures(
+            authors=len({group.key.author for group in groups}),
+            tables=sum(len(group.tables) for group in groups),
+            entries=sum(len(table) for group in groups for table in group.tables.values()),
+            bytes=sum(group.bytes for group in groups),
+        )
 
     # ------------------------------------------------------------------------- this node's own
 

@@ -60,6 +60,11 @@ class Group:
             for (kind, subject), table in self.tables.items()
         )
 
+    @property
+    def bytes(self) -> int:
+        """What all entries take in messages."""
+        return sum(self._sizes.values())
+
     def apply(
         self,
         stand: tuple[int, int],

@@ -61,3 +61,14 @@ class TableTimes:
     again: float = 0.25
     """Pause before a broken wave is repeated; it doubles up to `again_most`."""
     again_most: float = 8.0
+
+
+@attrs.frozen
+class TableFigures:
+    """How large the tables are that a node holds."""
+
+    authors: int
+    tables: int
+    entries: int
+    bytes: int
+    """Of keys and values, packed."""
