@@ -5,19 +5,19 @@ A sans-I/O core. Effects are done in order, before the next call.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeAlias
 
 import attrs
 
-from broker.cluster.address import Address, contexts, is_within, unit_text
+from broker.cluster.address import Address, UnitPath, contexts, is_within, unit_text
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.map.core import Map
 from broker.cluster.map.own import OwnLinks, Publication
 from broker.cluster.messages import Message
 from broker.cluster.profiles.core import Profiles
 from broker.cluster.profiles.effects import BadWant, Destination, Flowing, Unwanted, Wanted
-from broker.cluster.profiles.members import SUMMARY
+from broker.cluster.profiles.members import PROFILE, SUMMARY
 from broker.cluster.tables.core import Tables
 from broker.cluster.tables.effects import Changed, Echoed, Send, TablesEffect
 from broker.cluster.tables.table import TableKey, TableTimes
@@ -32,9 +32,21 @@ class MapMoved:
     """Ways may be other than before, and so may be who is there."""
 
 
+@attrs.define
+class _Lingering:
+    """What an author wanted that is gone."""
+
+    scope: UnitPath
+    until: float
+    entries: set[str]
+
+
 KnowledgeEffect: TypeAlias = Send | Wanted | Unwanted | Flowing | BadWant | MapMoved
 
 _TIMES = TableTimes()
+#: Seconds for which the wants of an author that is gone still count: a leader that comes back, or
+#: another one, says them again. What its unit wants must not seem to be nothing in between.
+LINGER = 10.0
 #: Seconds that a node is leader by the map before it speaks for its unit: one that has just begun
 #: learns first what its neighbours know, lest it say that the unit wants nothing.
 LEAD_AFTER = 1.0
@@ -59,6 +71,9 @@ class Knowledge:
         self._led: dict[int, bool] = {}
         self._lead_at: dict[int, float] = {}
         """Units, by level, that this node is to speak for, and from when on."""
+        self._present: set[TableKey] = set()
+        """Tables of wants that others publish now."""
+        self._lingering: dict[TableKey, _Lingering] = {}
         self._summaries: dict[str, set[str]] = {}
         """Units of which it is known what they want, and who tells it."""
 
@@ -103,6 +118,7 @@ class Knowledge:
             self.tables.next_timeout(),
             self.profiles.next_timeout(),
             *self._lead_at.values(),
+            *(each.until for each in self._lingering.values()),
         )
         return min((time for time in times if time is not None), default=None)
 
@@ -115,6 +131,8 @@ class Knowledge:
         due = self.profiles.next_timeout()
         if due is not None and due <= now:
             effects += self._done(self.profiles.handle_timeout(now), now)
+        if any(each.until <= now for each in self._lingering.values()):
+            effects += self._tell(self._gone(now), now)
         units = list(contexts(self.address.unit))
         for level, at in list(self._lead_at.items()):
             if at <= now:
@@ -191,7 +209,37 @@ class Knowledge:
         return effects
 
     def _follow(self, effects: Iterable[TablesEffect], now: float) -> list[KnowledgeEffect]:
-        effects = list(effects)
+        told: list[TablesEffect] = []
+        for effect in effects:
+            if isinstance(effect, Changed) and effect.key.kind in (PROFILE, SUMMARY):
+                if effect.gone:
+                    self._present.discard(effect.key)
+                    self._linger(effect, now)
+                    continue
+                self._present.add(effect.key)
+            told.append(effect)
+        return self._tell(told, now)
+
+    def _linger(self, effect: Changed, now: float) -> None:
+        lingering = self._lingering.setdefault(
+            effect.key, _Lingering(effect.scope, now + LINGER, set())
+        )
+        lingering.entries.update(effect.changes)
+
+    def _gone(self, now: float) -> list[TablesEffect]:
+        """What nobody has said again."""
+        effects: list[TablesEffect] = []
+        for key, lingering in list(self._lingering.items()):
+            if lingering.until <= now:
+                del self._lingering[key]
+                present = key in self._present
+                entries = lingering.entries - self.tables.get(key).keys()
+                effects.append(
+                    Changed(key, lingering.scope, dict.fromkeys(sorted(entries)), not present)
+                )
+        return effects
+
+    def _tell(self, effects: Sequence[TablesEffect], now: float) -> list[KnowledgeEffect]:
         known = len(self._summaries)
         for effect in effects:
             if isinstance(effect, Changed) and effect.key.kind == SUMMARY:

@@ -1,4 +1,4 @@
-"""One light node of a simulated network: the driver of its cores, as `broker.cluster.network` is."""
+"""One light node of a simulated network: it drives its cores as `broker.cluster.network` does."""
 
 from __future__ import annotations
 
@@ -233,10 +233,22 @@ class SimulatedNode:
             return
         self._do(self.traffic.flowing(cuts, self.nodes.now))
         if want.cuts is None:
-            # Without cuts it flows where the node stands.
-            want.cuts = cuts or dict(self.log.covered)
+            want.cuts = cuts or self._cuts_of_cover(key)
         self._climbing.discard(key)
         self._maybe_open()
+
+    def _cuts_of_cover(self, key: int) -> dict[str, Mark]:
+        """Without cuts a want flows where what covers it does, and from where the log stands; of
+        origins that were not there when that came to flow nothing is promised."""
+        low, high = self.wants[key].numbers
+        promised = [
+            want.cuts.keys()
+            for want in self.wants.values()
+            if want.cuts is not None and want.numbers[0] <= low and high <= want.numbers[1]
+        ]
+        known = {**self.log.covered, **self.traffic.cuts_ahead()}
+        origins = set.intersection(*map(set, promised)) if promised else set()
+        return {origin: known[origin] for origin in sorted(origins & known.keys())}
 
     def _maybe_open(self) -> None:
         if not self._climbing:

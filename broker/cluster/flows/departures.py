@@ -101,13 +101,13 @@ class Departures:
             self._restless.pop(each, None)
         for each in wanted:
             if each not in self._ways or each in anew:
-                self._ways.setdefault(each, _Way(newest, newest))
-                self.begin_again(each, newest)
+                self._ways[each] = self._new(newest)
+                self._restless[each] = 0
 
     def begin_again(self, destination: Address, newest: Mark) -> None:
         """Events up to `newest` may have been matched without what it wants, if it is there."""
         if destination in self._ways:
-            self._ways[destination] = _Way(newest, newest)
+            self._ways[destination] = self._new(newest)
             self._restless[destination] = 0
 
     def read_from(self, destination: Address, after: Mark) -> None:
@@ -229,6 +229,9 @@ class Departures:
             records=b"".join([each.record for each in carried]),
             body=b"".join([each.document for each in carried]),
         )
+
+    def _new(self, newest: Mark) -> _Way:
+        return _Way(max(newest, self._upto), newest)
 
     def _whom(self, event: Departing, cleared: Cleared) -> frozenset[Address]:
         whom = set()

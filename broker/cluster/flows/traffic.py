@@ -33,7 +33,7 @@ MOST_READERS = 1_024
 
 @attrs.frozen
 class Pass:
-    """Send a frame to a neighbour."""
+    """Send a frame to a neighbour, or to the `GROUP`."""
 
     neighbour: str
     frame: Frame
@@ -126,17 +126,21 @@ class Traffic:
         covered: Callable[[str], Mark | None],
         *,
         compress: bool = False,
+        group: Callable[[int], Collection[str]] = lambda _: (),
     ) -> None:
         """`newest` is the place of the newest own event, durable or not. With `compress` bodies
-        that begin here are."""
+        that begin here are. `group` has the neighbours that can be reached together, with events
+        of a security level's rank."""
         self._knowledge = knowledge
         self._own = knowledge.address
         self._newest = newest
         self._compress = compress
+        self._group = group
         self._departures = Departures(origin, self._own, newest())
         self._entering: OrderedDict[tuple[str, UnitPath], _Entering] = OrderedDict()
         self._readers: dict[Address, _Reader] = {}
         self._incarnations: dict[str, int] = {}
+        self._cuts: dict[str, Mark] = {}
         self.arrivals = Arrivals(covered)
         self.counts = TrafficCounts()
 
@@ -187,11 +191,22 @@ class Traffic:
     def flowing(self, cuts: Mapping[str, Mark], now: float) -> list[TrafficEffect]:
         """Something that this node wants flows: all of it comes that lies behind the cuts."""
         own = self._departures.origin
+        for origin, cut in cuts.items():
+            self._cuts[origin] = max(cut, self._cuts.get(origin, cut))
         return [
             Cover(origin, cut)
             for origin, cut in cuts.items()
             if origin != own and self.arrivals.begin(origin, cut)
         ]
+
+    def cuts_ahead(self) -> dict[str, Mark]:
+        """The cuts that the node has not reached. What is wanted from now on, and is covered by what
+        flows, flows behind these; of other origins from where the log stands."""
+        for origin in list(self._cuts):
+            stands_at = self.arrivals.stands_at(origin)
+            if stands_at is not None and stands_at >= self._cuts[origin]:
+                del self._cuts[origin]
+        return dict(self._cuts)
 
     def open(self, now: float) -> list[TrafficEffect]:
         """All flows that this node wanted when it was closed."""
@@ -216,8 +231,17 @@ class Traffic:
             effects.append(Enter(arrived))
         if division.onward:
             self.counts.transit += 1
-            onward = parts(frame, division.onward)
+            onward = parts(frame, division.onward, self._group(frame.rank))
             effects += [Pass(hop, part) for hop, part in onward.items()]
+        return effects
+
+    def group_frame_came(self, frame: Frame, now: float) -> list[TrafficEffect]:
+        """A member of the group sent this to all: what is for this node is taken."""
+        effects: list[TrafficEffect] = []
+        for index, told in enumerate(frame.ranges):
+            if told.destination == self._own:
+                arrived = Arrived(told, frame, index)
+                effects += self._arrivals(self.arrivals.arrive(arrived, now))
         return effects
 
     def entered(
@@ -330,7 +354,7 @@ class Traffic:
 
     def _begin(self, frame: Frame) -> list[TrafficEffect]:
         self.counts.begun += 1
-        onward = parts(frame, self._divide(frame).onward)
+        onward = parts(frame, self._divide(frame).onward, self._group(frame.rank))
         if self._compress:
             # Those that want all the same share one body.
             bodies: dict[int, Frame] = {}
