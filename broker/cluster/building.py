@@ -20,6 +20,7 @@ from broker.cluster.descriptor import Endpoint, NodeDescriptor
 from broker.cluster.dialling import TwistedDialler
 from broker.cluster.dtds import NeighbourDtds
 from broker.cluster.greeting import PROTOCOL_VERSIONS
+from broker.cluster.group import ClusterGroup
 from broker.cluster.intake import Intake
 from broker.cluster.keeping.owner import Owner
 from broker.cluster.membership import Dialler, Membership, MembershipSettings
@@ -32,6 +33,7 @@ from broker.config.kinds import split_place
 from broker.content.contract import IMatcher
 from broker.dtd.cache import DtdCache
 from broker.errors import ConfigurationError
+from broker.event.place import Mark
 from broker.router.quarantine import Quarantine
 from broker.store.event_log import EventLog
 from broker.store.records import LoggedEvent
@@ -52,6 +54,7 @@ def build_network(
     neighbour_dtds: NeighbourDtds,
     quarantine: Quarantine,
     committed: Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None],
+    gone: Callable[[str, Mark, Mark], None],
     reactor: Any,
     wall_clock: Callable[[], int],
     dialler: Dialler | None,
@@ -80,6 +83,7 @@ def build_network(
             clock=reactor,
             wall_clock=wall_clock,
             committed=committed,
+            gone=gone,
             accept_undescribed=settings.types.undescribed == "accept",
         ),
         make_pages=lambda network: Pages(
@@ -94,7 +98,11 @@ def build_network(
         dtds=neighbour_dtds,
         owner=owner,
         clock=reactor,
-        terms=LinkTerms(said.clearance.rank, said.untrusted_clearance.rank),
+        terms=LinkTerms(
+            said.clearance.rank,
+            said.untrusted_clearance.rank,
+            (said.untrusted_clearance if said.key_file is None else said.clearance).rank,
+        ),
         most_nodes=said.max_nodes,
         compress=said.compress,
     )
@@ -125,6 +133,10 @@ def build_network(
             _stacks(settings, reactor.seconds()),
             max_frame=_max_frame(settings),
             suspect=said.suspect,
+        ),
+        ClusterGroup(
+            network.group_frame_came,
+            lambda name: (link := network.neighbours.get(name)) is not None and link.up,
         ),
     )
     return network

@@ -7,9 +7,10 @@ from typing import Any
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.interfaces import IListeningPort
 
+from broker.channel.socket.multicast import MulticastPort
 from broker.channel.socket.tcp import TcpChannelFactory
 from broker.channel.socket.udp import UdpPort
-from broker.cluster.descriptor import Endpoint
+from broker.cluster.descriptor import Endpoint, Group
 from broker.cluster.dialling import TwistedDialler
 from broker.cluster.network import Network
 from broker.config.kinds import split_place
@@ -27,6 +28,7 @@ class Listening:
         self._dialler = dialler
         self._reactor = reactor
         self._udp: UdpPort | None = None
+        self._group: MulticastPort | None = None
 
     async def start(self) -> list[IListeningPort]:
         """Listen; what can not be listened on raises. From now on the node has its place."""
@@ -48,10 +50,29 @@ class Listening:
             )
             udp.start()
             node = node._replace(udp=Endpoint(*udp.host))
+        if said.group:
+            group, port = split_place(said.group)
+            # Members on one host must hear each other.
+            self._group = MulticastPort(
+                self._reactor,
+                group,
+                port,
+                said.group_interface,
+                node.name,
+                self._network.group,
+                secret=b"" if said.key_file is None else said.key_file.read_bytes().strip(),
+                loop=True,
+            )
+            self._group.start()
+            self._network.group.use(self._group)
+            node = node._replace(multicast=Group(group, port, said.group_interface))
         membership.node = node
         return ports
 
     async def stop(self) -> None:
-        """Take no more by UDP; the ports of `start` are the caller's to stop."""
+        """Close what is of datagrams; the ports of `start` are the caller's to stop."""
         if self._udp is not None:
             self._udp.stop()
+        if self._group is not None:
+            self._network.group.use(None)
+            self._group.stop()

@@ -219,9 +219,9 @@ class Membership:
             match effect:
                 case Ask(endpoint):
                     self._dial(
-                        self._dialler.dial(endpoint, TCP),
+                        self._dialler.dial(endpoint, self._settings.transport),
                         self._greeting(MEMBER, (), ""),
-                        TCP,
+                        self._settings.transport,
                         self._asked,
                         lambda said: self._join(self._joining.refused(said, self._clock.seconds())),
                         lambda error: self._join(
@@ -243,7 +243,7 @@ class Membership:
 
     def _asked(self, said: Accepted, channel: ISocketChannel) -> None:
         self._join(self._joining.accepted(said, self._clock.seconds()))
-        self._home.linked(said, channel, TCP, True)
+        self._home.linked(said, channel, self._settings.transport, True)
 
     def _dial_all(self, dials: Sequence[Dial]) -> None:
         for dial in dials:
@@ -257,8 +257,7 @@ class Membership:
             connection = self._dialler.dial_text(self._gateways[key])
         else:
             # Between clusters nothing but TCP (issue 4, 4).
-            member = target.purpose == MEMBER and not key.startswith(_SEED)
-            transport = self._settings.transport if member else TCP
+            transport = self._settings.transport if target.purpose == MEMBER else TCP
             connection = self._dialler.dial(target.endpoint, transport)
 
         def accepted(said: Accepted, channel: ISocketChannel) -> None:

@@ -7,7 +7,7 @@ Their effects are done in order, one at a time; what follows from one of them wa
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
 import attrs
 from twisted.logger import Logger
@@ -22,6 +22,7 @@ from broker.cluster.dtds import NeighbourDtds
 from broker.cluster.flows import frame as frames
 from broker.cluster.flows.arrivals import Take
 from broker.cluster.flows.departures import Departing
+from broker.cluster.flows.forwarding import GROUP
 from broker.cluster.flows.frame import Carried, Frame, Range
 from broker.cluster.flows.messages import Kept, Resume, Routed
 from broker.cluster.flows.traffic import (
@@ -35,11 +36,13 @@ from broker.cluster.flows.traffic import (
     TrafficEffect,
 )
 from broker.cluster.greeting_core import Accepted
+from broker.cluster.group import ClusterGroup
 from broker.cluster.intake import Intake, Job
 from broker.cluster.keeping.messages import KEEP
 from broker.cluster.keeping.owner import Owner
 from broker.cluster.keeping.side import Keeping
 from broker.cluster.knowledge import Knowledge, KnowledgeEffect, MapMoved
+from broker.cluster.local_wants import FlowingCallback, LocalWants
 from broker.cluster.membership import Membership
 from broker.cluster.neighbours import Neighbour, Neighbours
 from broker.cluster.pages import Pages
@@ -55,17 +58,8 @@ from broker.store.event_log import EventLog
 from broker.store.gathering import Relayed
 from broker.store.records import LoggedEvent
 
-#: Told the cut after which nothing is missed: by origin, where that is not where the log stands.
-FlowingCallback = Callable[[Mapping[str, Mark]], object]
 _FRAME = bytes([frames.KIND])
 _KEEP = bytes([KEEP])
-
-
-@attrs.frozen
-class _LocalWant:
-    pattern: StreamPattern
-    query: Query
-    flowing: FlowingCallback
 
 
 @attrs.frozen
@@ -74,6 +68,8 @@ class LinkTerms:
 
     clearance: int
     untrusted_clearance: int
+    group_clearance: int
+    """Of the cluster's IP multicast group."""
     cost: int = 1
 
 
@@ -83,6 +79,7 @@ class Network:
     log = Logger()
     membership: Membership
     neighbours: Neighbours
+    group: ClusterGroup
 
     def __init__(
         self,
@@ -109,9 +106,7 @@ class Network:
         self._compress = compress
         self.knowledge: Knowledge | None = None
         self.traffic: Traffic | None = None
-        self._local: dict[Hashable, _LocalWant] = {}
-        self._climbing: set[Hashable] = set()
-        """What was wanted when the node came into its cluster, and does not flow yet."""
+        self._local = LocalWants()
         self._sent = event_log.coverage[event_log.origin]
         self.keeping = Keeping(
             event_log,
@@ -126,10 +121,11 @@ class Network:
         self._alarm = Alarm(clock, self._timeout)
         dtds.ask_by(self._send_routed)
 
-    def wire(self, membership: Membership, neighbours: Neighbours) -> None:
-        """Who makes connections, and who has the links."""
+    def wire(self, membership: Membership, neighbours: Neighbours, group: ClusterGroup) -> None:
+        """Who makes connections, who has the links, and the cluster's IP multicast group."""
         self.membership = membership
         self.neighbours = neighbours
+        self.group = group
 
     def begin(self) -> None:
         """Take the place that the settings give the node, or ask for one."""
@@ -141,21 +137,35 @@ class Network:
 
     # ------------------------------------------------------------------ what the node wants
 
+    def is_wanted(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
+        """See `broker.router.interest.Interest`."""
+        return self._local.is_wanted(key, pattern, query)
+
     def want(
-        self, key: Hashable, pattern: StreamPattern, query: Query, flowing: FlowingCallback
+        self, key: Hashable, pattern: StreamPattern, query: Query, flows: FlowingCallback
     ) -> None:
-        """Somebody here wants something; `flowing` is told once when nothing is missed any more."""
-        self._local[key] = _LocalWant(pattern, query, flowing)
+        """See `broker.router.interest.Interest`."""
+        self.wants.present(key)
+        if self._local.is_wanted(key, pattern, query):
+            self._local.follow(key, flows)
+            return
+        self._local.add(key, pattern, query, flows)
         if self.knowledge is None:
-            flowing({})
+            self._local.flows(key, {})
             return
         self._do(self.knowledge.want(key, pattern, query, self._now()))
 
+    def away(self, key: Hashable) -> None:
+        """See `broker.router.interest.Interest`."""
+        if key in self._local:
+            self.wants.absent(key, self._local[key])
+
     def unwant(self, key: Hashable) -> None:
-        """Nobody has this key any more."""
-        if self._local.pop(key, None) is not None and self.knowledge is not None:
+        """See `broker.router.interest.Interest`."""
+        self.wants.present(key)
+        if self._local.remove(key) and self.knowledge is not None:
             self._do(self.knowledge.unwant(key, self._now()))
-            self._climbed(key)
+            self._maybe_open()
 
     # ------------------------------------------------------------------ own events
 
@@ -202,18 +212,19 @@ class Network:
             lambda: log.cut,
             lambda origin: log.coverage[origin] if origin in log.coverage else None,
             compress=self._compress,
+            group=self._in_group,
         )
         self._sent = log.cut
         self.log.info("{address} is a member of its cluster", address=str(address))
         now = self._now()
         # Others may know what an earlier process wanted, or nothing at all: until they have been
         # told, what they say is for this node is not all that it wants.
-        self._climbing = set(self._local)
-        if self._climbing:
+        self._local.begin_again()
+        if self._local.climbing:
             self.traffic.close()
         self._do(knowledge.describe(node, now))
-        for key, want in self._local.items():
-            self._do(knowledge.want(key, want.pattern, want.query, now))
+        for key, pattern, query in self._local:
+            self._do(knowledge.want(key, pattern, query, now))
 
     def stop(self) -> None:
         """The node is being stopped: others are to know at once."""
@@ -315,6 +326,14 @@ class Network:
         assert self.knowledge is not None
         return resume.target == self.knowledge.address and self.keeping.serves(resume)
 
+    def group_frame_came(self, data: bytes) -> None:
+        """What a member sent to all of the group. Raises `ProtocolError` if that is no frame."""
+        if self.traffic is not None:
+            self._do(self.traffic.group_frame_came(frames.decode(data), self._now()))
+
+    def _in_group(self, rank: int) -> Collection[str]:
+        return self.group.members if rank <= self._terms.group_clearance else ()
+
     def _count_members(self) -> None:
         assert self.knowledge is not None
         unit = self.knowledge.address.unit
@@ -377,7 +396,10 @@ class Network:
             return
         match effect:
             case Pass(neighbour, frame):
-                self.neighbours.send(frame.encode(), (neighbour,))
+                if neighbour == GROUP:
+                    self.group.send(frame.encode())
+                else:
+                    self.neighbours.send(frame.encode(), (neighbour,))
             case Send(neighbour, message) | Say(neighbour, message):
                 self.neighbours.tell(messages.encode(message), neighbour)
             case Take():
@@ -411,17 +433,14 @@ class Network:
                     self._dtds.told(message)
 
     def _flowing(self, key: Hashable, cuts: Mapping[str, Mark]) -> None:
-        if self.traffic is None or (local := self._local.get(key)) is None:
-            return
-        self._do(self.traffic.flowing(cuts, self._now()))
-        local.flowing(cuts)
-        self._climbed(key)
+        if self.traffic is not None and key in self._local:
+            self._do(self.traffic.flowing(cuts, self._now()))
+            self._local.flows(key, cuts)
+            self._maybe_open()
 
-    def _climbed(self, key: Hashable) -> None:
-        if key in self._climbing:
-            self._climbing.discard(key)
-            if not self._climbing and self.traffic is not None:
-                self._do(self.traffic.open(self._now()))
+    def _maybe_open(self) -> None:
+        if self.traffic is not None and not self._local.climbing:
+            self._do(self.traffic.open(self._now()))
 
     def _cover(self, cover: Cover) -> None:
         def done(_: object) -> None:

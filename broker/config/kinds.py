@@ -118,6 +118,7 @@ def _quoted(text: object) -> str:
 _NODE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NODE_NAMES = re.compile(r"[A-Za-z0-9_*-]{1,64}", re.ASCII)
 _HOST = re.compile(r"[A-Za-z0-9_.:%-]{1,255}", re.ASCII)
+_INTERFACE = re.compile(r"[A-Za-z0-9_.:-]{1,64}", re.ASCII)
 _DNS_NAME = re.compile(r"[A-Za-z0-9_.-]{1,255}", re.ASCII)
 #: Units lie no deeper in each other (`broker.cluster.address`).
 _DEEPEST = 8
@@ -205,6 +206,12 @@ def _check_client_endpoint(text: str) -> str:
     return text
 
 
+def _check_interface(text: str) -> str:
+    if text and not _INTERFACE.fullmatch(text):
+        raise ValueError
+    return text
+
+
 def _check_dns_name(text: str) -> str:
     if text and not _DNS_NAME.fullmatch(text):
         raise ValueError
@@ -240,6 +247,9 @@ OPTIONAL_PLACE: Final = Kind(
     'a host and a port such as "10.0.0.7:8766", or ""',
     _text(lambda text: _check_place(text) if text else text),
     _quoted,
+)
+INTERFACE: Final = Kind(
+    'a network interface such as "eth0", or ""', _text(_check_interface), _quoted
 )
 OPTIONAL_DNS_NAME: Final = Kind(
     'a name such as "_xmlbroker._tcp.example.org", or ""', _text(_check_dns_name), _quoted

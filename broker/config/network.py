@@ -46,8 +46,15 @@ class NetworkSettings:
         "",
         "The IP multicast group of the cluster, for events to several members; off when empty.",
     )
+    group_interface: str = setting(
+        kinds.INTERFACE,
+        "",
+        "The network interface of the group, by its name or, for IPv4, its address.",
+    )
     transport: str = setting(
-        kinds.choice("tcp", "udp"), "tcp", "How it links itself to members of its cluster."
+        kinds.choice("tcp", "udp"),
+        "tcp",
+        "How it links itself to members of its cluster; the places in join are of this kind.",
     )
     join: tuple[str, ...] = setting(
         kinds.list_of(kinds.PLACE, most=64), (), "Members to be asked to be let into a cluster."

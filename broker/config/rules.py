@@ -48,6 +48,8 @@ def _network(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
                 )
     if network.transport == "udp" and not network.udp:
         yield ("network", "transport"), 'network.transport is "udp", but network.udp is empty'
+    if network.group and not network.group_interface:
+        yield ("network", "group"), "network.group needs network.group_interface"
     if not network.alone and not (network.cluster or network.join or network.discover):
         yield (
             ("network", "cluster"),

@@ -200,7 +200,7 @@ class Traffic:
         ]
 
     def cuts_ahead(self) -> dict[str, Mark]:
-        """The cuts that the node has not reached. What is wanted from now on, and is covered by what
+        """The cuts that the node has not reached. What is wanted from now on, and covered by what
         flows, flows behind these; of other origins from where the log stands."""
         for origin in list(self._cuts):
             stands_at = self.arrivals.stands_at(origin)
@@ -258,8 +258,11 @@ class Traffic:
         unit = told.destination.unit
         entering = self._entering.pop((frame.origin, unit), None)
         if entering is None:
-            departures = Departures(frame.origin, frame.home, told.after)
-            departures.serve(self._knowledge.inside(unit), told.since or told.after)
+            joined = told.since or told.after
+            # What came between the two, by another node or before it was forgotten here, is no
+            # part of what is sent on: `depart` sees that, and says so.
+            departures = Departures(frame.origin, frame.home, joined)
+            departures.serve(self._knowledge.inside(unit), joined)
             entering = _Entering(departures, told.upto)
             while len(self._entering) >= MOST_ENTERING:
                 self._entering.popitem(last=False)

@@ -1,0 +1,98 @@
+"""A cluster's IP multicast group: events for several members are sent once (M8, K31, X14).
+
+Nothing depends on it. What it loses is found missing like everything else, and asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
+
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from broker.channel.socket.datagram_group import IGroupReceiver
+from broker.errors import Overloaded, ProtocolError
+
+
+class Port(Protocol):
+    """What a group is sent by: `MulticastPort`, or `DatagramGroup` in a simulation."""
+
+    def send(self, packets: list[bytes], /) -> None:
+        """Send packets once to all; raises `Overloaded`."""
+
+
+@implementer(IGroupReceiver)
+class ClusterGroup:
+    """Who hears this node in the group, and what it hears of others."""
+
+    log = Logger()
+
+    def __init__(self, received: Callable[[bytes], None], linked: Callable[[str], bool]) -> None:
+        """`received` is given each frame; `linked` says whether there is a link to a member, for
+        who has none was not let in."""
+        self._received = received
+        self._linked = linked
+        self._port: Port | None = None
+        self._members: set[str] = set()
+        self._writable = True
+        self.sent = 0
+        self.full = 0
+        """Frames that were not taken, since the group's rate is lower."""
+        self.lost = 0
+        """Packets of others that could not be had any more."""
+        self.refused = 0
+        """Packets of others that were no frames, or of nobody who has a link."""
+
+    def use(self, port: Port | None) -> None:
+        """Send by this from now on."""
+        self._port = port
+        self._members.clear()
+
+    @property
+    def members(self) -> Collection[str]:
+        """Who hears what is sent now."""
+        if self._port is None or not self._writable:
+            return ()
+        return [name for name in self._members if self._linked(name)]
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame to all."""
+        if self._port is None:
+            return
+        try:
+            self._port.send([frame])
+            self.sent += 1
+        except Overloaded:
+            self.full += 1
+
+    # ------------------------------------------------------------------ IGroupReceiver
+
+    def sender_appeared(self, sender: str) -> None:
+        """A member is there: it hears this node."""
+        self._members.add(sender)
+
+    def sender_vanished(self, sender: str) -> None:
+        """A member has left."""
+        self._members.discard(sender)
+
+    def packets_received(self, sender: str, packets: Sequence[bytes]) -> None:
+        """Frames of a member."""
+        if not self._linked(sender):
+            self.refused += len(packets)
+            return
+        for packet in packets:
+            try:
+                self._received(packet)
+            except ProtocolError as error:
+                if not self.refused:
+                    self.log.warn("{sender} sends no frames: {error}", sender=sender, error=error)
+                self.refused += 1
+
+    def gap(self, sender: str, count: int) -> None:
+        """Some are lost: what was in them is asked for where it was events."""
+        self.lost += count
+
+    def writable_changed(self, writable: bool) -> None:
+        """While too much waits, everybody is sent copies by links."""
+        self._writable = writable
