@@ -210,6 +210,7 @@ class Node:
             neighbour_dtds=self._neighbour_dtds,
             quarantine=self.quarantine,
             committed=self._relayed,
+            gone=self.output.gone,
             reactor=self._reactor,
             wall_clock=self._wall_clock,
             dialler=dialler,

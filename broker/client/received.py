@@ -62,9 +62,11 @@ class Gap:
     first: Place
     last: Place
     count: int
-    """For `slow` the events dropped; for `retention` the places gone, matching or not."""
+    """For `slow` the events dropped; for the others the places, matching or not."""
     reason: str
-    """`slow`: the transient subscriber's queue was full. `retention`: the log lets go of it."""
+    """`slow`: the transient subscriber's queue was full. `retention`: no log has it any more.
+    `elsewhere`: the subscription began at another node or in another session, and this node did
+    not ask for it in between; what it has for others of these events comes in spite of the gap."""
 
 
 @attrs.frozen

@@ -93,15 +93,18 @@ class Intake:
         clock: IClock,
         wall_clock: Callable[[], int],
         committed: Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None],
+        gone: Callable[[str, Mark, Mark], None],
         accept_undescribed: bool,
     ) -> None:
-        """`committed` is told durable events with what they match here."""
+        """`committed` is told durable events with what they match here, and `gone` before that what
+        of an origin can be had of nobody any more: what lies behind a mark, and up to another."""
         self._matcher = matcher
         self._dtds = dtds
         self._event_log = event_log
         self._quarantine = quarantine
         self._wall_clock = wall_clock
         self._committed = committed
+        self._gone = gone
         self._accept_undescribed = accept_undescribed
         self._lines: dict[str, _Line] = {}
         self._ready: deque[str] = deque()
@@ -128,7 +131,7 @@ class Intake:
             settled(error)
             return
         self.outcomes.received += len(chosen)
-        job = Job(arrived, chosen, lambda job: self._append(job, settled))
+        job = Job(arrived, chosen, lambda job: self._append(job, cursor, settled))
         if not self._add(job):
             self.outcomes.not_taken += len(chosen)
             settled(LogUnavailable("too many events of other nodes wait here"))
@@ -228,8 +231,11 @@ class Intake:
 
     # ------------------------------------------------------------------ into the log
 
-    def _append(self, job: Job, settled: Callable[[BrokerError | None], None]) -> None:
+    def _append(
+        self, job: Job, cursor: Mark, settled: Callable[[BrokerError | None], None]
+    ) -> None:
         told, frame = job.arrived.range, job.arrived.frame
+        gone = told.gone if told.gone is not None and told.gone > cursor else None
         try:
             self._event_log.check_available()
         except LogUnavailable as error:
@@ -260,12 +266,14 @@ class Intake:
                 settled(events)
                 return
             self.outcomes.logged += len(events)
+            if gone is not None:
+                self._gone(frame.origin, cursor, gone)
             if events:
                 self._committed(events, matches)
             settled(None)
 
         self._event_log.append_relayed(
-            Relayed(frame.origin, told.gone or told.after, told.upto, entries), done
+            Relayed(frame.origin, gone or told.after, told.upto, entries, gone), done
         )
 
     def _refuse(self, each: Carried, verdict: Verdict, sender: str, job: Job) -> None:

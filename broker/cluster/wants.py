@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -36,6 +36,7 @@ class RemoteWants:
         self._numbers: dict[tuple[Address, str], int] = {}
         self._counts: Counter[Address] = Counter()
         self._found: dict[tuple[int, ...], frozenset[Address]] = {}
+        self._absent: dict[Hashable, tuple[int, Want]] = {}
         self.widened = 0
         """Queries that took too long and were replaced by all events of their streams."""
 
@@ -67,18 +68,38 @@ class RemoteWants:
         for destination, id in list(self._numbers):
             self.remove(destination, id)
 
+    def absent(self, key: Hashable, want: Want) -> None:
+        """Somebody wants this here and is away: what enters the unit may be for him alone."""
+        self.present(key)
+        number = self._matcher.subscribe(want.pattern, want.query, f"absent {key}")
+        self._absent[key] = number, want
+
+    def present(self, key: Hashable) -> None:
+        """He has a subscription again, or wants nothing any more."""
+        known = self._absent.pop(key, None)
+        if known is not None:
+            self._matcher.unsubscribe(known[0])
+
     def suspended(self, number: int) -> bool:
         """The matcher gave a query up. If it was one of these, all events of its streams match
         from now on, for a destination must never get less than it wants."""
         installed = self._installed.get(number)
         if installed is None:
-            return False
+            return self._widen_absent(number)
         self.widened += 1
         destination, id, want = installed.destination, installed.id, installed.want
         self.remove(destination, id)
         everything = Want(want.pattern, parse_query("true()"))
         self._subscribe(_Installed(destination, id, everything, widened=True))
         return True
+
+    def _widen_absent(self, number: int) -> bool:
+        for key, (known, want) in self._absent.items():
+            if known == number:
+                self.widened += 1
+                self.absent(key, Want(want.pattern, parse_query("true()")))
+                return True
+        return False
 
     def destinations(self, matches: tuple[int, ...]) -> frozenset[Address]:
         """Who wants an event with these matches."""

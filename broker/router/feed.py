@@ -64,6 +64,8 @@ class Feed:
     """Whether nothing that matches is missed of other origins, as far as they are covered."""
     flows_from: dict[str, Mark] = attrs.field(factory=dict)
     """Where that begins."""
+    missed: dict[str, Mark] = attrs.field(factory=dict)
+    """Up to where the log may lack, of other origins, what its client has not got yet."""
     pace: Pace = Pace.UNCONFIRMED
     reading: bool = False
     waiting_for_commit: bool = False

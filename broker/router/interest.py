@@ -17,8 +17,16 @@ Flows: TypeAlias = Callable[[Mapping[str, Mark]], object]
 class Interest(Protocol):
     """Tells the network what is wanted here."""
 
+    def is_wanted(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
+        """Whether exactly this has been wanted under that key until now."""
+
     def want(self, key: Hashable, pattern: StreamPattern, query: Query, flows: Flows) -> None:
-        """Somebody wants something, under a key that is not in use. `flows` may be told at once."""
+        """Somebody wants something, under a key that is not in use, or under one that wants exactly
+        this. `flows` may be told at once."""
+
+    def away(self, key: Hashable) -> None:
+        """What the key wants is wanted still, until `unwant`, and nobody is here for it before
+        `want`: no subscription of this node has it."""
 
     def unwant(self, key: Hashable) -> None:
         """Nobody has this key any more; nothing where it was not in use."""
@@ -27,9 +35,16 @@ class Interest(Protocol):
 class Alone:
     """The interest of a node without a network: what it has itself is all there is."""
 
+    def is_wanted(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
+        """Nothing that this node has was left out."""
+        return True
+
     def want(self, key: Hashable, pattern: StreamPattern, query: Query, flows: Flows) -> None:
         """It flows already."""
         flows({})
+
+    def away(self, key: Hashable) -> None:
+        """What the node has it has in any case."""
 
     def unwant(self, key: Hashable) -> None:
         """There is nobody to be told."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from twisted.python.failure import Failure
 
 from broker.event.envelope import Liveness
+from broker.event.place import Mark
 from broker.router.backlog import Backlog
 from broker.router.catching_up import CatchingUp, Select
 from broker.router.feed import Feed, Pace
@@ -31,6 +32,8 @@ from broker.session.fields import WirePosition
 from broker.session.messages import Gap, Progress
 from broker.store.event_log import EventLog
 from broker.store.records import LoggedEvent
+
+_NOWHERE: Mark = (0, 0)
 
 
 class Link:
@@ -210,6 +213,31 @@ class Link:
                     )
                 )
             feed.dropped.clear()
+
+    # ------------------------------------------------------------------ what is in no log
+
+    def gone(self, origin: str, after: Mark, last: Mark) -> None:
+        """What lies behind `after` and up to `last` can be had of nobody any more: every
+        subscription that has not got so far is told."""
+        waits = bool(self._backlog) or self._backlog.untold
+        for feed in self._feeds.values():
+            told = max(feed.told.get(origin, _NOWHERE), feed.flows_from.get(origin, _NOWHERE))
+            if not (feed.accepted and feed.flowing and _NOWHERE < told < last):
+                continue
+            if feed.pace is Pace.LIVE and not waits:
+                told = max(told, after)
+            # One that has not got to the gap yet is told a wider one: where a client was told of a
+            # gap, it begins behind it, if its session breaks now.
+            self.tell_gap(feed, origin, told, last, "retention")
+
+    def tell_gap(self, feed: Feed, origin: str, after: Mark, last: Mark, reason: str) -> None:
+        """What lies behind `after` and up to `last` may be missing, and does not come any more."""
+        feed.told[origin] = last
+        first = (max(after[0], 1), after[1] + 1)
+        count = last[1] - after[1]
+        if reason == "retention":
+            feed.outcomes.gone += count
+        self._outlet.send_message(Gap(feed.number, origin, first, last, count, reason))
 
     # ------------------------------------------------------------------ from the log
 

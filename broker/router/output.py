@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from broker.event.place import Mark
 from broker.router.division import divide
 from broker.router.feed import Feed
 from broker.router.link import Link
@@ -60,6 +61,12 @@ class Output:
                 link.deliver(share, shared)
         for link in list(self._links):
             link.committed()
+
+    def gone(self, origin: str, after: Mark, last: Mark) -> None:
+        """What another node's log has not got any more, behind `after` and up to `last`, never
+        came here: let everybody know who waits for it."""
+        for link in list(self._links):
+            link.gone(origin, after, last)
 
     def begin_again(self, serial: int) -> None:
         """A failed commit took its serials back: `serial` will be given again."""

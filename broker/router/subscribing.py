@@ -98,6 +98,7 @@ class Subscribing:
                 # Its client will be told when it comes for it.
                 continue
             self._interest.want((client_id, name), pattern, query, lambda _: None)
+            self._interest.away((client_id, name))
 
     def subscribe(self, profile: Profile, wanted: Subscribe, confirming: Confirming) -> None:
         """Take a subscription: it is told that it is accepted, and may be fed, unless it has ended.
@@ -140,7 +141,9 @@ class Subscribing:
             skip=begins.skip,
         )
         self._output.subscribe(link, feed)
-        self._ask_others(profile, wanted, feed, pattern, query, cut, confirming)
+        goes_on = wanted.start == "position" or (wanted.start == "stored" and stored is not None)
+        resumes = begins.position if goes_on else None
+        self._ask_others(profile, wanted, feed, pattern, query, cut, resumes, confirming)
 
         def begin() -> None:
             if link.get(wanted.number) is feed:
@@ -148,7 +151,7 @@ class Subscribing:
                 confirming.tell(Subscribed(wanted.number, left_off, warnings))
                 feed.accepted = True
                 if feed.flowing:
-                    confirming.tell(Flowing(wanted.number, Position(feed.flows_from).to_wire()))
+                    self._tell_flowing(link, feed, confirming)
                 confirming.start()
 
         if not wanted.durable:
@@ -173,10 +176,19 @@ class Subscribing:
         pattern: StreamPattern,
         query: Query,
         cut: Mapping[str, Mark],
+        resumes: Mapping[str, Mark] | None,
         confirming: Confirming,
     ) -> None:
-        """Let other nodes know what is wanted; the feed flows when they do."""
+        """Let other nodes know what is wanted; the feed flows when they do.
+
+        Where it goes on from how far its client has got elsewhere (`resumes`), or here before other
+        nodes forgot it, what came in between is not in the log, unless others wanted it, too.
+        """
         feed.flowing = False
+        key: Hashable = feed.matcher_number
+        if wanted.durable:
+            key = (profile.identity.client_id, wanted.durable)
+        goes_on = self._interest.is_wanted(key, pattern, query)
 
         def flows(cuts: Mapping[str, Mark]) -> None:
             if feed.flowing:
@@ -186,16 +198,25 @@ class Subscribing:
             feed.flows_from = {
                 origin: max(cut.get(origin, (0, 0)), cuts.get(origin, (0, 0))) for origin in origins
             }
+            if resumes is not None and not goes_on:
+                feed.missed = {
+                    origin: mark
+                    for origin, mark in feed.flows_from.items()
+                    if origin != self._log.origin and resumes.get(origin, (0, 0))[1] < mark[1]
+                }
             if feed.accepted and profile.link.get(wanted.number) is feed:
-                told = Position(feed.flows_from).to_wire()
-                confirming.tell(Flowing(wanted.number, told))
+                self._tell_flowing(profile.link, feed, confirming)
 
-        key: Hashable = feed.matcher_number
-        if wanted.durable:
-            key = (profile.identity.client_id, wanted.durable)
-            # It may have been wanted all the time, or something else under its name.
+        if not goes_on:
+            # Something else may have been wanted under the name of a durable one.
             self._interest.unwant(key)
         self._interest.want(key, pattern, query, flows)
+
+    def _tell_flowing(self, link: Link, feed: Feed, confirming: Confirming) -> None:
+        confirming.tell(Flowing(feed.number, Position(feed.flows_from).to_wire()))
+        for origin, mark in feed.missed.items():
+            link.tell_gap(feed, origin, feed.told.get(origin, (0, 0)), mark, "elsewhere")
+        feed.missed = {}
 
     def _durable_gone(self, client_id: str, name: str) -> None:
         self._interest.unwant((client_id, name))
@@ -211,6 +232,7 @@ class Subscribing:
         if name is None:
             self._interest.unwant(feed.matcher_number)
         else:
+            self._interest.away((profile.identity.client_id, name))
             self._durables.release(profile.identity.client_id, name)
             if forget:
                 self._durables.forget(profile.identity.client_id, name)
@@ -232,6 +254,7 @@ class Subscribing:
             if not feed.durable:
                 self._interest.unwant(feed.matcher_number)
         for name in profile.durable.values():
+            self._interest.away((profile.identity.client_id, name))
             self._durables.release(profile.identity.client_id, name)
         self._output.remove_link(profile.link)
 

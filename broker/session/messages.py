@@ -212,9 +212,11 @@ class Progress(Message):
 class Gap(Message):
     """Node: events that may have matched are gone for this subscription.
 
-    `reason` is `retention` (the log no longer holds them; `count` offsets of `origin` are gone,
-    matching or not) or `slow` (a transient subscriber's queue was full; exactly `count` matching
-    events were dropped). Bounds are inclusive marks.
+    `reason` is `retention` (no log holds them any more; `count` offsets of `origin` are gone,
+    matching or not), `elsewhere` (a subscription goes on from a position of another session, and
+    this node did not want these `count` offsets of another origin in between) or `slow` (a
+    transient subscriber's queue was full; exactly `count` matching events were dropped). Bounds are
+    inclusive marks.
     """
 
     number: int = attrs.field(converter=fields.count)

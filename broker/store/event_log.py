@@ -169,7 +169,9 @@ class EventLog(LogReading):
             )
             serial += 1
         self._next = serial
-        if not self._covers(origin):
+        if relayed.gone is not None:
+            self._gathering.commit.since[origin] = relayed.gone
+        elif not self._covers(origin):
             self._gathering.commit.since[origin] = relayed.after
         self._gathering.add(events, (origin, relayed.covers), done)
         if events:

@@ -29,6 +29,8 @@ class Relayed:
     covers: Mark
     entries: list[tuple[Mark, bytes, int, bytes]]
     """(mark, record, rank of the security level, document)."""
+    gone: Mark | None = None
+    """Of what lies behind `after`, what lies up to here can be had of nobody any more."""
 
 
 @attrs.define

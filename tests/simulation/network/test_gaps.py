@@ -1,0 +1,136 @@
+"""What can not be had any more, or was not asked for in time, is told with its bounds."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from broker.client.received import Gap
+from broker.config import Settings
+from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.network.watching import INTERESTS, Publisher, Reader, read, settle, truths
+
+MIB = 1 << 20
+
+
+def short_log() -> Settings:
+    """A log that keeps little."""
+    settings = Settings()
+    return attrs.evolve(settings, log=attrs.evolve(settings.log, max_bytes=MIB))
+
+
+def fill(world: NetworkWorld, publisher: Publisher, count: int = 60) -> None:
+    """Publish more than a short log keeps."""
+    for _ in range(count):
+        publisher.publish(size=50_000)
+        world.run(0.05)
+    world.run_until(lambda: not publisher.client.unacknowledged)
+
+
+def bounds(gaps: list[Gap]) -> list[tuple[str, int, int, str]]:
+    return [(gap.first.origin, gap.first.offset, gap.last.offset, gap.reason) for gap in gaps]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("far", [False, True], ids=["same cluster", "other cluster"])
+def test_what_the_origin_lost_while_a_node_was_cut_off_is_told_there(seed: int, far: bool) -> None:
+    with NetworkWorld(seed) as world:
+        world.add("a", "one", settings=short_log())
+        if far:
+            world.add("b", "two", gateways=["a"])
+        else:
+            world.add("b", "one", join=["a"])
+        world.run(2.0)
+        publisher = Publisher(world, world.client("publisher", "a"))
+        live = Reader(world, world.client("live", "b"))
+        durable = Reader(world, world.client("durable", "b"), durable="d")
+        process = world.client("away", "b")
+        away = Reader(world, process, durable="d")
+        world.run(3.0)
+        publisher.publish()
+        read(world, live, durable, away)
+        assert [len(reader.events) for reader in (live, durable, away)] == [1, 1, 1]
+        world.kill_client(process)
+        logs = truths(world)
+        world.cut("a", "b", refuse=True)
+        fill(world, publisher)
+        logs = truths(world, logs)
+        first = world["a"].event_log.bounds.first
+        world.heal("a", "b")
+        world.run(60.0)
+        # Its acknowledgement may have come or not: then the first event comes again.
+        back = Reader(world, world.client("away", "b", incarnation=2), durable="d")
+        publisher.publish()
+        settle(world, [publisher], [live, durable, back], seen=logs)
+        origin = world["a"].event_log.origin
+        for reader in (live, durable, back):
+            assert bounds(reader.gaps) == [(origin, 2, first - 1, "retention")]
+        assert len(live.events) == 1 + 61 - (first - 2)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_client_that_goes_to_another_node_is_told_what_that_did_not_ask_for(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        world.add("a", "one")
+        world.add("b", "one", join=["a"])
+        world.add("c", "two", gateways=["a", "b"])
+        world.run(2.0)
+        publisher = Publisher(world, world.client("publisher", "c"))
+        late = {"first_wait": 8.0, "longest_wait": 8.0}
+        shared = Reader(world, world.client("shared", "a", "b", **late), INTERESTS[4])
+        other = Reader(world, world.client("other", "b"), INTERESTS[4])
+        alone = Reader(world, world.client("alone", "a", "b", **late), INTERESTS[1])
+        world.run(3.0)
+        for _ in range(10):
+            publisher.publish("other")
+            publisher.publish("asdi.zbw.tz")
+        read(world, shared, other, alone)
+        world.kill("a")
+        read(world, shared, other, alone)
+        for _ in range(5):
+            publisher.publish("other")
+            publisher.publish("asdi.zbw.tz")
+            world.run(0.2)
+        read(world, shared, other, alone, seconds=10.0)
+        assert shared.client.connected and alone.client.connected
+        publisher.publish("other")
+        publisher.publish("asdi.zbw.tz")
+        settle(world, [publisher], [shared, other, alone])
+        origin = world["c"].event_log.origin
+        # What others wanted there is in the log, and came in spite of the gap.
+        assert len(shared.events) == len(other.events) == 16
+        assert len(alone.events) == 11
+        assert other.gaps == []
+        assert bounds(shared.gaps) == bounds(alone.gaps) == [(origin, 21, 30, "elsewhere")]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_durable_subscription_goes_on_without_a_gap_where_it_was_left(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        world.add("a", "one")
+        world.add("b", "two", gateways=["a"])
+        world.run(2.0)
+        publisher = Publisher(world, world.client("publisher", "a"))
+        process = world.client("reader", "b")
+        first = Reader(world, process, INTERESTS[1], durable="d")
+        world.run(3.0)
+        for number in range(60):
+            publisher.publish()
+            first.read()
+            world.run(0.1)
+            if number == 20:
+                world.kill_client(process)
+            if number == 30:
+                world.kill("b")
+            if number == 40:
+                world.start("b")
+        world.run(40.0)
+        again = Reader(world, world.client("reader", "b", incarnation=2), INTERESTS[1], durable="d")
+        publisher.publish()
+        again.began_after = first.began_after
+        world.run_until(lambda: again.flowing)
+        read(world, again, seconds=5.0)
+        assert first.gaps == again.gaps == []
+        offsets = {event.place.offset for event in (*first.events, *again.events)}
+        assert offsets == set(range(1, 62))
+        assert len(again.events) == len({event.place for event in again.events})
