@@ -97,6 +97,20 @@ class TrafficCounts:
     """Destinations that got less than they wanted, as no way there is cleared for all of it."""
 
 
+@attrs.frozen
+class TrafficFigures:
+    """How much is remembered."""
+
+    ways: int
+    """Destinations, each counted once for every origin whose events it is sent from here."""
+    entering: int
+    """Origins, by the units that they enter here."""
+    readers: int
+    """Nodes that read pages of the own log."""
+    waiting: int
+    """Origins of which something is missing here."""
+
+
 @attrs.define
 class _Entering:
     """What enters a unit here of one origin."""
@@ -149,6 +163,16 @@ class Traffic:
         """Events that were wanted where no way is cleared for them."""
         entering = sum(each.departures.denied for each in self._entering.values())
         return self._departures.denied + entering + self.counts.denied
+
+    def figures(self) -> TrafficFigures:
+        """How much is remembered of what goes where."""
+        entering = [len(each.departures.destinations) for each in self._entering.values()]
+        return TrafficFigures(
+            ways=len(self._departures.destinations) + sum(entering),
+            entering=len(entering),
+            readers=len(self._readers),
+            waiting=self.arrivals.waiting,
+        )
 
     # ------------------------------------------------------------------ this node's own events
 
@@ -258,11 +282,8 @@ class Traffic:
         unit = told.destination.unit
         entering = self._entering.pop((frame.origin, unit), None)
         if entering is None:
-            joined = told.since or told.after
-            # What came between the two, by another node or before it was forgotten here, is no
-            # part of what is sent on: `depart` sees that, and says so.
-            departures = Departures(frame.origin, frame.home, joined)
-            departures.serve(self._knowledge.inside(unit), joined)
+            departures = Departures(frame.origin, frame.home, told.after)
+            departures.serve(self._knowledge.inside(unit), told.since or told.after)
             entering = _Entering(departures, told.upto)
             while len(self._entering) >= MOST_ENTERING:
                 self._entering.popitem(last=False)
