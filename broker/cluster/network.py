@@ -1,61 +1,43 @@
-"""A node's part in the network: what the cores decide is done here, and what happens told to them.
-
-The cores are `knowledge` (what is known of others) and `traffic` (events and who is to get them).
-Their effects are done in order, one at a time; what follows from one of them waits its turn.
-"""
+"""A node's part in the network: its place in it, its links, what it wants, and its own events."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 
 import attrs
 from twisted.logger import Logger
 
-from broker.channel.alarm import Alarm
 from broker.channel.clock import IClock
 from broker.channel.socket import ISocketChannel
 from broker.cluster import messages
 from broker.cluster.address import Address, UnitPath
 from broker.cluster.admission import Situation, surplus
+from broker.cluster.driver import ClusterDriver
 from broker.cluster.dtds import NeighbourDtds
 from broker.cluster.flows import frame as frames
-from broker.cluster.flows.arrivals import Take
 from broker.cluster.flows.departures import Departing
-from broker.cluster.flows.forwarding import GROUP
-from broker.cluster.flows.frame import Carried, Frame, Range
-from broker.cluster.flows.messages import Kept, Resume, Routed
+from broker.cluster.flows.frame import Carried, Range
+from broker.cluster.flows.messages import Resume, Routed
 from broker.cluster.flows.traffic import (
-    Cover,
-    Enter,
-    Pass,
-    Say,
-    Serve,
-    Told,
     Traffic,
-    TrafficEffect,
 )
 from broker.cluster.greeting_core import Accepted
 from broker.cluster.group import ClusterGroup
-from broker.cluster.intake import Intake, Job
+from broker.cluster.intake import Intake
 from broker.cluster.keeping.messages import KEEP
 from broker.cluster.keeping.owner import Owner
 from broker.cluster.keeping.side import Keeping
-from broker.cluster.knowledge import Knowledge, KnowledgeEffect, MapMoved
-from broker.cluster.local_wants import FlowingCallback, LocalWants
+from broker.cluster.knowledge import Knowledge
+from broker.cluster.local_wants import FlowingCallback
 from broker.cluster.membership import Membership
 from broker.cluster.neighbours import Neighbour, Neighbours
 from broker.cluster.pages import Pages
-from broker.cluster.profiles.effects import BadWant, Flowing, Unwanted, Wanted
 from broker.cluster.situation import situation_of
-from broker.cluster.tables.effects import Send
 from broker.cluster.wants import RemoteWants
 from broker.content.query.query import Query
-from broker.errors import BrokerError, Closed, LogUnavailable, ShuttingDown
-from broker.event.place import Mark
+from broker.errors import BrokerError, Closed, ShuttingDown
 from broker.event.stream import StreamPattern
 from broker.store.event_log import EventLog
-from broker.store.gathering import Relayed
 from broker.store.records import LoggedEvent
 
 _FRAME = bytes([frames.KIND])
@@ -97,35 +79,44 @@ class Network:
     ) -> None:
         self.event_log = event_log
         self.wants = wants
-        self.intake = intake
-        self.pages = make_pages(self)
-        self._dtds = dtds
-        self._clock = clock
         self._terms = terms
         self._most_nodes = most_nodes
         self._compress = compress
-        self.knowledge: Knowledge | None = None
-        self.traffic: Traffic | None = None
-        self._local = LocalWants()
         self._sent = event_log.coverage[event_log.origin]
-        self.keeping = Keeping(
+        driver = self.driver = ClusterDriver(
+            event_log=event_log,
+            wants=wants,
+            intake=intake,
+            dtds=dtds,
+            clock=clock,
+            map_moved=self._map_moved,
+        )
+        self.keeping = driver.keeping = Keeping(
             event_log,
             owner,
             tell=lambda name, has: self.neighbours.tell(messages.encode(has), name),
-            kept=self._send_routed,
+            kept=driver.send_routed,
             own=lambda: None if self.knowledge is None else self.knowledge.address,
-            answer=self._send_frame,
+            answer=driver.send_frame,
         )
-        self._effects: deque[TrafficEffect | KnowledgeEffect] = deque()
-        self._doing = False
-        self._alarm = Alarm(clock, self._timeout)
-        dtds.ask_by(self._send_routed)
+        driver.pages = make_pages(self)
+        dtds.ask_by(driver.send_routed)
+
+    @property
+    def knowledge(self) -> Knowledge | None:
+        """What is known of others; None while the node is in no cluster."""
+        return self.driver.knowledge
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """Events between nodes; None while the node is in no cluster."""
+        return self.driver.traffic
 
     def wire(self, membership: Membership, neighbours: Neighbours, group: ClusterGroup) -> None:
         """Who makes connections, who has the links, and the cluster's IP multicast group."""
         self.membership = membership
-        self.neighbours = neighbours
-        self.group = group
+        self.neighbours = self.driver.neighbours = neighbours
+        self.group = self.driver.group = group
 
     def begin(self) -> None:
         """Take the place that the settings give the node, or ask for one."""
@@ -139,33 +130,33 @@ class Network:
 
     def is_wanted(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
         """See `broker.router.interest.Interest`."""
-        return self._local.is_wanted(key, pattern, query)
+        return self.driver.local.is_wanted(key, pattern, query)
 
     def want(
         self, key: Hashable, pattern: StreamPattern, query: Query, flows: FlowingCallback
     ) -> None:
         """See `broker.router.interest.Interest`."""
         self.wants.present(key)
-        if self._local.is_wanted(key, pattern, query):
-            self._local.follow(key, flows)
+        if self.driver.local.is_wanted(key, pattern, query):
+            self.driver.local.follow(key, flows)
             return
-        self._local.add(key, pattern, query, flows)
+        self.driver.local.add(key, pattern, query, flows)
         if self.knowledge is None:
-            self._local.flows(key, {})
+            self.driver.local.flows(key, {})
             return
-        self._do(self.knowledge.want(key, pattern, query, self._now()))
+        self.driver.do(self.knowledge.want(key, pattern, query, self.driver.now()))
 
     def away(self, key: Hashable) -> None:
         """See `broker.router.interest.Interest`."""
-        if key in self._local:
-            self.wants.absent(key, self._local[key])
+        if key in self.driver.local:
+            self.wants.absent(key, self.driver.local[key])
 
     def unwant(self, key: Hashable) -> None:
         """See `broker.router.interest.Interest`."""
         self.wants.present(key)
-        if self._local.remove(key) and self.knowledge is not None:
-            self._do(self.knowledge.unwant(key, self._now()))
-            self._maybe_open()
+        if self.driver.local.remove(key) and self.knowledge is not None:
+            self.driver.do(self.knowledge.unwant(key, self.driver.now()))
+            self.driver.all_flow()
 
     # ------------------------------------------------------------------ own events
 
@@ -181,15 +172,15 @@ class Network:
             for event, numbers in zip(events, matches, strict=True)
             if (whom := destinations(numbers))
         ]
-        self._do(self.traffic.began(after, self._sent, departing))
+        self.driver.do(self.traffic.began(after, self._sent, departing))
 
     def progress(self) -> None:
         """Tell others how far events have got: to be called each second."""
         if self.traffic is None or self.knowledge is None:
             return
-        self._do(self.traffic.progress(self._now()))
+        self.driver.do(self.traffic.progress(self.driver.now()))
         for frame in self.keeping.vouch(self.knowledge.is_here, self.knowledge.destinations()):
-            self._do(self.traffic.frame_came(frame, self._now()))
+            self.driver.do(self.traffic.frame_came(frame, self.driver.now()))
 
     # ------------------------------------------------------------------ membership (Home)
 
@@ -200,13 +191,13 @@ class Network:
         node = node._replace(address=address, admitted=admitted)
         if self.knowledge is not None and self.knowledge.address == address:
             self.membership.node = node
-            self._do(self.knowledge.describe(node, self._now()))
+            self.driver.do(self.knowledge.describe(node, self.driver.now()))
             return
         self.leave(Closed(f"{node.name} is a member of another cluster"))
         self.membership.node = node
         log = self.event_log
-        knowledge = self.knowledge = Knowledge(node, lambda: (log.origin, *log.cut))
-        self.traffic = Traffic(
+        knowledge = Knowledge(node, lambda: (log.origin, *log.cut))
+        traffic = Traffic(
             knowledge,
             log.origin,
             lambda: log.cut,
@@ -214,17 +205,18 @@ class Network:
             compress=self._compress,
             group=self._in_group,
         )
+        self.driver.start(knowledge, traffic)
         self._sent = log.cut
         self.log.info("{address} is a member of its cluster", address=str(address))
-        now = self._now()
+        now = self.driver.now()
         # Others may know what an earlier process wanted, or nothing at all: until they have been
         # told, what they say is for this node is not all that it wants.
-        self._local.begin_again()
-        if self._local.climbing:
-            self.traffic.close()
-        self._do(knowledge.describe(node, now))
-        for key, pattern, query in self._local:
-            self._do(knowledge.want(key, pattern, query, now))
+        self.driver.local.begin_again()
+        if self.driver.local.climbing:
+            traffic.close()
+        self.driver.do(knowledge.describe(node, now))
+        for key, pattern, query in self.driver.local:
+            self.driver.do(knowledge.want(key, pattern, query, now))
 
     def stop(self) -> None:
         """The node is being stopped: others are to know at once."""
@@ -234,10 +226,7 @@ class Network:
     def leave(self, error: BrokerError) -> None:
         """End all links, and forget what was known of others."""
         self.neighbours.close_all(error)
-        self.knowledge = self.traffic = None
-        self.wants.clear()
-        self._effects.clear()
-        self._alarm.set(None)
+        self.driver.stop()
 
     def linked(
         self, accepted: Accepted, channel: ISocketChannel, transport: str, initiated: bool
@@ -276,9 +265,9 @@ class Network:
         terms = self._terms
         clearance = terms.clearance if neighbour.trusted else terms.untrusted_clearance
         self.log.info("linked to {address}", address=str(neighbour.node.address))
-        self._do(
+        self.driver.do(
             self.knowledge.link_up(
-                neighbour.node, neighbour.transport, terms.cost, clearance, self._now()
+                neighbour.node, neighbour.transport, terms.cost, clearance, self.driver.now()
             )
         )
         self.membership.link_up(neighbour.name)
@@ -294,7 +283,7 @@ class Network:
             error=error or "closed",
         )
         self.keeping.neighbour_gone(neighbour.name)
-        self._do(self.knowledge.link_down(neighbour.name, self._now()))
+        self.driver.do(self.knowledge.link_down(neighbour.name, self.driver.now()))
         self.membership.link_down(neighbour.name)
         self._count_members()
 
@@ -307,9 +296,9 @@ class Network:
         for data in batch:
             if self.knowledge is None or self.traffic is None:
                 return
-            now = self._now()
+            now = self.driver.now()
             if data[:1] == _FRAME:
-                self._do(self.traffic.frame_came(frames.decode(data), now))
+                self.driver.do(self.traffic.frame_came(frames.decode(data), now))
                 continue
             if data[:1] == _KEEP:
                 self.keeping.keeper.keep(neighbour.node.address, data)
@@ -318,9 +307,9 @@ class Network:
             if isinstance(message, Resume) and self._asks_for_copies(message):
                 self.keeping.serve(message)
             elif isinstance(message, Routed):
-                self._do(self.traffic.message_came(message, now))
+                self.driver.do(self.traffic.message_came(message, now))
             elif not self.keeping.told(neighbour, message):
-                self._do(self.knowledge.received(neighbour.name, message, now))
+                self.driver.do(self.knowledge.received(neighbour.name, message, now))
 
     def _asks_for_copies(self, resume: Resume) -> bool:
         assert self.knowledge is not None
@@ -329,7 +318,7 @@ class Network:
     def group_frame_came(self, data: bytes) -> None:
         """What a member sent to all of the group. Raises `ProtocolError` if that is no frame."""
         if self.traffic is not None:
-            self._do(self.traffic.group_frame_came(frames.decode(data), self._now()))
+            self.driver.do(self.traffic.group_frame_came(frames.decode(data), self.driver.now()))
 
     def _in_group(self, rank: int) -> Collection[str]:
         return self.group.members if rank <= self._terms.group_clearance else ()
@@ -340,6 +329,17 @@ class Network:
         members = sum(each.up and each.node.address.unit == unit for each in self.neighbours)
         self.membership.links_changed(members)
         self.keeping.links_changed(self.neighbours, self.knowledge.address)
+
+    def _map_moved(self) -> None:
+        knowledge = self.knowledge
+        assert knowledge is not None
+        members = knowledge.map.members()
+        if knowledge.address.node in surplus(members, self._most_nodes):
+            self.log.warn("there is no room in the cluster: this node came last, and leaves")
+            self.leave(Closed("this node has left the cluster"))
+            self.membership.must_leave()
+            return
+        self.membership.aim(members)
 
     # ------------------------------------------------------------------ for pages
 
@@ -355,133 +355,4 @@ class Network:
     def served(self, resume: Resume, page: Range, carried: Sequence[Carried]) -> None:
         """A page was read."""
         if self.traffic is not None:
-            self._do(self.traffic.served(resume, page, carried, self._now()))
-
-    # ------------------------------------------------------------------ effects
-
-    def _now(self) -> float:
-        return float(self._clock.seconds())
-
-    def _timeout(self) -> None:
-        now = self._now()
-        if self.knowledge is not None and self.traffic is not None:
-            self._do(self.knowledge.handle_timeout(now))
-            self._do(self.traffic.handle_timeout(now))
-
-    def _send_routed(self, message: Routed) -> None:
-        if self.traffic is not None:
-            self._do(self.traffic.message_came(message, self._now()))
-
-    def _send_frame(self, frame: Frame) -> None:
-        if self.traffic is not None:
-            self._do(self.traffic.frame_came(frame, self._now()))
-
-    def _do(self, effects: Iterable[TrafficEffect | KnowledgeEffect]) -> None:
-        self._effects.extend(effects)
-        if self._doing:
-            return
-        self._doing = True
-        try:
-            while self._effects:
-                self._apply(self._effects.popleft())
-        finally:
-            self._doing = False
-        if self.knowledge is not None and self.traffic is not None:
-            times = (self.knowledge.next_timeout(), self.traffic.next_timeout())
-            self._alarm.set(min((time for time in times if time is not None), default=None))
-
-    def _apply(self, effect: TrafficEffect | KnowledgeEffect) -> None:
-        knowledge, traffic = self.knowledge, self.traffic
-        if knowledge is None or traffic is None:
-            return
-        match effect:
-            case Pass(neighbour, frame):
-                if neighbour == GROUP:
-                    self.group.send(frame.encode())
-                else:
-                    self.neighbours.send(frame.encode(), (neighbour,))
-            case Send(neighbour, message) | Say(neighbour, message):
-                self.neighbours.tell(messages.encode(message), neighbour)
-            case Take():
-                self._take(effect)
-            case Cover():
-                self._cover(effect)
-            case Enter(arrived):
-                self.intake.match(arrived, self._entered)
-            case Serve(resume):
-                self.pages.serve(resume)
-            case Wanted(destination, id, want):
-                whom = knowledge.address_of(destination)
-                if self.wants.install(whom, id, want):
-                    traffic.wants_began(whom)
-            case Unwanted(destination, id):
-                self.wants.remove(knowledge.address_of(destination), id)
-            case Flowing(key, cuts):
-                self._flowing(key, cuts)
-            case BadWant():
-                self.log.warn(
-                    "a want of {author} can not be read, and is widened: {reason}",
-                    author=effect.author,
-                    reason=effect.reason,
-                )
-            case MapMoved():
-                self._map_moved(knowledge, traffic)
-            case Told(message):
-                if isinstance(message, Kept):
-                    self.keeping.kept(message)
-                else:
-                    self._dtds.told(message)
-
-    def _flowing(self, key: Hashable, cuts: Mapping[str, Mark]) -> None:
-        if self.traffic is not None and key in self._local:
-            self._do(self.traffic.flowing(cuts, self._now()))
-            self._local.flows(key, cuts)
-            self._maybe_open()
-
-    def _maybe_open(self) -> None:
-        if self.traffic is not None and not self._local.climbing:
-            self._do(self.traffic.open(self._now()))
-
-    def _cover(self, cover: Cover) -> None:
-        def done(_: object) -> None:
-            if self.traffic is not None:
-                self._do(self.traffic.log_settled(cover.origin, self._now()))
-
-        try:
-            nothing = Relayed(cover.origin, cover.upto, cover.upto, [])
-            self.event_log.append_relayed(nothing, done)
-        except LogUnavailable:
-            # Where it begins is remembered until the first range of the origin is logged.
-            return
-
-    def _map_moved(self, knowledge: Knowledge, traffic: Traffic) -> None:
-        traffic.map_moved(self._now())
-        members = knowledge.map.members()
-        if knowledge.address.node in surplus(members, self._most_nodes):
-            self.log.warn("there is no room in the cluster: this node came last, and leaves")
-            self.leave(Closed("this node has left the cluster"))
-            self.membership.must_leave()
-            return
-        self.membership.aim(members)
-
-    def _take(self, take: Take) -> None:
-        arrived = take.arrived
-        origin, home = arrived.frame.origin, arrived.frame.home
-
-        def settled(error: BrokerError | None) -> None:
-            traffic, knowledge = self.traffic, self.knowledge
-            if traffic is None or knowledge is None:
-                return
-            if error is not None:
-                traffic.arrivals.failed(origin, home, self._now())
-                self._do(())
-                return
-            self._do(traffic.log_settled(origin, self._now()))
-
-        self.intake.take(arrived, take.cursor, settled)
-
-    def _entered(self, job: Job) -> None:
-        if self.traffic is None or self.knowledge is None:
-            return
-        departing = self.wants.departing(job.carried, job.verdicts, self.knowledge.address)
-        self._do(self.traffic.entered(job.arrived, departing, self._now()))
+            self.driver.do(self.traffic.served(resume, page, carried, self.driver.now()))

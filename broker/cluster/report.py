@@ -29,8 +29,8 @@ def report(name: str, network: Network) -> dict[str, Any]:
         "name": name,
         "address": None,
         "links": [_link(neighbour) for neighbour in network.neighbours],
-        "relayed": attrs.asdict(network.intake.outcomes),
-        "waiting_bytes": network.intake.waiting_bytes,
+        "relayed": attrs.asdict(network.driver.intake.outcomes),
+        "waiting_bytes": network.driver.intake.waiting_bytes,
         "wants": {
             "installed": {
                 str(destination) if destination.node else unit_text(destination.unit): count
@@ -44,7 +44,7 @@ def report(name: str, network: Network) -> dict[str, Any]:
     if knowledge is not None and traffic is not None:
         said |= _organisation(knowledge)
         said |= _traffic(traffic)
-        said["denied"] = traffic.denied + network.pages.denied
+        said["denied"] = traffic.denied + network.driver.pages.denied
     return said
 
 

@@ -191,7 +191,7 @@ class NetworkWorld(VirtualTime):
         """AssertionError unless at each node every event has exactly one outcome (T40, A22)."""
         for name in self.running:
             self._processes[name].check_outcomes()
-            taken = self.network_of(name).intake.outcomes
+            taken = self.network_of(name).driver.intake.outcomes
             parts = taken.logged + taken.duplicate + taken.not_taken + taken.refused.total()
             assert taken.received == parts, f"{taken} ({name}, seed {self.seed})"
 

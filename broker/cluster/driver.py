@@ -1,0 +1,218 @@
+"""Runs the two cores of a node's network: does what they decide, in order, and owns their timer.
+
+The cores are `knowledge` (what is known of others) and `traffic` (events and who is to get them).
+What follows from an effect waits its turn, so no core is called while it runs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Mapping
+
+from twisted.logger import Logger
+
+from broker.channel.alarm import Alarm
+from broker.channel.clock import IClock
+from broker.cluster import messages
+from broker.cluster.dtds import NeighbourDtds
+from broker.cluster.flows.arrivals import Take
+from broker.cluster.flows.forwarding import GROUP
+from broker.cluster.flows.frame import Frame
+from broker.cluster.flows.messages import Kept, Routed
+from broker.cluster.flows.traffic import (
+    Cover,
+    Enter,
+    Pass,
+    Say,
+    Serve,
+    Told,
+    Traffic,
+    TrafficEffect,
+)
+from broker.cluster.group import ClusterGroup
+from broker.cluster.intake import Intake, Job
+from broker.cluster.keeping.side import Keeping
+from broker.cluster.knowledge import Knowledge, KnowledgeEffect, MapMoved
+from broker.cluster.local_wants import LocalWants
+from broker.cluster.neighbours import Neighbours
+from broker.cluster.pages import Pages
+from broker.cluster.profiles.effects import BadWant, Flowing, Unwanted, Wanted
+from broker.cluster.tables.effects import Send
+from broker.cluster.wants import RemoteWants
+from broker.errors import BrokerError, LogUnavailable
+from broker.event.place import Mark
+from broker.store.event_log import EventLog
+from broker.store.gathering import Relayed
+
+
+class ClusterDriver:
+    """Both cores, as long as the node is in a cluster."""
+
+    log = Logger()
+    neighbours: Neighbours
+    group: ClusterGroup
+    keeping: Keeping
+    pages: Pages
+
+    def __init__(
+        self,
+        *,
+        event_log: EventLog,
+        wants: RemoteWants,
+        intake: Intake,
+        dtds: NeighbourDtds,
+        clock: IClock,
+        map_moved: Callable[[], object],
+    ) -> None:
+        self.wants = wants
+        self.intake = intake
+        self.local = LocalWants()
+        self.knowledge: Knowledge | None = None
+        self.traffic: Traffic | None = None
+        self._event_log = event_log
+        self._dtds = dtds
+        self._clock = clock
+        self._map_moved = map_moved
+        self._effects: deque[TrafficEffect | KnowledgeEffect] = deque()
+        self._doing = False
+        self._alarm = Alarm(clock, self._timeout)
+
+    def start(self, knowledge: Knowledge, traffic: Traffic) -> None:
+        """Run these from now on."""
+        self.knowledge, self.traffic = knowledge, traffic
+
+    def stop(self) -> None:
+        """Run nothing any more; forget what others wanted."""
+        self.knowledge = self.traffic = None
+        self.wants.clear()
+        self._effects.clear()
+        self._alarm.set(None)
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return float(self._clock.seconds())
+
+    def send_routed(self, message: Routed) -> None:
+        """Send a message on its way to the node that it is for."""
+        if self.traffic is not None:
+            self.do(self.traffic.message_came(message, self.now()))
+
+    def send_frame(self, frame: Frame) -> None:
+        """Send a frame on its way."""
+        if self.traffic is not None:
+            self.do(self.traffic.frame_came(frame, self.now()))
+
+    def do(self, effects: Iterable[TrafficEffect | KnowledgeEffect]) -> None:
+        """Do these, behind what is still to be done."""
+        self._effects.extend(effects)
+        if self._doing:
+            return
+        self._doing = True
+        try:
+            while self._effects:
+                self._apply(self._effects.popleft())
+        finally:
+            self._doing = False
+        if self.knowledge is not None and self.traffic is not None:
+            times = (self.knowledge.next_timeout(), self.traffic.next_timeout())
+            self._alarm.set(min((time for time in times if time is not None), default=None))
+
+    def all_flow(self) -> None:
+        """Take what comes, if all that is wanted here flows by now."""
+        if self.traffic is not None and not self.local.climbing:
+            self.do(self.traffic.open(self.now()))
+
+    def _timeout(self) -> None:
+        now = self.now()
+        if self.knowledge is not None and self.traffic is not None:
+            self.do(self.knowledge.handle_timeout(now))
+            self.do(self.traffic.handle_timeout(now))
+
+    def _apply(self, effect: TrafficEffect | KnowledgeEffect) -> None:
+        knowledge, traffic = self.knowledge, self.traffic
+        if knowledge is None or traffic is None:
+            return
+        match effect:
+            case Pass(neighbour, frame):
+                self._pass(neighbour, frame)
+            case Send(neighbour, message) | Say(neighbour, message):
+                self.neighbours.tell(messages.encode(message), neighbour)
+            case Take():
+                self._take(effect)
+            case Cover():
+                self._cover(effect)
+            case Enter(arrived):
+                self.intake.match(arrived, self._entered)
+            case Serve(resume):
+                self.pages.serve(resume)
+            case Wanted(destination, id, want):
+                whom = knowledge.address_of(destination)
+                if self.wants.install(whom, id, want):
+                    traffic.wants_began(whom)
+            case Unwanted(destination, id):
+                self.wants.remove(knowledge.address_of(destination), id)
+            case Flowing(key, cuts):
+                self._flowing(key, cuts)
+            case BadWant():
+                self.log.warn(
+                    "a want of {author} can not be read, and is widened: {reason}",
+                    author=effect.author,
+                    reason=effect.reason,
+                )
+            case MapMoved():
+                traffic.map_moved(self.now())
+                self._map_moved()
+            case Told(message):
+                if isinstance(message, Kept):
+                    self.keeping.kept(message)
+                else:
+                    self._dtds.told(message)
+
+    def _flowing(self, key: Hashable, cuts: Mapping[str, Mark]) -> None:
+        if self.traffic is not None and key in self.local:
+            self.do(self.traffic.flowing(cuts, self.now()))
+            self.local.flows(key, cuts)
+            self.all_flow()
+
+    def _cover(self, cover: Cover) -> None:
+        def done(_: object) -> None:
+            if self.traffic is not None:
+                self.do(self.traffic.log_settled(cover.origin, self.now()))
+
+        try:
+            nothing = Relayed(cover.origin, cover.upto, cover.upto, [])
+            self._event_log.append_relayed(nothing, done)
+        except LogUnavailable:
+            # Where it begins is remembered until the first range of the origin is logged.
+            return
+
+    def _take(self, take: Take) -> None:
+        arrived = take.arrived
+        origin, home = arrived.frame.origin, arrived.frame.home
+
+        def settled(error: BrokerError | None) -> None:
+            traffic, knowledge = self.traffic, self.knowledge
+            if traffic is None or knowledge is None:
+                return
+            if error is not None:
+                traffic.arrivals.failed(origin, home, self.now())
+                self.do(())
+                return
+            self.do(traffic.log_settled(origin, self.now()))
+
+        self.intake.take(arrived, take.cursor, settled)
+
+    def _entered(self, job: Job) -> None:
+        if self.traffic is None or self.knowledge is None:
+            return
+        departing = self.wants.departing(job.carried, job.verdicts, self.knowledge.address)
+        self.do(self.traffic.entered(job.arrived, departing, self.now()))
+
+    def _pass(self, name: str, frame: Frame) -> None:
+        if name == GROUP:
+            self.group.send(frame.encode())
+            return
+        neighbour = self.neighbours.get(name)
+        if neighbour is not None and "zstd" not in neighbour.node.compressions:
+            frame = frame.uncompressed()
+        self.neighbours.send(frame.encode(), (name,))
