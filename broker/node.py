@@ -11,7 +11,6 @@ from typing import Any
 
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from twisted.web.client import Agent
 
 from broker.channel.driver import StackDriver
 from broker.channel.socket import ISocketChannel
@@ -26,17 +25,12 @@ from broker.content.query.limits import QueryLimits
 from broker.content.query.query import parse_query
 from broker.content.reference import ReferenceMatcher
 from broker.content.schema.advice import Advisor
-from broker.content.schema.known import KnownTypes
 from broker.content.switch import Switch
-from broker.dtd.cache import CacheLimits, DtdCache
-from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.hint import FetchHint
-from broker.dtd.interfaces import IDtdSource
-from broker.dtd.pointer import AllowedPlace, PointerLimits, PointerSource
 from broker.dtd.reference import DtdReference
-from broker.dtd.sources import CatalogueSource
-from broker.errors import BrokerError, ConfigurationError, LogUnavailable
+from broker.errors import BrokerError, LogUnavailable
 from broker.event.envelope import Liveness
+from broker.event_types import make_dtds
 from broker.identity import Identity, authenticator_for
 from broker.router.deliverability import Deliverability
 from broker.router.durables import Durables
@@ -106,7 +100,8 @@ class Node:
         self._reactor = reactor
         self._threads = threads
         data = settings.node.data
-        self.dtds = self._make_dtds()
+        self._neighbour_dtds = NeighbourDtds(reactor)
+        self.dtds, self._types = make_dtds(settings.types, reactor, self._neighbour_dtds)
         self.event_log = self._open_log(data)
         self.matcher = _ENGINES[settings.validation.engine](
             self.dtds,
@@ -177,27 +172,6 @@ class Node:
             read=self._threads.read,
             window=settings.deduplication_window,
         )
-
-    def _make_dtds(self) -> DtdCache:
-        types = self.settings.types
-        shipped = Catalogue.load(shipped_folder())
-        try:
-            folders = [Catalogue.load(folder) for folder in types.folders]
-        except BrokerError as error:
-            raise ConfigurationError(f"types.folders: {error}") from None
-        self._neighbour_dtds = NeighbourDtds(self._reactor)
-        sources: list[IDtdSource] = [
-            *(CatalogueSource(folder) for folder in folders),
-            self._neighbour_dtds,
-            PointerSource(
-                Agent(self._reactor, connectTimeout=PointerLimits().timeout),
-                self._reactor,
-                [AllowedPlace.parse(url) for url in types.pointers],
-            ),
-        ]
-        dtds = DtdCache(shipped, sources, CacheLimits(), self._reactor)
-        self._types = KnownTypes(dtds, shipped, folders)
-        return dtds
 
     def _make_network(self, dialler: Dialler | None, random: Random) -> Network | None:
         if self.settings.network.alone:

@@ -31,7 +31,7 @@ FLOORS = (
     ("broker.router", "broker.cluster", "broker.client", "plugins"),
     (
         *("broker.interfaces", "broker.metrics", "broker.status", "broker.node"),
-        *("broker.service", "broker.tap", "broker.cli", "broker.threads"),
+        *("broker.service", "broker.tap", "broker.cli", "broker.threads", "broker.event_types"),
     ),
     # Fakes of everything; nothing that runs imports them.
     ("broker.testing",),
