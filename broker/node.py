@@ -327,12 +327,13 @@ class Node:
         """Stop in good order: commit and answer what was taken, send clients away, close."""
         self.notices.stop()
         self.explaining.stop()
-        if self.network is not None:
-            self.network.stop()
         try:
             await self.event_log.drain()
             self.output.progress()
+            # Clients go first, while events still come and go.
             self.reception.close()
+            if self.network is not None:
+                await self.network.stop()
             await self.event_log.close()
         finally:
             self._threads.stop()

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
+from random import Random
 from typing import Any
 
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.interfaces import IListeningPort
+from twisted.names import client
 
 from broker.channel.socket.multicast import MulticastPort
 from broker.channel.socket.tcp import TcpChannelFactory
 from broker.channel.socket.udp import UdpPort
 from broker.cluster.descriptor import Endpoint, Group
 from broker.cluster.dialling import TwistedDialler
+from broker.cluster.discovery.asking import Asking
+from broker.cluster.discovery.contract import ISeedSource
+from broker.cluster.discovery.domain_names import NameSeeds, ServiceSeeds
+from broker.cluster.discovery.group_port import GroupPort
 from broker.cluster.network import Network
 from broker.config.kinds import split_place
 from broker.config.network import NetworkSettings
@@ -29,6 +36,8 @@ class Listening:
         self._reactor = reactor
         self._udp: UdpPort | None = None
         self._group: MulticastPort | None = None
+        self._discovery: GroupPort | None = None
+        self._asking: Asking | None = None
 
     async def start(self) -> list[IListeningPort]:
         """Listen; what can not be listened on raises. From now on the node has its place."""
@@ -60,19 +69,53 @@ class Listening:
                 said.group_interface,
                 node.name,
                 self._network.group,
-                secret=b"" if said.key_file is None else said.key_file.read_bytes().strip(),
+                secret=self._key or b"",
                 loop=True,
             )
             self._group.start()
             self._network.group.use(self._group)
             node = node._replace(multicast=Group(group, port, said.group_interface))
         membership.node = node
+        if said.discover:
+            self._asking = Asking(self._seeds(), self._reactor, membership.found_seeds)
+            self._asking.start()
         return ports
+
+    def _seeds(self) -> ISeedSource:
+        """What the setting `discover` names."""
+        said = self._settings
+        if said.discover.startswith("_"):
+            return ServiceSeeds(client.getResolver(), said.discover, Random())
+        host, port = split_place(said.discover)
+        if not _is_group(host):
+            return NameSeeds(client.getResolver(), host, port)
+        self._discovery = GroupPort(
+            *(self._reactor, (host, port), said.group_interface, said.name, self._key),
+            self._network.presence,
+        )
+        self._discovery.start()
+        return self._discovery
 
     async def stop(self) -> None:
         """Close what is of datagrams; the ports of `start` are the caller's to stop."""
+        if self._asking is not None:
+            self._asking.stop()
+        if self._discovery is not None:
+            self._discovery.stop()
         if self._udp is not None:
             self._udp.stop()
         if self._group is not None:
             self._network.group.use(None)
             self._group.stop()
+
+    @property
+    def _key(self) -> bytes | None:
+        path = self._settings.key_file
+        return None if path is None else path.read_bytes().strip()
+
+
+def _is_group(host: str) -> bool:
+    try:
+        return ip_address(host).is_multicast
+    except ValueError:
+        return False

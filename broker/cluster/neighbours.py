@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import attrs
+from twisted.internet.defer import Deferred, gatherResults
 from twisted.logger import Logger
 from zope.interface import implementer
 
 from broker.channel.clock import IClock
 from broker.channel.correction.figures import Corrections
-from broker.channel.driver import StackDriver
+from broker.channel.driver import IStackReceiver, StackDriver
 from broker.channel.multicast import IMulticastReceiver, MulticastChannel, Outcome
 from broker.channel.socket import ISocketChannel
 from broker.channel.socket.datagram_channel import DatagramChannel
@@ -164,6 +165,19 @@ class Neighbours:
         for neighbour in list(self._neighbours.values()):
             self._drop(neighbour, error)
 
+    def flush_all(self) -> Deferred[None]:
+        """End all of them in good order; fires when what was sent has left, or can not."""
+        flushed = []
+        for name in list(self._neighbours):
+            del self._neighbours[name]
+            driver = self._drivers.pop(name)
+            self._channel.leave(name)
+            closing = driver.receiver = _Closing()
+            if driver.attached:
+                flushed.append(closing.closed)
+                driver.close()
+        return gatherResults(flushed).addCallback(lambda _: None)
+
     def _make_driver(self, name: str, transport: str) -> StackDriver:
         incarnation = int.from_bytes(os.urandom(7), "big") + 1
         stack = self._make_stack(name, transport, incarnation)
@@ -258,3 +272,22 @@ class Neighbours:
 
     def writable_changed(self, peer: str, writable: bool) -> None:
         """What is not taken now is lost, and asked for again: nobody waits."""
+
+
+@implementer(IStackReceiver)
+class _Closing:
+    """The receiver of a stack that is being closed."""
+
+    def __init__(self) -> None:
+        self.closed: Deferred[None] = Deferred()
+
+    def messages_received(self, messages: Sequence[bytes]) -> None:
+        """Nobody listens any more."""
+
+    def view_changed(self, view: View) -> None:
+        """The connection is closed."""
+        if view.state is LinkState.DISCONNECTED and not self.closed.called:
+            self.closed.callback(None)
+
+    def writable_changed(self, writable: bool) -> None:
+        """Nothing more is sent."""

@@ -12,6 +12,7 @@ from broker.channel.socket import ISocketChannel
 from broker.cluster import messages
 from broker.cluster.address import Address, UnitPath
 from broker.cluster.admission import Situation, surplus
+from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.driver import ClusterDriver
 from broker.cluster.dtds import NeighbourDtds
 from broker.cluster.flows import frame as frames
@@ -218,10 +219,17 @@ class Network:
         for key, pattern, query in self.driver.local:
             self.driver.do(knowledge.want(key, pattern, query, now))
 
-    def stop(self) -> None:
-        """The node is being stopped: others are to know at once."""
+    async def stop(self) -> None:
+        """Leave in good order (Q17): others find ways around this node, and have what it sent."""
         self.membership.stop()
-        self.leave(ShuttingDown("the node is being stopped"))
+        knowledge, traffic = self.knowledge, self.traffic
+        if knowledge is None or traffic is None:
+            return
+        leaving = self.membership.node._replace(draining=True)
+        self.driver.do(knowledge.describe(leaving, self.driver.now()))
+        self.driver.do(traffic.progress(self.driver.now()))
+        self.driver.stop()
+        await self.neighbours.flush_all()
 
     def leave(self, error: BrokerError) -> None:
         """End all links, and forget what was known of others."""
@@ -255,6 +263,13 @@ class Network:
         if self.knowledge is None:
             return None
         return situation_of(self.membership.node, self.knowledge, self.neighbours)
+
+    def presence(self) -> tuple[NodeDescriptor, bool] | None:
+        """How the node describes itself to who looks for a cluster, and whether there is room."""
+        if self.knowledge is None:
+            return None
+        room = len(self.knowledge.map.members()) < self._most_nodes
+        return self.membership.node, room
 
     # ------------------------------------------------------------------ links (LinkListener)
 

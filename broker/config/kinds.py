@@ -212,9 +212,12 @@ def _check_interface(text: str) -> str:
     return text
 
 
-def _check_dns_name(text: str) -> str:
-    if text and not _DNS_NAME.fullmatch(text):
-        raise ValueError
+def _check_discovery(text: str) -> str:
+    if text.startswith("_"):
+        if not _DNS_NAME.fullmatch(text):
+            raise ValueError
+    elif text:
+        _check_place(text)
     return text
 
 
@@ -251,8 +254,10 @@ OPTIONAL_PLACE: Final = Kind(
 INTERFACE: Final = Kind(
     'a network interface such as "eth0", or ""', _text(_check_interface), _quoted
 )
-OPTIONAL_DNS_NAME: Final = Kind(
-    'a name such as "_xmlbroker._tcp.example.org", or ""', _text(_check_dns_name), _quoted
+OPTIONAL_DISCOVERY: Final = Kind(
+    '"_xmlbroker._tcp.example.org", "nodes.example.org:8766", "239.192.7.7:8767" or ""',
+    _text(_check_discovery),
+    _quoted,
 )
 OPTIONAL_FILE: Final[Kind[Path | None]] = Kind(
     'the path of a file, or ""', _optional_file, lambda path: _quoted(path or "")

@@ -60,9 +60,10 @@ class NetworkSettings:
         kinds.list_of(kinds.PLACE, most=64), (), "Members to be asked to be let into a cluster."
     )
     discover: str = setting(
-        kinds.OPTIONAL_DNS_NAME,
+        kinds.OPTIONAL_DISCOVERY,
         "",
-        "A name of the DNS under which such members are found, by SRV or address records.",
+        "Where such members are found: a service of the DNS, a host's name and a port, or a "
+        "multicast group and a port.",
     )
     gateways: tuple[str, ...] = setting(
         kinds.list_of(kinds.CLIENT_ENDPOINT, most=64),

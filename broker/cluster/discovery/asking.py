@@ -1,0 +1,59 @@
+"""Asking a source of seeds, again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from broker.channel.clock import IClock, IDelayed
+from broker.cluster.descriptor import Endpoint
+from broker.cluster.discovery.contract import ISeedSource
+
+#: Seconds between two questions: who has moved is found, and nobody is asked much.
+PERIOD = 30.0
+
+
+class Asking:
+    """Asks from `start` to `stop`."""
+
+    log = Logger()
+
+    def __init__(
+        self, source: ISeedSource, clock: IClock, found: Callable[[Sequence[Endpoint]], object]
+    ) -> None:
+        self._source = source
+        self._clock = clock
+        self._found = found
+        self._call: IDelayed | None = None
+        self._asked: Deferred[object] | None = None
+        self._failing = False
+
+    def start(self) -> None:
+        """Ask now, and then every `PERIOD` seconds."""
+        self._call = None
+        self._asked = self._source.seeds().addCallbacks(self._answered, self._failed)
+
+    def stop(self) -> None:
+        """Ask no more."""
+        if self._asked is not None:
+            self._asked.cancel()
+        if self._call is not None and self._call.active():
+            self._call.cancel()
+
+    def _answered(self, seeds: Sequence[Endpoint]) -> None:
+        self._failing = False
+        self._found(seeds)
+        self._again()
+
+    def _failed(self, failure: Failure) -> None:
+        if not self._failing:
+            self._failing = True
+            self.log.warn("no members were found: {error}", error=failure.getErrorMessage())
+        self._again()
+
+    def _again(self) -> None:
+        self._asked = None
+        self._call = self._clock.callLater(PERIOD, self.start)
