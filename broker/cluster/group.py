@@ -11,12 +11,17 @@ from typing import Protocol
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from broker.channel.correction.group_core import GroupCore
 from broker.channel.socket.datagram_group import IGroupReceiver
 from broker.errors import Overloaded, ProtocolError
 
 
 class Port(Protocol):
     """What a group is sent by: `MulticastPort`, or `DatagramGroup` in a simulation."""
+
+    @property
+    def core(self) -> GroupCore:
+        """What sends and repairs, and counts that."""
 
     def send(self, packets: list[bytes], /) -> None:
         """Send packets once to all; raises `Overloaded`."""
@@ -37,6 +42,7 @@ class ClusterGroup:
         self._members: set[str] = set()
         self._writable = True
         self.sent = 0
+        self.received = 0
         self.full = 0
         """Frames that were not taken, since the group's rate is lower."""
         self.lost = 0
@@ -55,6 +61,22 @@ class ClusterGroup:
         if self._port is None or not self._writable:
             return ()
         return [name for name in self._members if self._linked(name)]
+
+    def figures(self) -> dict[str, int] | None:
+        """What was sent and repaired; None for a node without a group."""
+        if self._port is None:
+            return None
+        core = self._port.core
+        return {
+            "members": len(self._members),
+            "sent": self.sent,
+            "received": self.received,
+            "full": self.full,
+            "lost": self.lost,
+            "refused": self.refused,
+            "repaired": core.sender.repaired,
+            "forged": core.counts.forged,
+        }
 
     def send(self, frame: bytes) -> None:
         """Send a frame to all."""
@@ -84,6 +106,7 @@ class ClusterGroup:
         for packet in packets:
             try:
                 self._received(packet)
+                self.received += 1
             except ProtocolError as error:
                 if not self.refused:
                     self.log.warn("{sender} sends no frames: {error}", sender=sender, error=error)

@@ -29,6 +29,7 @@ def report(name: str, network: Network) -> dict[str, Any]:
         "name": name,
         "address": None,
         "links": [_link(neighbour) for neighbour in network.neighbours],
+        "group": network.group.figures(),
         "relayed": attrs.asdict(network.driver.intake.outcomes),
         "waiting_bytes": network.driver.intake.waiting_bytes,
         "wants": {

@@ -28,7 +28,7 @@ class Host:
 
     def run(self, *command: str) -> None:
         """Run a command in there. Raises CalledProcessError."""
-        _run("ip", "netns", "exec", self.namespace, *command)
+        run("ip", "netns", "exec", self.namespace, *command)
 
     def start(self, module: str, *arguments: str) -> subprocess.Popen[str]:
         """Start a Python module in there; its standard input and output are pipes."""
@@ -92,9 +92,9 @@ class TwoHosts:
     def _make(self) -> None:
         one, other = self.hosts
         for host in self.hosts:
-            _run("ip", "netns", "add", host.namespace)
+            run("ip", "netns", "add", host.namespace)
         cable = ("ip", "link", "add", one.interface, "netns", one.namespace, "type", "veth")
-        _run(*cable, "peer", "name", other.interface, "netns", other.namespace)
+        run(*cable, "peer", "name", other.interface, "netns", other.namespace)
         for host in self.hosts:
             host.run("ip", "link", "set", "lo", "up")
             host.run("ip", "address", "add", f"{host.address}/24", "dev", host.interface)
@@ -118,5 +118,6 @@ def need_namespaces() -> None:
         pytest.skip("loss needs nft or iptables")
 
 
-def _run(*command: str) -> None:
+def run(*command: str) -> None:
+    """Run a command here. Raises CalledProcessError."""
     subprocess.run(command, check=True, capture_output=True, text=True)

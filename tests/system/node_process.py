@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -34,19 +35,26 @@ class NodeProcess:
         data: Path | None = None,
         endpoint: str = "tcp:port={port}:interface=127.0.0.1",
         prelude: str = "",
+        name: str = "tested",
+        inside: Sequence[str] = (),
     ) -> None:
-        """`endpoint` is what it listens on; `prelude` is Python that its process runs first."""
+        """`endpoint` is what it listens on; `prelude` is Python that its process runs first, and
+        `inside` the command that runs it somewhere else."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
+        self.name = name
         self.data = folder / "data" if data is None else data
         self.port = free_port()
         self.endpoint = f"tcp:127.0.0.1:{self.port}"
+        if endpoint.startswith("unix:"):
+            self.endpoint = endpoint
         self.settings = folder / "node.toml"
         self.settings.write_text(
-            f'[node]\nname = "tested"\ndata = "{self.data}"\n'
+            f'[node]\nname = "{name}"\ndata = "{self.data}"\n'
             f'[listen]\nendpoints = ["{endpoint.format(port=self.port)}"]\n{configuration}'
         )
         self._prelude = prelude
+        self._inside = inside
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._lines: list[str] = []
@@ -75,7 +83,7 @@ class NodeProcess:
         running = ("--pidfile=twistd.pid",) if daemon else ("-n", "--pidfile=")
         self._process = subprocess.Popen(
             [
-                *(sys.executable, "-c", f"{self._prelude}\n{_RUN}"),
+                *(*self._inside, sys.executable, "-c", f"{self._prelude}\n{_RUN}"),
                 *(*running, "xmlbroker", *options),
             ],
             cwd=self.folder,

@@ -69,6 +69,11 @@ class MulticastPort:
             raise Closed("the multicast port is not started")
         return self._member
 
+    @property
+    def core(self) -> GroupCore:
+        """Of `member`."""
+        return self.member.core
+
     def start(self) -> None:
         """Join the group and announce this member. Raises Twisted's `CannotListenError`."""
         group, port, interface = self._where

@@ -1,0 +1,117 @@
+"""Hosts on one segment: network namespaces on a bridge, with loss and cuts by the kernel."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from types import TracebackType
+
+import pytest
+
+from tests.system.namespaces import Host, run
+
+_TABLE = ("inet", "segment")
+
+
+class Segment:
+    """A context: hosts on one bridge, which has a namespace of its own; none survives it."""
+
+    def __init__(self, count: int) -> None:
+        """The hosts are `hosts`, the first has the address 10.78.0.1."""
+        tag = f"xs{os.getpid()}"
+        self._bridge = f"{tag}-b"
+        self.hosts: Sequence[Host] = tuple(
+            Host(f"{tag}-{host}", f"{tag}h{host}"[:15], f"10.78.0.{host}", f"fd78::{host}")
+            for host in range(1, count + 1)
+        )
+
+    # ------------------------------------------------------------------ faults
+
+    def lose_datagrams(self, percent: int) -> None:
+        """Let each host lose so much of the UDP that arrives. On output it would be an error."""
+        for host in self.hosts:
+            if shutil.which("nft"):
+                _rule(host, "meta", "l4proto", "udp", *_chance(percent), "drop")
+            else:
+                host.run(
+                    *("iptables", "-A", "INPUT", "-p", "udp", "-m", "statistic"),
+                    *("--mode", "random", "--probability", str(percent / 100), "-j", "DROP"),
+                )
+
+    def cut(self, one: Host, other: Host) -> None:
+        """Drop all that these two send each other; nobody is told."""
+        for host, sender in ((one, other), (other, one)):
+            if shutil.which("nft"):
+                host.run("nft", "add", "element", *_TABLE, "cut", f"{{ {sender.address} }}")
+            else:
+                host.run("iptables", "-I", "INPUT", "-s", sender.address, "-j", "DROP")
+
+    def heal(self, one: Host, other: Host) -> None:
+        """The end of a cut."""
+        for host, sender in ((one, other), (other, one)):
+            if shutil.which("nft"):
+                host.run("nft", "delete", "element", *_TABLE, "cut", f"{{ {sender.address} }}")
+            else:
+                host.run("iptables", "-D", "INPUT", "-s", sender.address, "-j", "DROP")
+
+    def silence(self, host: Host) -> None:
+        """Cut a host off from all others."""
+        for other in self.hosts:
+            if other is not host:
+                self.cut(host, other)
+
+    # ------------------------------------------------------------------ life
+
+    def __enter__(self) -> Segment:
+        try:
+            self._make()
+        except subprocess.CalledProcessError as error:
+            self._remove()
+            pytest.skip(f"no network namespaces here: {error.stderr.strip()}")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._remove()
+
+    def _make(self) -> None:
+        run("ip", "netns", "add", self._bridge)
+        there = ("ip", "-n", self._bridge, "link")
+        # Without snooping all that is sent to a group goes to all, as on a simple switch.
+        run(*there, "add", "segment", "type", "bridge", "mcast_snooping", "0")
+        run(*there, "set", "segment", "up")
+        for host in self.hosts:
+            run("ip", "netns", "add", host.namespace)
+            plug = f"{host.interface}p"[-15:]
+            cable = ("ip", "link", "add", host.interface, "netns", host.namespace, "type", "veth")
+            run(*cable, "peer", "name", plug, "netns", self._bridge)
+            run(*there, "set", plug, "master", "segment", "up")
+            host.run("ip", "link", "set", "lo", "up")
+            host.run("ip", "address", "add", f"{host.address}/24", "dev", host.interface)
+            host.run("ip", "link", "set", host.interface, "up")
+            if shutil.which("nft"):
+                host.run("nft", "add", "table", *_TABLE)
+                host.run("nft", "add", "set", *_TABLE, "cut", "{ type ipv4_addr; }")
+                host.run(
+                    *("nft", "add", "chain", *_TABLE, "input"),
+                    "{ type filter hook input priority 0 ; }",
+                )
+                _rule(host, "ip", "saddr", "@cut", "drop")
+
+    def _remove(self) -> None:
+        for namespace in (self._bridge, *(host.namespace for host in self.hosts)):
+            subprocess.run(["ip", "netns", "delete", namespace], capture_output=True)
+
+
+def _rule(host: Host, *words: str) -> None:
+    host.run("nft", "add", "rule", *_TABLE, "input", *words)
+
+
+def _chance(percent: int) -> tuple[str, ...]:
+    return ("numgen", "random", "mod", "100", "<", str(percent))
