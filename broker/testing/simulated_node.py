@@ -82,6 +82,11 @@ class SimulatedNode:
         self.knowledge: Knowledge
         self.traffic: Traffic
 
+    @property
+    def remote_wants(self) -> int:
+        """How many wants of destinations it matches events against."""
+        return len(self._remote)
+
     # ------------------------------------------------------------------ the process
 
     def start(self) -> None:

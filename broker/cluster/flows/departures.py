@@ -7,6 +7,7 @@ where the sender does not know what it has sent, it begins anew and says so by `
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import groupby
 from typing import TypeAlias
@@ -30,10 +31,9 @@ from broker.event.place import Mark
 Cleared: TypeAlias = Callable[[Address, int], bool]
 
 #: A destination that is sent nothing more is told where it has to stand once more after so many
-#: calls of `progress`: if the last frame was lost, it learns so. Their sum is longer than it takes
-#: to notice that a silent link is down.
-TELL_AGAIN = frozenset({1, 2, 4, 8, 16, 32, 64})
-_LAST_TIME = max(TELL_AGAIN)
+#: calls of `progress`: if the last frame was lost, it learns so. The last time is later than it
+#: takes to notice that a silent link is down.
+TELL_AGAIN = (1, 2, 4, 8, 16, 32, 64)
 #: Who lacks at most so many places is sent new events while it reads those: it can hold them.
 NEAR = 256
 
@@ -70,6 +70,9 @@ class Departures:
         self._ways: dict[Address, _Way] = {}
         self._restless: dict[Address, int] = {}
         """Whom to tell again, and how often `progress` was called since it was sent something."""
+        # Not those of all origins at once: together they may be too much for a link.
+        early = zlib.crc32(origin.encode())
+        self._tell_at = [time - early % (1 + time // 4) for time in TELL_AGAIN]
         self._told = upto
         """Where `progress` was called last."""
         self.denied = 0
@@ -190,10 +193,10 @@ class Departures:
             if way.behind:
                 continue
             times = self._restless[each] = self._restless[each] + 1
-            if way.sent < self._upto or times in TELL_AGAIN:
+            if way.sent < self._upto or times in self._tell_at:
                 ranges.append(self._range(each, way))
                 way.sent = max(way.sent, self._upto)
-            if times >= _LAST_TIME:
+            if times >= self._tell_at[-1]:
                 del self._restless[each]
                 way.joined = (0, 0)
         return self.frame(ranges[:MAX_DESTINATIONS], [], [], []) if ranges else None

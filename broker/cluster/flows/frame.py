@@ -170,6 +170,20 @@ class Frame:
                 chosen.extend(range(start, start + count))
             start += count
         ranges = [self.ranges[i] for i in caps]
+        return self._holding(chosen, ranges, runs)
+
+    def only(self, chosen: Sequence[int]) -> Frame:
+        """The same with no events but those at these indices."""
+        wanted = [indices for count, indices in self.runs for _ in range(count)]
+        runs = [
+            (len(list(group)), indices)
+            for indices, group in itertools.groupby(wanted[i] for i in chosen)
+        ]
+        return self._holding(chosen, self.ranges, runs)
+
+    def _holding(
+        self, chosen: Sequence[int], ranges: Sequence[Range], runs: Sequence[Run]
+    ) -> Frame:
         if len(chosen) == self.count:
             return attrs.evolve(self, ranges=ranges, runs=runs)
         records = _cut(self.records, self.record_lengths)

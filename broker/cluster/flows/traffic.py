@@ -27,6 +27,9 @@ READS_ON = 10.0
 #: Origins, by the units that they enter here, of which it is remembered how far they were sent on;
 #: of another one that begins anew.
 MOST_ENTERING = 4_096
+#: Pages that are sent for one question that is asked again and again. Then it is taken that the way
+#: is not cleared where this node can not see it, and only what anybody may see is sent.
+MOST_PAGES = 6
 #: Nodes that read pages at one time; more are not heard, and ask again.
 MOST_READERS = 1_024
 
@@ -153,6 +156,8 @@ class Traffic:
         self._departures = Departures(origin, self._own, newest())
         self._entering: OrderedDict[tuple[str, UnitPath], _Entering] = OrderedDict()
         self._readers: dict[Address, _Reader] = {}
+        self._repeated: OrderedDict[Address, tuple[Mark, int]] = OrderedDict()
+        """From where readers asked last, and how often again."""
         self._incarnations: dict[str, int] = {}
         self._cuts: dict[str, Mark] = {}
         self.arrivals = Arrivals(covered)
@@ -310,6 +315,10 @@ class Traffic:
         whose = self._knowledge.towards(resume.source)
         if reader is None or whose not in self._departures.destinations:
             return []
+        if self._repeated.get(resume.source, (resume.after, 0))[1] >= MOST_PAGES:
+            cleared = [each for each in carried if not each.level]
+            self.counts.denied += len(carried) > len(cleared)
+            carried = cleared
         if page.upto < reader.upto:
             page = page._replace(more=True)
         elif page.upto >= self._departures.upto:
@@ -327,6 +336,10 @@ class Traffic:
         ):
             self.counts.unknown += 1
             return []
+        after, times = self._repeated.pop(source, (message.after, 0))
+        self._repeated[source] = (message.after, times + 1 if after == message.after else 0)
+        if len(self._repeated) > MOST_READERS:
+            self._repeated.popitem(last=False)
         self._readers[source] = _Reader(now + READS_ON, self._departures.upto)
         self._departures.read_from(source, message.after)
         self.counts.served += 1

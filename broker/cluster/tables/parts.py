@@ -21,6 +21,8 @@ def update_parts(update: Update) -> list[Update]:
     """The update as it is sent."""
     groups = list(_tables_in_parts(update.tables)) or [()]
     last = len(groups) - 1
+    if not last and not update.more:
+        return [update]
     return [
         attrs.evolve(update, tables=tables, more=place < last)
         for place, tables in enumerate(groups)
@@ -80,7 +82,9 @@ class Assembly:
             raise ProtocolError("an update without an end")
         if part.more:
             return None
-        whole = attrs.evolve(part, tables=tuple(self._tables))
+        # Most come whole: what was checked is not checked again.
+        alone = self._update is part
+        whole = part if alone else attrs.evolve(part, tables=tuple(self._tables))
         self._update, self._tables = None, []
         return whole
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from broker.cluster.address import Address, UnitPath
+from broker.cluster.address import UnitPath
 from broker.cluster.flows.frame import Frame
 from broker.event.place import Mark
 from broker.testing.node_log import Numbered
@@ -101,14 +101,14 @@ class World:
         assert not self.leaked, self.leaked
         by_origin = {node.log.origin: node for node in self.alive()}
         for node in self.alive():
-            self._check_log(node)
+            self.check_log(node)
             for key, want in node.wants.items():
                 assert want.cuts is not None, f"{node.name} {key} does not flow"
                 for origin, home in by_origin.items():
                     self._check_want(node, want, origin, home)
             assert not node.traffic.arrivals.waiting, f"{node.name} waits"
 
-    def _check_log(self, node: SimulatedNode) -> None:
+    def check_log(self, node: SimulatedNode) -> None:
         last: dict[str, Mark] = {}
         for each in node.log.events:
             where = f"{node.name} has {each} after {last.get(each.origin)}"
@@ -132,6 +132,16 @@ class World:
             f"stands at {node.traffic.arrivals.stands_at(origin)}"
         )
 
+    def cleared(self, node: SimulatedNode) -> dict[str, tuple[SimulatedNode, frozenset[int]]]:
+        """Of each origin in the node's own cluster the levels for which there is a way from it."""
+        found = {}
+        for home in self.alive():
+            if home is not node and home.knowledge.address.unit == node.knowledge.address.unit:
+                target = node.knowledge.address
+                levels = [r for r in range(3) if home.knowledge.next_hop(target, r) is not None]
+                found[home.log.origin] = (home, frozenset(levels))
+        return found
+
     def strangers(self, node: SimulatedNode) -> list[Numbered]:
         """What the node has that nobody there ever wanted."""
         ranges = [want.numbers for want in node.wants.values()]
@@ -141,7 +151,3 @@ class World:
             if each.origin != node.log.origin
             and not any(low <= each.number <= high for low, high in ranges)
         ]
-
-    def addresses(self) -> list[Address]:
-        """Of all nodes that run."""
-        return [node.knowledge.address for node in self.alive()]
