@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -92,3 +94,52 @@ def located_flight(flight_id: str, altitude: int, latitude: str) -> bytes:
         f"<flight><id>{flight_id}</id><flightleg><altitude>{altitude}</altitude><coordinate>"
         f"<lat>{latitude}</lat><lon>12003W</lon></coordinate></flightleg></flight>"
     ).encode()
+
+
+def network_example(folder: Path, *options: str) -> subprocess.Popen[str]:
+    """The example of nine nodes, with the nodes' files in `folder`."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "examples.network", "--keep", str(folder), *options],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Processes of which this folder, or one in it, is the working directory."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            place = (process / "cwd").readlink()
+        except OSError:
+            continue
+        if place.is_relative_to(folder):
+            found.append(process.name)
+    return found
+
+
+def test_nine_nodes_lose_nothing_though_a_gateway_is_killed(tmp_path: Path) -> None:
+    running = network_example(tmp_path / "nodes", "--limit", "1200")
+    said, _ = running.communicate(timeout=8 * PATIENCE)
+    assert running.returncode == 0, said
+    assert "nothing lost, nothing twice, everything in order" in said
+    assert "kill -9" in said and "coast/c1" in said
+    assert processes_in(tmp_path) == []
+    logs = [path.read_text() for path in (tmp_path / "nodes").glob("*/node.log")]
+    assert sum("stopped in good order" in log for log in logs) == 8
+    assert not any("Traceback" in log for log in logs)
+
+
+def test_who_interrupts_the_network_leaves_no_process_behind(tmp_path: Path) -> None:
+    running = network_example(tmp_path / "nodes")
+    assert running.stdout is not None
+    # All nodes run by then.
+    assert " wants " in running.stdout.readline()
+    assert len(processes_in(tmp_path)) == 9
+    running.send_signal(signal.SIGINT)
+    said, _ = running.communicate(timeout=4 * PATIENCE)
+    assert running.returncode == 130, said
+    assert processes_in(tmp_path) == []

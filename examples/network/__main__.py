@@ -1,0 +1,269 @@
+"""Nine nodes in three clusters: events cross them all, and a gateway is killed on the way.
+
+Run it with `./dev network` or `python -m examples.network`; `--help` shows what can be changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from broker.client.asyncio_face import AsyncioClient, connect
+from broker.client.received import Receipt
+from broker.errors import BrokerError
+from broker.event.identity import EventId
+from examples.demo.feed import Feed, choose
+from examples.network.nodes import CLUSTERS, Nodes, cluster_of
+from examples.network.subscribers import START, Subscriber
+
+#: Where events are published, and where the subscribers are: the last one is durable.
+PUBLISHER = "a1"
+SUBSCRIBERS = ("c1", "p2", "c3", "p3")
+#: Events that are published together, and how many in a second.
+WAVE = 20
+RATE = 400
+#: Seconds without any progress after which what is still missing is given up.
+PATIENCE = 20.0
+#: Seconds between two looks at something of which nobody tells.
+LOOK = 0.1
+
+
+@attrs.define
+class Publications:
+    """What was published: by its index, and when."""
+
+    receipts: dict[int, Receipt] = attrs.field(factory=dict)
+    sent: dict[int, float] = attrs.field(factory=dict)
+    refused: dict[int, BrokerError] = attrs.field(factory=dict)
+
+    def times(self) -> dict[EventId, float]:
+        """When each durable event was published."""
+        return {each.event_id: self.sent[index] for index, each in self.receipts.items()}
+
+
+@attrs.define
+class Story:
+    """What happened when, in seconds of the loop."""
+
+    killed: str = ""
+    killed_at: float = 0.0
+    ended_at: float = 0.0
+
+
+async def network_of(client: AsyncioClient) -> dict[str, Any]:
+    """What a node says of its network."""
+    status = await client.ask("status")
+    network: dict[str, Any] = status["network"]
+    return network
+
+
+async def organised(nodes: Nodes, stack: contextlib.AsyncExitStack) -> None:
+    """Wait until every node knows its cluster, and a way to all others."""
+    for cluster, names in CLUSTERS.items():
+        others = CLUSTERS.keys() - {cluster}
+        for name in names:
+            client = await stack.enter_async_context(connect(nodes[name].endpoint))
+            await client.when_connected(START)
+            while True:
+                said = await network_of(client)
+                members = {each["node"] for each in said.get("members", ()) if each["reachable"]}
+                units = {each["unit"] for each in said.get("units", ()) if each["wants_known"]}
+                if members == set(names) and units == others:
+                    break
+                await asyncio.sleep(LOOK)
+
+
+async def publish(
+    client: AsyncioClient, feed: Feed, done: Publications, at: dict[int, Callable[[], Any]]
+) -> None:
+    """Publish everything at `RATE`; before the items with the indices in `at` something happens."""
+    loop = asyncio.get_running_loop()
+    begin = loop.time()
+
+    async def one(index: int) -> None:
+        item = feed.items[index]
+        try:
+            done.receipts[index] = await client.publish(item.stream, item.payload, item.event_type)
+        except BrokerError as error:
+            done.refused[index] = error
+
+    async with asyncio.TaskGroup() as tasks:
+        for index in range(len(feed.items)):
+            if index in at:
+                await at[index]()
+            done.sent[index] = loop.time()
+            tasks.create_task(one(index))
+            if index % WAVE == WAVE - 1:
+                await asyncio.sleep(max(0.0, begin + (index + 1) / RATE - loop.time()))
+
+
+async def all_arrived(done: Publications, subscribers: list[Subscriber]) -> None:
+    """Wait until all have passed the last event, or nothing has come for long."""
+    loop = asyncio.get_running_loop()
+    places = [receipt.place for receipt in done.receipts.values() if receipt.place]
+    last = max(places, key=lambda place: place.mark)
+    moved, before = loop.time(), [each.stands_at() for each in subscribers]
+    while not all(each.has_passed(last) for each in subscribers):
+        await asyncio.sleep(LOOK)
+        now = [each.stands_at() for each in subscribers]
+        if now != before:
+            moved, before = loop.time(), now
+        elif loop.time() - moved > PATIENCE:
+            return
+
+
+async def demonstrate(feed: Feed, nodes: Nodes, console: Console) -> int:
+    """Everything; the number of things that went wrong."""
+    expected = feed.expected()
+    subscribers = [
+        Subscriber(node, query, indices, durable="example" if node == SUBSCRIBERS[-1] else "")
+        for node, query, indices in zip(SUBSCRIBERS, feed.queries, expected, strict=True)
+    ]
+    durable = subscribers[-1]
+    done, story = Publications(), Story()
+    loop = asyncio.get_running_loop()
+    async with contextlib.AsyncExitStack() as stack:
+        with console.status("nine nodes start, and find each other"):
+            async with asyncio.timeout(START):
+                await organised(nodes, stack)
+        publisher = await stack.enter_async_context(
+            connect(nodes[PUBLISHER].endpoint, client_id="feed")
+        )
+        for each in subscribers:
+            async with asyncio.timeout(START):
+                await each.come(nodes[each.node].endpoint)
+            stack.push_async_callback(each.leave)
+            console.print(f"{cluster_of(each.node)}/{each.node} wants {escape(each.query)}")
+
+        async def kill() -> None:
+            story.killed = await way_out(publisher)
+            story.killed_at = loop.time()
+            nodes[story.killed].kill()
+            console.print(
+                f"[bold red]kill -9[/] of {story.killed}, by which events left "
+                f"{cluster_of(story.killed)}, with {len(done.receipts)} events durable"
+            )
+
+        async def leave() -> None:
+            await durable.leave()
+            durable.away = True
+            console.print(f"the durable subscriber at {durable.node} leaves")
+
+        async def come_back() -> None:
+            console.print(f"the durable subscriber at {durable.node} comes back")
+            await durable.come(nodes[durable.node].endpoint)
+
+        count = len(feed.items)
+        with console.status(f"{count} events are published at {PUBLISHER}"):
+            happens = {count // 4: leave, count // 2: kill, 3 * count // 4: come_back}
+            await publish(publisher, feed, done, happens)
+            story.ended_at = loop.time()
+            await all_arrived(done, subscribers)
+        console.print(f"events leave {cluster_of(PUBLISHER)} by {await way_out(publisher)} now")
+    return report(feed, done, subscribers, story, console)
+
+
+async def way_out(client: AsyncioClient) -> str:
+    """The gateway by which events leave the cluster of the node that this client is at."""
+    units = (await network_of(client))["units"]
+    return str(units[0]["next_hop"])
+
+
+def report(
+    feed: Feed, done: Publications, subscribers: list[Subscriber], story: Story, console: Console
+) -> int:
+    """What happened, against what lxml says; the number of things that went wrong."""
+    table = Table(
+        title=f"{len(done.receipts)} events of {feed.name}, published at {PUBLISHER}",
+        box=box.SIMPLE,
+        pad_edge=False,
+    )
+    for heading in (
+        *("at", "matched", "arrived", "twice", "out of order", "missing", "unwanted"),
+        *("silent", "slowest"),
+    ):
+        table.add_column(heading, justify="left" if heading == "at" else "right")
+    wrong = 0
+    sent = done.times()
+    for each in subscribers:
+        # What was refused can not arrive.
+        wanted = [done.receipts[i].event_id for i in each.expected if i in done.receipts]
+        arrived = each.arrivals
+        bad = (
+            *(arrived.duplicates, arrived.out_of_order),
+            *(arrived.missing(wanted), arrived.unwanted(wanted)),
+        )
+        wrong += sum(bad)
+        silence = slowest = "-"
+        if not each.away:
+            slowest = f"{arrived.slowest(sent):.2f}"
+            if 2 * len(wanted) > len(sent):
+                silence = f"{arrived.longest_silence(story.killed_at, story.ended_at):.2f}"
+        table.add_row(
+            f"{cluster_of(each.node)}/{each.node}" + ("*" if each.away else ""),
+            *map(str, (len(wanted), len(arrived.events), *bad)),
+            *(silence, slowest),
+        )
+    console.print(table)
+    console.print(
+        f"silent: the longest time (s) without an event after {story.killed} was killed, where "
+        "most match; slowest: from publication to arrival; *: durable, away for half of the time"
+    )
+    for error in list(done.refused.values())[:3]:
+        console.print(f"refused {len(done.refused)}, for example: {error}", markup=False)
+    return wrong + len(done.refused)
+
+
+def main() -> int:
+    """The command line of the example."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--limit", type=int, default=4_000, help="publish so many events")
+    parser.add_argument("--keep", type=Path, help="keep the nodes' data and logs in this folder")
+    arguments = parser.parse_args()
+    console = Console()
+    # Whoever ends the example ends its nodes.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with contextlib.ExitStack() as stack:
+        if arguments.keep is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xmlbroker-")))
+        else:
+            folder = arguments.keep.resolve()
+        nodes = Nodes(folder)
+        try:
+            with nodes:
+                with console.status("reading the events"):
+                    feed = spread(choose(None), arguments.limit)
+                wrong = asyncio.run(demonstrate(feed, nodes, console))
+        except KeyboardInterrupt:
+            console.print("interrupted; the nodes are stopped")
+            return 130
+        except (BrokerError, OSError, TimeoutError) as error:
+            text = str(error) or f"nothing came of it in {START:g} s"
+            console.print(f"[bold red]{escape(text)}[/]; --keep FOLDER keeps the nodes' logs")
+            wrong = 1
+    if wrong == 0:
+        console.print("[bold green]nothing lost, nothing twice, everything in order[/]")
+    return min(wrong, 1)
+
+
+def spread(feed: Feed, limit: int) -> Feed:
+    """At most so many items, from all of the feed."""
+    step = max(1, len(feed.items) // limit)
+    return attrs.evolve(feed, items=feed.items[::step][:limit])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

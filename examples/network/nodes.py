@@ -1,0 +1,150 @@
+"""Nine nodes in three clusters, each a process of its own on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+#: A cluster's first node founds it; the others ask it to be let in.
+CLUSTERS: Mapping[str, tuple[str, ...]] = {
+    "alps": ("a1", "a2", "a3"),
+    "coast": ("c1", "c2", "c3"),
+    "plain": ("p1", "p2", "p3"),
+}
+#: Two links between neighbouring clusters: if one end of one is lost, the other carries everything.
+GATEWAYS: Mapping[str, str] = {"c1": "a2", "c2": "a3", "p1": "c2", "p2": "c3"}
+#: Seconds for all nodes to stop in good order; who needs longer is killed.
+GOODBYE = 10.0
+
+_RUN = "from twisted.scripts.twistd import run; run()"
+
+
+class NodeProcess:
+    """`twistd xmlbroker` with its files in `folder`."""
+
+    def __init__(self, name: str, folder: Path, ports: Mapping[str, tuple[int, int]]) -> None:
+        """`ports` says where each node listens: for clients, and for other nodes."""
+        self.name = name
+        self.endpoint = f"tcp:127.0.0.1:{ports[name][0]}"
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True)
+        (folder / "node.toml").write_text(_settings(name, folder, ports))
+
+    def start(self) -> None:
+        """Start it. Clients and other nodes may try at once: they keep trying."""
+        with open(self._folder / "node.log", "ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-c", _RUN, "--nodaemon", "--pidfile="),
+                    *("xmlbroker", "--config", "node.toml"),
+                ],
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                # Ctrl-C is for the example: it stops the nodes in good order.
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """`kill -9`: no warning, no clean end."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def terminate(self) -> None:
+        """Ask it to stop."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+
+    def ended(self, seconds: float) -> bool:
+        """Wait for its end; whether that came in time."""
+        if self._process is None:
+            return True
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        return self._process.poll() is not None
+
+    def log(self) -> str:
+        """What the node logged."""
+        path = self._folder / "node.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+
+class Nodes:
+    """All of them. As a context manager they are started, and stopped at the end in any case."""
+
+    def __init__(self, folder: Path) -> None:
+        names = [name for cluster in CLUSTERS.values() for name in cluster]
+        free = iter(_free_ports(2 * len(names)))
+        ports = {name: (next(free), next(free)) for name in names}
+        self._nodes = {name: NodeProcess(name, folder / name, ports) for name in names}
+
+    def __getitem__(self, name: str) -> NodeProcess:
+        return self._nodes[name]
+
+    def __iter__(self) -> Iterator[NodeProcess]:
+        return iter(self._nodes.values())
+
+    def __enter__(self) -> Nodes:
+        try:
+            for node in self._nodes.values():
+                node.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop all in good order, and kill those that do not."""
+        try:
+            for node in self._nodes.values():
+                node.terminate()
+            for node in self._nodes.values():
+                node.ended(GOODBYE)
+        finally:
+            for node in self._nodes.values():
+                node.kill()
+
+
+def cluster_of(name: str) -> str:
+    """The cluster that a node is in."""
+    return next(cluster for cluster, names in CLUSTERS.items() if name in names)
+
+
+def _settings(name: str, folder: Path, ports: Mapping[str, tuple[int, int]]) -> str:
+    cluster = cluster_of(name)
+    founder = CLUSTERS[cluster][0]
+    if name == founder:
+        place = f'cluster = "{cluster}"'
+    else:
+        place = f'join = ["127.0.0.1:{ports[founder][1]}"]'
+    gateways = ""
+    if name in GATEWAYS:
+        gateways = f'gateways = ["tcp:host=127.0.0.1:port={ports[GATEWAYS[name]][1]}"]\n'
+    clients, others = ports[name]
+    return (
+        f'[node]\nname = "{name}"\ndata = "{folder / "data"}"\n'
+        f'[listen]\nendpoints = ["tcp:port={clients}:interface=127.0.0.1"]\n'
+        f'[network]\nname = "example"\n{place}\n'
+        f'listen = ["tcp:port={others}:interface=127.0.0.1"]\n{gateways}'
+    )
+
+
+def _free_ports(count: int) -> list[int]:
+    """So many TCP ports of the loopback interface that nobody uses at this moment."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]

@@ -1,0 +1,119 @@
+"""Who wants which events at which node, and what came to them when."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+import attrs
+
+from broker.client.asyncio_face import AsyncioClient, connect
+from broker.client.received import ReceivedEvent
+from broker.client.subscription import Subscription
+from broker.event.identity import EventId
+from broker.event.place import Place
+
+#: Seconds for a node that has just been started on a busy machine.
+START = 60.0
+
+
+@attrs.define(eq=False)
+class Arrivals:
+    """What came to a subscriber, and when."""
+
+    events: list[EventId] = attrs.field(factory=list)
+    times: list[float] = attrs.field(factory=list)
+
+    def add(self, event_id: EventId, when: float) -> None:
+        """An event has come."""
+        self.events.append(event_id)
+        self.times.append(when)
+
+    @property
+    def duplicates(self) -> int:
+        """How many came once more."""
+        return len(self.events) - len(set(self.events))
+
+    @property
+    def out_of_order(self) -> int:
+        """How many came after a later one of the publisher."""
+        newest, count = 0, 0
+        for event_id in self.events:
+            count += event_id.sequence_number < newest
+            newest = max(newest, event_id.sequence_number)
+        return count
+
+    def missing(self, wanted: Iterable[EventId]) -> int:
+        """How many of these did not come."""
+        return len(set(wanted) - set(self.events))
+
+    def unwanted(self, wanted: Iterable[EventId]) -> int:
+        """How many different ones came that are none of these."""
+        return len(set(self.events) - set(wanted))
+
+    def longest_silence(self, since: float, until: float) -> float:
+        """Seconds between two events, or an event and `until`: the longest that ended behind
+        `since`."""
+        early = max((time for time in self.times if time <= since), default=since)
+        times = [early, *(time for time in self.times if since < time < until), until]
+        return max(late - early for early, late in pairwise(times))
+
+    def slowest(self, sent: Mapping[EventId, float]) -> float:
+        """Seconds between publication and arrival, of the event for which it took longest."""
+        delays = [time - sent[each] for each, time in zip(self.events, self.times, strict=True)]
+        return max(delays, default=0.0)
+
+
+@attrs.define(eq=False)
+class Subscriber:
+    """One client with one subscription at one node."""
+
+    node: str
+    query: str
+    expected: Sequence[int]
+    """Indices of the items that lxml finds to match."""
+    durable: str = ""
+    arrivals: Arrivals = attrs.field(factory=Arrivals)
+    away: bool = False
+    """Whether it was not there for a while."""
+    _client: AsyncioClient | None = None
+    _subscription: Subscription | None = None
+    _reader: asyncio.Task[None] | None = None
+    _newest: ReceivedEvent | None = None
+
+    async def come(self, endpoint: str) -> None:
+        """Connect and subscribe; at the end nothing that is published from then on is missed."""
+        client = self._client = connect(endpoint, client_id=f"subscriber-at-{self.node}")
+        await client.when_connected(START)
+        subscription = await client.subscribe(self.query, durable=self.durable)
+        self._subscription = subscription
+        self._reader = asyncio.create_task(self._read(subscription))
+        await subscription.flowing
+
+    async def leave(self) -> None:
+        """Go, as a process ends in good order."""
+        if self._reader is not None:
+            self._reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reader
+        if self._subscription is not None and self._newest is not None and self.durable:
+            self._subscription.processed(self._newest)
+        if self._client is not None:
+            await self._client.close()
+
+    def has_passed(self, place: Place) -> bool:
+        """Whether all up to `place` was looked at for it: what would come twice has come."""
+        return self._subscription is not None and self._subscription.position.after(place)
+
+    def stands_at(self) -> tuple[object, ...]:
+        """Something that changes while anything comes."""
+        assert self._subscription is not None
+        return (self._subscription.position, len(self.arrivals.events))
+
+    async def _read(self, subscription: Subscription) -> None:
+        loop = asyncio.get_running_loop()
+        async for event in subscription:
+            self._newest = event
+            self.arrivals.add(event.event_id, loop.time())
