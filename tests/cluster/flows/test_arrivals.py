@@ -1,0 +1,180 @@
+"""What a node takes, holds and asks for, of each origin."""
+
+from __future__ import annotations
+
+from broker.cluster.flows.arrivals import (
+    ASK_AGAIN,
+    MOST_ASK_AGAIN,
+    MOST_HELD,
+    MOST_WAITING,
+    PATIENCE,
+    Arrivals,
+    Arrived,
+    Ask,
+    Effect,
+    Take,
+)
+from broker.cluster.flows.frame import Range
+from broker.event.place import Mark
+from tests.cluster.flows.frames import HOME, frame, node
+
+ME = node("me")
+
+
+class Log:
+    """Everything that is taken is durable when `settle` is called."""
+
+    def __init__(self, **covered: Mark) -> None:
+        self.covered: dict[str, Mark] = dict(covered)
+        self.arrivals = Arrivals(self.covered.get)
+
+    def come(
+        self,
+        after: int,
+        upto: int,
+        *,
+        origin: str = "o",
+        more: bool = False,
+        since: int | None = None,
+        gone: int | None = None,
+        now: float = 0.0,
+    ) -> list[object]:
+        told = Range(
+            *(ME, (1, after), (1, upto), None if gone is None else (1, gone)),
+            more=more,
+            since=None if since is None else (1, since),
+        )
+        return plain(self.arrivals.arrive(Arrived(told, frame([told], origin=origin), 0), now))
+
+    def settle(self, upto: int, now: float = 0.0) -> list[object]:
+        self.covered["o"] = (1, upto)
+        return plain(self.arrivals.settled("o", now))
+
+
+def plain(effects: list[Effect]) -> list[object]:
+    """("take", after, upto, cursor) and ("ask", after)."""
+    found: list[object] = []
+    for each in effects:
+        if isinstance(each, Take):
+            told = each.arrived.range
+            found.append(("take", told.after[1], told.upto[1], each.cursor[1]))
+        else:
+            assert isinstance(each, Ask) and each.home == HOME
+            found.append(("ask", each.after[1]))
+    return found
+
+
+def test_what_follows_is_taken_and_what_is_known_is_not() -> None:
+    log = Log(o=(1, 5))
+    assert log.come(5, 7) == [("take", 5, 7, 5)]
+    assert log.come(6, 9) == [("take", 6, 9, 7)]
+    assert log.come(2, 8) == []
+    assert log.arrivals.counts.duplicate == 1
+
+
+def test_what_came_by_a_quicker_way_waits_for_what_belongs_before_it() -> None:
+    log = Log(o=(1, 5))
+    assert log.come(7, 9) == []
+    assert log.arrivals.waiting == 1
+    assert log.come(5, 7) == [("take", 5, 7, 5), ("take", 7, 9, 7)]
+    assert log.arrivals.waiting == 0 and log.arrivals.next_timeout() is None
+
+
+def test_a_hole_is_asked_for_after_a_moment_and_again_ever_more_seldom() -> None:
+    log = Log(o=(1, 5))
+    log.come(7, 9, now=100.0)
+    assert log.arrivals.next_timeout() == 100.0 + PATIENCE
+    times = []
+    for _ in range(8):
+        now = log.arrivals.next_timeout()
+        assert now is not None
+        assert plain(log.arrivals.handle_timeout(now)) == [("ask", 5)]
+        times.append(now)
+    pauses = [later - sooner for sooner, later in zip(times, times[1:], strict=False)]
+    assert [round(pause, 6) for pause in pauses[:4]] == [ASK_AGAIN * 2**i for i in range(4)]
+    assert round(pauses[-1], 6) == MOST_ASK_AGAIN
+
+
+def test_a_new_way_is_tried_at_once() -> None:
+    log = Log(o=(1, 5))
+    log.come(7, 9)
+    log.arrivals.handle_timeout(PATIENCE)
+    log.arrivals.ask_now(0.5)
+    assert plain(log.arrivals.handle_timeout(0.5)) == [("ask", 5)]
+
+
+def test_the_next_page_is_asked_for_when_the_last_one_is_durable() -> None:
+    log = Log(o=(1, 5))
+    log.come(90, 99)
+    assert log.come(5, 20, more=True) == [("take", 5, 20, 5)]
+    assert log.settle(20) == [("ask", 20)]
+    assert log.come(20, 95) == [("take", 20, 95, 20), ("take", 90, 99, 95)]
+    assert log.settle(99) == []
+    assert log.arrivals.waiting == 0
+
+
+def test_an_answer_that_nothing_is_missing_ends_the_waiting() -> None:
+    log = Log(o=(1, 5))
+    log.arrivals.failed("o", HOME, 0.0)
+    assert plain(log.arrivals.handle_timeout(ASK_AGAIN)) == [("ask", 5)]
+    assert log.come(5, 5) == []
+    assert log.arrivals.waiting == 0
+
+
+def test_what_is_held_is_bounded() -> None:
+    log = Log(o=(1, 0))
+    for offset in range(10, 10 + 2 * MOST_HELD):
+        log.come(offset, offset + 1)
+    assert log.arrivals.counts.dropped == MOST_HELD
+    for number in range(2 * MOST_WAITING):
+        name = f"p{number}"
+        log.covered[name] = (1, 0)
+        log.come(5, 6, origin=name)
+    assert log.arrivals.waiting == MOST_WAITING
+
+
+def test_an_origin_that_is_new_begins_where_it_says() -> None:
+    log = Log()
+    assert log.come(7, 9) == [("take", 7, 9, 7)]
+    other = Log()
+    assert other.come(7, 9, since=4) == []
+    assert plain(other.arrivals.handle_timeout(PATIENCE)) == [("ask", 4)]
+    cut = Log()
+    assert cut.arrivals.begin("o", (1, 6))
+    assert not cut.arrivals.begin("o", (1, 8))
+    assert cut.come(7, 9, since=7) == []
+    assert plain(cut.arrivals.handle_timeout(PATIENCE)) == [("ask", 6)]
+
+
+def test_a_commit_that_failed_is_taken_again_from_where_the_log_stands() -> None:
+    log = Log(o=(1, 5))
+    log.come(5, 7)
+    log.arrivals.failed("o", HOME, 10.0)
+    assert plain(log.arrivals.handle_timeout(10.0)) == []
+    assert plain(log.arrivals.handle_timeout(10.0 + ASK_AGAIN)) == [("ask", 5)]
+    assert log.come(5, 7) == [("take", 5, 7, 5)]
+
+
+def test_the_first_commit_of_an_origin_may_fail_too() -> None:
+    log = Log()
+    log.come(7, 9)
+    log.arrivals.failed("o", HOME, 0.0)
+    assert plain(log.arrivals.handle_timeout(ASK_AGAIN)) == [("ask", 7)]
+
+
+def test_what_is_in_no_log_any_more_is_passed_over_and_counted() -> None:
+    log = Log(o=(1, 5))
+    log.come(60, 61)
+    assert log.come(50, 60, gone=50) == [("take", 50, 60, 5), ("take", 60, 61, 60)]
+    assert log.arrivals.counts.gone == 1
+
+
+def test_while_what_is_wanted_does_not_flow_nothing_is_taken_or_asked_for() -> None:
+    log = Log(o=(1, 5))
+    log.arrivals.close()
+    assert log.come(5, 7) == [] and log.come(9, 11) == []
+    assert log.arrivals.next_timeout() is None
+    assert plain(log.arrivals.handle_timeout(1e9)) == []
+    assert plain(log.arrivals.open(20.0)) == [("take", 5, 7, 5)]
+    assert plain(log.arrivals.handle_timeout(20.0 + PATIENCE)) == [("ask", 7)]
+    assert plain(log.arrivals.open(30.0)) == []
