@@ -64,8 +64,9 @@ class Feed:
     """Whether nothing that matches is missed of other origins, as far as they are covered."""
     flows_from: dict[str, Mark] = attrs.field(factory=dict)
     """Where that begins."""
-    missed: dict[str, Mark] = attrs.field(factory=dict)
-    """Up to where the log may lack, of other origins, what its client has not got yet."""
+    missed: dict[str, tuple[Mark, Mark]] = attrs.field(factory=dict)
+    """Behind and up to where the log may lack, of other origins, what its client had not got when
+    it came."""
     pace: Pace = Pace.UNCONFIRMED
     reading: bool = False
     waiting_for_commit: bool = False

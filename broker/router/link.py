@@ -232,7 +232,7 @@ class Link:
 
     def tell_gap(self, feed: Feed, origin: str, after: Mark, last: Mark, reason: str) -> None:
         """What lies behind `after` and up to `last` may be missing, and does not come any more."""
-        feed.told[origin] = last
+        feed.told[origin] = max(last, feed.told.get(origin, _NOWHERE))
         first = (max(after[0], 1), after[1] + 1)
         count = last[1] - after[1]
         if reason == "retention":

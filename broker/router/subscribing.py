@@ -200,9 +200,10 @@ class Subscribing:
             }
             if resumes is not None and not goes_on:
                 feed.missed = {
-                    origin: mark
+                    origin: (known, mark)
                     for origin, mark in feed.flows_from.items()
-                    if origin != self._log.origin and resumes.get(origin, (0, 0))[1] < mark[1]
+                    for known in [resumes.get(origin, (0, 0))]
+                    if origin != self._log.origin and known[1] < mark[1]
                 }
             if feed.accepted and profile.link.get(wanted.number) is feed:
                 self._tell_flowing(profile.link, feed, confirming)
@@ -214,8 +215,8 @@ class Subscribing:
 
     def _tell_flowing(self, link: Link, feed: Feed, confirming: Confirming) -> None:
         confirming.tell(Flowing(feed.number, Position(feed.flows_from).to_wire()))
-        for origin, mark in feed.missed.items():
-            link.tell_gap(feed, origin, feed.told.get(origin, (0, 0)), mark, "elsewhere")
+        for origin, (known, mark) in feed.missed.items():
+            link.tell_gap(feed, origin, known, mark, "elsewhere")
         feed.missed = {}
 
     def _durable_gone(self, client_id: str, name: str) -> None:
