@@ -102,6 +102,7 @@ def build_network(
             said.clearance.rank,
             said.untrusted_clearance.rank,
             (said.untrusted_clearance if said.key_file is None else said.clearance).rank,
+            said.validate == "every-hop",
         ),
         most_nodes=said.max_nodes,
         compress=said.compress,

@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 
 from broker.channel.clock import IClock
 from broker.cluster.flows.arrivals import Arrived
-from broker.cluster.flows.frame import Carried
+from broker.cluster.flows.frame import Carried, Frame
 from broker.content.contract import Accepted, IMatcher, Refused, TypeMissing, Verdict
 from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
@@ -135,6 +135,26 @@ class Intake:
         if not self._add(job):
             self.outcomes.not_taken += len(chosen)
             settled(LogUnavailable("too many events of other nodes wait here"))
+
+    def check(self, frame: Frame, checked: Callable[[Frame], None]) -> None:
+        """Validate a frame that only passes through (K28): what is not valid goes no further.
+
+        Where there is no room the frame is dropped, and missed.
+        """
+
+        def judged(job: Job) -> None:
+            valid = [i for i, each in enumerate(job.verdicts) if isinstance(each, Accepted)]
+            for each, verdict in zip(job.carried, job.verdicts, strict=True):
+                if not isinstance(verdict, Accepted):
+                    self._refuse(each, verdict, frame.home.node, job)
+            checked(frame.only(valid))
+
+        try:
+            carried = frame.carried(range(frame.count))
+        except ProtocolError as error:
+            self.log.warn("a frame of {origin}: {e}", origin=frame.origin, e=error)
+            return
+        self._add(Job(Arrived(frame.ranges[0], frame, 0), carried, judged))
 
     def match(self, arrived: Arrived, matched: Callable[[Job], None]) -> None:
         """Match what enters a unit; what there is no room for is left out, and missed."""

@@ -83,6 +83,12 @@ class NetworkSettings:
     untrusted_clearance: SecurityLevel = setting(
         kinds.CLEARANCE, SecurityLevel.MED, "The same for a link whose node has proven nothing."
     )
+    validate: str = setting(
+        kinds.choice("untrusted", "every-hop"),
+        "untrusted",
+        "What is validated of events that only pass through: those of nodes that have proven "
+        "nothing, or all. Whatever comes to stay is validated in any case.",
+    )
     max_nodes: int = setting(
         kinds.count(1, 1024), 32, "Nodes of its cluster; the same at all of them."
     )
