@@ -14,6 +14,8 @@ from broker.cluster.discovery.contract import ISeedSource
 
 #: Seconds between two questions: who has moved is found, and nobody is asked much.
 PERIOD = 30.0
+#: Seconds until the next one where nobody was found.
+SHORTEST_PERIOD = 3.0
 
 
 class Asking:
@@ -30,14 +32,16 @@ class Asking:
         self._call: IDelayed | None = None
         self._asked: Deferred[object] | None = None
         self._failing = False
+        self._stopped = False
 
     def start(self) -> None:
-        """Ask now, and then every `PERIOD` seconds."""
+        """Ask now, and then every now and then."""
         self._call = None
         self._asked = self._source.seeds().addCallbacks(self._answered, self._failed)
 
     def stop(self) -> None:
         """Ask no more."""
+        self._stopped = True
         if self._asked is not None:
             self._asked.cancel()
         if self._call is not None and self._call.active():
@@ -46,14 +50,15 @@ class Asking:
     def _answered(self, seeds: Sequence[Endpoint]) -> None:
         self._failing = False
         self._found(seeds)
-        self._again()
+        self._again(PERIOD if seeds else SHORTEST_PERIOD)
 
     def _failed(self, failure: Failure) -> None:
-        if not self._failing:
+        if not (self._failing or self._stopped):
             self._failing = True
             self.log.warn("no members were found: {error}", error=failure.getErrorMessage())
-        self._again()
+        self._again(SHORTEST_PERIOD)
 
-    def _again(self) -> None:
+    def _again(self, after: float) -> None:
         self._asked = None
-        self._call = self._clock.callLater(PERIOD, self.start)
+        if not self._stopped:
+            self._call = self._clock.callLater(after, self.start)
