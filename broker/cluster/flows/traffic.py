@@ -315,7 +315,7 @@ class Traffic:
         whose = self._knowledge.towards(resume.source)
         if reader is None or whose not in self._departures.destinations:
             return []
-        if self._repeated.get(resume.source, (resume.after, 0))[1] >= MOST_PAGES:
+        if self._repeated.get(resume.source, (resume.after, 0))[1] > MOST_PAGES:
             cleared = [each for each in carried if not each.level]
             self.counts.denied += len(carried) > len(cleared)
             carried = cleared
