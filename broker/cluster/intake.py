@@ -76,6 +76,9 @@ class RelayOutcomes:
     """The log could not be written, or too much waited: they come again."""
     refused: Counter[str] = attrs.field(factory=Counter)
     """By error code."""
+    turned_away: Counter[str] = attrs.field(factory=Counter)
+    """By error code: of those that were to pass through here, or to enter a unit, and are none of
+    `received`, what goes no further."""
 
 
 class Intake:
@@ -144,9 +147,7 @@ class Intake:
 
         def judged(job: Job) -> None:
             valid = [i for i, each in enumerate(job.verdicts) if isinstance(each, Accepted)]
-            for each, verdict in zip(job.carried, job.verdicts, strict=True):
-                if not isinstance(verdict, Accepted):
-                    self._refuse(each, verdict, frame.home.node, job)
+            self._turn_away(job)
             checked(frame.only(valid))
 
         try:
@@ -163,7 +164,12 @@ class Intake:
         except ProtocolError as error:
             self.log.warn("a frame of {origin}: {e}", origin=arrived.frame.origin, e=error)
             return
-        self._add(Job(arrived, carried, matched))
+
+        def done(job: Job) -> None:
+            self._turn_away(job)
+            matched(job)
+
+        self._add(Job(arrived, carried, done))
 
     def _add(self, job: Job) -> bool:
         size = job.size
@@ -267,7 +273,7 @@ class Intake:
         now = self._wall_clock()
         for each, verdict in zip(job.carried, job.verdicts, strict=True):
             if not isinstance(verdict, Accepted):
-                self._refuse(each, verdict, frame.home.node, job)
+                self.outcomes.refused[self._quarantined(each, verdict, job).code] += 1
                 continue
             header = verdict.header
             event_id = header.event_id
@@ -296,11 +302,18 @@ class Intake:
             Relayed(frame.origin, gone or told.after, told.upto, entries, gone), done
         )
 
-    def _refuse(self, each: Carried, verdict: Verdict, sender: str, job: Job) -> None:
+    def _turn_away(self, job: Job) -> None:
+        """Of what passes through, or enters a unit, what is not valid goes no further."""
+        for each, verdict in zip(job.carried, job.verdicts, strict=True):
+            if not isinstance(verdict, Accepted):
+                self.outcomes.turned_away[self._quarantined(each, verdict, job).code] += 1
+
+    def _quarantined(self, each: Carried, verdict: Verdict, job: Job) -> BrokerError:
+        """Why an event is not taken; a person may look at it."""
         if isinstance(verdict, Refused):
             error: BrokerError = verdict.error
         else:
             assert isinstance(verdict, TypeMissing)
             error = job.missing[verdict.reference]
-        self.outcomes.refused[error.code] += 1
-        self._quarantine.keep(each.document, error, sender)
+        self._quarantine.keep(each.document, error, job.arrived.frame.home.node)
+        return error

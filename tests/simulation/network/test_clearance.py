@@ -1,0 +1,99 @@
+"""Events go only where links and nodes are cleared for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.event.envelope import SecurityLevel
+from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.network.watching import Publisher, Reader, read
+
+LEVELS = (SecurityLevel.LOW, SecurityLevel.MED, SecurityLevel.HIGH)
+KEY = b"k" * 32
+
+
+def publish_all(world: NetworkWorld, publisher: Publisher, rounds: int = 10) -> None:
+    for _ in range(rounds):
+        for level in LEVELS:
+            publisher.publish(level=level)
+        world.run(0.05)
+
+
+def levels(reader: Reader) -> list[SecurityLevel]:
+    return [event.header.security_level for event in reader.events]
+
+
+def asked(world: NetworkWorld, name: str) -> int:
+    traffic = world.network_of(name).driver.traffic
+    assert traffic is not None
+    return traffic.arrivals.counts.asked
+
+
+def denied(world: NetworkWorld, name: str) -> int:
+    traffic = world.network_of(name).driver.traffic
+    assert traffic is not None
+    return traffic.denied
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("far", [False, True], ids=["same cluster", "other cluster"])
+@pytest.mark.parametrize(
+    ("trusted", "cleared", "passes"),
+    [(False, SecurityLevel.HIGH, 2), (True, SecurityLevel.HIGH, 3), (True, SecurityLevel.LOW, 1)],
+)
+def test_a_link_carries_what_it_is_cleared_for(
+    seed: int, far: bool, trusted: bool, cleared: SecurityLevel, passes: int
+) -> None:
+    with NetworkWorld(seed) as world:
+        said = {"clearance": cleared, "key_file": world.key_file(KEY) if trusted else None}
+        world.add("a", "one", **said)
+        if far:
+            world.add("b", "two", gateways=["a"], **said)
+        else:
+            world.add("b", "one", join=["a"], **said)
+        world.run(3.0)
+        assert world.linked("a", "b")
+        publisher = Publisher(world, world.client("publisher", "a"))
+        near = Reader(world, world.client("near", "a"))
+        reader = Reader(world, world.client("reader", "b"))
+        world.run(2.0)
+        publish_all(world, publisher)
+        read(world, near, reader, seconds=10.0)
+        assert levels(near) == list(LEVELS) * 10
+        assert levels(reader) == list(LEVELS[:passes]) * 10
+        assert denied(world, "a") == 10 * (3 - passes)
+        # Who was denied something does not miss it.
+        assert asked(world, "b") == 0
+        world.run(60.0)
+        assert asked(world, "b") == 0
+        # Nor after it was away for a while, and has read pages.
+        world.cut("a", "b", refuse=True)
+        publish_all(world, publisher)
+        world.run(5.0)
+        world.heal("a", "b")
+        read(world, reader, seconds=60.0)
+        assert levels(reader) == list(LEVELS[:passes]) * 20
+        before = asked(world, "b")
+        world.run(60.0)
+        assert asked(world, "b") == before
+        world.check_outcomes()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_longer_way_is_taken_where_that_is_cleared(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        key = world.key_file(KEY)
+        for name in "ab":
+            # Both trust what has the key, and are cleared for little between each other.
+            world.add(name, f"c-{name}", key_file=key)
+        world.add("c", "c-c", key_file=key, gateways=["a", "b"])
+        world.add("d", "c-d", key_file=key, gateways=["a", "c"], clearance=SecurityLevel.LOW)
+        world.run(3.0)
+        publisher = Publisher(world, world.client("publisher", "a"))
+        high = Reader(world, world.client("high", "b"))
+        low = Reader(world, world.client("low", "d"))
+        world.run(2.0)
+        publish_all(world, publisher)
+        read(world, high, low, seconds=10.0)
+        assert levels(high) == list(LEVELS) * 10
+        assert levels(low) == [SecurityLevel.LOW] * 10

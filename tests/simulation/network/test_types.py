@@ -1,0 +1,123 @@
+"""DTDs travel to where their events go (M13, M14, T25)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import pytest
+
+from broker.config import Settings
+from broker.dtd.catalogue import shipped_folder
+from broker.dtd.reference import DtdReference
+from broker.event.envelope import EventType
+from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.network.watching import Publisher, Reader, read, settle
+from tests.simulation.watching import Interest, flight
+
+ALL = Interest(">", "true()", lambda stream, altitude: True)
+REPORT = DtdReference("report", "1.0")
+
+
+def knowing(folder: Path, *versions: str) -> Settings:
+    """A node with a catalogue of its own: flights under the name of reports."""
+    folder.mkdir(exist_ok=True)
+    text = (shipped_folder() / "flight-1.0.dtd").read_text().replace("flight", "report")
+    entries = []
+    for version in versions:
+        (folder / f"report-{version}.dtd").write_text(text.replace("1.0", version, 1))
+        public = f"-//xmlbroker//DTD report {version}//EN"
+        entries.append(f'<public publicId="{public}" uri="report-{version}.dtd"/>')
+    catalogue = '<catalog xmlns="urn:oasis:names:tc:entity:xmlns:xml:catalog" prefer="public">'
+    (folder / "catalog.xml").write_text(f"{catalogue}{''.join(entries)}</catalog>")
+    settings = Settings()
+    return attrs.evolve(settings, types=attrs.evolve(settings.types, folders=(folder,)))
+
+
+def line_of_three(world: NetworkWorld, settings: Settings) -> None:
+    """The first of three nodes in a row of clusters knows more types than the others."""
+    world.add("a", "one", settings=settings)
+    world.add("b", "two", gateways=["a"])
+    world.add("c", "three", gateways=["b"])
+    world.run(2.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_type_is_fetched_once_from_the_node_of_the_events_which_keep_their_order(
+    seed: int, tmp_path: Path
+) -> None:
+    with NetworkWorld(seed) as world:
+        line_of_three(world, knowing(tmp_path / "types", "1.0"))
+        publisher = Publisher(world, world.client("publisher", "a"))
+        quick = Publisher(world, world.client("quick", "b"))
+        reader = Reader(world, world.client("reader", "c"), ALL)
+        world.run(2.0)
+        world.delay("a", "b", 0.3)
+        for number in range(40):
+            publisher.publish(altitude=number, name="report" if number % 2 else "flight")
+            quick.publish(altitude=number)
+            world.run(0.01)
+        settle(world, [publisher, quick], [reader])
+        altitudes = [
+            int(event.document.split(b"<altitude>")[1].split(b"<")[0])
+            for event in reader.events
+            if event.event_id.client_id == "publisher"
+        ]
+        assert altitudes == list(range(40))
+        # The gateway has it, too: it matches what enters its unit.
+        for name in "bc":
+            assert world[name].dtds.get(REPORT) is not None
+            assert world[name]._neighbour_dtds.asked == 1
+        assert world["a"]._neighbour_dtds.answered == 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_versions_travel_beside_each_other(seed: int, tmp_path: Path) -> None:
+    with NetworkWorld(seed) as world:
+        line_of_three(world, knowing(tmp_path / "types", "1.0", "1.1"))
+        client = world.client("publisher", "a")
+        reader = Reader(world, world.client("reader", "c"), ALL)
+        world.run(2.0)
+        for number in range(20):
+            payload = flight(number).replace(b"flight", b"report")
+            client.publish("s", payload, EventType("report", f"1.{number % 2}"))
+            world.run(0.02)
+        read(world, reader, seconds=5.0)
+        assert len(reader.events) == 20
+        for version in ("1.0", "1.1"):
+            assert world["c"].dtds.get(DtdReference("report", version)) is not None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_without_an_answer_its_events_are_refused_and_the_others_go_on(
+    seed: int, tmp_path: Path
+) -> None:
+    with NetworkWorld(seed) as world:
+        line_of_three(world, knowing(tmp_path / "types", "1.0"))
+        publisher = Publisher(world, world.client("publisher", "a"))
+        quick = Publisher(world, world.client("quick", "b"))
+        reader = Reader(world, world.client("reader", "b"), ALL)
+        world.run(2.0)
+        world["a"]._neighbour_dtds.told = lambda message: None  # type: ignore[method-assign]
+        publisher.publish(altitude=1)
+        publisher.publish(altitude=2, name="report")
+        publisher.publish(altitude=3)
+        world.run(1.0)
+        quick.publish(altitude=4)
+        world.run(1.0)
+        reader.read()
+        # Of the other origin nothing waits.
+        assert [event.event_id.client_id for event in reader.events] == ["quick"]
+        read(world, reader, seconds=20.0)
+        taken = world.network_of("b").driver.intake.outcomes
+        # It was to enter the unit here, and could not be matched.
+        # The last one that was looked at for the type is where the event points to.
+        assert taken.turned_away == {"forbidden-pointer": 1}
+        assert [event.event_id.sequence_number for event in reader.events] == [1, 1, 3]
+        folder = world["b"].settings.node.data / "quarantine"
+        assert len(list(folder.glob("*.xml"))) == 1
+        world.check_outcomes()
+        # Nobody asks for what was refused for ever.
+        asked = world.network_of("b").driver.traffic.arrivals.counts.asked  # type: ignore[union-attr]
+        world.run(60.0)
+        assert world.network_of("b").driver.traffic.arrivals.counts.asked == asked  # type: ignore[union-attr]
