@@ -19,7 +19,8 @@ COMMANDS: Final = {
     "pub": "Publish XML documents from files, folders, archives or a pipe.",
     "sub": "Subscribe: print the events that match an XPath query.",
     "explain": "Say how a query is answered, and why an event matches it or does not.",
-    "status": "Show what a node is doing.",
+    "status": "Show what a node is doing, or several, side by side.",
+    "top": "Watch nodes, their links, and what flows.",
     "dtd": "List and show DTDs; check one of your own.",
     "config": "Explain or check a node's configuration; hash a secret for it.",
 }

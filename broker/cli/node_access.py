@@ -49,19 +49,23 @@ class NodeAccess:
     """Seconds without a connection after which a command gives up."""
     connect: Connect
 
-    @contextlib.asynccontextmanager
-    async def session(self, stop: Stop) -> AsyncIterator[Client]:
-        """A client that is connected, unless `stop` came first; it is closed at the end.
-
-        Raises `GaveUp`, or the error because of which no attempt can succeed.
-        """
-        client = self.connect(
+    def client(self) -> Client:
+        """A client that begins to connect; to be called where an asyncio loop runs."""
+        return self.connect(
             *self.endpoints,
             client_id=self.client_id,
             account=self.account,
             secret=self.secret,
             state=self.state,
         )
+
+    @contextlib.asynccontextmanager
+    async def session(self, stop: Stop) -> AsyncIterator[Client]:
+        """A client that is connected, unless `stop` came first; it is closed at the end.
+
+        Raises `GaveUp`, or the error because of which no attempt can succeed.
+        """
+        client = self.client()
         try:
             await stop.unless(client.when_connected(self.timeout))
             yield client

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from broker.cli.node_access import NodeAccess, node_options
+from broker.cli.overview import link_tables, overview
 from broker.cli.rendering import clock_time
+from broker.cli.sampling import Sample, sample_all, watching
 from broker.cli.terminal import console, json_line, on_terminal, one_line
 
 if TYPE_CHECKING:
@@ -19,7 +22,14 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="One line of JSON.  [default in a pipe]")
 @node_options
 def command(access: NodeAccess, as_json: bool) -> None:
-    """Show a node's log, what became of events, what each type costs, and its sessions."""
+    """Show a node's log, what became of events, its network, what each type costs, its sessions.
+
+    With several --node each is asked, and they are shown side by side; a node that can not be
+    reached has a row too, and the exit status is 1.
+    """
+    if len(access.endpoints) > 1:
+        _several(access, as_json or not on_terminal())
+        return
     status = access.ask("status")
     if as_json or not on_terminal():
         click.echo(json_line(status))
@@ -29,10 +39,27 @@ def command(access: NodeAccess, as_json: bool) -> None:
         screen.print(table)
 
 
+def _several(access: NodeAccess, as_json: bool) -> None:
+    async def ask() -> list[Sample]:
+        async with watching(access, access.timeout) as nodes:
+            return await sample_all(nodes)
+
+    samples = asyncio.run(ask())
+    if as_json:
+        for sample in samples:
+            click.echo(json_line(sample.plain()))
+    else:
+        screen = console()
+        for table in overview(samples, [{} for _ in samples]):
+            screen.print(table)
+    if any(sample.status is None for sample in samples):
+        raise SystemExit(1)
+
+
 def tables(status: Mapping[str, Any]) -> Iterable[Table]:
     """The answer of a node as tables. A later version's further keys are shown as they are."""
     log, memory = status.get("log", {}), status.get("memory", {})
-    shown = {"memory", "log", "published", "delivered", "types", "sessions"}
+    shown = {"memory", "log", "published", "delivered", "network", "types", "sessions"}
     started = status.get("started_ms")
     yield _pairs(
         "Node",
@@ -49,9 +76,42 @@ def tables(status: Mapping[str, Any]) -> Iterable[Table]:
     yield _pairs("Log", {_words(key): _quantity(key, value) for key, value in log.items()})
     for key in ("published", "delivered"):
         yield _pairs(f"Events {key}", {_words(k): _flat(v) for k, v in status.get(key, {}).items()})
+    if isinstance(status.get("network"), Mapping):
+        yield from _network(status)
     if status.get("types"):
         yield _types(status["types"])
     yield _sessions(status.get("sessions", ()))
+
+
+def _network(status: Mapping[str, Any]) -> Iterable[Table]:
+    """What the node says of its network: a line for each part, and its links."""
+    network = status["network"]
+    lines = {}
+    for key, value in network.items():
+        if key == "links":
+            continue
+        if key == "members":
+            value = ", ".join(map(_member, value))
+        elif key == "units":
+            value = "; ".join(map(_unit, value))
+        elif isinstance(value, list | tuple):
+            value = ", ".join(map(str, value))
+        lines[_words(key)] = _quantity(key, value) or "-"
+    yield _pairs("Network", lines)
+    yield from link_tables(status)
+
+
+def _member(member: Mapping[str, Any]) -> str:
+    states = {"unreachable": not member.get("reachable"), "draining": member.get("draining")}
+    said = [name for name, holds in states.items() if holds]
+    return f"{member.get('node')}" + (f" ({', '.join(said)})" if said else "")
+
+
+def _unit(unit: Mapping[str, Any]) -> str:
+    gateways = [f"{each.get('near')} - {each.get('far')}" for each in unit.get("gateways", ())]
+    known = "" if unit.get("wants_known") else ", wants not known"
+    over = f", gateways {', '.join(gateways)}" if gateways else ""
+    return f"{unit.get('unit')} by {unit.get('next_hop')}{over}{known}"
 
 
 def _pairs(title: str, rows: Mapping[str, str]) -> Table:

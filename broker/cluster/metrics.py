@@ -21,6 +21,11 @@ _OF_LINKS = (
 def network_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
     """What `broker.cluster.report.report` gave, as metrics."""
     yield from _links(report["links"])
+    group = dict(report["group"] or {})
+    if group:
+        members = group.pop("members")
+        yield _gauge("xmlbroker_group_members", "Who hears the node's group.", members)
+        yield _counter("xmlbroker_group_frames", "Frames in the group.", "what", group)
     outcomes = dict(report["relayed"])
     refused = outcomes.pop("refused")
     del outcomes["received"]

@@ -21,10 +21,10 @@ def test_without_options_it_is_the_default_node_and_nobody() -> None:
 
 def test_options_say_which_node_and_who(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("hush hush\nnot this\n")
-    node = FakeNode(answers={"status": {}})
+    node = FakeNode(answers={"dtd-list": []})
     run(
         node,
-        *("status", "--node", "tcp:a:1", "--node", "unix:/b", "--account", "me"),
+        *("dtd", "list", "--node", "tcp:a:1", "--node", "unix:/b", "--account", "me"),
         *("--secret-file", str(tmp_path / "secret"), "--client-id", "me-2"),
         *("--state", str(tmp_path)),
     )
@@ -40,9 +40,9 @@ def test_options_say_which_node_and_who(tmp_path: Path) -> None:
 
 
 def test_the_environment_says_it_too() -> None:
-    node = FakeNode(answers={"status": {}})
+    node = FakeNode(answers={"dtd-list": []})
     run(
-        *(node, "status"),
+        *(node, "dtd", "list"),
         XMLBROKER_NODE="tcp:a:1 tcp:b:2",
         XMLBROKER_ACCOUNT="me",
         XMLBROKER_SECRET="hush",

@@ -9,6 +9,7 @@ from rich.console import Console
 from broker.cli.status import tables
 from broker.errors import NotAllowed
 from tests.cli.fake_node import FakeNode, run
+from tests.cli.network_status import status_of
 
 STATUS: dict[str, Any] = {
     "node": "n1",
@@ -71,6 +72,19 @@ def test_people_get_tables() -> None:
     assert "98,765" in text and "1.250" in text
     assert "(of no known)" in text
     assert "\x1b" not in text
+
+
+def test_people_see_the_network_of_a_node() -> None:
+    screen = Console(width=200, file=io.StringIO(), highlight=False, markup=False)
+    with screen.capture() as shown:
+        for table in tables(status_of("a1")):
+            screen.print(table)
+    text = shown.get()
+    for part in (
+        *("alps/a1", "a1, a2 (draining), a3 (unreachable)", "refused not-valid 1", "not trusted"),
+        "coast by a2, gateways alps/a2 - coast/c1, wants not known",
+    ):
+        assert part in text, part
 
 
 def test_an_answer_of_another_version_is_shown_as_far_as_it_goes() -> None:

@@ -1,0 +1,161 @@
+"""Nodes side by side, and their links, as tables: what each says of itself, and at what rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from broker.cli.sampling import Sample, links_of, number_at
+from broker.cli.terminal import one_line
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+#: Rates of the counters of a sample.
+Rates = Mapping[str, float]
+
+# Each table fits into 80 columns.
+_NODES = ("node", "leads", "members", "units", "links", "sessions", "state")
+_EVENTS = ("node", "published", "delivered", "relayed", "frames", "stuck", "holes", "waiting")
+_LINKS = ("link", "by", "state")
+_TRAFFIC = (
+    *("link", "out", "KiB out", "in", "KiB in"),
+    *("full", "again", "lost", "repeated"),
+)
+_TEXTS = frozenset({"node", "leads", "state", "link", "by"})
+
+
+def overview(samples: Sequence[Sample], rates: Sequence[Rates]) -> Iterable[Table]:
+    """Rows for each node, and each link. Where there is a rate it is shown, else the count."""
+    yield _table("Nodes", _NODES, map(_node, samples))
+    here = [
+        (sample, sample.status, rate)
+        for sample, rate in zip(samples, rates, strict=True)
+        if sample.status is not None
+    ]
+    yield _table("Events", _EVENTS, (_events(*each) for each in here))
+    links = [(status, link, rate) for _, status, rate in here for link in links_of(status)]
+    if links:
+        yield _table("Links", _LINKS, (_link(status, link) for status, link, _ in links))
+        yield _table("Traffic", _TRAFFIC, (_traffic(*each) for each in links))
+
+
+def link_tables(status: Mapping[str, Any]) -> Iterable[Table]:
+    """The links of one node."""
+    links = list(links_of(status))
+    yield _table("Links", _LINKS, (_link(status, link) for link in links))
+    yield _table("Traffic", _TRAFFIC, (_traffic(status, link, {}) for link in links))
+
+
+def _node(sample: Sample) -> list[str]:
+    status = sample.status
+    if status is None:
+        return [one_line(sample.endpoint), *[""] * 5, f"gone: {one_line(sample.error)}"]
+    sessions = str(len(status.get("sessions", ())))
+    network = status.get("network")
+    if not isinstance(network, Mapping):
+        return [_name(status), *[""] * 4, sessions, "alone"]
+    members = network.get("members", ())
+    reachable = sum(bool(member.get("reachable")) for member in members)
+    links = list(links_of(status))
+    return [
+        _name(status),
+        one_line(", ".join(network.get("leads", ()))),
+        f"{reachable}/{len(members)}",
+        str(len(network.get("units", ()))),
+        f"{sum(bool(link.get('up')) for link in links)}/{len(links)}",
+        sessions,
+        _state(network),
+    ]
+
+
+def _events(sample: Sample, status: Mapping[str, Any], rates: Rates) -> list[str]:
+    counts = sample.counts()
+    return [
+        _name(status),
+        *(_amount(name, counts, rates) for name in ("published", "delivered", "relayed", "frames")),
+        f"{number_at(status, 'network', 'frames', 'stuck'):,}",
+        f"{number_at(status, 'network', 'arrivals', 'holes'):,}",
+        f"{number_at(status, 'network', 'arrivals', 'waiting'):,}",
+    ]
+
+
+def _state(network: Mapping[str, Any]) -> str:
+    address = network.get("address")
+    if address is None:
+        return "in no cluster"
+    own = str(address).rpartition("/")[2]
+    leaving = any(
+        member.get("draining") for member in network.get("members", ()) if member["node"] == own
+    )
+    return "draining" if leaving else "up"
+
+
+def _name(status: Mapping[str, Any]) -> str:
+    network = status.get("network")
+    address = network.get("address") if isinstance(network, Mapping) else None
+    return one_line(str(address or status.get("node")))
+
+
+def _link(status: Mapping[str, Any], link: Mapping[str, Any]) -> list[str]:
+    trust = "" if link.get("trusted") else ", not trusted"
+    return [
+        _ends(status, link),
+        one_line(f"{link.get('transport')} {link.get('peer')}"),
+        ("up" if link.get("up") else "down") + trust,
+    ]
+
+
+def _traffic(status: Mapping[str, Any], link: Mapping[str, Any], rates: Rates) -> list[str]:
+    name = link.get("node")
+    counters = ("sent", "sent_bytes", "received", "received_bytes")
+    counts = {f"{name}/{counter}": number_at(link, counter) for counter in counters}
+    return [
+        _ends(status, link),
+        *(
+            _amount(f"{name}/{counter}", counts, rates, kib=counter.endswith("bytes"))
+            for counter in counters
+        ),
+        f"{number_at(link, 'full'):,}",
+        f"{number_at(link, 'reconnections'):,}",
+        *(
+            f"{number_at(link, 'corrections', what):,}" if link.get("corrections") else "-"
+            for what in ("lost", "repeated")
+        ),
+    ]
+
+
+def _ends(status: Mapping[str, Any], link: Mapping[str, Any]) -> str:
+    return one_line(f"{_name(status)} - {link.get('address')}")
+
+
+def _amount(name: str, counts: Mapping[str, float], rates: Rates, *, kib: bool = False) -> str:
+    unit = 1024 if kib else 1
+    if name in rates:
+        return f"{rates[name] / unit:,.1f}/s"
+    return f"{counts.get(name, 0) / unit:,.0f}"
+
+
+def _table(title: str, headings: Iterable[str], rows: Iterable[Sequence[str]]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    for heading in headings:
+        text = heading in _TEXTS
+        table.add_column(
+            heading,
+            justify="left" if text else "right",
+            no_wrap=heading in ("node", "link"),
+            overflow="fold",
+        )
+    for row in rows:
+        table.add_row(*row)
+    return table

@@ -1,0 +1,54 @@
+"""What a node of a network answers to `status`, as far as the commands look at it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def status_of(name: str, *, published: int = 10, sent: int = 100) -> dict[str, Any]:
+    """The answer of a node in the cluster `alps`, with one link."""
+    return {
+        "node": name,
+        "published": {"received": published, "accepted": published},
+        "delivered": {"delivered": 7},
+        "sessions": [{}, {}],
+        "network": {
+            "name": "test",
+            "address": f"alps/{name}",
+            "leads": ["alps"] if name == "a1" else [],
+            "leader": "a1",
+            "members": [
+                {"node": "a1", "reachable": True, "draining": False},
+                {"node": "a2", "reachable": True, "draining": True},
+                {"node": "a3", "reachable": False, "draining": False},
+            ],
+            "units": [
+                {
+                    "unit": "coast",
+                    "wants_known": False,
+                    "next_hop": "a2",
+                    "gateways": [{"near": "alps/a2", "far": "coast/c1", "cost": 1}],
+                }
+            ],
+            "links": [
+                {
+                    "node": "c1",
+                    "address": "coast/c1",
+                    "peer": "192.0.2.7:4000",
+                    "transport": "udp",
+                    "trusted": False,
+                    "up": True,
+                    "sent": sent,
+                    "sent_bytes": 10 * 1024 * sent,
+                    "received": 5,
+                    "received_bytes": 2048,
+                    "full": 3,
+                    "reconnections": 2,
+                    "corrections": {"lost": 41, "repeated": 42},
+                }
+            ],
+            "relayed": {"received": 9, "logged": 8, "refused": {"not-valid": 1}},
+            "frames": {"begun": 20, "transit": 30, "stuck": 4},
+            "arrivals": {"taken": 6, "holes": 1, "waiting": 0},
+        },
+    }

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from broker.cli import status, top
+from broker.cli.overview import overview
+from broker.cli.sampling import Sample, rates
+from broker.errors import BrokerError, GaveUp, NotAllowed
+from tests.cli.fake_node import FakeClient, FakeNode, run
+from tests.cli.network_status import status_of
+
+
+class SeveralNodes:
+    """A way to connect to nodes by their endpoints."""
+
+    def __init__(self, **nodes: FakeNode) -> None:
+        self.nodes = {f"tcp:{name}:1": node for name, node in nodes.items()}
+
+    def __call__(self, *endpoints: str, **options: Any) -> FakeClient:
+        (endpoint,) = endpoints
+        return self.nodes[endpoint](endpoint, **options)
+
+    @property
+    def options(self) -> list[str]:
+        return [each for endpoint in self.nodes for each in ("--node", endpoint)]
+
+    def run(self, *arguments: str) -> Any:
+        return run(self, *arguments, *self.options)  # type: ignore[arg-type]
+
+
+def two_nodes(error: BrokerError | None = None) -> SeveralNodes:
+    """Two nodes; the second can not be reached if there is an error."""
+    return SeveralNodes(
+        a1=FakeNode(answers={"status": status_of("a1")}),
+        a2=FakeNode(answers={"status": status_of("a2")}, unreachable=error),
+    )
+
+
+def shown(samples: list[Sample], before: list[Sample | None]) -> str:
+    screen = Console(width=80, file=io.StringIO(), highlight=False, markup=False)
+    found = [rates(*pair) for pair in zip(before, samples, strict=True)]
+    with screen.capture() as text:
+        for table in overview(samples, found):
+            screen.print(table)
+    return text.get()
+
+
+def row(text: str, beginning: str) -> list[str]:
+    """The first line that begins so, in words: nodes come before their events, and those before
+    links."""
+    return next(line.split() for line in text.splitlines() if line.strip().startswith(beginning))
+
+
+def test_nodes_and_links_have_rows() -> None:
+    samples = [Sample("tcp:a1:1", 5.0, status_of("a1")), Sample("tcp:a2:1", 5.0, status_of("a2"))]
+    nodes, after = shown(samples, [None, None]).split("Events")
+    events, after = after.split("Links")
+    links, traffic = after.split("Traffic")
+    assert row(nodes, "alps/a1 ") == ["alps/a1", "alps", "2/3", "1", "1/1", "2", "up"]
+    assert row(nodes, "alps/a2 ")[-1] == "draining"
+    assert row(events, "alps/a1 ") == ["alps/a1", "10", "7", "8", "50", "4", "1", "0"]
+    assert row(links, "alps/a1 - coast/c1") == (
+        ["alps/a1", "-", "coast/c1", "udp", "192.0.2.7:4000", "up,", "not", "trusted"]
+    )
+    assert row(traffic, "alps/a2 - coast/c1")[3:] == (
+        ["100", "1,000", "5", "2", "3", "2", "41", "42"]
+    )
+
+
+def test_what_rose_since_the_last_look_is_shown_as_a_rate() -> None:
+    before = Sample("tcp:a1:1", 5.0, status_of("a1"))
+    now = Sample("tcp:a1:1", 7.0, status_of("a1", published=31, sent=102))
+    text = shown([now], [before])
+    events, traffic = text.split("Events")[1].split("Traffic")
+    assert row(events, "alps/a1 ")[1] == "10.5/s"
+    assert row(traffic, "alps/a1 ")[3:5] == ["1.0/s", "10.0/s"]
+
+
+def test_a_node_that_is_gone_is_a_row_that_says_why() -> None:
+    text = shown([Sample("tcp:evil\x1b[2J:1", 5.0, error="no answer\nat all")], [None])
+    assert "gone: no answer at all" in text
+    assert "\x1b" not in text
+
+
+def test_a_node_that_is_alone_has_no_network() -> None:
+    alone = {"node": "n1", "network": None, "published": {"received": 3}, "sessions": []}
+    assert row(shown([Sample("tcp:a:1", 1.0, alone)], [None]), "n1")[-1] == "alone"
+
+
+def test_programs_get_a_line_for_each_look() -> None:
+    result = two_nodes().run("top", "--once", "--json")
+    assert result.exit_code == 0, result.output
+    (line,) = map(json.loads, result.stdout.splitlines())
+    assert [node["endpoint"] for node in line["nodes"]] == ["tcp:a1:1", "tcp:a2:1"]
+    assert line["nodes"][1]["network"]["address"] == "alps/a2"
+    assert line["nodes"][0]["rates"] == {}
+    assert line["at_ms"] > 0
+
+
+@pytest.mark.parametrize("command", [("top", "--once"), ("status",)])
+def test_who_can_not_be_reached_does_not_keep_the_others_from_being_shown(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (top, status):
+        monkeypatch.setattr(module, "on_terminal", lambda: True)
+    result = two_nodes(GaveUp("no node answered")).run(*command)
+    assert result.exit_code == 1
+    assert "alps/a1" in result.stdout and "tcp:a2:1" in result.stdout
+
+
+def test_status_of_several_nodes_is_a_line_each() -> None:
+    result = two_nodes(NotAllowed("may not administer")).run("status")
+    assert result.exit_code == 1
+    first, second = map(json.loads, result.stdout.splitlines())
+    assert first == {"endpoint": "tcp:a1:1", **status_of("a1")}
+    assert second == {"endpoint": "tcp:a2:1", "error": "may not administer"}
+
+
+def test_every_session_is_closed() -> None:
+    nodes = two_nodes()
+    nodes.run("top", "--once", "--json")
+    assert [node.closed for node in nodes.nodes.values()] == [1, 1]
