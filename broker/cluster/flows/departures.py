@@ -65,7 +65,7 @@ class Departures:
     def __init__(self, origin: str, home: Address, upto: Mark) -> None:
         """`home` is the node whose log the origin is; `upto` the newest place that it has given."""
         self.origin = origin
-        self._home = home
+        self.home = home
         self._upto = upto
         self._ways: dict[Address, _Way] = {}
         self._restless: dict[Address, int] = {}
@@ -220,7 +220,7 @@ class Departures:
         """A frame of this origin."""
         return Frame(
             origin=self.origin,
-            home=self._home,
+            home=self.home,
             level_runs=level_runs(levels),
             hops=MAX_HOPS,
             ranges=ranges,

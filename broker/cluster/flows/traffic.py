@@ -19,7 +19,6 @@ from broker.cluster.flows.forwarding import Division, divide, parts
 from broker.cluster.flows.frame import MAX_HOPS, Carried, Frame, Range
 from broker.cluster.flows.messages import AskDtd, Kept, Resume, Routed, TellDtd
 from broker.cluster.knowledge import Knowledge
-from broker.errors import ProtocolError
 from broker.event.place import Mark
 
 #: Seconds after which one who reads pages, and has asked for none, is taken not to read any more.
@@ -160,6 +159,7 @@ class Traffic:
         """From where readers asked last, and how often again."""
         self._incarnations: dict[str, int] = {}
         self._cuts: dict[str, Mark] = {}
+        self._newest_cuts: dict[str, Mark] = {}
         self.arrivals = Arrivals(covered)
         self.counts = TrafficCounts()
 
@@ -219,6 +219,10 @@ class Traffic:
 
     def flowing(self, cuts: Mapping[str, Mark], now: float) -> list[TrafficEffect]:
         """Something that this node wants flows: all of it comes that lies behind the cuts."""
+        if cuts == self._newest_cuts:
+            # All that came to flow together has the same.
+            return []
+        self._newest_cuts = dict(cuts)
         own = self._departures.origin
         for origin, cut in cuts.items():
             self._cuts[origin] = max(cut, self._cuts.get(origin, cut))
@@ -292,6 +296,8 @@ class Traffic:
             entering = _Entering(departures, told.upto)
             while len(self._entering) >= MOST_ENTERING:
                 self._entering.popitem(last=False)
+        # While an origin's node is gone, another one may answer for it.
+        entering.departures.home = frame.home
         entering.upto = max(entering.upto, told.upto)
         self._entering[frame.origin, unit] = entering
         return entering
@@ -302,7 +308,9 @@ class Traffic:
             return self._say(message)
         if isinstance(message, Resume):
             if message.origin != self._departures.origin:
-                raise ProtocolError("asked for the events of an origin that is not here")
+                # Of this node, before it lost its disk; or of one that it was said to keep.
+                self.counts.unknown += 1
+                return []
             return self._ask_for_page(message, now)
         assert isinstance(message, Kept | AskDtd | TellDtd)
         return [Told(message)]

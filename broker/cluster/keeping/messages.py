@@ -50,10 +50,10 @@ def decode_keep(data: bytes, origin: str) -> Keeping:
     """What is to be kept; `ProtocolError` if it is not `origin`'s, or no such message."""
     try:
         _, epoch, offset, last_epoch, last_offset = _HEAD.unpack_from(data)
-        chunk = Chunk(0, data[_HEAD.size :]) if len(data) > _HEAD.size else None
-        events = [] if chunk is None else list(chunk.events(0))
-        if chunk is not None and chunk.origin != origin:
-            raise ValueError("another origin")
+        stored = data[_HEAD.size :]
+        events = list(Chunk(0, stored).events(0)) if stored else []
+        if events and (events[0].origin != origin or encode_chunk(events) != stored):
+            raise ValueError("another origin, or not exact")
         marks = [(epoch, offset), *(event.mark for event in events)]
         rising = all(one < other for one, other in zip(marks, marks[1:], strict=False))
         if not rising or marks[-1] > (last_epoch, last_offset):

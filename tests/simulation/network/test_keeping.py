@@ -1,0 +1,107 @@
+"""`acknowledge = "neighbour"`: what was acknowledged outlives the disk of the node that took it."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.config import Settings, StreamSettings
+from broker.event.stream import StreamPattern
+from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.network.watching import Publisher, Reader, name_of, read
+
+GUARDED = Settings(streams=(StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour"),))
+
+
+def three(seed: int) -> NetworkWorld:
+    world = NetworkWorld(seed)
+    world.add("owner", "c", settings=GUARDED)
+    world.add("keeper", "c", join=["owner"])
+    world.add("zone", "far", gateways=["keeper"])
+    world.run(3.0)
+    return world
+
+
+def publish(world: NetworkWorld, publisher: Publisher, count: int) -> None:
+    for _ in range(count):
+        publisher.publish()
+        world.run(world.random.uniform(0.0, 0.02))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_was_acknowledged_is_delivered_when_the_disk_is_lost(seed: int) -> None:
+    with three(seed) as world:
+        reader = Reader(world, world.client("reader", "zone"))
+        publisher = Publisher(world, world.client("publisher", "owner"))
+        world.run_until(lambda: reader.flowing)
+        # The reader's node hears nothing any more, but the keeper does.
+        world.cut("keeper", "zone", refuse=True)
+        publish(world, publisher, 40)
+        world.kill("owner")
+        world.lose_disk("owner")
+        safe = {receipt.event_id for receipt in publisher.receipts}
+        assert safe, f"seed {seed}"
+        world.heal("keeper", "zone")
+        world.run(30.0)
+        read(world, reader)
+        got = [name_of(event) for event in reader.events]
+        lost = {(e.client_id, e.incarnation, e.sequence_number) for e in safe} - set(got)
+        assert not lost, f"{sorted(lost)} (seed {seed})"
+        assert got == sorted(set(got)), f"seed {seed}"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_is_acknowledged_while_there_is_no_neighbour(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        world.add("owner", "c", settings=GUARDED)
+        world.add("other", "c", join=["owner"], start=False)
+        world.run(2.0)
+        publisher = Publisher(world, world.client("publisher", "owner"))
+        world.run(1.0)
+        publish(world, publisher, 20)
+        world.run(20.0)
+        assert publisher.receipts == []
+        world.start("other")
+        world.run(40.0)
+        assert len(publisher.receipts) == 20, f"seed {seed}"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_another_neighbour_takes_over_all_that_a_lost_keeper_had(seed: int) -> None:
+    with three(seed) as world:
+        world.add("next", "c", join=["owner"])
+        world.run(3.0)
+        publisher = Publisher(world, world.client("publisher", "owner"))
+        world.run(1.0)
+        publish(world, publisher, 20)
+        world.run(1.0)
+        assert world.network_of("owner").keeping.owner.keeper == "keeper"
+        world.kill("keeper")
+        world.lose_disk("keeper")
+        publish(world, publisher, 20)
+        world.run(20.0)
+        assert len(publisher.receipts) == 40, f"seed {seed}"
+        log = world["owner"].event_log
+        span = world["next"].event_log.kept[log.origin]
+        assert span.upto == log.coverage[log.origin]
+        assert (
+            len(world.wait(world["next"].event_log.read_kept(log.origin, (0, 0), 99, 1 << 30)))
+            == 40
+        )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_owner_that_was_only_away_goes_on_where_its_keeper_vouched(seed: int) -> None:
+    with three(seed) as world:
+        reader = Reader(world, world.client("reader", "zone"))
+        publisher = Publisher(world, world.client("publisher", "owner"))
+        world.run_until(lambda: reader.flowing)
+        publish(world, publisher, 20)
+        world.kill("owner")
+        world.run(20.0)
+        world.start("owner")
+        publish(world, publisher, 20)
+        world.run(40.0)
+        read(world, reader)
+        got = [name_of(event) for event in reader.events]
+        assert len(publisher.receipts) == 40
+        assert got == sorted(set(got)) and len(got) == 40, f"{got} (seed {seed})"
