@@ -171,7 +171,7 @@ class ClusterDriver:
     def _flowing(self, key: Hashable, cuts: Mapping[str, Mark]) -> None:
         if self.traffic is not None and key in self.local:
             self.do(self.traffic.flowing(cuts, self.now()))
-            self.local.flows(key, cuts)
+            self.local.flows(key, cuts or self.traffic.cuts_ahead())
             self.all_flow()
 
     def _cover(self, cover: Cover) -> None:

@@ -98,6 +98,7 @@ class SimulatedNode:
         self._doing = False
         self._last_commit = 0.0
         self._failed: dict[str, int] = {}
+        self._cuts: dict[str, Mark] = {}
         self._remote: dict[tuple[Address, str], Numbers] = {}
         self._found: dict[int, frozenset[Address]] = {}
         log, now = self.log, self.nodes.now
@@ -228,7 +229,10 @@ class SimulatedNode:
                 self._remote.pop((self.knowledge.address_of(destination), id), None)
                 self._found.clear()
             case Flowing(key, cuts):
-                self._flowing(key, dict(cuts))  # type: ignore[arg-type]
+                if cuts != self._cuts:
+                    # Those of a thousand origins are not kept for each want.
+                    self._cuts = dict(cuts)
+                self._flowing(key, self._cuts)  # type: ignore[arg-type]
             case MapMoved():
                 self.traffic.map_moved(self.nodes.now)
 

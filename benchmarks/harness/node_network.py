@@ -1,0 +1,152 @@
+"""A simulated network of three levels, what its nodes' clients want, and what is published in it."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from broker.cluster.flows.frame import Frame
+from broker.event.place import Mark
+from broker.testing.nodes import SimulatedNodes
+from broker.testing.simulated_node import SimulatedNode
+
+#: In a cluster, and in a ring of clusters or units, the n-th is linked to the n + 1st; nodes of a
+#: cluster to the n + 3rd too.
+_STEPS: Final = (1, 3)
+#: Numbers that a unit's clients ask for, and how far those of the next unit are apart from them.
+_OF_A_UNIT: Final = 60
+_UNITS_APART: Final = 30
+#: Numbers that a cluster's clients ask for.
+_OF_A_CLUSTER: Final = 40
+#: Links, of about 5 ms one way.
+_SLOWEST: Final = 0.01
+
+
+@attrs.define
+class Crossings:
+    """Frames with events on their way."""
+
+    frames: int = 0
+    events: int = 0
+    bytes: int = 0
+    most: int = 0
+    """How often one event crossed one link in one direction, at most."""
+
+
+class NodeNetwork:
+    """`width` units of `width` clusters of `width` nodes, with two links between neighbours."""
+
+    def __init__(self, seed: int, width: int) -> None:
+        self.nodes = SimulatedNodes(seed, slowest=_SLOWEST, wire=False, capacity=1024)
+        self.random = self.nodes.random
+        self.width = width
+        self.names = [
+            (unit, cluster, node)
+            for unit in range(width)
+            for cluster in range(width)
+            for node in range(width)
+        ]
+        self._wanting: dict[int, set[str]] = {}
+        self._published: dict[tuple[str, Mark], tuple[int, float]] = {}
+        self._seen: Counter[str] = Counter()
+        self.late: list[float] = []
+        """Seconds from being published to the last node that wants it, by event."""
+
+    # ------------------------------------------------------------------ making it
+
+    def build(self) -> None:
+        """All nodes and links."""
+        for unit, cluster, node in self.names:
+            self.nodes.add(_name(unit, cluster, node), (f"u{unit}", f"c{cluster}"))
+        for one, other in self._links():
+            self.nodes.link(one, other)
+
+    def _links(self) -> Iterator[tuple[str, str]]:
+        width = self.width
+        for unit, cluster, node in self.names:
+            for step in _STEPS:
+                yield _name(unit, cluster, node), _name(unit, cluster, (node + step) % width)
+        for unit, cluster, side in itertools.product(range(width), range(width), (0, 1)):
+            near, far = 2 * side % width, (2 * side + 1) % width
+            yield _name(unit, cluster, near), _name(unit, (cluster + 1) % width, far)
+        for unit, side in itertools.product(range(width), (0, 1)):
+            cluster = (side * width // 2) % width
+            yield _name(unit, cluster, 0), _name((unit + 1) % width, cluster, width - 1)
+
+    def subscribe(self, each: int) -> None:
+        """So many subscriptions at each node, of numbers that are popular in its neighbourhood."""
+        for unit, cluster, node in self.names:
+            first = unit * _UNITS_APART + (cluster * 7) % (_OF_A_UNIT - _OF_A_CLUSTER)
+            name = _name(unit, cluster, node)
+            for key in range(each):
+                number = first + self.random.randrange(_OF_A_CLUSTER)
+                self.nodes.nodes[name].want(key, (number, number))
+                self._wanting.setdefault(number, set()).add(name)
+
+    def flowing(self) -> bool:
+        """Whether all that is wanted flows."""
+        return all(want.cuts is not None for node in self.alive() for want in node.wants.values())
+
+    def alive(self) -> list[SimulatedNode]:
+        """The nodes that run."""
+        return [node for node in self.nodes.nodes.values() if node.alive]
+
+    # ------------------------------------------------------------------ events
+
+    def publish(self, node: SimulatedNode) -> None:
+        """One event that somebody wants."""
+        number = self.random.choice(sorted(self._wanting))
+        before = node.log.cut
+        node.publish([(number, 0)])
+        mark = (before[0], before[1] + 1)
+        self._published[node.log.origin, mark] = (number, self.nodes.now)
+
+    def missing(self) -> int:
+        """Deliveries of published events that have not come to nodes that run."""
+        has: Counter[tuple[str, Mark]] = Counter()
+        for node in self.alive():
+            numbers = {want.numbers[0] for want in node.wants.values()}
+            for each in node.log.events:
+                if each.number in numbers and each.origin != node.log.origin:
+                    has[each.origin, each.mark] += 1
+        return self.expected() - sum(has[event] for event in self._published)
+
+    def expected(self) -> int:
+        """Deliveries that the published events call for, their own nodes aside."""
+        homes = {node.log.origin: node.name for node in self.nodes.nodes.values()}
+        running = {node.name for node in self.alive()}
+        return sum(
+            len((self._wanting[number] & running) - {homes[origin]})
+            for (origin, _), (number, _) in self._published.items()
+        )
+
+    def forget(self) -> None:
+        """What was published so far is not asked for any more."""
+        self._published.clear()
+
+    def watch(self) -> Crossings:
+        """Count frames with events from now on."""
+        crossings = Crossings()
+        times: Counter[tuple[str, str, str, Mark]] = Counter()
+
+        def crossed(sender: str, receiver: str, frame: Frame) -> None:
+            marks = frame.marks()
+            if marks:
+                crossings.frames += 1
+                crossings.events += len(marks)
+                crossings.bytes += len(frame.encode())
+                for mark in marks:
+                    times[sender, receiver, frame.origin, mark] += 1
+                    crossed_times = times[sender, receiver, frame.origin, mark]
+                    crossings.most = max(crossings.most, crossed_times)
+
+        self.nodes.on_frame = crossed
+        return crossings
+
+
+def _name(unit: int, cluster: int, node: int) -> str:
+    return f"u{unit}c{cluster}n{node}"
