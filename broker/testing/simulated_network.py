@@ -118,6 +118,7 @@ class NetworkWorld(VirtualTime):
         self,
         name: str,
         cluster: str = "",
+        /,
         *,
         settings: Settings | None = None,
         start: bool = True,

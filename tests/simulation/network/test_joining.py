@@ -1,0 +1,140 @@
+"""Whole nodes that ask to be let into a cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.cluster.address import UnitPath
+from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.network.watching import Publisher, Reader, settle, truths
+
+
+def clusters(world: NetworkWorld) -> dict[UnitPath, set[str]]:
+    """Who says to be where."""
+    found: dict[UnitPath, set[str]] = {}
+    for name in world.running:
+        knowledge = world.network_of(name).knowledge
+        if knowledge is not None:
+            found.setdefault(knowledge.address.unit, set()).add(name)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ten_nodes_that_join_at_once_are_one_cluster_through_which_events_flow(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        names = [f"n{number}" for number in range(10)]
+        world.add(names[0], "c")
+        for name in names[1:]:
+            world.add(name, join=names[:1])
+        world.run(15.0)
+        assert clusters(world) == {("c",): set(names)}
+        missing = [(a, b) for a in names for b in names if a < b and not world.linked(a, b)]
+        assert missing == []
+        publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in names[::3]]
+        readers = [Reader(world, world.client(f"r-{name}", name)) for name in names]
+        world.run_until(lambda: all(reader.flowing for reader in readers))
+        for _ in range(10):
+            for publisher in publishers:
+                publisher.publish()
+            world.run(0.02)
+        settle(world, publishers, readers)
+        assert all(len(reader.events) == 40 for reader in readers)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_who_finds_the_cluster_full_founds_another_one_and_hears_the_same(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        names = [f"n{number}" for number in range(7)]
+        world.add(names[0], "top.c", max_nodes=3)
+        for name in names[1:]:
+            world.add(name, join=names[:1], max_nodes=3)
+        world.run(90.0)
+        found = clusters(world)
+        assert sum(map(len, found.values())) == 7, found
+        assert all(len(members) <= 3 for members in found.values()), found
+        assert all(unit[:1] == ("top",) for unit in found)
+        publisher = Publisher(world, world.client("publisher", names[-1]))
+        readers = [Reader(world, world.client(f"r-{name}", name)) for name in names]
+        world.run_until(lambda: all(reader.flowing for reader in readers))
+        for _ in range(10):
+            publisher.publish()
+            world.run(0.02)
+        settle(world, [publisher], readers)
+        assert all(len(reader.events) == 10 for reader in readers)
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ({"name": "another"}, "wrong-network"),
+        ({"key": b"x" * 32}, "authentication-failed"),
+        ({"key": None}, "authentication-failed"),
+        ({"cluster": "elsewhere"}, "wrong-network"),
+    ],
+    ids=["network", "key", "no key", "cluster"],
+)
+def test_who_does_not_belong_here_is_refused_counted_and_asks_again(
+    said: dict[str, object], code: str
+) -> None:
+    with NetworkWorld(1) as world:
+        key = world.key_file(b"k" * 32)
+        world.add("a", "c", key_file=key)
+        other = dict(said)
+        if "key" in other:
+            given = other.pop("key")
+            other["key_file"] = world.key_file(given) if isinstance(given, bytes) else None
+        else:
+            other["key_file"] = key
+        cluster = str(other.pop("cluster", ""))
+        world.add("b", cluster, join=["a"], **other)
+        world.run(20.0)
+        refused = {name: set(world.network_of(name).membership.refused) for name in world.names}
+        assert not world.linked("a", "b")
+        assert code in refused["a"] | refused["b"], refused
+        assert len(list(world.network_of("a").neighbours)) == 0
+        # Less and less often.
+        counts = world.network_of("a").membership.refused
+        assert sum(counts.values()) <= 10, counts
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_node_with_all_its_links_names_others(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        world.add("a", "c", max_tcp_links=2)
+        for name in "bcdef":
+            world.add(name, join=["a"])
+            world.run(1.0)
+        world.run(40.0)
+        assert clusters(world) == {("c",): set("abcdef")}
+        assert world.network_of("a").neighbours.count("tcp") == 2
+        publisher = Publisher(world, world.client("publisher", "a"))
+        readers = [Reader(world, world.client(f"r-{name}", name)) for name in "abcdef"]
+        world.run_until(lambda: all(reader.flowing for reader in readers))
+        publisher.publish()
+        settle(world, [publisher], readers)
+        assert all(len(reader.events) == 1 for reader in readers)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_node_that_has_lost_its_disk_is_a_new_origin_under_its_old_name(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        world.add("a", "c")
+        world.add("b", "c", join=["a"])
+        world.run(3.0)
+        publisher = Publisher(world, world.client("publisher", "b"))
+        reader = Reader(world, world.client("reader", "a"))
+        world.run(2.0)
+        for _ in range(5):
+            publisher.publish()
+        world.run(1.0)
+        logs = truths(world)
+        world.kill("b")
+        world.lose_disk("b")
+        world.run(world.random.uniform(0.1, 20.0))
+        world.start("b")
+        world.run(40.0)
+        assert world.linked("a", "b")
+        for _ in range(5):
+            publisher.publish()
+        settle(world, [publisher], [reader], seen=logs)
+        assert len(reader.events) == 10
