@@ -100,8 +100,9 @@ def build_network(
         clock=reactor,
         terms=LinkTerms(
             said.clearance.rank,
+            said.cleartext_clearance.rank,
             said.untrusted_clearance.rank,
-            (said.untrusted_clearance if said.key_file is None else said.clearance).rank,
+            (said.untrusted_clearance if said.key_file is None else said.cleartext_clearance).rank,
             said.validate == "every-hop",
         ),
         most_nodes=said.max_nodes,

@@ -50,12 +50,20 @@ class LinkTerms:
     """What a link costs, and what may pass over it."""
 
     clearance: int
+    """The rank of the highest level for a link that is trusted and encrypted."""
+    cleartext_clearance: int
     untrusted_clearance: int
     group_clearance: int
     """Of the cluster's IP multicast group."""
     validate_always: bool
     """Whether events that pass through are validated even where their sender is trusted (K28)."""
     cost: int = 1
+
+    def clearance_of(self, neighbour: Neighbour) -> int:
+        """The rank of the highest level that may pass over a link (X12)."""
+        if not neighbour.trusted:
+            return self.untrusted_clearance
+        return self.clearance if neighbour.secure else self.cleartext_clearance
 
 
 class Network:
@@ -280,7 +288,7 @@ class Network:
         if self.knowledge is None:
             return
         terms = self._terms
-        clearance = terms.clearance if neighbour.trusted else terms.untrusted_clearance
+        clearance = terms.clearance_of(neighbour)
         self.log.info("linked to {address}", address=str(neighbour.node.address))
         self.driver.do(
             self.knowledge.link_up(

@@ -78,7 +78,13 @@ class NetworkSettings:
     clearance: SecurityLevel = setting(
         kinds.CLEARANCE,
         SecurityLevel.HIGH,
-        "The highest security level of an event that may pass over a link that is trusted.",
+        "The highest security level of an event that may pass over a link that is trusted and "
+        "encrypted.",
+    )
+    cleartext_clearance: SecurityLevel = setting(
+        kinds.CLEARANCE,
+        SecurityLevel.MED,
+        "The same for a link that is trusted and not encrypted, and for the group.",
     )
     untrusted_clearance: SecurityLevel = setting(
         kinds.CLEARANCE, SecurityLevel.MED, "The same for a link whose node has proven nothing."

@@ -45,7 +45,8 @@ def test_a_link_carries_what_it_is_cleared_for(
     seed: int, far: bool, trusted: bool, cleared: SecurityLevel, passes: int
 ) -> None:
     with NetworkWorld(seed) as world:
-        said = {"clearance": cleared, "key_file": world.key_file(KEY) if trusted else None}
+        key = world.key_file(KEY) if trusted else None
+        said = {"cleartext_clearance": cleared, "clearance": cleared, "key_file": key}
         world.add("a", "one", **said)
         if far:
             world.add("b", "two", gateways=["a"], **said)
@@ -85,9 +86,10 @@ def test_a_longer_way_is_taken_where_that_is_cleared(seed: int) -> None:
         key = world.key_file(KEY)
         for name in "ab":
             # Both trust what has the key, and are cleared for little between each other.
-            world.add(name, f"c-{name}", key_file=key)
-        world.add("c", "c-c", key_file=key, gateways=["a", "b"])
-        world.add("d", "c-d", key_file=key, gateways=["a", "c"], clearance=SecurityLevel.LOW)
+            world.add(name, f"c-{name}", key_file=key, cleartext_clearance=SecurityLevel.HIGH)
+        said = {"key_file": key, "cleartext_clearance": SecurityLevel.HIGH}
+        world.add("c", "c-c", gateways=["a", "b"], **said)
+        world.add("d", "c-d", gateways=["a", "c"], clearance=SecurityLevel.LOW, **said)
         world.run(3.0)
         publisher = Publisher(world, world.client("publisher", "a"))
         high = Reader(world, world.client("high", "b"))
@@ -97,3 +99,17 @@ def test_a_longer_way_is_taken_where_that_is_cleared(seed: int) -> None:
         read(world, high, low, seconds=10.0)
         assert levels(high) == list(LEVELS) * 10
         assert levels(low) == [SecurityLevel.LOW] * 10
+
+
+def test_what_is_secret_does_not_cross_a_link_in_cleartext_unless_that_is_wished() -> None:
+    with NetworkWorld(1) as world:
+        key = world.key_file(KEY)
+        world.add("a", "one", key_file=key)
+        world.add("b", "two", gateways=["a"], key_file=key)
+        world.run(3.0)
+        publisher = Publisher(world, world.client("publisher", "a"))
+        reader = Reader(world, world.client("reader", "b"))
+        world.run(2.0)
+        publish_all(world, publisher)
+        read(world, reader, seconds=5.0)
+        assert levels(reader) == [SecurityLevel.LOW, SecurityLevel.MED] * 10
