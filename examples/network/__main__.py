@@ -190,12 +190,14 @@ def report(
         title=f"{len(done.receipts)} events of {feed.name}, published at {PUBLISHER}",
         box=box.SIMPLE,
         pad_edge=False,
+        padding=(0, 1, 0, 0),
     )
     for heading in (
-        *("at", "matched", "arrived", "twice", "out of order", "missing", "unwanted"),
+        *("at", "matched", "arrived", "twice", "out of order", "missing", "wrong"),
         *("silent", "slowest"),
     ):
-        table.add_column(heading, justify="left" if heading == "at" else "right")
+        first = heading == "at"
+        table.add_column(heading, justify="left" if first else "right", no_wrap=first)
     wrong = 0
     sent = done.times()
     for each in subscribers:
