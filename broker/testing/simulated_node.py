@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias
+from random import Random
+from typing import Any, Protocol, TypeAlias
 
 import attrs
 
@@ -25,9 +26,6 @@ from broker.content.query.query import Query, parse_query
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.testing.node_log import NodeLog, Numbered
-
-if TYPE_CHECKING:
-    from broker.testing.nodes import SimulatedNodes
 
 STREAM = StreamPattern.parse("s")
 #: Events that are looked at for one page.
@@ -60,6 +58,23 @@ def numbers_of(text: str) -> Numbers:
     return _EVERYTHING
 
 
+class Surroundings(Protocol):
+    """What a node is in."""
+
+    now: float
+    random: Random
+    commit_fails: float
+
+    def at(self, time: float, call: Callable[..., None], *args: Any) -> None:
+        """Call it then."""
+
+    def commit_time(self) -> float:
+        """When a commit that begins now ends."""
+
+    def send(self, sender: str, receiver: str, message: Message | Frame) -> None:
+        """What a node gives to a link."""
+
+
 @attrs.define
 class LocalWant:
     """What a client of the node wants, also after the node's restart."""
@@ -72,7 +87,7 @@ class LocalWant:
 class SimulatedNode:
     """Its log and what its clients want live on when it is killed; all else does not."""
 
-    def __init__(self, nodes: SimulatedNodes, descriptor: NodeDescriptor) -> None:
+    def __init__(self, nodes: Surroundings, descriptor: NodeDescriptor) -> None:
         self.nodes = nodes
         self.descriptor = descriptor
         self.name = descriptor.name
