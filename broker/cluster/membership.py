@@ -145,10 +145,10 @@ class Membership:
         for key, endpoint in self._beside.items():
             targets[key] = Target(endpoint, GATEWAY, ())
         own = self.node.address
-        known = {self.node.tcp}
+        known = {self._place(self.node)}
         for name, node in sorted(members.items()):
-            listens = node.udp if self._settings.transport == UDP else node.tcp
-            known.add(node.tcp)
+            listens = self._place(node)
+            known.add(listens)
             if name != own.node and listens is not None:
                 targets[name] = Target(listens, MEMBER, own.unit, name)
         # A member that fell silent is on no map any more; where it is a seed it is looked for.
@@ -308,6 +308,10 @@ class Membership:
         )
 
     # ------------------------------------------------------------------ inside
+
+    def _place(self, node: NodeDescriptor) -> Endpoint | None:
+        """Where a node listens for the kind of links that this one makes."""
+        return node.udp if self._settings.transport == UDP else node.tcp
 
     def _key(self, name: str) -> str:
         return self._keys.get(name, name)

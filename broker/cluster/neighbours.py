@@ -138,7 +138,8 @@ class Neighbours:
             driver = self._drivers[name]
             if driver.attached and known.initiated != neighbour.initiated:
                 if not keeps(self._own, name, neighbour.initiated):
-                    channel.abort(Closed("the connection made by the smaller name stays"))
+                    # Not at once: the other end may yet read that it was accepted, and judge alike.
+                    channel.close()
                     return False
             known.initiated, known.peer = neighbour.initiated, neighbour.peer
             known.reconnections += 1
