@@ -1,4 +1,4 @@
-"""A simulated network of three levels, what its nodes' clients want, and what is published in it."""
+"""A simulated network of three levels, what is wanted at its nodes, and what is published there."""
 
 from __future__ import annotations
 

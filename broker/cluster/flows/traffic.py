@@ -32,8 +32,16 @@ from broker.cluster.knowledge import Knowledge
 from broker.event.place import Mark
 
 __all__ = [
-    *("Cover", "Enter", "Pass", "Say", "Serve", "Told"),
-    *("Traffic", "TrafficCounts", "TrafficEffect", "TrafficFigures"),
+    "Cover",
+    "Enter",
+    "Pass",
+    "Say",
+    "Serve",
+    "Told",
+    "Traffic",
+    "TrafficCounts",
+    "TrafficEffect",
+    "TrafficFigures",
 ]
 
 #: Seconds after which one who reads pages, and has asked for none, is taken not to read any more.

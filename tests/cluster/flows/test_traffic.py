@@ -7,7 +7,6 @@ import pytest
 from broker.cluster.flows.frame import MAX_HOPS, Range
 from broker.cluster.flows.messages import Resume
 from broker.cluster.flows.traffic import MOST_PAGES, Pass, Say, Serve
-from broker.errors import ProtocolError
 from broker.testing.nodes import SimulatedNodes
 from broker.testing.simulated_node import SimulatedNode, carried
 
@@ -50,14 +49,12 @@ def test_a_message_for_another_node_is_passed_on_with_one_hop_less(line: Simulat
     assert effects[0].neighbour == "a" and effects[0].message.hops == MAX_HOPS - 1  # type: ignore[union-attr]
 
 
-def test_a_question_for_an_origin_that_is_not_here_breaks_the_protocol(
-    line: SimulatedNodes,
-) -> None:
+def test_a_question_for_an_origin_that_is_not_here_is_counted(line: SimulatedNodes) -> None:
     a = line.nodes["a"]
     asked = question(line, "c", "b", 0)
     wrong = Resume(a.knowledge.address, asked.source, 3, asked.origin, (1, 0))
-    with pytest.raises(ProtocolError):
-        a.traffic.message_came(wrong, line.now)
+    assert a.traffic.message_came(wrong, line.now) == []
+    assert a.traffic.counts.unknown == 1
 
 
 def test_who_is_unknown_is_served_no_page(line: SimulatedNodes) -> None:
