@@ -1,0 +1,76 @@
+"""Whoever speaks to a node as if he were one, and says what he likes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zope.interface import implementer
+
+from broker.channel.driver import IStackReceiver, StackDriver
+from broker.channel.socket import ISocketChannel
+from broker.channel.socket.contract import TCP_PROPERTIES
+from broker.channel.stacks import StackSettings, Transport, build, stack_named
+from broker.channel.view import LinkState, View
+from broker.cluster import messages
+from broker.cluster.address import Address, parse_unit
+from broker.cluster.building import STACK
+from broker.cluster.descriptor import Endpoint, NodeDescriptor
+from broker.cluster.doorway import Greeting
+from broker.cluster.greeting import GATEWAY, MEMBER, PROTOCOL_VERSIONS
+from broker.cluster.greeting_core import Accepted, Dialling, Refused
+from broker.testing.simulated_network import NetworkWorld
+
+
+@implementer(IStackReceiver)
+class BadPeer:
+    """A link to a node, as a gateway of another cluster or a member of its own."""
+
+    def __init__(
+        self, world: NetworkWorld, node: str, cluster: str = "evil", name: str = "mallory"
+    ) -> None:
+        self.heard: list[bytes] = []
+        self.up = False
+        self.refused: Refused | None = None
+        self.world = world
+        home = world.network_of(node).membership.node.address.unit
+        unit = parse_unit(cluster)
+        descriptor = NodeDescriptor(
+            Address(unit, name), "0123456789abcdef", 1, PROTOCOL_VERSIONS, Endpoint(name, 1)
+        )
+        self.address = descriptor.address
+        core = Dialling(
+            node=descriptor,
+            network="xmlbroker",
+            key=None,
+            secured=False,
+            purpose=MEMBER if unit == home else GATEWAY,
+            cluster=home,
+            expected=node,
+        )
+        self.channel = world.connect(node, name)
+        Greeting(self.channel, core, world.clock, self._accepted, self._refused)
+        world.run(1.0)
+
+    def _accepted(self, _: Accepted, channel: ISocketChannel) -> None:
+        said = StackSettings(incarnation=7, transport=Transport("tcp"))
+        stack = build(stack_named(STACK), said, TCP_PROPERTIES, ())
+        self.driver = StackDriver(stack.layers, self.world.clock, self, bottom=stack.bottom)
+        self.driver.attach(channel)
+        channel.resume()
+
+    def _refused(self, refused: Refused) -> None:
+        self.refused = refused
+
+    def messages_received(self, batch: Sequence[bytes]) -> None:
+        self.heard += batch
+        self.driver.consumed(len(batch))
+
+    def view_changed(self, view: View) -> None:
+        self.up = view.state is LinkState.CONNECTED
+
+    def writable_changed(self, writable: bool) -> None:
+        pass
+
+    def say(self, *said: messages.Message | bytes) -> None:
+        """Send messages, or bytes in their place."""
+        self.driver.send([m if isinstance(m, bytes) else messages.encode(m) for m in said])

@@ -1,0 +1,184 @@
+"""A node that greets well and then misbehaves loses its link, and nobody else notices (T44)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import msgpack
+import pytest
+
+from broker.cluster import messages
+from broker.cluster.address import Address
+from broker.cluster.flows.frame import MAX_HOPS, Frame, Range
+from broker.cluster.flows.messages import AskDtd, Resume, TellDtd
+from broker.cluster.greeting import NodeProof
+from broker.cluster.messages import Refresh, Update
+from broker.event.place import Mark
+from broker.session.messages import NO_ERROR
+from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.network.strangers import BadPeer
+from tests.simulation.network.watching import Publisher, Reader, read
+
+ONE = ("one",)
+ALICE = Address(ONE, "a")
+BOB = Address(ONE, "b")
+
+
+def good_world(seed: int = 1) -> tuple[NetworkWorld, Publisher, Reader]:
+    """Two nodes of a cluster, and users of both."""
+    world = NetworkWorld(seed)
+    world.add("a", "one")
+    world.add("b", "one", join=["a"])
+    world.run(3.0)
+    publisher = Publisher(world, world.client("publisher", "a"))
+    reader = Reader(world, world.client("reader", "b"))
+    world.run(2.0)
+    return world, publisher, reader
+
+
+def use(world: NetworkWorld, publisher: Publisher, reader: Reader) -> None:
+    """It works as ever."""
+    before = len(reader.events)
+    for _ in range(5):
+        publisher.publish()
+    read(world, reader, seconds=3.0)
+    assert len(reader.events) == before + 5
+    assert world.linked("a", "b")
+    assert [
+        each.reconnections for each in world.network_of("a").neighbours if each.name == "b"
+    ] == [0]
+
+
+def frame(*ranges: Range, origin: str = "0123456789abcdef", **said: object) -> Frame:
+    fields: dict[str, object] = {
+        "origin": origin,
+        "home": Address(("evil",), "mallory"),
+        "level_runs": [],
+        "hops": MAX_HOPS,
+        "ranges": ranges,
+        "mark_runs": [],
+        "runs": [],
+        "encoding": 0,
+        "record_lengths": [],
+        "document_lengths": [],
+        "records": b"",
+        "body": b"",
+    }
+    return Frame(**{**fields, **said})  # type: ignore[arg-type]
+
+
+def to_alice(after: Mark = (1, 0), upto: Mark = (1, 1)) -> Range:
+    return Range(ALICE, after, upto)
+
+
+def absurd(lengths: tuple[int, int]) -> bytes:
+    return struct.pack(">BII", 0x60, *lengths) + b"x" * 20
+
+
+ENDING: dict[str, Callable[[], bytes | messages.Message]] = {
+    "garbage": lambda: b"\xc1\xff\x00garbage",
+    "an unknown kind": lambda: b"\x3f" + msgpack.packb((1,)),
+    "a frame of nothing": lambda: b"\x60",
+    "absurd lengths": lambda: absurd((1 << 31, 1 << 31)),
+    "no header": lambda: absurd((4, 4)),
+    "a range backwards": lambda: frame(Range(ALICE, (1, 5), (1, 2))).encode(),
+    "more hops than there are": lambda: frame(to_alice(), hops=1000).encode(),
+    "events that are not there": lambda: frame(
+        to_alice(), record_lengths=[5], document_lengths=[1 << 40]
+    ).encode(),
+    "a greeting": lambda: NodeProof(b""),
+    "tables of a scope that is not his": lambda: Refresh("mallory", ("evil",), ONE, 1, 1, 1, 0),
+    "an update without an end": lambda: Update("mallory", ("evil",), ONE, 1, 0, 1, 0, (), False),
+    "a kept event that nobody asked for": lambda: b"\x80\x00\x00",
+}
+
+
+@pytest.mark.parametrize("what", ENDING)
+def test_what_a_peer_must_not_say_ends_its_link_alone(what: str) -> None:
+    world, publisher, reader = good_world()
+    with world:
+        peer = BadPeer(world, "a")
+        assert peer.up
+        peer.say(ENDING[what]())
+        use(world, publisher, reader)
+        assert not peer.up
+        neighbours = world.network_of("a").neighbours
+        assert neighbours.get("mallory") is None
+        assert neighbours.broken == {"protocol": 1}
+
+
+HARMLESS: dict[str, Callable[[], bytes | messages.Message]] = {
+    "to nobody": lambda: frame(Range(Address(("nowhere",), "x"), (1, 0), (1, 1))).encode(),
+    "an origin that is not here": lambda: Resume(
+        ALICE, Address(("evil",), "mallory"), MAX_HOPS, "f" * 16, (1, 0)
+    ),
+    "no such type": lambda: AskDtd(ALICE, Address(("evil",), "mallory"), MAX_HOPS, "x", "1"),
+    "an answer without a question": lambda: TellDtd(
+        ALICE, Address(("evil",), "mallory"), MAX_HOPS, "x", "1", NO_ERROR, b"<!ELEMENT x ANY>"
+    ),
+    "a range without events": lambda: frame(to_alice()).encode(),
+    "a range of the own origin": lambda: frame(to_alice(), origin="own").encode(),
+    "a body that is no body": lambda: frame(
+        to_alice(),
+        level_runs=[(0, 1)],
+        mark_runs=[(1, 1, 1)],
+        runs=[(1, (0,))],
+        encoding=1,
+        record_lengths=[1],
+        document_lengths=[10],
+        records=b"x",
+        body=b"no zstd",
+    ).encode(),
+}
+
+
+@pytest.mark.parametrize("what", HARMLESS)
+def test_what_may_come_from_afar_harms_nobody(what: str) -> None:
+    world, publisher, reader = good_world()
+    with world:
+        peer = BadPeer(world, "a")
+        for _ in range(3):
+            peer.say(HARMLESS[what]())
+            world.run(1.0)
+        # He may have passed on what another one said.
+        assert peer.up
+        use(world, publisher, reader)
+        world.run(60.0)
+        use(world, publisher, reader)
+        world.check_outcomes()
+
+
+def test_a_peer_that_lies_about_who_it_is_is_refused() -> None:
+    world, publisher, reader = good_world()
+    with world:
+        assert BadPeer(world, "a", cluster="one", name="b").refused is not None
+        assert BadPeer(world, "a", cluster="one.inside", name="deep").refused is not None
+        use(world, publisher, reader)
+
+
+def test_a_peer_that_stops_reading_fills_its_own_link_only() -> None:
+    world, publisher, reader = good_world()
+    with world:
+        peer = BadPeer(world, "a")
+        assert peer.up
+        peer.channel.pause()
+        for _ in range(40):
+            publisher.publish(size=200_000)
+            read(world, reader, seconds=0.2)
+        use(world, publisher, reader)
+        assert len(reader.events) == 45
+
+
+def test_a_flood_of_connections_is_turned_away_and_members_still_come() -> None:
+    world, publisher, reader = good_world()
+    with world:
+        for number in range(150):
+            world.connect("a", f"s{number}")
+        use(world, publisher, reader)
+        world.run(30.0)
+        world.add("c", join=["a"])
+        world.run(20.0)
+        assert world.linked("a", "c")
+        assert world.network_of("a").membership.refused
+        use(world, publisher, reader)
