@@ -26,14 +26,17 @@ def network_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
         members = group.pop("members")
         yield _gauge("xmlbroker_group_members", "Who hears the node's group.", members)
         yield _counter("xmlbroker_group_frames", "Frames in the group.", "what", group)
-    outcomes = dict(report["relayed"])
-    refused = outcomes.pop("refused")
-    del outcomes["received"]
     yield _counter(
         "xmlbroker_relayed_events",
         "Events of other nodes that came for this one.",
         "outcome",
-        {key.replace("_", "-"): count for key, count in {**outcomes, **refused}.items()},
+        _outcomes(report["relayed"]),
+    )
+    yield _counter(
+        "xmlbroker_turned_away_events",
+        "Events that were to pass here, or to enter, and go no further.",
+        "code",
+        report["relayed"]["turned_away"],
     )
     yield _gauge(
         "xmlbroker_relayed_waiting_bytes", "Of those, waiting here.", report["waiting_bytes"]
@@ -77,6 +80,14 @@ def _of_a_member(report: Mapping[str, Any]) -> Iterator[Metric]:
         name = f"xmlbroker_tables_{key}" if key != "tables" else "xmlbroker_tables"
         yield _gauge(name, f"Tables of the network held here: {key}.", value)
     yield _counter("xmlbroker_table_messages", "What became of tables.", "what", counts)
+
+
+def _outcomes(relayed: Mapping[str, Any]) -> dict[str, int]:
+    """By outcome; what was refused by its error codes, as among publications."""
+    apart = ("received", "refused", "turned_away")
+    outcomes = {key: count for key, count in relayed.items() if key not in apart}
+    outcomes |= relayed["refused"]
+    return {key.replace("_", "-"): count for key, count in outcomes.items()}
 
 
 def _states(members: Iterable[Mapping[str, Any]]) -> dict[str, int]:

@@ -83,3 +83,18 @@ def test_the_figures_add_up(tmp_path: Path) -> None:
         assert http(port, "/health", method="HEAD") == (200, "")
         assert http(port, "/health", method="POST")[0] == 405
         assert "Traceback" not in node.log()
+
+
+def test_a_node_of_a_network_has_figures_of_it(tmp_path: Path) -> None:
+    port, others = free_port(), free_port()
+    configuration = (
+        f'[metrics]\nendpoint = "tcp:port={port}:interface=127.0.0.1"\n'
+        f'[network]\ncluster = "alps"\nlisten = ["tcp:port={others}:interface=127.0.0.1"]\n'
+    )
+    with NodeProcess(tmp_path, configuration) as node:
+        page = figures(http(port, "/metrics")[1])
+        members = {"reachable": 1, "unreachable": 0, "draining": 0}
+        assert page["xmlbroker_network_members"] == members
+        assert page["xmlbroker_network_leads"] in ({"": 1}, {"": 0})
+        assert page["xmlbroker_frames_total"]["stuck"] == 0
+        assert "Traceback" not in node.log()

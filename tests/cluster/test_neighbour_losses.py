@@ -1,0 +1,63 @@
+"""What a link over UDP lost and sent again, over all its connections."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.channel.correction.figures import Corrections
+from broker.channel.socket import ISocketChannel
+from broker.cluster.neighbours import Neighbour
+from broker.testing.datagrams import DatagramFaults
+from tests.channel.correction.datagram_pair import Pair, User
+from tests.cluster.made_up_nodes import a_node
+
+PACKETS = [bytes(900)] * 300
+
+
+def link() -> Neighbour:
+    return Neighbour(a_node("alps/n2"), False, False, "udp", "member", True, "there")
+
+
+def lossy_connection(seed: int, loss: float) -> tuple[ISocketChannel, ISocketChannel]:
+    """A connection over which all packets went, at its ends."""
+    pair = Pair(seed, DatagramFaults(loss=loss))
+    here, there = pair.connected()
+    User(here, PACKETS)
+    receiver = User(there)
+    pair.run(lambda: len(receiver.packets) == len(PACKETS), 60.0)
+    assert len(receiver.packets) == len(PACKETS)
+    return here, there
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_was_lost_and_sent_again_is_counted_at_both_ends(seed: int) -> None:
+    here, there = link(), link()
+    for end, channel in zip((here, there), lossy_connection(seed, 0.2), strict=True):
+        end.connected(channel)
+    assert here.corrections is not None and there.corrections is not None
+    assert here.corrections.lost > 20
+    assert here.corrections.repeated >= here.corrections.lost - 1
+    assert there.corrections.received >= len(PACKETS)
+    assert there.corrections.lost == there.corrections.repeated == 0
+
+
+def test_the_counts_of_earlier_connections_stay() -> None:
+    end = link()
+    sums = Corrections()
+    for seed in range(3):
+        channel, _ = lossy_connection(seed, 0.2)
+        end.connected(channel)
+        assert end.corrections is not None
+        assert end.corrections.lost > sums.lost
+        sums = end.corrections
+
+
+def test_a_path_without_loss_shows_none() -> None:
+    end = link()
+    end.connected(lossy_connection(1, 0.0)[0])
+    assert end.corrections is not None
+    assert (end.corrections.lost, end.corrections.repeated, end.corrections.forged) == (0, 0, 0)
+
+
+def test_tcp_mends_for_itself() -> None:
+    assert link().corrections is None
