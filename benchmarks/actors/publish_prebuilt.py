@@ -21,9 +21,12 @@ from broker.session.messages import Published
 
 
 class Publisher:
-    """Pushes messages as fast as the session's window allows, and counts the answers."""
+    """Pushes messages as fast as the session's window allows, and counts the answers.
 
-    def __init__(self, endpoint: str, batch: int) -> None:
+    With a `rate`, no more events a second than that are pushed, one message at a time.
+    """
+
+    def __init__(self, endpoint: str, batch: int, rate: float | None = None) -> None:
         self._settings = client_settings(client_id="publisher")
         self._mint = Mint(self._settings.client_id, self._settings.incarnation)
         self._batch = batch
@@ -31,9 +34,13 @@ class Publisher:
         self._built: deque[bytes] = deque()
         self._session = LeanSession(endpoint, self._settings, self._answered, self._push)
         self._pushing = False
+        self._every = batch / rate if rate else 0.0
+        """Seconds between messages."""
+        self._due = 0.0
         self._accepted = 0
         self._wanted = 0
-        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self._done: asyncio.Future[None] = self._loop.create_future()
 
     async def connect(self) -> None:
         """Wait for the session."""
@@ -52,8 +59,9 @@ class Publisher:
     async def push(self) -> int:
         """Send all that is built, and wait until the node has acknowledged it: so many events."""
         before = self._accepted
-        self._done = asyncio.get_running_loop().create_future()
+        self._done = self._loop.create_future()
         self._pushing = True
+        self._due = self._loop.time()
         self._push()
         await asyncio.wait([self._done, self._session.broken], return_when="FIRST_COMPLETED")
         if self._session.broken.done():
@@ -66,6 +74,11 @@ class Publisher:
 
     def _push(self) -> None:
         while self._pushing and self._built and self._session.can_send:
+            if self._every:
+                if self._due > self._loop.time():
+                    self._loop.call_at(self._due, self._push)
+                    return
+                self._due += self._every
             self._session.send(self._built.popleft())
 
     def _answered(self, data: bytes) -> None:
@@ -80,11 +93,11 @@ class Publisher:
 
 
 async def play(cue: Cue, task: Any) -> None:
-    """`task`: endpoint, batch (events a message), portions (events built at a time).
+    """`task`: endpoint, batch (events a message), portions (events built at a time), rate.
 
     Each portion is built while nothing is measured, and sent at the cue.
     """
-    publisher = Publisher(task["endpoint"], task["batch"])
+    publisher = Publisher(task["endpoint"], task["batch"], task.get("rate"))
     await publisher.connect()
     first = 0
     for count in task["portions"]:
@@ -94,7 +107,8 @@ async def play(cue: Cue, task: Any) -> None:
         await cue.go()
         cpu, began = time.process_time(), time.monotonic()
         accepted = await publisher.push()
-        cue.say("done", began=began, accepted=accepted, cpu=time.process_time() - cpu)
+        cpu, ended = time.process_time() - cpu, time.monotonic()
+        cue.say("done", began=began, ended=ended, accepted=accepted, cpu=cpu)
     publisher.close()
 
 

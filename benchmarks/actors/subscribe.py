@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import Any, Final
 
 from benchmarks.harness.cue import Cue, act
 from benchmarks.harness.delivery_count import DeliveryCount
@@ -12,12 +12,15 @@ from benchmarks.harness.lean_session import LeanSession
 from broker.client.settings import client_settings
 from broker.session.messages import Credit, Subscribe
 
+EVERYTHING: Final = "true()"
+
 
 class Subscriber:
-    """One session with one subscription of every event."""
+    """One session with one subscription."""
 
-    def __init__(self, endpoint: str, index: int) -> None:
-        self.count = DeliveryCount()
+    def __init__(self, endpoint: str, index: int, query: str) -> None:
+        self.count = DeliveryCount(everything=query == EVERYTHING)
+        self._query = query
         self._wanted = 0
         self._reached: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         self._flowing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -34,7 +37,7 @@ class Subscriber:
             Subscribe(
                 number=1,
                 pattern=">",
-                query="true()",
+                query=self._query,
                 namespaces={},
                 durable="",
                 start="new",
@@ -68,8 +71,11 @@ class Subscriber:
 
 
 async def play(cue: Cue, task: Any) -> None:
-    """`task`: endpoint, subscribers, portions (events that will come after each cue)."""
-    subscribers = [Subscriber(task["endpoint"], index) for index in range(task["subscribers"])]
+    """`task`: endpoint, subscribers, portions (events that will come after each cue), query."""
+    query = task.get("query", EVERYTHING)
+    subscribers = [
+        Subscriber(task["endpoint"], index, query) for index in range(task["subscribers"])
+    ]
     for subscriber in subscribers:
         await subscriber.subscribe()
     total = dropped = 0

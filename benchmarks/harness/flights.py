@@ -22,6 +22,8 @@ STREAM: Final = "flights"
 PAYLOAD_BYTES: Final = 262
 #: A query with a predicate that half of the payloads match.
 HIGH: Final = "/flight[flightleg/altitude > 274]"
+#: A query that a tenth of the payloads match.
+LOW: Final = "/flight[flightleg/altitude < 135]"
 
 AIRLINES: Final = (
     *("AAL", "ACA", "AFR", "ASA", "BAW", "COA", "DAL", "DLH", "EDV", "ENY", "FDX", "FFT"),
@@ -110,6 +112,11 @@ def time_of(number: int) -> bytes:
 def is_high(number: int) -> bool:
     """Whether payload `number` matches `HIGH`."""
     return report(number).altitude > 274
+
+
+def is_low(number: int) -> bool:
+    """Whether payload `number` matches `LOW`."""
+    return report(number).altitude < 135
 
 
 def flight_documents(mint: Mint, count: int, first: int = 0) -> Iterator[bytes]:

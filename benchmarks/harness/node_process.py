@@ -23,17 +23,19 @@ _GLANCE: Final = 0.002
 class NodeProcess:
     """A node that listens on a free port of the loopback interface when the constructor returns.
 
-    `configuration` is TOML besides `[node]` and `[listen]`. Data and log lie in `folder`, which
-    must be empty.
+    `configuration` is TOML besides `[node]` and `[listen]`, `name` the node's. Data and log lie in
+    `folder`, which must be empty.
     """
 
-    def __init__(self, children: Children, folder: Path, configuration: str = "") -> None:
+    def __init__(
+        self, children: Children, folder: Path, configuration: str = "", name: str = "bench"
+    ) -> None:
         self.folder = folder
         self.port = free_port()
         self.endpoint = f"tcp:127.0.0.1:{self.port}"
         settings = folder / "node.toml"
         settings.write_text(
-            f'[node]\nname = "bench"\ndata = "data"\n'
+            f'[node]\nname = "{name}"\ndata = "data"\n'
             f'[listen]\nendpoints = ["tcp:port={self.port}:interface=127.0.0.1"]\n'
             f"{configuration}"
         )

@@ -46,7 +46,7 @@ def saved(folder: Path, name: str) -> Any:
 def test_the_list_names_every_benchmark() -> None:
     output, _ = started("--list").communicate(timeout=30)
     assert [line.split()[0] for line in output.splitlines()] == [
-        *("node", "latency", "memory", "content")
+        *("node", "latency", "memory", "content", "links", "line", "network")
     ]
 
 
@@ -80,6 +80,27 @@ def test_quick_runs_print_tables_and_write_their_figures(tmp_path: Path) -> None
     assert content["agreed"]["flights, 500 harder queries"] > 0
     assert list(data.iterdir()) == []
     assert processes_that_mention(str(data)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.system
+def test_quick_runs_between_processes_carry_everything(tmp_path: Path) -> None:
+    results, data = tmp_path / "results", tmp_path / "data"
+    data.mkdir()
+    process = started(*("--quick", "--results", str(results), "--data", str(data), "links", "line"))
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
+    links = saved(results, "links")["runs"]
+    assert len(links) == 2 + 8 + 8
+    assert all(run["missing"] == 0 for run in links if run["kind"] != "multicast")
+    line = {run["work"]: run for run in saved(results, "line")["runs"]}
+    assert [len(run["cpu"]) for run in line.values()] == [1, 1, 1, *[3] * 8]
+    assert all(run["dropped"] == 0 for run in line.values())
+    # Nobody wants anything of it elsewhere: then nothing but marks goes over the links.
+    assert line["between two idle neighbours, subscriber"]["link_bytes"] < 10_000
+    tenth, all_of_it = line["line, a tenth wanted at c"], line["line, subscriber at c"]
+    assert tenth["link_bytes"] < all_of_it["link_bytes"] / 5
+    assert list(data.iterdir()) == []
 
 
 @pytest.mark.slow

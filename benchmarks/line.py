@@ -1,0 +1,176 @@
+"""What passing events on costs a node: a line of three against one node alone, in one run.
+
+The publisher is at node `a`, and `b` lies between `a` and `c`. All works are done in turn, several
+rounds of them: what disturbs the machine for a while is not taken for a property of one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import attrs
+
+from benchmarks.actors.subscribe import EVERYTHING
+from benchmarks.harness.actor import Actor
+from benchmarks.harness.flights import LOW, is_low
+from benchmarks.harness.flow import PATIENCE
+from benchmarks.harness.lab import Lab
+from benchmarks.harness.linked_nodes import LineOptions, line_of_nodes
+from benchmarks.harness.node_process import NodeProcess
+from benchmarks.harness.node_status import node_status
+from benchmarks.harness.report import Report
+from benchmarks.harness.speed import parse_microseconds
+from benchmarks.harness.usage import busy_seconds, cpu_seconds
+from benchmarks.line_report import (
+    ALONE,
+    ALONE_FLAT_OUT,
+    COMPRESSED,
+    EVERY_HOP,
+    INGRESS,
+    KEPT,
+    MIDDLE,
+    PLAIN,
+    PLAIN_FLAT_OUT,
+    SELECTIVE,
+    TWO,
+    Crossing,
+    report,
+)
+
+DESCRIPTION: Final = "processor time that passing events on costs a node in a line of three"
+
+#: Events in a PUBLISH message of the publisher.
+BATCH: Final = 500
+ROUNDS: Final = 3
+EVENTS: Final = 20_000
+WARM_UP: Final = 3_000
+#: Events a second: what a line can carry on the reference machine, with all that share it.
+RATE: Final = 10_000.0
+#: A subscriber that falls behind because it shares the machine is not to miss anything.
+_QUEUE: Final = "[queue]\nevents = 1000000\n"
+_KEPT: Final = '[streams.">"]\nacknowledge = "neighbour"\n'
+
+
+@attrs.frozen
+class Work:
+    """What is measured: nodes in a line, the publisher at one of them, subscribers at some."""
+
+    name: str
+    nodes: int
+    publisher: int = 0
+    subscribers: Sequence[int] = ()
+    query: str = EVERYTHING
+    rate: float | None = RATE
+    """Events a second; None: as fast as they are taken."""
+    options: LineOptions = LineOptions()
+
+
+WORKS: Final = (
+    Work(INGRESS, 1),
+    Work(ALONE, 1, subscribers=[0]),
+    Work(ALONE_FLAT_OUT, 1, subscribers=[0], rate=None),
+    Work(MIDDLE, 3, publisher=1, subscribers=[1]),
+    Work(PLAIN, 3, subscribers=[2]),
+    Work(PLAIN_FLAT_OUT, 3, subscribers=[2], rate=None),
+    Work(COMPRESSED, 3, subscribers=[2], options=LineOptions(compress=True)),
+    Work(TWO, 3, subscribers=[1, 2]),
+    Work(SELECTIVE, 3, subscribers=[2], query=LOW),
+    Work(EVERY_HOP, 3, subscribers=[2], options=LineOptions(further='validate = "every-hop"\n')),
+    Work(KEPT, 3, subscribers=[2], options=LineOptions(tables=_KEPT)),
+)
+
+
+def run(lab: Lab) -> Report:
+    """All works, in rounds."""
+    rounds = 1 if lab.quick else ROUNDS
+    portions = [500, 1_000] if lab.quick else [WARM_UP, EVENTS]
+    crossings = []
+    for number in range(1, rounds + 1):
+        for work in WORKS:
+            lab.say(f"round {number} of {rounds}: {work.name}")
+            crossings.append(_crossed(lab, work, portions))
+    return report(crossings, _notes(portions[-1]))
+
+
+def _notes(events: int) -> list[str]:
+    return [
+        f"{events:,} prebuilt events a run, in PUBLISH messages of {BATCH}, {RATE:,.0f} a second "
+        "or (flat out) as fast as the session takes them; nodes, publisher and subscribers are "
+        "processes of this machine and share it",
+        "a line: three clusters of one node, links by TCP that are authenticated with a shared "
+        "key, so trusted: events are validated where they are published and where they are wanted",
+        "us/event: processor time of the node, all its threads, over all events published, from "
+        "the first send until the last event is acknowledged and delivered",
+        "ingress: what the node that is alone and has no subscriber uses; it validates, matches, "
+        "logs and acknowledges",
+        "pages: times that what a full link had dropped was asked for anew and read from the log",
+    ]
+
+
+def _crossed(lab: Lab, work: Work, portions: Sequence[int]) -> Crossing:
+    """The last portion is measured; those before it warm up."""
+    with lab.empty_folder() as folder:
+        nodes = line_of_nodes(lab.children, folder, work.nodes, work.options, _QUEUE)
+        # Who subscribes first hears of the cut of everything that comes later.
+        subscribers = [_subscriber(lab, work, nodes[at], portions) for at in work.subscribers]
+        for each in subscribers:
+            each.hear("ready", PATIENCE)
+        task: dict[str, Any] = {"endpoint": nodes[work.publisher].endpoint, "portions": portions}
+        task |= {"batch": BATCH, "rate": work.rate}
+        publisher = Actor(lab.children, "publish_prebuilt", task)
+        for index in range(len(portions)):
+            publisher.hear("ready", PATIENCE)
+            for each in subscribers if index else ():
+                each.hear("ready", PATIENCE)
+            before, busy = [cpu_seconds(node.pid) for node in nodes], busy_seconds()
+            told = _counts(nodes, work.publisher)
+            for each in (*subscribers, publisher):
+                each.go()
+            sent = publisher.hear("done", PATIENCE)
+            came = [each.hear("done", PATIENCE) for each in subscribers]
+            used = [cpu_seconds(node.pid) - past for node, past in zip(nodes, before, strict=True)]
+            busy = busy_seconds() - busy
+        for each in (*subscribers, publisher):
+            each.end()
+        done = _counts(nodes, work.publisher)
+        for node in nodes:
+            node.stop()
+    seconds = max([sent["ended"], *(each["ended"] for each in came)]) - sent["began"]
+    actors = sent["cpu"] + sum(each["cpu"] for each in came)
+    return Crossing(
+        work=work.name,
+        events=portions[-1],
+        seconds=seconds,
+        cpu=used,
+        frames=done["frames"] - told["frames"],
+        link_bytes=done["link_bytes"] - told["link_bytes"],
+        full=done["full"] - told["full"],
+        pages=done["pages"] - told["pages"],
+        dropped=sum(each["dropped"] for each in came),
+        others=max(0.0, busy - sum(used) - actors) / seconds,
+        parse=parse_microseconds(),
+    )
+
+
+def _subscriber(lab: Lab, work: Work, node: NodeProcess, portions: Sequence[int]) -> Actor:
+    wanted, first = [], 0
+    for count in portions:
+        numbers = range(first, first + count)
+        wanted.append(count if work.query == EVERYTHING else sum(map(is_low, numbers)))
+        first += count
+    task = {"endpoint": node.endpoint, "subscribers": 1, "portions": wanted, "query": work.query}
+    return Actor(lab.children, "subscribe", task)
+
+
+def _counts(nodes: Sequence[NodeProcess], publisher: int) -> dict[str, int]:
+    """Frames and bytes of the publisher's node; messages that full links dropped, and pages."""
+    if len(nodes) == 1:
+        return dict.fromkeys(("frames", "link_bytes", "full", "pages"), 0)
+    said: list[dict[str, Any]] = [node_status(node.endpoint)["network"] for node in nodes]
+    return {
+        "frames": said[publisher]["frames"]["begun"],
+        "link_bytes": sum(link["sent_bytes"] for link in said[publisher]["links"]),
+        "full": sum(link["full"] for each in said for link in each["links"]),
+        "pages": sum(each["frames"]["served"] for each in said),
+    }
