@@ -187,6 +187,7 @@ class Network:
 
     def progress(self) -> None:
         """Tell others how far events have got: to be called each second."""
+        self.wants.tidy()
         if self.traffic is None or self.knowledge is None:
             return
         self.driver.do(self.traffic.progress(self.driver.now()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import attrs
@@ -16,6 +16,9 @@ from broker.content.upstream.want import Want
 
 #: Sets of matches whose destinations are remembered; then they are worked out anew.
 _REMEMBERED = 10_000
+#: Seconds that what is not wanted any more counts for events that have matched it: longer than one
+#: waits for its DTD or for the disk.
+KEPT = 60
 _NOBODY: frozenset[Address] = frozenset()
 
 
@@ -36,12 +39,14 @@ class RemoteWants:
         self._numbers: dict[tuple[Address, str], int] = {}
         self._counts: Counter[Address] = Counter()
         self._found: dict[tuple[int, ...], frozenset[Address]] = {}
+        self._former: deque[list[int]] = deque([[] for _ in range(KEPT)], KEPT)
+        """Numbers whose wants are gone, by when that was: events on their way have matched them."""
         self._absent: dict[Hashable, tuple[int, Want]] = {}
         self.widened = 0
         """Queries that took too long and were replaced by all events of their streams."""
 
     def __len__(self) -> int:
-        return len(self._installed)
+        return len(self._numbers)
 
     def per_destination(self) -> Mapping[Address, int]:
         """How many there are of each destination that wants something."""
@@ -58,10 +63,21 @@ class RemoteWants:
         """It does not want it any more, if it did."""
         number = self._numbers.pop((destination, id), None)
         if number is not None:
-            del self._installed[number]
+            self._former[-1].append(number)
             self._counts[destination] -= 1
             self._matcher.unsubscribe(number)
+
+    def tidy(self) -> None:
+        """Forget those that are gone for long: to be called each second.
+
+        An event is matched before it is committed. If what it matched is replaced by something
+        narrower in between, it is for that destination still.
+        """
+        if self._former[0]:
+            for number in self._former[0]:
+                del self._installed[number]
             self._found.clear()
+        self._former.append([])
 
     def clear(self) -> None:
         """Nobody wants anything any more."""
@@ -86,6 +102,8 @@ class RemoteWants:
         installed = self._installed.get(number)
         if installed is None:
             return self._widen_absent(number)
+        if self._numbers.get((installed.destination, installed.id)) != number:
+            return True
         self.widened += 1
         destination, id, want = installed.destination, installed.id, installed.want
         self.remove(destination, id)
