@@ -22,7 +22,7 @@ from broker.content.contract import Accepted, IMatcher, Refused, TypeMissing, Ve
 from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
-from broker.errors import BrokerError, LogUnavailable, ProtocolError, UnknownType
+from broker.errors import BrokerError, LogUnavailable, OurError, ProtocolError, UnknownType
 from broker.event.place import Mark
 from broker.router.quarantine import Quarantine
 from broker.router.turns import MOST_DOCUMENTS, SECONDS_A_TURN, Turns
@@ -42,6 +42,8 @@ class Job:
     arrived: Arrived
     carried: Sequence[Carried]
     done: Callable[[Job], None]
+    broken: Callable[[], None] = lambda: None
+    """Called instead where it could not be matched at all."""
     verdicts: list[Verdict] = attrs.field(factory=list)
     missing: Mapping[DtdReference, BrokerError] = attrs.field(factory=dict)
     """Types that could not be had, and why."""
@@ -112,6 +114,8 @@ class Intake:
         self._lines: dict[str, _Line] = {}
         self._ready: deque[str] = deque()
         self._turns = Turns(clock, self._step, self._turn_failed)
+        self._failures: Counter[str] = Counter()
+        """By origin: how often something of it could not be logged."""
         self.waiting_bytes = 0
         self.outcomes = RelayOutcomes()
 
@@ -134,10 +138,28 @@ class Intake:
             settled(error)
             return
         self.outcomes.received += len(chosen)
-        job = Job(arrived, chosen, lambda job: self._append(job, cursor, settled))
-        if not self._add(job):
-            self.outcomes.not_taken += len(chosen)
-            settled(LogUnavailable("too many events of other nodes wait here"))
+        origin = arrived.frame.origin
+        life = self._failures[origin]
+
+        def failed(error: BrokerError, events: int) -> None:
+            self._failures[origin] += 1
+            self.outcomes.not_taken += events
+            settled(error)
+
+        def matched(job: Job) -> None:
+            if self._failures[origin] != life:
+                # Taken behind what was not logged: alone it would hide that.
+                failed(LogUnavailable("what comes before it was not logged"), len(chosen))
+            elif busy := _busy(job):
+                failed(busy, len(chosen))
+            else:
+                self._append(job, cursor, settled, failed)
+
+        def broken() -> None:
+            failed(LogUnavailable("events of another node could not be matched"), len(chosen))
+
+        if not self._add(Job(arrived, chosen, matched, broken)):
+            failed(LogUnavailable("too many events of other nodes wait here"), len(chosen))
 
     def check(self, frame: Frame, checked: Callable[[Frame], None]) -> None:
         """Validate a frame that only passes through (K28): what is not valid goes no further.
@@ -198,14 +220,25 @@ class Intake:
             origin = self._ready.popleft()
             line = self._lines[origin]
             line.queued = False
-            if self._match(line):
-                job = line.jobs.popleft()
-                self.waiting_bytes -= job.size
+            try:
+                matched = self._match(line)
+            except Exception:
+                # One that breaks the matcher must not keep all others from coming.
+                self.log.failure("events of {origin} could not be matched", origin=origin)
+                self._pop(line).broken()
+                matched = False
+            if matched:
+                job = self._pop(line)
                 job.done(job)
             self._queue(origin, line)
             if not line.jobs:
                 del self._lines[origin]
         return bool(self._ready)
+
+    def _pop(self, line: _Line) -> Job:
+        job = line.jobs.popleft()
+        self.waiting_bytes -= job.size
+        return job
 
     def _match(self, line: _Line) -> bool:
         """Go on with the first job of a line. Whether it is done."""
@@ -258,15 +291,18 @@ class Intake:
     # ------------------------------------------------------------------ into the log
 
     def _append(
-        self, job: Job, cursor: Mark, settled: Callable[[BrokerError | None], None]
+        self,
+        job: Job,
+        cursor: Mark,
+        settled: Callable[[BrokerError | None], None],
+        failed: Callable[[BrokerError, int], None],
     ) -> None:
         told, frame = job.arrived.range, job.arrived.frame
         gone = told.gone if told.gone is not None and told.gone > cursor else None
         try:
             self._event_log.check_available()
         except LogUnavailable as error:
-            self.outcomes.not_taken += len(job.carried)
-            settled(error)
+            failed(error, len(job.carried))
             return
         entries: list[tuple[Mark, bytes, int, bytes]] = []
         matches: list[tuple[int, ...]] = []
@@ -288,8 +324,7 @@ class Intake:
 
         def done(events: list[LoggedEvent] | BrokerError) -> None:
             if isinstance(events, BrokerError):
-                self.outcomes.not_taken += len(entries)
-                settled(events)
+                failed(events, len(entries))
                 return
             self.outcomes.logged += len(events)
             if gone is not None:
@@ -317,3 +352,13 @@ class Intake:
             error = job.missing[verdict.reference]
         self._quarantine.keep(each.document, error, job.arrived.frame.home.node)
         return error
+
+
+def _busy(job: Job) -> OurError | None:
+    """Why a type could not be looked up now that an event may have: it may come again later."""
+    missing = (
+        job.missing[verdict.reference]
+        for verdict in job.verdicts
+        if isinstance(verdict, TypeMissing)
+    )
+    return next((error for error in missing if isinstance(error, OurError)), None)

@@ -1,0 +1,154 @@
+"""Events of other nodes on their way into the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from twisted.internet.task import Clock
+
+from broker.cluster.address import Address
+from broker.cluster.flows.arrivals import Arrived
+from broker.cluster.flows.departures import Departures
+from broker.cluster.flows.frame import Carried, Range
+from broker.cluster.intake import Intake
+from broker.content.contract import Accepted
+from broker.errors import BrokerError, LogUnavailable
+from broker.event.envelope import Header, Liveness, SecurityLevel
+from broker.event.identity import EventId
+from broker.event.place import Mark
+from broker.store.deduplication import Deduplication
+
+HOME, OWN = Address(("c",), "home"), Address(("c",), "own")
+
+
+class FakeMatcher:
+    """Documents are sequence numbers; some can not be matched."""
+
+    def __init__(self) -> None:
+        self.broken: set[bytes] = set()
+
+    def match(self, documents: Sequence[bytes], *_: Any) -> list[Any]:
+        if self.broken & set(documents):
+            raise ZeroDivisionError
+        return [
+            Accepted(
+                Header(
+                    EventId("p", 1, int(each), 1), "s", "t", "1", SecurityLevel.LOW, Liveness.LIVE
+                ),
+                (7,),
+            )
+            for each in documents
+        ]
+
+
+class FakeLog:
+    """Commits when it is told to, or fails."""
+
+    def __init__(self) -> None:
+        self.deduplication = Deduplication(lambda _: None, 8)
+        self.pending: list[tuple[Any, Any]] = []
+        self.logged: list[Mark] = []
+        self.resting = False
+
+    def check_available(self) -> None:
+        if self.resting:
+            raise LogUnavailable("resting")
+
+    def append_relayed(self, relayed: Any, done: Any) -> None:
+        self.pending.append((relayed, done))
+
+    def commit(self, *, fails: bool = False) -> None:
+        pending, self.pending = self.pending, []
+        if fails:
+            self.deduplication.forget()
+        for relayed, done in pending:
+            if fails:
+                done(LogUnavailable("full"))
+            else:
+                self.logged += [mark for mark, *_ in relayed.entries]
+                done([object() for _ in relayed.entries])
+
+
+class Setting:
+    def __init__(self) -> None:
+        self.log, self.matcher, self.clock = FakeLog(), FakeMatcher(), Clock()
+        self.settled: list[tuple[int, BrokerError | None]] = []
+        self.committed: list[int] = []
+        unused: Any = None
+        log: Any = self.log
+        matcher: Any = self.matcher
+        quarantine: Any = self
+        self.intake = Intake(
+            matcher=matcher,
+            dtds=unused,
+            event_log=log,
+            quarantine=quarantine,
+            clock=self.clock,
+            wall_clock=lambda: 0,
+            committed=lambda events, matches: self.committed.append(len(events)),
+            gone=lambda *_: None,
+            accept_undescribed=False,
+        )
+
+    def take(self, first: int, last: int) -> None:
+        """The events with these numbers, in a range that ends with them."""
+        carried = [Carried((1, n), b"\x90", b"%d" % n) for n in range(first, last + 1)]
+        told = Range(OWN, (1, first - 1), (1, last))
+        runs = [(len(carried), (0,))]
+        frame = Departures("far", HOME, (1, 0)).frame([told], carried, [0] * len(carried), runs)
+        self.intake.take(
+            Arrived(told, frame, 0),
+            (1, first - 1),
+            lambda error: self.settled.append((last, error)),
+        )
+
+
+def test_what_is_behind_something_that_was_not_logged_is_not_logged_either() -> None:
+    setting = Setting()
+    setting.take(1, 3)
+    setting.log.resting = True
+    setting.take(4, 6)
+    setting.log.resting = False
+    # Taken by the network before it was told that 4 to 6 had failed.
+    assert [last for last, error in setting.settled if error] == [6]
+    setting.log.commit()
+    assert setting.log.logged == [(1, 1), (1, 2), (1, 3)]
+    setting.take(4, 9)
+    setting.log.commit()
+    assert setting.log.logged == [(1, n) for n in range(1, 10)]
+    assert setting.intake.outcomes.not_taken == 3
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_jobs_that_wait_fail_with_the_one_before_them(waits: bool) -> None:
+    setting = Setting()
+    setting.take(1, 3)
+    if waits:
+        # It is matched in a later turn, when the commit before it has failed.
+        setting.intake._turns._working = True
+    setting.take(4, 6)
+    setting.log.commit(fails=True)
+    setting.intake._turns._working = False
+    setting.intake._turns.work()
+    setting.log.commit()
+    assert setting.log.logged == []
+    assert [last for last, error in setting.settled if error] == [3, 6]
+    assert setting.committed == []
+    outcomes = setting.intake.outcomes
+    assert outcomes.received == outcomes.not_taken == 6
+
+
+def test_an_event_that_breaks_the_matcher_keeps_no_other_origin_from_coming(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    setting = Setting()
+    setting.matcher.broken.add(b"2")
+    setting.take(1, 3)
+    assert [(last, type(error)) for last, error in setting.settled] == [(3, LogUnavailable)]
+    setting.matcher.broken.clear()
+    setting.take(1, 3)
+    setting.log.commit()
+    assert setting.log.logged == [(1, 1), (1, 2), (1, 3)]
+    assert setting.intake.waiting_bytes == 0
