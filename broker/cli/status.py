@@ -96,7 +96,7 @@ def _network(status: Mapping[str, Any]) -> Iterable[Table]:
             value = "; ".join(map(_unit, value))
         elif isinstance(value, list | tuple):
             value = ", ".join(map(str, value))
-        lines[_words(key)] = _quantity(key, value) or "-"
+        lines[_words(key)] = "-" if value in (None, "") else _quantity(key, value)
     yield _pairs("Network", lines)
     yield from link_tables(status)
 

@@ -33,8 +33,8 @@ from examples.network.subscribers import START, Subscriber
 PUBLISHER = "a1"
 SUBSCRIBERS = ("c1", "p2", "c3", "p3")
 #: Events that are published together, and how many in a second.
-WAVE = 20
-RATE = 400
+WAVE = 10
+RATE = 200
 #: Seconds without any progress after which what is still missing is given up.
 PATIENCE = 20.0
 #: Seconds between two looks at something of which nobody tells.
@@ -232,7 +232,7 @@ def report(
 def main() -> int:
     """The command line of the example."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--limit", type=int, default=4_000, help="publish so many events")
+    parser.add_argument("--limit", type=int, default=2_000, help="publish so many events")
     parser.add_argument("--keep", type=Path, help="keep the nodes' data and logs in this folder")
     arguments = parser.parse_args()
     console = Console()
