@@ -122,7 +122,7 @@ def _objections(
         yield WrongNetwork(f"this node is of the cluster {_named(own.address.unit)}")
     known = situation.members.get(node.name)
     if node.name == own.name or (known and known.origin != node.origin):
-        yield NameTaken(f"another node has the name {node.name}")
+        yield NameTaken(f"another node has the node.name {node.name}")
     if known and node.incarnation < known.incarnation:
         yield IncarnationRefused(f"a later process of {node.name} is known")
     if own.draining:

@@ -219,7 +219,9 @@ class Dialling(_Greeting):
 
     def _prove(self, challenge: NodeChallenge) -> list[Effect]:
         if self.key is None:
-            return self._refuse(AuthenticationFailed("a key is asked for, and this node has none"))
+            return self._refuse(
+                AuthenticationFailed("a key is asked for, and who dials has no network.key_file")
+            )
         self._challenge = challenge
         self.state = GreetingState.PROVING
         return [Send(NodeProof(dialling_proof(self.key, self.hello(), challenge)))]
@@ -290,7 +292,7 @@ class Answering(_Greeting):
             spoken = ", ".join(map(str, self.node.versions))
             return self._refuse(VersionMismatch(f"this node speaks version {spoken}"))
         if hello.network != self.network:
-            return self._refuse(WrongNetwork("this node is of another network"))
+            return self._refuse(WrongNetwork("the network.name of both differ"))
         self._hello = hello
         if self.key is None:
             return self._judged(hello)
@@ -301,7 +303,7 @@ class Answering(_Greeting):
         hello = self._hello
         assert hello and self.key is not None
         if not same_proof(dialling_proof(self.key, hello, self._challenge()), proof.proof):
-            return self._refuse(AuthenticationFailed("the proof of the key is wrong"))
+            return self._refuse(AuthenticationFailed("the network.key_file of both differ"))
         return self._judged(hello)
 
     def _judged(self, hello: NodeHello) -> list[Effect]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ipaddress import ip_address
 from random import Random
 from typing import Any
 
 from twisted.internet.endpoints import serverFromString
+from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort
 from twisted.names import client
 
@@ -22,6 +25,7 @@ from broker.cluster.discovery.group_port import GroupPort
 from broker.cluster.network import Network
 from broker.config.kinds import split_place
 from broker.config.network import NetworkSettings
+from broker.errors import ConfigurationError
 
 
 class Listening:
@@ -40,16 +44,21 @@ class Listening:
         self._asking: Asking | None = None
 
     async def start(self) -> list[IListeningPort]:
-        """Listen; what can not be listened on raises. From now on the node has its place."""
+        """Listen; from now on the node has its place.
+
+        Raises `ConfigurationError`, with the setting's name, for what can not be listened on.
+        """
         said, membership = self._settings, self._network.membership
         factory = TcpChannelFactory(lambda channel: membership.connected(channel, "tcp"))
         ports = []
         for text in said.listen:
-            ports.append(await serverFromString(self._reactor, text).listen(factory))
+            with _naming(f'network.listen "{text}"'):
+                ports.append(await serverFromString(self._reactor, text).listen(factory))
         node = membership.node
         if ports and node.tcp is None:
             host = ports[0].getHost()
             if hasattr(host, "port"):
+                _check_place(host.host, "network.listen", "or say network.advertise")
                 node = node._replace(tcp=Endpoint(host.host, host.port))
         if said.udp:
             udp = self._udp = self._dialler.udp = UdpPort(
@@ -57,7 +66,9 @@ class Listening:
                 *split_place(said.udp),
                 lambda channel: membership.connected(channel, "udp"),
             )
-            udp.start()
+            with _naming(f"network.udp {said.udp}"):
+                udp.start()
+            _check_place(udp.host[0], "network.udp", "or use TCP")
             node = node._replace(udp=Endpoint(*udp.host))
         if said.group:
             group, port = split_place(said.group)
@@ -72,7 +83,9 @@ class Listening:
                 secret=self._key or b"",
                 loop=True,
             )
-            self._group.start()
+            where = f"network.group_interface {said.group_interface}"
+            with _naming(f"network.group {said.group}, {where}"):
+                self._group.start()
             self._network.group.use(self._group)
             node = node._replace(multicast=Group(group, port, said.group_interface))
         membership.node = node
@@ -112,6 +125,29 @@ class Listening:
     def _key(self) -> bytes | None:
         path = self._settings.key_file
         return None if path is None else path.read_bytes().strip()
+
+
+@contextmanager
+def _naming(setting: str) -> Iterator[None]:
+    """What can not be listened on is told with the setting that asks for it."""
+    try:
+        yield
+    except CannotListenError as error:
+        reason = getattr(error.socketError, "strerror", None) or error.socketError
+        raise ConfigurationError(f"{setting}: {reason}") from None
+
+
+def _check_place(host: str, setting: str, remedy: str) -> None:
+    """Others are told where they find this node: that it listens everywhere is no answer."""
+    try:
+        everywhere = ip_address(host).is_unspecified
+    except ValueError:
+        return
+    if everywhere:
+        raise ConfigurationError(
+            f"{setting} is on all interfaces, so others would not know where this node is: "
+            f"name the address of one, {remedy}"
+        )
 
 
 def _is_group(host: str) -> bool:

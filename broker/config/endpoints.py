@@ -43,11 +43,19 @@ def is_loopback(text: str) -> bool:
         return True
     if endpoint.kind not in _PLACES:
         return False
-    interface = endpoint.value("interface", _PLACES[endpoint.kind][1]) or ""
-    if interface == "localhost":
+    return _is_loopback_host(endpoint.value("interface", _PLACES[endpoint.kind][1]) or "")
+
+
+def is_loopback_place(place: str) -> bool:
+    """Whether only this machine can reach ADDRESS:PORT."""
+    return _is_loopback_host(place.rpartition(":")[0].strip("[]"))
+
+
+def _is_loopback_host(host: str) -> bool:
+    if host == "localhost":
         return True
     try:
-        return ipaddress.ip_address(interface).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 

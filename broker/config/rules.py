@@ -7,11 +7,14 @@ from collections.abc import Iterator
 import attrs
 
 from broker.channel.faults.configured import KINDS, make_layer
-from broker.config.endpoints import is_loopback
+from broker.config.endpoints import is_loopback, is_loopback_place
 from broker.config.locate import KeyPath
 from broker.config.settings import FaultSettings, Settings
 from broker.config.units import format_size
 from broker.errors import ConfigurationError
+
+#: Interfaces of a multicast group that only this machine is on.
+_LOOPBACK = ("", "lo", "127.0.0.1")
 
 
 def contradictions(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
@@ -46,6 +49,18 @@ def _network(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
                     "network.key_file every endpoint must be on loopback (interface=127.0.0.1, "
                     "::1 or localhost, or unix:)",
                 )
+        if network.udp and not is_loopback_place(network.udp):
+            yield (
+                ("network", "udp"),
+                f'network.udp is "{network.udp}", which others can reach: without network.key_file '
+                "it must be an address of the loopback interface",
+            )
+        if network.group and network.group_interface not in _LOOPBACK:
+            yield (
+                ("network", "group"),
+                "network.group lets everybody on its segment write in any node's name: without "
+                "network.key_file network.group_interface must be lo or 127.0.0.1",
+            )
     if network.transport == "udp" and not network.udp:
         yield ("network", "transport"), 'network.transport is "udp", but network.udp is empty'
     if network.group and not network.group_interface:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from broker.config import load_text
@@ -68,3 +70,32 @@ def test_a_fault_that_can_not_be_is_refused_at_its_line(
 def test_a_fault_may_spell_out_what_it_does_not_use_as_long_as_it_is_the_default() -> None:
     (fault,) = load_text('[[faults]]\nkind = "delay"\nrate = 0.01', "node.toml").faults
     assert (fault.kind, fault.maximum) == ("delay", 0.1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ('udp = "10.0.0.1:7200"', "udp"),
+        ('udp = "0.0.0.0:7200"', "udp"),
+        ('udp = "[2001:db8::1]:7200"', "udp"),
+        ('group = "239.255.7.7:7300"\ngroup_interface = "eth0"', "group"),
+    ],
+)
+def test_datagrams_of_others_need_a_key(settings: str, key: str, tmp_path: Path) -> None:
+    text = f'[network]\ncluster = "alps"\nlisten = ["unix:other"]\n{settings}\n'
+    with pytest.raises(ConfigurationError, match=rf"network\.{key}.*without network.key_file"):
+        load_text(text, "node.toml")
+    (tmp_path / "key").write_text("a key of all the nodes")
+    load_text(f'{text}key_file = "{tmp_path / "key"}"\n', "node.toml")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        'udp = "127.0.0.1:7200"',
+        'udp = "[::1]:7200"',
+        'group = "239.255.7.7:7300"\ngroup_interface = "lo"',
+    ],
+)
+def test_datagrams_of_this_machine_need_no_key(settings: str) -> None:
+    load_text(f'[network]\ncluster = "alps"\nlisten = ["unix:other"]\n{settings}\n', "node.toml")

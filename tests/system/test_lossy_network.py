@@ -3,107 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import tarfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from random import Random
 from typing import Any
 
-import attrs
 import pytest
 
-from broker.client.asyncio_face import AsyncioClient, connect
-from broker.client.received import ReceivedEvent
-from broker.event.envelope import EventType
-from broker.event.identity import EventId
+from broker.client.asyncio_face import connect
 from tests.conftest import SHARED_DATA
-from tests.system.namespaces import Host, need_namespaces
+from tests.system.mixed_traffic import HIGH, Pauses, Publisher, check, until_all
+from tests.system.namespaces import need_namespaces
+from tests.system.network_nodes import LogFrom, members, node_on, place_of, running
 from tests.system.node_process import NodeProcess
 from tests.system.segment import Segment
-from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, within
+from tests.system.traffic import Inbox, ask_status, within
 
 pytestmark = pytest.mark.system
 
 LOSS_PERCENT = 20
-#: Of one publisher, and how many of them may be unacknowledged.
+#: Of one publisher.
 EVENTS = 1000
-UNDER_WAY = 100
-#: Bytes by which flight records are made longer: up to more than a hundred datagrams.
-FILLINGS = (0, 0, 0, 700, 1100, 3000, 0, 20_000, 100, 0)
-LONGEST_FILLING = 199_000
-#: Each so manieth event is that long, is a real alert, flies high.
-LONGEST_EVERY, REAL_EVERY, HIGH_EVERY = 100, 3, 4
-HIGH = "/flight[flightleg/altitude > 300]"
 #: Seconds for one whole test, with a machine in mind that is busy with others.
 LIMIT = 120.0
-
-MEMBERS, GATEWAYS, UDP, GROUP = 7100, 7101, 7200, "239.255.78.1:7300"
-
-
-# ---------------------------------------------------------------------------- nodes
-
-
-def node_on(
-    host: Host, name: str, folder: Path, network: str, *, key: str = "a key of all the nodes"
-) -> NodeProcess:
-    """A node on a host, whose clients come by a socket in the file system; not started."""
-    place = folder / name
-    place.mkdir()
-    (place / "key").write_text(key)
-    return NodeProcess(
-        place,
-        f'[network]\nname = "lossy"\nkey_file = "{place / "key"}"\n'
-        f'listen = ["tcp:port={MEMBERS}:interface={host.address}"]\n{network}',
-        endpoint=f"unix:{place / 'clients'}",
-        name=name,
-        inside=("ip", "netns", "exec", host.namespace),
-    )
-
-
-def members(hosts: Sequence[Host], folder: Path, with_group: bool) -> list[NodeProcess]:
-    """One cluster whose links are by UDP; the nodes are called n1, n2, ..."""
-    nodes = []
-    for number, host in enumerate(hosts, 1):
-        seeds = [f"{other.address}:{UDP}" for other in hosts if other is not host]
-        network = (
-            f'cluster = "alps"\nudp = "{host.address}:{UDP}"\ntransport = "udp"\njoin = {seeds}\n'
-        )
-        if with_group:
-            network += f'group = "{GROUP}"\ngroup_interface = "{host.interface}"\n'
-        nodes.append(node_on(host, f"n{number}", folder, network))
-    return nodes
-
-
-@contextlib.contextmanager
-def running(nodes: Sequence[NodeProcess], links: Iterable[tuple[int, int]]) -> Iterator[None]:
-    """Start all, and wait until there are these links; the nodes' logs are shown on failure."""
-    try:
-        for node in nodes:
-            node.launch()
-        for one, other in links:
-            nodes[one].await_log(rf"linked to \w+/{nodes[other].name}")
-        yield
-    except BaseException:
-        for node in nodes:
-            print(f"--- {node.name}\n{node.log()}")
-        raise
-    finally:
-        for node in nodes:
-            node.kill()
-
-
-class LogFrom:
-    """What a node logs from now on."""
-
-    def __init__(self, node: NodeProcess) -> None:
-        self._node = node
-        self._seen = len(node.log().splitlines())
-
-    async def until(self, pattern: str) -> str:
-        """The first line that has the pattern."""
-        return await asyncio.to_thread(self._node.await_log, pattern, self._seen)
 
 
 @pytest.fixture
@@ -127,80 +50,6 @@ def alerts() -> list[bytes]:
     return found
 
 
-# ---------------------------------------------------------------------------- traffic
-
-
-@attrs.frozen
-class Published:
-    event_id: EventId
-    high: bool
-
-
-class Publisher:
-    """Publishes flights and real alerts, some at once; `published` is what its node has logged."""
-
-    def __init__(self, client: AsyncioClient, alerts: Sequence[bytes]) -> None:
-        self._client = client
-        self._alerts = alerts
-        self._noise = Random(len(alerts))
-        self._room = asyncio.Semaphore(UNDER_WAY)
-        self.published: list[Published] = []
-
-    async def publish(self, count: int) -> None:
-        """Publish so many more; returns when all of them are durable."""
-        async with asyncio.TaskGroup() as tasks:
-            for number in range(count):
-                await self._room.acquire()
-                tasks.create_task(self._one(number))
-
-    async def _one(self, number: int) -> None:
-        high = False
-        if self._alerts and number % REAL_EVERY == 0:
-            alert = self._alerts[number % len(self._alerts)]
-            receipt = await self._client.publish("lossy", alert, EventType("VOEvent", "2.0"))
-        else:
-            high = number % HIGH_EVERY == 1
-            filling = FILLINGS[number % len(FILLINGS)]
-            if number % LONGEST_EVERY == LONGEST_EVERY - 1:
-                filling = LONGEST_FILLING
-            # What can not be made much shorter by compressing it.
-            noise = self._noise.randbytes(filling // 2).hex()
-            record = flight(number, 400 if high else 200, noise)
-            receipt = await self._client.publish("lossy", record, FLIGHT)
-        self.published.append(Published(receipt.event_id, high))
-        self._room.release()
-
-    def due(self, *, high: bool) -> list[EventId]:
-        """The events in its order, all or those that fly high."""
-        found = [each.event_id for each in self.published if each.high or not high]
-        return sorted(found, key=lambda event_id: event_id.sequence_number)
-
-
-def check(
-    received: Sequence[ReceivedEvent], publishers: Sequence[Publisher], *, high: bool = False
-) -> None:
-    """All that a subscriber was owed came once and in each publisher's order, and no more."""
-    ids = [event.event_id for event in received]
-    for publisher in publishers:
-        due = publisher.due(high=high)
-        client = due[0].client_id
-        assert [each for each in ids if each.client_id == client] == due
-    assert len(ids) == sum(len(each.due(high=high)) for each in publishers)
-
-
-async def until_all(
-    inboxes: Iterable[Inbox],
-    publishers: Sequence[Publisher],
-    *,
-    before: int = 0,
-    high: bool = False,
-) -> None:
-    """Wait until so many have come as are due; `before` have come to an earlier inbox."""
-    due = sum(len(publisher.due(high=high)) for publisher in publishers) - before
-    for inbox in inboxes:
-        await inbox.until(lambda inbox=inbox: len(inbox.events) >= due)  # type: ignore[misc]
-
-
 async def figures(nodes: Sequence[NodeProcess]) -> list[dict[str, Any]]:
     """What the nodes say of their network."""
     return [(await ask_status(node.endpoint))["network"] for node in nodes]
@@ -214,9 +63,6 @@ def repeated(networks: Sequence[dict[str, Any]]) -> int:
 def reconnections(networks: Sequence[dict[str, Any]]) -> list[int]:
     """How often the connection of each link was replaced."""
     return [link["reconnections"] for each in networks for link in each["links"]]
-
-
-# ---------------------------------------------------------------------------- tests
 
 
 @pytest.fixture
@@ -364,7 +210,7 @@ def test_events_go_another_way_when_a_gateway_dies_in_silence(
         ):
             publishers = [Publisher(alps, alerts), Publisher(coast, alerts)]
             whole = [Inbox(await client.subscribe()) for client in (alps, coast)]
-            pauses = Pauses(whole[1])
+            pauses = Pauses(whole[1], "alps")
             await asyncio.gather(*(each.publish(EVENTS // 4) for each in publishers))
             await until_all(whole, publishers)
             passed = (await figures(nodes[2:3]))[0]["frames"]
@@ -387,39 +233,3 @@ def test_events_go_another_way_when_a_gateway_dies_in_silence(
 
     with running(nodes, [(1, 0), (2, 0), (3, 1), (3, 2)]):
         within(work(), LIMIT)
-
-
-def place_of(key: str, host: Host) -> str:
-    """A line of the settings that names where a node on that host listens for others."""
-    if key == "gateways":
-        return f'gateways = ["tcp:host={host.address}:port={MEMBERS}"]\n'
-    return f'{key} = ["{host.address}:{MEMBERS}"]\n'
-
-
-class Pauses:
-    """How long nothing of the first publisher came to an inbox."""
-
-    def __init__(self, inbox: Inbox) -> None:
-        self._inbox = inbox
-        self._longest = 0.0
-        self._task = asyncio.create_task(self._watch())
-
-    async def longest(self) -> float:
-        """Seconds. Ends it."""
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
-        return self._longest
-
-    async def _watch(self) -> None:
-        def others() -> int:
-            return sum(each.client_id == "alps" for each in self._inbox.ids)
-
-        loop = asyncio.get_running_loop()
-        count = 0
-        while True:
-            since = loop.time()
-            await self._inbox.until(lambda count=count: others() > count)  # type: ignore[misc]
-            if count:
-                self._longest = max(self._longest, loop.time() - since)
-            count = others()

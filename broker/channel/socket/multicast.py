@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import struct
+from ipaddress import ip_address
 from random import Random
 from typing import Any, Final
 
@@ -126,16 +127,24 @@ class _Place:
         found = socket.getaddrinfo(group, port, type=socket.SOCK_DGRAM, flags=flags)
         self._family: int = found[0][0]
         address = found[0][4]
+        if not ip_address(group).is_multicast:
+            raise OSError(f"{group} is no multicast address")
         names = {name: index for index, name in socket.if_nameindex()}
         self._index = names.get(interface, 0)
         self._address = "" if interface in names else interface
         self._group = group
         self._port = port
         self.target: Any = address
+        if not self._index and not self._is_address():
+            raise OSError(f"no interface is called {interface}")
         if self._family == socket.AF_INET6:
-            if not self._index:
-                raise OSError(f"no interface is called {interface}")
             self.target = (group, port, 0, self._index)
+
+    def _is_address(self) -> bool:
+        try:
+            return ip_address(self._address).version == 4 and self._family == socket.AF_INET
+        except ValueError:
+            return False
 
     def group_socket(self) -> socket.socket:
         """A socket that hears the group; several of one host may."""

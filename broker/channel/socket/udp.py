@@ -143,5 +143,8 @@ def describe(address: Address) -> str:
 
 def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
     flags = socket.AI_NUMERICHOST | socket.AI_PASSIVE
-    found = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_DGRAM, flags=flags)
+    try:
+        found = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_DGRAM, flags=flags)
+    except socket.gaierror:
+        raise OSError(f"{host} is no IP address") from None
     return found[0][0], found[0][4]

@@ -1,0 +1,78 @@
+"""A node whose network can not be as the settings say: one line names the setting, status 1."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.system.node_process import NodeProcess, free_port
+from tests.system.test_starting import the_line
+
+pytestmark = pytest.mark.system
+
+#: A group of this machine's own, and an address that no interface has.
+GROUP, NOWHERE = "239.255.78.9:7309", "192.0.2.7"
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port of the loopback interface that is in use, for streams and for datagrams."""
+    with socket.socket() as stream, socket.socket(type=socket.SOCK_DGRAM) as datagrams:
+        stream.bind(("127.0.0.1", 0))
+        stream.listen()
+        port = stream.getsockname()[1]
+        datagrams.bind(("127.0.0.1", port))
+        yield port
+
+
+def line_of(folder: Path, settings: str) -> str:
+    folder.mkdir()
+    key = folder / "key"
+    key.write_text("a key of all the nodes")
+    listen = f'listen = ["tcp:port={free_port()}:interface=127.0.0.1"]\n'
+    if "listen =" in settings:
+        listen = ""
+    network = f'[network]\ncluster = "alps"\nkey_file = "{key}"\n{listen}{settings}\n'
+    return the_line(NodeProcess(folder, network))
+
+
+def test_a_port_in_use_is_told_with_the_setting(tmp_path: Path, taken: int) -> None:
+    line = line_of(tmp_path / "udp", f'udp = "127.0.0.1:{taken}"')
+    assert f"network.udp 127.0.0.1:{taken}: Address already in use" in line
+    endpoint = f"tcp:port={taken}:interface=127.0.0.1"
+    line = line_of(tmp_path / "tcp", f'listen = ["{endpoint}"]')
+    assert f'network.listen "{endpoint}": Address already in use' in line
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            f'group = "{GROUP}"\ngroup_interface = "nosuch0"',
+            "network.group_interface nosuch0: no interface is called nosuch0",
+        ),
+        (
+            f'group = "{GROUP}"\ngroup_interface = "{NOWHERE}"',
+            f"network.group_interface {NOWHERE}: No such device",
+        ),
+        (
+            'group = "[ff15::7709]:7309"\ngroup_interface = "nosuch0"',
+            "network.group_interface nosuch0: no interface is called nosuch0",
+        ),
+        (
+            'group = "10.1.1.1:7309"\ngroup_interface = "lo"',
+            "10.1.1.1 is no multicast address",
+        ),
+        (f'udp = "{NOWHERE}:7209"', f"network.udp {NOWHERE}:7209: Cannot assign"),
+        ('udp = "localhost:7209"', "network.udp localhost:7209: localhost is no IP address"),
+        ('udp = "0.0.0.0:7209"', "network.udp is on all interfaces"),
+        ('listen = ["tcp:port=0"]', "name the address of one, or say network.advertise"),
+    ],
+)
+def test_what_can_not_be_listened_on_is_told_with_the_setting(
+    tmp_path: Path, settings: str, words: str
+) -> None:
+    assert words in line_of(tmp_path / "node", settings)
