@@ -85,6 +85,7 @@ def build_network(
             committed=committed,
             gone=gone,
             accept_undescribed=settings.types.undescribed == "accept",
+            wanted_here=wants.any_other,
         ),
         make_pages=lambda network: Pages(
             event_log=event_log,

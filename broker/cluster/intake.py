@@ -72,6 +72,8 @@ class RelayOutcomes:
 
     received: int = 0
     logged: int = 0
+    unwanted: int = 0
+    """Came since all was asked for, and nobody here wants them."""
     duplicate: int = 0
     """Known by their EventId: another origin has given them a place too."""
     not_taken: int = 0
@@ -100,6 +102,7 @@ class Intake:
         committed: Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None],
         gone: Callable[[str, Mark, Mark], None],
         accept_undescribed: bool,
+        wanted_here: Callable[[tuple[int, ...]], bool],
     ) -> None:
         """`committed` is told durable events with what they match here, and `gone` before that what
         of an origin can be had of nobody any more: what lies behind a mark, and up to another."""
@@ -111,6 +114,7 @@ class Intake:
         self._committed = committed
         self._gone = gone
         self._accept_undescribed = accept_undescribed
+        self._wanted_here = wanted_here
         self._lines: dict[str, _Line] = {}
         self._ready: deque[str] = deque()
         self._turns = Turns(clock, self._step, self._turn_failed)
@@ -310,6 +314,9 @@ class Intake:
         for each, verdict in zip(job.carried, job.verdicts, strict=True):
             if not isinstance(verdict, Accepted):
                 self.outcomes.refused[self._quarantined(each, verdict, job).code] += 1
+                continue
+            if told.all and not self._wanted_here(verdict.subscriptions):
+                self.outcomes.unwanted += 1
                 continue
             header = verdict.header
             event_id = header.event_id

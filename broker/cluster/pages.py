@@ -88,13 +88,14 @@ class Pages:
             upto = events[-1].mark
         elif events:
             upto = max(upto, events[-1].mark)
-        carried = await self._wanted(events, resume.source)
-        page = Range(resume.source, after, upto, gone)
+        if resume.all:
+            carried = self._cleared_of(events, resume.source)
+        else:
+            carried = await self._wanted(events, resume.source)
+        page = Range(resume.source, after, upto, gone, all=resume.all)
         self._served(resume, page, carried)
 
-    async def _wanted(
-        self, events: list[LoggedEvent], reader: Address
-    ) -> list[Carried]:
+    async def _wanted(self, events: list[LoggedEvent], reader: Address) -> list[Carried]:
         destination = self._destination_of(reader)
         carried: list[Carried] = []
         looked = 0
@@ -109,13 +110,17 @@ class Pages:
                 if wanted and not self._cleared(reader, event.level):
                     self.denied += 1
                 elif wanted:
-                    carried.append(
-                        Carried(event.mark, event.record, event.document, event.level)
-                    )
+                    carried.append(Carried(event.mark, event.record, event.document, event.level))
             looked += len(verdicts)
             if looked < len(events):
                 await self._turn()
         return carried
+
+    def _cleared_of(self, events: list[LoggedEvent], reader: Address) -> list[Carried]:
+        """All events for which a way to the reader is cleared."""
+        cleared = [event for event in events if self._cleared(reader, event.level)]
+        self.denied += len(events) - len(cleared)
+        return [Carried(event.mark, event.record, event.document, event.level) for event in cleared]
 
     def _turn(self) -> Deferred[Any]:
         """Others have theirs first."""

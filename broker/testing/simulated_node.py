@@ -283,7 +283,7 @@ class SimulatedNode:
         events = [
             Numbered(frame.origin, each.mark, int(each.document), each.level)
             for each in frame.carried(frame.wanted(take.arrived.index))
-            if each.mark > take.cursor
+            if each.mark > take.cursor and (not told.all or self._wants(int(each.document)))
         ]
         failures = self._failed.get(frame.origin, 0)
         call = self._logged
@@ -316,7 +316,7 @@ class SimulatedNode:
         for each in frame.carried(frame.wanted(index)):
             number = int(each.document)
             whom = self._destinations(number)
-            if any(low <= number <= high for low, high in self._own_numbers()):
+            if self._wants(number):
                 whom = whom | {self.knowledge.address}
             departing.append(Departing(each, each.level, whom))
         assert told.destination
@@ -330,13 +330,16 @@ class SimulatedNode:
         chosen = [
             carried(each)
             for each in events
-            if whose in self._destinations(each.number)
+            if (resume.all or whose in self._destinations(each.number))
             and knowledge.next_hop(reader, each.level) is not None
         ]
-        page = Range(reader, resume.after, upto)
+        page = Range(reader, resume.after, upto, all=resume.all)
         self._do(self.traffic.served(resume, page, chosen, self.nodes.now))
 
     # ------------------------------------------------------------------ matching
+
+    def _wants(self, number: int) -> bool:
+        return any(low <= number <= high for low, high in self._own_numbers())
 
     def _own_numbers(self) -> Sequence[Numbers]:
         return [want.numbers for want in self.wants.values()]

@@ -90,6 +90,7 @@ class Setting:
             committed=lambda events, matches: self.committed.append(len(events)),
             gone=lambda *_: None,
             accept_undescribed=False,
+            wanted_here=lambda numbers: True,
         )
 
     def take(self, first: int, last: int) -> None:

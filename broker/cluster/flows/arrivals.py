@@ -23,6 +23,9 @@ PATIENCE = 0.1
 #: Seconds until the home is asked again, at first and at most; each time twice as long.
 ASK_AGAIN = 1.0
 MOST_ASK_AGAIN = 30.0
+#: Seconds without a word of an origin, after which a hole may come of this node having been cut off
+#: for so long that others have forgotten what it wants (`tables.table.TableTimes`).
+FORGOTTEN = 15.0
 #: Ranges of an origin, and bytes of them, that are held behind a hole; more are dropped, since
 #: they come again when the home is asked.
 MOST_HELD = 64
@@ -57,6 +60,8 @@ class Ask:
     home: Address
     origin: str
     after: Mark
+    all: bool = False
+    """All of it: others may have forgotten what this node wants."""
 
 
 Effect = Take | Ask
@@ -68,6 +73,8 @@ class _Waiting:
 
     home: Address
     ask_at: float
+    all: bool = False
+    """What this node wants may have been forgotten meanwhile."""
     pause: float = ASK_AGAIN
     answered: bool = False
     """A page has come, and is to be asked for the next when it is durable."""
@@ -104,6 +111,8 @@ class Arrivals:
         self._begins: dict[str, Mark] = {}
         """Where the node begins with origins of which its log has nothing."""
         self._waiting: dict[str, _Waiting] = {}
+        self._heard: dict[str, float] = {}
+        """When something came of an origin last."""
         self._closed = False
         self.counts = ArrivalCounts()
 
@@ -141,6 +150,8 @@ class Arrivals:
     def arrive(self, arrived: Arrived, now: float) -> list[Effect]:
         """A range for this node has come."""
         origin, told = arrived.frame.origin, arrived.range
+        silent = now - self._heard.get(origin, now) > FORGOTTEN
+        self._heard[origin] = now
         if told.gone is not None:
             self.counts.gone += 1
         if self._closed:
@@ -155,7 +166,7 @@ class Arrivals:
                 return []
             return self._release(origin, now)
         if told.after > cursor and told.gone is None:
-            return self._hold(arrived, now)
+            return self._hold(arrived, now, silent=silent)
         taken = self._take(arrived, cursor)
         return [taken, *self._release(origin, now, nearer=True, more=told.more)]
 
@@ -213,7 +224,9 @@ class Arrivals:
         self.counts.taken += 1
         return Take(arrived, cursor)
 
-    def _hold(self, arrived: Arrived, now: float, *, ask: bool = True) -> list[Effect]:
+    def _hold(
+        self, arrived: Arrived, now: float, *, ask: bool = True, silent: bool = False
+    ) -> list[Effect]:
         origin = arrived.frame.origin
         waiting = self._waiting.get(origin)
         if waiting is None:
@@ -221,7 +234,7 @@ class Arrivals:
                 self.counts.dropped += 1
                 return []
             self.counts.holes += ask
-            waiting = self._waiting[origin] = _Waiting(arrived.frame.home, now + PATIENCE)
+            waiting = self._waiting[origin] = _Waiting(arrived.frame.home, now + PATIENCE, silent)
         waiting.home = arrived.frame.home
         size = len(arrived.frame.body) + len(arrived.frame.records)
         if len(waiting.held) >= MOST_HELD or waiting.size + size > MOST_HELD_BYTES:
@@ -260,4 +273,4 @@ class Arrivals:
 
     def _ask(self, origin: str, waiting: _Waiting) -> Ask:
         self.counts.asked += 1
-        return Ask(waiting.home, origin, self.stands_at(origin) or (0, 0))
+        return Ask(waiting.home, origin, self.stands_at(origin) or (0, 0), waiting.all)

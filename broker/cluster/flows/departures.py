@@ -142,7 +142,6 @@ class Departures:
         upto: Mark,
         events: Sequence[Departing],
         cleared: Cleared,
-        acknowledge: Collection[Address] = (),
     ) -> Frame | None:
         """The events of (after, upto] for whom they are; None if they are for nobody.
 
@@ -171,7 +170,7 @@ class Departures:
         ranges = []
         for each in order:
             way = self._ways[each]
-            ranges.append(self._range(each, way, acknowledge=each in acknowledge))
+            ranges.append(self._range(each, way))
             way.sent = upto
             self._restless[each] = 0
         runs = [
@@ -201,12 +200,11 @@ class Departures:
                 way.joined = (0, 0)
         return self.frame(ranges[:MAX_DESTINATIONS], [], [], []) if ranges else None
 
-    def _range(self, destination: Address, way: _Way, *, acknowledge: bool = False) -> Range:
+    def _range(self, destination: Address, way: _Way) -> Range:
         return Range(
             destination,
             way.sent,
             max(way.sent, self._upto),
-            acknowledge=acknowledge,
             since=way.joined if (0, 0) < way.joined < way.sent else None,
         )
 

@@ -61,12 +61,12 @@ class Range(NamedTuple):
     upto: Mark
     gone: Mark | None = None
     """What lies up to here is in no log any more: of it nothing is in the frame."""
-    acknowledge: bool = False
-    """Whether the home is to be told when all of it is durable there."""
     more: bool = False
     """It was asked for, and there is more: ask again."""
     since: Mark | None = None
     """Who has nothing of this origin yet begins here; None: at `after`."""
+    all: bool = False
+    """All events of the origin are in it, wanted or not: so it was asked for."""
 
 
 class Carried(NamedTuple):
@@ -338,15 +338,15 @@ def _check(frame: Frame, body_length: int) -> None:
 
 
 def _range(value: Any) -> Range:
-    destination, after, upto, gone, acknowledge, more, since = value
+    destination, after, upto, gone, more, since, all_of_it = value
     told = Range(
         _address(destination),
         _mark(after),
         _mark(upto),
         None if gone is None else _mark(gone),
-        fields.flag(acknowledge),
         fields.flag(more),
         None if since is None else _mark(since),
+        fields.flag(all_of_it),
     )
     if told.upto < told.after or (told.since or told.after) > told.after:
         raise ValueError("a range that ends before it begins")

@@ -35,6 +35,8 @@ class Resume(Routed):
 
     origin: str = attrs.field(converter=fields.text)
     after: Mark = attrs.field(converter=fields.mark)
+    all: bool = attrs.field(converter=fields.flag, default=False)
+    """Whether what the reader is known to want says too little: send all that there is."""
 
 
 @register(0x62)

@@ -129,10 +129,9 @@ class Traffic:
         after: Mark,
         upto: Mark,
         events: Sequence[Departing],
-        acknowledge: Collection[Address] = (),
     ) -> list[TrafficEffect]:
         """Own events have become durable: all those of (after, upto], with who wants them."""
-        frame = self._departures.depart(after, upto, events, self._cleared, acknowledge)
+        frame = self._departures.depart(after, upto, events, self._cleared)
         return [] if frame is None else self._begin(frame)
 
     def progress(self, now: float) -> list[TrafficEffect]:
@@ -356,7 +355,10 @@ class Traffic:
         for effect in effects:
             if isinstance(effect, Ask):
                 done += self._say(
-                    Resume(effect.home, self._own, MAX_HOPS, effect.origin, effect.after)
+                    Resume(
+                        *(effect.home, self._own, MAX_HOPS),
+                        *(effect.origin, effect.after, effect.all),
+                    )
                 )
             else:
                 done.append(effect)

@@ -118,7 +118,7 @@ class Keeping:
             return
         full = len(events) >= PAGE_EVENTS or sum([each.size for each in events]) >= PAGE_BYTES
         end = events[-1].mark if full else upto
-        page = Range(resume.source, resume.after, end, more=end < upto)
+        page = Range(resume.source, resume.after, end, more=end < upto, all=True)
         self._answer(_frame(resume.origin, own, [page], events))
 
 

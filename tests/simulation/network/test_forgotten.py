@@ -1,0 +1,35 @@
+"""A node that is cut off for so long that the others forget what it wants."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.network.watching import INTERESTS, Publisher, Reader, name_of, read
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seconds", [10.0, 60.0, 200.0])
+@pytest.mark.parametrize("far", [False, True], ids=["own cluster", "other cluster"])
+def test_it_gets_what_it_alone_wanted_when_it_is_back(seed: int, seconds: float, far: bool) -> None:
+    with NetworkWorld(seed) as world:
+        world.add("a", "one")
+        world.add("b", "two" if far else "one", **{"gateways" if far else "join": ["a"]})
+        world.add("lone", "two" if far else "one", join=["b"])
+        world.run(8.0)
+        publisher = Publisher(world, world.client("publisher", "a"))
+        reader = Reader(world, world.client("reader", "lone"), INTERESTS[0])
+        world.run_until(lambda: reader.flowing)
+        for other in ("a", "b"):
+            world.cut("lone", other, refuse=True)
+        for _ in range(30):
+            publisher.publish()
+            world.run(seconds / 30)
+        for other in ("a", "b"):
+            world.heal("lone", other)
+        publisher.publish()
+        world.run(60.0)
+        publisher.publish()
+        read(world, reader, seconds=60.0)
+        got = [name_of(event) for event in reader.events]
+        assert got == sorted(set(got)) and len(got) == 32, f"{len(got)} of 32 (seed {seed})"
