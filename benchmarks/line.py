@@ -44,7 +44,8 @@ DESCRIPTION: Final = "processor time that passing events on costs a node in a li
 BATCH: Final = 500
 ROUNDS: Final = 3
 EVENTS: Final = 20_000
-WARM_UP: Final = 3_000
+#: In the first thousands of events a node learns shapes, and one with links makes itself known.
+WARM_UP: Final = 10_000
 #: Events a second: what a line can carry on the reference machine, with all that share it.
 RATE: Final = 10_000.0
 #: A subscriber that falls behind because it shares the machine is not to miss anything.
