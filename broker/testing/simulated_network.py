@@ -194,6 +194,7 @@ class NetworkWorld(VirtualTime):
             self._processes[name].check_outcomes()
             taken = self.network_of(name).driver.intake.outcomes
             parts = taken.logged + taken.duplicate + taken.not_taken + taken.refused.total()
+            parts += taken.unwanted
             assert taken.received == parts, f"{taken} ({name}, seed {self.seed})"
 
     def _let_in(self, process: NodeProcess, listens: str, dials: str) -> None:

@@ -19,7 +19,7 @@ def clusters(world: NetworkWorld) -> dict[UnitPath, set[str]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_ten_nodes_that_join_at_once_are_one_cluster_through_which_events_flow(seed: int) -> None:
     with NetworkWorld(seed) as world:
         names = [f"n{number}" for number in range(10)]
@@ -41,7 +41,7 @@ def test_ten_nodes_that_join_at_once_are_one_cluster_through_which_events_flow(s
         assert all(len(reader.events) == 40 for reader in readers)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_who_finds_the_cluster_full_founds_another_one_and_hears_the_same(seed: int) -> None:
     with NetworkWorld(seed) as world:
         names = [f"n{number}" for number in range(7)]

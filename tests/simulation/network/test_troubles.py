@@ -48,12 +48,12 @@ def run(seed: int, *, killing: bool) -> None:
             assert [reader.gaps for reader in readers] == [[] for _ in readers]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_links_are_cut(seed: int) -> None:
     run(seed, killing=False)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 3, 20, 22])
+@pytest.mark.parametrize("seed", [0, 2, 12, 20, 22])
 def test_links_are_cut_and_nodes_killed(seed: int) -> None:
     run(seed, killing=True)
 
