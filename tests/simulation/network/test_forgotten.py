@@ -19,14 +19,16 @@ def test_it_gets_what_it_alone_wanted_when_it_is_back(seed: int, seconds: float,
         world.run(8.0)
         publisher = Publisher(world, world.client("publisher", "a"))
         reader = Reader(world, world.client("reader", "lone"), INTERESTS[0])
-        world.run_until(lambda: reader.flowing)
-        for other in ("a", "b"):
-            world.cut("lone", other, refuse=True)
+        # Its cluster goes on to want something else meanwhile.
+        other = Reader(world, world.client("other", "b"), INTERESTS[3])
+        world.run_until(lambda: reader.flowing and other.flowing)
+        for node in ("a", "b"):
+            world.cut("lone", node, refuse=True)
         for _ in range(30):
             publisher.publish()
             world.run(seconds / 30)
-        for other in ("a", "b"):
-            world.heal("lone", other)
+        for node in ("a", "b"):
+            world.heal("lone", node)
         publisher.publish()
         world.run(60.0)
         publisher.publish()
