@@ -25,8 +25,9 @@ from broker.cluster.intake import Intake
 from broker.cluster.keeping.owner import Owner
 from broker.cluster.membership import Dialler, Membership, MembershipSettings
 from broker.cluster.neighbours import Neighbours
-from broker.cluster.network import LinkTerms, Network
+from broker.cluster.network import Network
 from broker.cluster.pages import Pages
+from broker.cluster.terms import LinkTerms
 from broker.cluster.wants import RemoteWants
 from broker.config import Settings
 from broker.config.kinds import split_place

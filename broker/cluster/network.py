@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
 
-import attrs
 from twisted.logger import Logger
 
 from broker.channel.clock import IClock
@@ -34,6 +33,7 @@ from broker.cluster.membership import Membership
 from broker.cluster.neighbours import Neighbour, Neighbours
 from broker.cluster.pages import Pages
 from broker.cluster.situation import situation_of
+from broker.cluster.terms import LinkTerms
 from broker.cluster.wants import RemoteWants
 from broker.content.query.query import Query
 from broker.errors import BrokerError, Closed, ShuttingDown
@@ -43,27 +43,6 @@ from broker.store.records import LoggedEvent
 
 _FRAME = bytes([frames.KIND])
 _KEEP = bytes([KEEP])
-
-
-@attrs.frozen
-class LinkTerms:
-    """What a link costs, and what may pass over it."""
-
-    clearance: int
-    """The rank of the highest level for a link that is trusted and encrypted."""
-    cleartext_clearance: int
-    untrusted_clearance: int
-    group_clearance: int
-    """Of the cluster's IP multicast group."""
-    validate_always: bool
-    """Whether events that pass through are validated even where their sender is trusted (K28)."""
-    cost: int = 1
-
-    def clearance_of(self, neighbour: Neighbour) -> int:
-        """The rank of the highest level that may pass over a link (X12)."""
-        if not neighbour.trusted:
-            return self.untrusted_clearance
-        return self.clearance if neighbour.secure else self.cleartext_clearance
 
 
 class Network:
