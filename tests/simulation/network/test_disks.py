@@ -1,4 +1,4 @@
-"""A node whose disk is full for a while, or whose pages are long, lets nothing slip."""
+"""A node whose disk is full for a while lets nothing slip."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import pytest
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.watching import INTERESTS, Publisher, Reader, settle
 
-
-#: An origin that was asked often for the same page holds all but the lowest level back from then on,
-#: as if they had been denied on the way; here the reader could not log it.
+#: An origin that was asked often for the same page holds all but the lowest level back from then
+#: on, as if they had been denied on the way; here the reader could not log it.
 HELD_BACK = pytest.param(4, marks=pytest.mark.xfail(reason="pages asked for often lose events"))
 
 
