@@ -266,9 +266,7 @@ class Traffic:
         if reader is None or whose not in self._departures.destinations:
             return []
         if self._repeated.get(resume.source, (resume.after, 0))[1] > MOST_PAGES:
-            cleared = [each for each in carried if not each.level]
-            self.counts.denied += len(carried) > len(cleared)
-            carried = cleared
+            carried = self._by_the_common_way(carried, resume.source)
         if page.upto < reader.upto:
             page = page._replace(more=True)
         elif page.upto >= self._departures.upto:
@@ -278,6 +276,16 @@ class Traffic:
         levels = [each.level for each in carried]
         runs = [(len(carried), (0,))] if carried else []
         return self._begin(self._departures.frame([page], carried, levels, runs))
+
+    def _by_the_common_way(self, carried: Sequence[Carried], reader: Address) -> list[Carried]:
+        """The events that go the way of those that everybody may see: one that is cleared for more
+        may lead in circles, where a unit is not connected inside for that level."""
+        common = self._knowledge.next_hop(reader, 0)
+        passing = [
+            each for each in carried if self._knowledge.next_hop(reader, each.level) == common
+        ]
+        self.counts.denied += len(carried) > len(passing)
+        return passing
 
     def _ask_for_page(self, message: Resume, now: float) -> list[TrafficEffect]:
         source = message.source

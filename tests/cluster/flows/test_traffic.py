@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from broker.cluster.flows.frame import MAX_HOPS, Range
@@ -65,9 +67,8 @@ def test_who_is_unknown_is_served_no_page(line: SimulatedNodes) -> None:
     assert a.traffic.counts.unknown == 1
 
 
-def test_a_page_that_never_arrives_is_sent_without_what_not_everybody_may_see(
-    line: SimulatedNodes,
-) -> None:
+def pages(line: SimulatedNodes, times: int) -> list[list[int]]:
+    """The levels of what is sent to a reader that asks so often for the same."""
     a = line.nodes["a"]
     a.publish([(7, 2), (7, 0)])
     line.run(1.0)
@@ -75,12 +76,26 @@ def test_a_page_that_never_arrives_is_sent_without_what_not_everybody_may_see(
     events = [carried(each) for each in a.log.own]
     page = Range(asked.source, (1, 0), (1, 2))
     sent = []
-    for _ in range(MOST_PAGES + 1):
+    for _ in range(times):
         assert a.traffic.message_came(asked, line.now) == [Serve(asked)]
-        (passed,) = a.traffic.served(asked, page, events, line.now)
-        assert isinstance(passed, Pass)
-        sent.append(passed.frame.levels())
-    assert sent == [[2, 0]] * MOST_PAGES + [[0]]
+        passed = a.traffic.served(asked, page, events, line.now)
+        sent.append([level for each in passed for level in cast(Pass, each).frame.levels()])
+    return sent
+
+
+def test_a_page_that_does_not_arrive_is_sent_again_as_often_as_it_is_asked_for(
+    line: SimulatedNodes,
+) -> None:
+    # It may be lost, or the reader can not log it.
+    assert pages(line, 4 * MOST_PAGES) == [[2, 0]] * 4 * MOST_PAGES
+
+
+def test_what_goes_another_way_than_all_else_and_never_arrives_is_left_out(
+    line: SimulatedNodes,
+) -> None:
+    line.link("a", "c", clearance=0)
+    line.run(10.0)
+    assert pages(line, MOST_PAGES + 2) == [[2, 0]] * MOST_PAGES + [[0], [0]]
 
 
 def test_a_reader_that_reads_no_more_is_forgotten(line: SimulatedNodes) -> None:
