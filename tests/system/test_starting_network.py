@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.system.namespaces import need_namespaces
+from tests.system.network_nodes import members
 from tests.system.node_process import NodeProcess, free_port
+from tests.system.segment import Segment
 from tests.system.test_starting import the_line
 
 pytestmark = pytest.mark.system
@@ -76,3 +79,41 @@ def test_what_can_not_be_listened_on_is_told_with_the_setting(
     tmp_path: Path, settings: str, words: str
 ) -> None:
     assert words in line_of(tmp_path / "node", settings)
+
+
+def test_a_group_to_which_nothing_can_be_sent_is_told(tmp_path: Path) -> None:
+    need_namespaces()
+    with Segment(1) as segment:
+        (host,) = segment.hosts
+        (node,) = members(segment.hosts, tmp_path, with_group=True)
+        host.run("ip", "link", "set", host.interface, "down")
+        with node:
+            line = node.await_log("nothing can be sent to the group")
+    assert host.interface in line
+    assert "unreachable" in line
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ('name = "ours"\nkey_file = "{other}"', "the network.key_file of both differ"),
+        ('name = "ours"', "who dials has no network.key_file"),
+        ('name = "theirs"\nkey_file = "{key}"', "the network.name of both differ"),
+        ('name = "ours"\nkey_file = "{key}"', "another node has the node.name first"),
+    ],
+)
+def test_who_is_not_let_in_is_told_the_setting(tmp_path: Path, settings: str, words: str) -> None:
+    keys = {name: tmp_path / name for name in ("key", "other")}
+    for name, path in keys.items():
+        path.write_text(f"the {name} of some nodes")
+    port = free_port()
+    founder = (
+        f'[network]\nname = "ours"\ncluster = "alps"\nkey_file = "{keys["key"]}"\n'
+        f'listen = ["tcp:port={port}:interface=127.0.0.1"]\n'
+    )
+    joiner = f'[network]\njoin = ["127.0.0.1:{port}"]\n{settings.format(**keys)}\n'
+    with NodeProcess(tmp_path / "first", founder, name="first") as first:
+        name = "first" if "node.name" in words else "second"
+        with NodeProcess(tmp_path / "second", joiner, name=name) as second:
+            assert "in no cluster yet" in second.await_log(rf"yet.*{words}")
+            first.await_log(words)

@@ -43,6 +43,8 @@ class DatagramSocket:
     ) -> None:
         #: Not sent: the queue was full, or the kernel refused (an unreachable network, a filter).
         self.dropped = 0
+        self.last_error: OSError | None = None
+        """Why the system did not take the newest of those."""
         #: The kernel's receive buffer, in bytes as the kernel counts them.
         self.receive_buffer = _enlarge(sock)
         self._reactor = reactor
@@ -73,9 +75,10 @@ class DatagramSocket:
             except BlockingIOError:
                 self._wait(datagrams[place:], address)
                 return
-            except OSError:
+            except OSError as error:
                 # Mostly an ICMP error about an earlier one: to correction all loss is alike.
                 self.dropped += 1
+                self.last_error = error
 
     def close(self) -> None:
         """Drop what waits, and close."""

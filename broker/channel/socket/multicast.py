@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import struct
+from collections.abc import Sequence
 from ipaddress import ip_address
 from random import Random
 from typing import Any, Final
@@ -61,6 +62,7 @@ class MulticastPort:
         self._loop = loop
         self._max_frame = max_frame
         self._sockets: tuple[DatagramSocket, ...] = ()
+        self._warned = False
         self._member: DatagramGroup | None = None
 
     @property
@@ -95,13 +97,27 @@ class MulticastPort:
         )
         self._member = DatagramGroup(
             *(self._reactor, core, self._receiver),
-            lambda datagrams: own.send(datagrams, place.target),
+            lambda datagrams: self._send_to_group(own, datagrams, place.target),
             own.send,
         )
 
     def send(self, packets: list[bytes]) -> None:
         """Send packets once to all: see `DatagramGroup.send`."""
         self.member.send(packets)
+
+    def _send_to_group(self, own: DatagramSocket, datagrams: Sequence[bytes], target: Any) -> None:
+        dropped = own.dropped
+        own.send(datagrams, target)
+        if own.dropped == dropped:
+            self._warned = False
+        elif not self._warned and own.last_error is not None:
+            self._warned = True
+            self.log.warn(
+                "nothing can be sent to the group {group} on {interface}: {error}",
+                group=self._where[0],
+                interface=self._where[2],
+                error=own.last_error,
+            )
 
     def _received(self, batch: Any) -> None:
         if self._member is not None:
