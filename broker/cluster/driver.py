@@ -171,7 +171,11 @@ class ClusterDriver:
     def _flowing(self, key: Hashable, cuts: Mapping[str, Mark]) -> None:
         if self.traffic is not None and key in self.local:
             self.do(self.traffic.flowing(cuts, self.now()))
-            self.local.flows(key, cuts or self.traffic.cuts_ahead())
+            told = dict(cuts or self.traffic.cuts_ahead())
+            # What has come was chosen by others before they knew of this.
+            for origin, mark in self.traffic.arrivals.on_the_way.items():
+                told[origin] = max(mark, told.get(origin, mark))
+            self.local.flows(key, told)
             self.all_flow()
 
     def _cover(self, cover: Cover) -> None:

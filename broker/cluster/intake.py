@@ -42,11 +42,27 @@ class Job:
     arrived: Arrived
     carried: Sequence[Carried]
     done: Callable[[Job], None]
-    broken: Callable[[], None] = lambda: None
+    broken: Callable[[Job], None] = lambda _: None
     """Called instead where it could not be matched at all."""
     verdicts: list[Verdict] = attrs.field(factory=list)
     missing: Mapping[DtdReference, BrokerError] = attrs.field(factory=dict)
     """Types that could not be had, and why."""
+    splits: bool = False
+    """Whether what is matched is done with in the turn in which it is."""
+
+    def split(self) -> Job:
+        """Keep what is matched, and leave the rest to another job, which is returned."""
+        count = len(self.verdicts)
+        told, end = self.arrived.range, self.carried[count - 1].mark
+        rest = attrs.evolve(
+            self,
+            arrived=attrs.evolve(self.arrived, range=told._replace(after=end, gone=None)),
+            carried=self.carried[count:],
+            verdicts=[],
+        )
+        self.arrived = attrs.evolve(self.arrived, range=told._replace(upto=end))
+        self.carried = self.carried[:count]
+        return rest
 
     @property
     def size(self) -> int:
@@ -153,16 +169,17 @@ class Intake:
         def matched(job: Job) -> None:
             if self._failures[origin] != life:
                 # Taken behind what was not logged: alone it would hide that.
-                failed(LogUnavailable("what comes before it was not logged"), len(chosen))
+                failed(LogUnavailable("what comes before it was not logged"), len(job.carried))
             elif busy := _busy(job):
-                failed(busy, len(chosen))
+                failed(busy, len(job.carried))
             else:
                 self._append(job, cursor, settled, failed)
 
-        def broken() -> None:
-            failed(LogUnavailable("events of another node could not be matched"), len(chosen))
+        def broken(job: Job) -> None:
+            error = LogUnavailable("events of another node could not be matched")
+            failed(error, len(job.carried))
 
-        if not self._add(Job(arrived, chosen, matched, broken)):
+        if not self._add(Job(arrived, chosen, matched, broken, splits=True)):
             failed(LogUnavailable("too many events of other nodes wait here"), len(chosen))
 
     def check(self, frame: Frame, checked: Callable[[Frame], None]) -> None:
@@ -229,10 +246,17 @@ class Intake:
             except Exception:
                 # One that breaks the matcher must not keep all others from coming.
                 self.log.failure("events of {origin} could not be matched", origin=origin)
-                self._pop(line).broken()
+                job = self._pop(line)
+                job.broken(job)
                 matched = False
             if matched:
                 job = self._pop(line)
+                job.done(job)
+            elif line.jobs and line.jobs[0].splits and line.jobs[0].verdicts:
+                # Who subscribes before the rest is matched gets all of that, and nothing of this.
+                rest = line.jobs[0].split()
+                job = self._pop(line)
+                line.jobs.appendleft(rest)
                 job.done(job)
             self._queue(origin, line)
             if not line.jobs:

@@ -194,9 +194,12 @@ class Subscribing:
             if feed.flowing:
                 return
             feed.flowing = True
-            origins = {*cut, *cuts}
+            # What was logged since it was taken was chosen by others who did not know of it.
+            known = self._log.position()
+            known[self._log.origin] = cut[self._log.origin]
             feed.flows_from = {
-                origin: max(cut.get(origin, (0, 0)), cuts.get(origin, (0, 0))) for origin in origins
+                origin: max(known.get(origin, (0, 0)), cuts.get(origin, (0, 0)))
+                for origin in {*known, *cuts}
             }
             if resumes is not None and not goes_on:
                 feed.missed = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -28,10 +28,14 @@ class FakeMatcher:
 
     def __init__(self) -> None:
         self.broken: set[bytes] = set()
+        self.most = 100
+        """Documents that are matched at one go."""
+        self.after: Callable[[], object] = lambda: None
 
     def match(self, documents: Sequence[bytes], *_: Any) -> list[Any]:
         if self.broken & set(documents):
             raise ZeroDivisionError
+        self.after()
         return [
             Accepted(
                 Header(
@@ -39,7 +43,7 @@ class FakeMatcher:
                 ),
                 (7,),
             )
-            for each in documents
+            for each in documents[: self.most]
         ]
 
 
@@ -153,3 +157,24 @@ def test_an_event_that_breaks_the_matcher_keeps_no_other_origin_from_coming(
     setting.log.commit()
     assert setting.log.logged == [(1, 1), (1, 2), (1, 3)]
     assert setting.intake.waiting_bytes == 0
+
+
+def test_what_is_matched_gets_its_place_in_the_log_in_the_same_turn() -> None:
+    setting = Setting()
+    setting.matcher.most = 4
+    given: list[int] = []
+
+    def looked() -> None:
+        given.append(sum(len(relayed.entries) for relayed, _ in setting.log.pending))
+
+    setting.matcher.after = looked
+    setting.take(1, 10)
+    # Before each further look at the queries all that was looked at before is on its way.
+    assert given == [0, 4, 8]
+    ranges = [(relayed.after, relayed.covers) for relayed, _ in setting.log.pending]
+    assert ranges == [((1, 0), (1, 4)), ((1, 4), (1, 8)), ((1, 8), (1, 10))]
+    setting.log.commit()
+    assert setting.log.logged == [(1, n) for n in range(1, 11)]
+    assert setting.intake.waiting_bytes == 0
+    outcomes = setting.intake.outcomes
+    assert (outcomes.received, outcomes.logged) == (10, 10)

@@ -10,7 +10,7 @@ wanted, and that is true of what others know of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -124,6 +124,11 @@ class Arrivals:
     def stands_at(self, origin: str) -> Mark | None:
         """How far the node has got, with what is on its way into the log; None for a new origin."""
         return self._cursors.get(origin) or self._covered(origin) or self._begins.get(origin)
+
+    @property
+    def on_the_way(self) -> Mapping[str, Mark]:
+        """Up to where events are on their way into the log, or would be if there were any."""
+        return self._cursors
 
     def close(self) -> None:
         """Others may not know what this node wants: take nothing."""
