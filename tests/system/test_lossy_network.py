@@ -183,6 +183,7 @@ def test_a_killed_member_and_a_cut_link_lose_no_event(
             print(f"{repeated(networks)} datagrams sent again over links")
             for network in networks:
                 print(network["group"], network["arrivals"])
+            assert sum(network["arrivals"]["asked"] for network in networks) > 0
 
     with running(nodes, itertools.permutations(range(3), 2)):
         within(work(), LIMIT)
@@ -214,6 +215,7 @@ def test_events_go_another_way_when_a_gateway_dies_in_silence(
             await asyncio.gather(*(each.publish(EVENTS // 4) for each in publishers))
             await until_all(whole, publishers)
             passed = (await figures(nodes[2:3]))[0]["frames"]
+            assert passed["transit"] > 0
             log = LogFrom(nodes[0])
             # Some are under way.
             publishing = asyncio.gather(*(each.publish(EVENTS // 4) for each in publishers))
