@@ -14,9 +14,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from broker.errors import BrokerError, LogUnavailable
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.identity import EventId
+from broker.store.commit import Retention
 from broker.store.deduplication import Freshness
 from broker.store.event_log import LINGER, RETRY_AFTER, EventLog
-from broker.store.commit import Retention
 from broker.store.log_file import LogFile
 from broker.store.records import LoggedEvent, encode_header
 
