@@ -67,11 +67,6 @@ class Greeting:
     def writable_changed(self, writable: bool) -> None:
         """A greeting is too short to fill anything."""
 
-    def give_up(self, error: BrokerError) -> None:
-        """Close at once."""
-        if not self._over:
-            self._channel.abort(error)
-
     def _timeout(self) -> None:
         self._do(self._core.handle_timeout(self._clock.seconds()))
 

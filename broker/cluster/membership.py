@@ -19,6 +19,7 @@ from broker.channel.alarm import Alarm
 from broker.channel.clock import IClock
 from broker.channel.socket import ISocketChannel
 from broker.cluster import messages
+from broker.cluster.acquaintances import Acquaintances
 from broker.cluster.address import UnitPath
 from broker.cluster.admission import AdmissionRules, Situation
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
@@ -112,6 +113,7 @@ class Membership:
         self._keys: dict[str, str] = {}
         """By the name of a neighbour: the key under which it was dialled, if it was."""
         self._linked: set[str] = set()
+        self._acquaintances = Acquaintances(node.name)
         self._alarm = Alarm(clock, self._timeout)
         self._stopped = False
         self.refused: dict[str, int] = {}
@@ -146,9 +148,13 @@ class Membership:
             targets[key] = Target(endpoint, GATEWAY, ())
         own = self.node.address
         known = {self._place(self.node)}
-        for name, node in sorted(members.items()):
+        now = self._clock.seconds()
+        self._acquaintances.see(members, now)
+        former = self._acquaintances.former(members)
+        for name, node in [*sorted(members.items()), *former.items()]:
             listens = self._place(node)
-            known.add(listens)
+            if name in members:
+                known.add(listens)
             if name != own.node and listens is not None:
                 targets[name] = Target(listens, MEMBER, own.unit, name)
         # A member that fell silent is on no map any more; where it is a seed it is looked for.
@@ -156,7 +162,7 @@ class Membership:
             if seed not in known:
                 targets[f"{_SEED}{seed.host}:{seed.port}"] = Target(seed, MEMBER, own.unit)
         linked = {*self._linked, *map(self._key, self._linked)}
-        self._dial_all(self._meshing.aim(targets, self._clock.seconds(), linked))
+        self._dial_all(self._meshing.aim(targets, now, linked))
 
     def link_up(self, name: str) -> None:
         """There is a link to a node."""
@@ -264,7 +270,9 @@ class Membership:
             self._keys[said.peer.name] = key
             self._home.linked(said, channel, transport, True)
 
-        def failed(_: object) -> None:
+        def failed(said: Refused | BrokerError) -> None:
+            if isinstance(said, Refused):
+                self._acquaintances.refused(target.name, said.error)
             self._dial_all(self._meshing.failed(key, self._clock.seconds()))
 
         core = self._greeting(target.purpose, target.cluster, target.name)

@@ -65,3 +65,19 @@ def test_gateways_that_dial_each_other_leave_room_for_further_dials(seed: int) -
             if not world.linked(one, other)
         ]
         assert missing == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_members_that_were_parted_for_long_meet_again_without_their_seed(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        world.add("a", "c")
+        for name in ("b", "d"):
+            world.add(name, "c", join=["a"])
+        world.run(5.0)
+        assert world.linked("b", "d")
+        world.kill("a")
+        world.cut("b", "d", refuse=True)
+        world.run(120.0)
+        world.heal("b", "d")
+        world.run(60.0)
+        assert world.linked("b", "d")

@@ -1,4 +1,4 @@
-"""Seeds by configuration, from the DNS, and from several sources at once."""
+"""Seeds from the DNS."""
 
 from __future__ import annotations
 
@@ -11,15 +11,11 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.names import dns
 from twisted.names.error import DNSNameError, DNSServerError
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from broker.cluster.descriptor import Endpoint
-from broker.cluster.discovery.contract import MOST_SEEDS, ISeedSource
+from broker.cluster.discovery.contract import ISeedSource
 from broker.cluster.discovery.domain_names import NameSeeds, ServiceSeeds
-from broker.cluster.discovery.sources import AllSeeds, StaticSeeds
-
-A, B, C = (Endpoint(host, 1) for host in "abc")
 
 
 class Resolver:
@@ -43,29 +39,11 @@ class Resolver:
         return lookup
 
 
-@implementer(ISeedSource)
-class Broken:
-    def seeds(self) -> Deferred[Sequence[Endpoint]]:
-        return fail(OSError("no network"))
-
-
 class SourcesTest(SynchronousTestCase):
     def test_each_source_is_one(self) -> None:
-        rng = random.Random(1)
         resolver = Resolver(lookupService=())
-        for source in (StaticSeeds([A]), AllSeeds([]), ServiceSeeds(resolver, "s", rng)):
-            verifyObject(ISeedSource, source)
+        verifyObject(ISeedSource, ServiceSeeds(resolver, "s", random.Random(1)))
         verifyObject(ISeedSource, NameSeeds(resolver, "n", 1))
-
-    def test_several_sources_are_one_and_each_seed_comes_once(self) -> None:
-        both = AllSeeds([StaticSeeds([B, A]), Broken(), StaticSeeds([A, C])])
-        self.assertEqual(self.successResultOf(both.seeds()), (B, A, C))
-        self.assertEqual(self.successResultOf(AllSeeds([Broken()]).seeds()), ())
-
-    def test_seeds_are_bounded(self) -> None:
-        many = [Endpoint(f"h{number}", 1) for number in range(MOST_SEEDS + 9)]
-        source = AllSeeds([StaticSeeds(many), StaticSeeds([A])])
-        self.assertEqual(len(self.successResultOf(source.seeds())), MOST_SEEDS)
 
 
 class DnsTest(SynchronousTestCase):
