@@ -200,13 +200,13 @@ class Knowledge:
 
     def _publish(self, publications: Iterable[Publication], now: float) -> list[KnowledgeEffect]:
         effects: list[KnowledgeEffect] = []
+        moved = False
         for each in publications:
             _, flooded = self.tables.publish(each.kind, each.subject, each.scope, each.changes, now)
             key = TableKey(each.kind, each.subject, self.address.node)
-            if self.map.take(key, each.scope, each.changes):
-                effects += self._moved(now)
+            moved |= self.map.take(key, each.scope, each.changes)
             effects += self._follow(flooded, now)
-        return effects
+        return effects + self._moved(now) if moved else effects
 
     def _follow(self, effects: Iterable[TablesEffect], now: float) -> list[KnowledgeEffect]:
         told: list[TablesEffect] = []

@@ -41,6 +41,8 @@ class Profiles:
         self._members = Members(self._cluster, self._node)
         self._leading: set[UnitPath] = set()
         self._summaries: dict[UnitPath, Summary] = {}
+        self._climbing = False
+        """Whether something has changed that may let a climb move."""
 
     @property
     def bad(self) -> int:
@@ -69,6 +71,7 @@ class Profiles:
             raise ValueError(f"{unit_text(unit)!r} does not contain {self._tables.address}")
         if not unit or leads == (unit in self._leading):
             return []
+        self._climbing = True
         if not leads:
             self._leading.discard(unit)
             return [*self._say_term(unit, now), *self._retire(now)]
@@ -89,15 +92,21 @@ class Profiles:
                 case Changed(key=TableKey(kind=("profile" | "summary"))):
                     done += self._others_changed(effect)
                 case Changed(key=TableKey(kind="flowing")):
+                    self._climbing = True
                     queue += self._overtake(now)
                     done += self._retire(now)
                 case Echoed(key=TableKey(kind="profile")):
+                    self._climbing = True
                     queue += self._profile_echoed(effect, now)
                 case Echoed(key=TableKey(kind="summary")):
+                    self._climbing = True
                     queue += self._summary_echoed(effect, now)
                 case _:
                     done.append(effect)
-        return [*done, *self._climbed()]
+        if self._climbing:
+            self._climbing = False
+            done += self._climbed()
+        return done
 
     # ------------------------------------------------------------------------- time
 
