@@ -30,7 +30,8 @@ from broker.cluster.flows.traffic import (
     TrafficEffect,
 )
 from broker.cluster.group import ClusterGroup
-from broker.cluster.intake import Intake, Job
+from broker.cluster.intake import Intake
+from broker.cluster.jobs import Job
 from broker.cluster.keeping.side import Keeping
 from broker.cluster.knowledge import Knowledge, KnowledgeEffect, MapMoved
 from broker.cluster.local_wants import LocalWants
@@ -141,8 +142,8 @@ class ClusterDriver:
                 self._take(effect)
             case Cover():
                 self._cover(effect)
-            case Enter(arrived):
-                self.intake.match(arrived, self._entered)
+            case Enter():
+                self._enter(effect)
             case Serve(resume):
                 self.pages.serve(resume)
             case Wanted(destination, id, want):
@@ -206,11 +207,20 @@ class ClusterDriver:
 
         self.intake.take(arrived, take.cursor, settled)
 
-    def _entered(self, job: Job) -> None:
-        if self.traffic is None or self.knowledge is None:
-            return
-        departing = self.wants.departing(job.carried, job.verdicts, self.knowledge.address)
-        self.do(self.traffic.entered(job.arrived, departing, self.now()))
+    def _enter(self, enter: Enter) -> None:
+        def late() -> None:
+            if self.traffic is not None:
+                self.do(self.traffic.late(enter))
+
+        def entered(job: Job) -> None:
+            if self.traffic is not None and self.knowledge is not None:
+                departing = self.wants.departing(job.carried, job.verdicts, self.knowledge.address)
+                self.do(self.traffic.entered(enter, departing, self.now()))
+
+        if enter.arrived is None:
+            self.intake.follow(enter.frame, late)
+        else:
+            self.intake.match(enter.arrived, entered, late)
 
     def _pass(self, name: str, frame: Frame) -> None:
         if name == GROUP:

@@ -8,7 +8,7 @@ logged under the places that it has; what enters a unit is matched to be divided
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 from twisted.internet.defer import DeferredList
@@ -18,6 +18,7 @@ from twisted.python.failure import Failure
 from broker.channel.clock import IClock
 from broker.cluster.flows.arrivals import Arrived
 from broker.cluster.flows.frame import Carried, Frame
+from broker.cluster.jobs import Job, Line
 from broker.content.contract import Accepted, IMatcher, Refused, TypeMissing, Verdict
 from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
@@ -33,53 +34,6 @@ from broker.store.records import LoggedEvent, encode_header
 
 #: Bytes of events that wait here; more are not taken, and come again when their home is asked.
 MOST_WAITING_BYTES = 32 << 20
-
-
-@attrs.define(eq=False)
-class Job:
-    """The events of one range."""
-
-    arrived: Arrived
-    carried: Sequence[Carried]
-    done: Callable[[Job], None]
-    broken: Callable[[Job], None] = lambda _: None
-    """Called instead where it could not be matched at all."""
-    verdicts: list[Verdict] = attrs.field(factory=list)
-    missing: Mapping[DtdReference, BrokerError] = attrs.field(factory=dict)
-    """Types that could not be had, and why."""
-    splits: bool = False
-    """Whether what is matched is done with in the turn in which it is."""
-
-    def split(self) -> Job:
-        """Keep what is matched, and leave the rest to another job, which is returned."""
-        count = len(self.verdicts)
-        told, end = self.arrived.range, self.carried[count - 1].mark
-        rest = attrs.evolve(
-            self,
-            arrived=attrs.evolve(self.arrived, range=told._replace(after=end, gone=None)),
-            carried=self.carried[count:],
-            verdicts=[],
-        )
-        self.arrived = attrs.evolve(self.arrived, range=told._replace(upto=end))
-        self.carried = self.carried[:count]
-        return rest
-
-    @property
-    def size(self) -> int:
-        """Bytes of its documents."""
-        return sum([len(each.document) for each in self.carried])
-
-
-@attrs.define(eq=False)
-class _Line:
-    """What waits of one origin."""
-
-    jobs: deque[Job] = attrs.field(factory=deque)
-    held: bool = False
-    """Whether it waits for a DTD."""
-    queued: bool = False
-    """Whether it is among those that are ready."""
-    missing: dict[DtdReference, BrokerError] = attrs.field(factory=dict)
 
 
 @attrs.define
@@ -131,7 +85,7 @@ class Intake:
         self._gone = gone
         self._accept_undescribed = accept_undescribed
         self._wanted_here = wanted_here
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, Line] = {}
         self._ready: deque[str] = deque()
         self._turns = Turns(clock, self._step, self._turn_failed)
         self._failures: Counter[str] = Counter()
@@ -200,19 +154,33 @@ class Intake:
             return
         self._add(Job(Arrived(frame.ranges[0], frame, 0), carried, judged))
 
-    def match(self, arrived: Arrived, matched: Callable[[Job], None]) -> None:
-        """Match what enters a unit; what there is no room for is left out, and missed."""
+    def match(
+        self, arrived: Arrived, matched: Callable[[Job], None], late: Callable[[], None]
+    ) -> None:
+        """Match what enters a unit; what there is no room for is left out, and missed.
+
+        `late` is called where it can not be matched, or not soon.
+        """
         try:
             carried = arrived.frame.carried(arrived.frame.wanted(arrived.index))
         except ProtocolError as error:
             self.log.warn("a frame of {origin}: {e}", origin=arrived.frame.origin, e=error)
+            late()
             return
 
         def done(job: Job) -> None:
             self._turn_away(job)
             matched(job)
 
-        self._add(Job(arrived, carried, done))
+        if not self._add(Job(arrived, carried, done, lambda _: late(), late=late)):
+            late()
+
+    def follow(self, frame: Frame, late: Callable[[], None]) -> None:
+        """Call `late` when all that came of the origin before is matched, or late itself."""
+        line = self._lines.get(frame.origin)
+        job = Job(Arrived(frame.ranges[0], frame, 0), (), lambda _: late(), late=late)
+        if line is None or line.held or not self._add(job):
+            late()
 
     def _add(self, job: Job) -> bool:
         size = job.size
@@ -220,14 +188,16 @@ class Intake:
             return False
         self.waiting_bytes += size
         origin = job.arrived.frame.origin
-        line = self._lines.setdefault(origin, _Line())
+        line = self._lines.setdefault(origin, Line())
         line.jobs.append(job)
         job.missing = line.missing
+        if line.held:
+            job.late()
         self._queue(origin, line)
         self._turns.work()
         return True
 
-    def _queue(self, origin: str, line: _Line) -> None:
+    def _queue(self, origin: str, line: Line) -> None:
         """Let a line that can go on have its turn."""
         if line.jobs and not line.held and not line.queued:
             line.queued = True
@@ -263,12 +233,12 @@ class Intake:
                 del self._lines[origin]
         return bool(self._ready)
 
-    def _pop(self, line: _Line) -> Job:
+    def _pop(self, line: Line) -> Job:
         job = line.jobs.popleft()
         self.waiting_bytes -= job.size
         return job
 
-    def _match(self, line: _Line) -> bool:
+    def _match(self, line: Line) -> bool:
         """Go on with the first job of a line. Whether it is done."""
         job = line.jobs[0]
         rest = job.carried[len(job.verdicts) : len(job.verdicts) + MOST_DOCUMENTS]
@@ -288,9 +258,11 @@ class Intake:
             job.verdicts += verdicts
         return len(job.verdicts) == len(job.carried)
 
-    def _fetch(self, arrived: Arrived, line: _Line, unknown: dict[DtdReference, str]) -> None:
+    def _fetch(self, arrived: Arrived, line: Line, unknown: dict[DtdReference, str]) -> None:
         """Have types fetched, from the node that sent the events, or where they point to."""
         line.held = True
+        for job in list(line.jobs):
+            job.late()
         origin = arrived.frame.origin
 
         def missing(failure: Failure, reference: DtdReference) -> None:

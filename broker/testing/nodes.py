@@ -60,6 +60,8 @@ class SimulatedNodes:
         self.links: dict[Pair, _Link] = {}
         self.commit_fails = 0.0
         """The chance that a commit of other nodes' events fails."""
+        self.late = 0.0
+        """The chance that what passes by does not wait for what enters a unit beside it."""
         self.counts: Counter[str] = Counter()
         """`control` messages, `frames`, `dropped` frames, and `bytes` where there is a wire."""
         self.on_frame: Callable[[str, str, Frame], None] = lambda sender, receiver, frame: None

@@ -64,6 +64,7 @@ class Surroundings(Protocol):
     now: float
     random: Random
     commit_fails: float
+    late: float
 
     def at(self, time: float, call: Callable[..., None], *args: Any) -> None:
         """Call it then."""
@@ -232,8 +233,10 @@ class SimulatedNode:
                 self._take(effect)
             case Cover(origin, upto):
                 self._commit(self._logged, origin, None, upto, upto, [], 0)
-            case Enter(arrived):
-                self._commit(self._entered, arrived)
+            case Enter():
+                self._commit(self._entered, effect)
+                if self.nodes.random.random() < self.nodes.late:
+                    self._do(self.traffic.late(effect))
             case Serve(resume):
                 self._commit(self._serve, resume)
             case Wanted(destination, id, want):
@@ -310,17 +313,18 @@ class SimulatedNode:
         assert took or home is None, (self.name, origin, cursor, upto, self.log.covered)
         self._do(self.traffic.log_settled(origin, now))
 
-    def _entered(self, arrived: object) -> None:
-        frame, told, index = arrived.frame, arrived.range, arrived.index  # type: ignore[attr-defined]
+    def _entered(self, enter: Enter) -> None:
+        if enter.arrived is None:
+            self._do(self.traffic.late(enter))
+            return
         departing = []
-        for each in frame.carried(frame.wanted(index)):
+        for each in enter.frame.carried(enter.frame.wanted(enter.arrived.index)):
             number = int(each.document)
             whom = self._destinations(number)
             if self._wants(number):
                 whom = whom | {self.knowledge.address}
             departing.append(Departing(each, each.level, whom))
-        assert told.destination
-        self._do(self.traffic.entered(arrived, departing, self.nodes.now))  # type: ignore[arg-type]
+        self._do(self.traffic.entered(enter, departing, self.nodes.now))
 
     def _serve(self, resume: Resume) -> None:
         knowledge = self.knowledge

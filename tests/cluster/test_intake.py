@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
+import attrs
 import pytest
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from broker.cluster.address import Address
 from broker.cluster.flows.arrivals import Arrived
 from broker.cluster.flows.departures import Departures
-from broker.cluster.flows.frame import Carried, Range
-from broker.cluster.intake import Intake
-from broker.content.contract import Accepted
+from broker.cluster.flows.frame import ZSTD, Carried, Frame, Range
+from broker.cluster.intake import MOST_WAITING_BYTES, Intake
+from broker.content.contract import Accepted, TypeMissing
+from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, LogUnavailable
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.identity import EventId
@@ -108,6 +111,73 @@ class Setting:
             (1, first - 1),
             lambda error: self.settled.append((last, error)),
         )
+
+
+def frame_of(*numbers: int, body: bytes | None = None) -> Frame:
+    carried = [Carried((1, n), b"\x90", b"%d" % n) for n in numbers]
+    told = Range(Address(("c",), ""), (1, 0), (1, 9))
+    made = Departures("far", HOME, (1, 0)).frame(
+        [told], carried, [0] * len(carried), [(len(carried), (0,))] if carried else []
+    )
+    return made if body is None else attrs.evolve(made, encoding=ZSTD, body=body)
+
+
+def enters(setting: Setting, frame: Frame) -> list[str]:
+    """What is said of a frame that enters a unit, in its order."""
+    said: list[str] = []
+    setting.intake.match(
+        Arrived(frame.ranges[0], frame, 0),
+        lambda job: said.append("matched"),
+        lambda: said.append("late"),
+    )
+    return said
+
+
+def test_what_enters_is_matched_before_what_follows() -> None:
+    setting = Setting()
+    setting.intake._turns._working = True
+    said = enters(setting, frame_of(1))
+    setting.intake.follow(frame_of(2), lambda: said.append("followed"))
+    assert said == []
+    setting.intake._turns._working = False
+    setting.intake._turns.work()
+    assert said == ["matched", "followed"]
+    setting.intake.follow(frame_of(3), lambda: said.append("at once"))
+    assert said[-1] == "at once"
+
+
+def test_what_can_not_be_matched_holds_nobody_up() -> None:
+    setting = Setting()
+    assert enters(setting, frame_of(1, body=b"no zstd")) == ["late"]
+    setting.matcher.broken.add(b"2")
+    assert enters(setting, frame_of(2)) == ["late"]
+    setting.intake.waiting_bytes = MOST_WAITING_BYTES
+    assert enters(setting, frame_of(3)) == ["late"]
+
+
+def test_what_waits_for_a_type_holds_nobody_up() -> None:
+    setting = Setting()
+    looked_up: list[Deferred[None]] = []
+
+    class Dtds:
+        def lookup(self, *_: object) -> Deferred[None]:
+            looked_up.append(Deferred())
+            return looked_up[-1]
+
+    setting.intake._dtds = cast(Any, Dtds())
+    real = setting.matcher.match
+    missing = TypeMissing(DtdReference("t", "1"), "")
+    setting.matcher.match = lambda *_: [missing]  # type: ignore[method-assign]
+    first = enters(setting, frame_of(1))
+    second = enters(setting, frame_of(2))
+    followed: list[str] = []
+    setting.intake.follow(frame_of(3), lambda: followed.append("late"))
+    assert first == second == followed == ["late"]
+    setting.matcher.match = real  # type: ignore[method-assign]
+    looked_up[0].callback(None)
+    setting.clock.advance(1.0)
+    assert first == second == ["late", "matched"]
+    assert setting.intake.waiting_bytes == 0
 
 
 def test_what_is_behind_something_that_was_not_logged_is_not_logged_either() -> None:

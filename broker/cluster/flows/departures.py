@@ -31,8 +31,8 @@ from broker.event.place import Mark
 Cleared: TypeAlias = Callable[[Address, int], bool]
 
 #: A destination that is sent nothing more is told where it has to stand once more after so many
-#: calls of `progress`: if the last frame was lost, it learns so. The last time is later than it
-#: takes to notice that a silent link is down.
+#: calls of `progress`, and then each time after as many as the last: if frames were lost, it learns
+#: so. The last time is later than it takes to notice that a silent link is down.
 TELL_AGAIN = (1, 2, 4, 8, 16, 32, 64)
 #: Who lacks at most so many places is sent new events while it reads those: it can hold them.
 NEAR = 256
@@ -73,6 +73,7 @@ class Departures:
         # Not those of all origins at once: together they may be too much for a link.
         early = zlib.crc32(origin.encode())
         self._tell_at = [time - early % (1 + time // 4) for time in TELL_AGAIN]
+        self._calls = early % TELL_AGAIN[-1]
         self._told = upto
         """Where `progress` was called last."""
         self.denied = 0
@@ -180,13 +181,18 @@ class Departures:
         return self.frame(ranges, carried, levels, runs)
 
     def progress(self) -> Frame | None:
-        """What there is to tell those who were sent nothing lately; None if they all know."""
+        """What there is to tell those who were sent nothing lately; None if that is nothing."""
         if self._upto != self._told:
             self._told = self._upto
             for each, way in self._ways.items():
                 if way.sent < self._upto:
                     self._restless[each] = 0
         ranges = []
+        self._calls += 1
+        if self._calls % TELL_AGAIN[-1] == 0:
+            settled = sorted(self._ways.keys() - self._restless.keys())
+            ways = [(each, self._ways[each]) for each in settled]
+            ranges += [self._range(each, way) for each, way in ways if not way.behind]
         for each in sorted(self._restless):
             way = self._ways[each]
             if way.behind:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import attrs
@@ -28,11 +29,18 @@ class Say:
     message: Routed
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Enter:
-    """Match these events against what is inside the unit, and call `entered`."""
+    """Match these events against what is inside the unit, in their order, and call `entered`.
 
-    arrived: Arrived
+    What goes `onward` waits for that. Where it would wait for long, or in vain, call `late`.
+    """
+
+    frame: Frame
+    arrived: Arrived | None
+    """None: nothing enters, it only stays behind what did before; then call `late`."""
+    onward: Mapping[str, Frame]
+    """By neighbour: the parts of the frame that are for others."""
 
 
 @attrs.frozen

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import attrs
 
-from broker.cluster.address import Address, UnitPath
+from broker.cluster.address import Address
 from broker.cluster.flows import arrivals
 from broker.cluster.flows.arrivals import Arrivals, Arrived, Ask
 from broker.cluster.flows.departures import Departing, Departures
@@ -25,8 +25,10 @@ from broker.cluster.flows.effects import (
     TrafficEffect,
     TrafficFigures,
 )
+from broker.cluster.flows.entering import Entering
 from broker.cluster.flows.forwarding import Division, divide, parts
 from broker.cluster.flows.frame import MAX_HOPS, Carried, Frame, Range
+from broker.cluster.flows.merging import merge
 from broker.cluster.flows.messages import AskDtd, Kept, Resume, Routed, TellDtd
 from broker.cluster.knowledge import Knowledge
 from broker.event.place import Mark
@@ -46,23 +48,11 @@ __all__ = [
 
 #: Seconds after which one who reads pages, and has asked for none, is taken not to read any more.
 READS_ON = 10.0
-#: Origins, by the units that they enter here, of which it is remembered how far they were sent on;
-#: of another one that begins anew.
-MOST_ENTERING = 4_096
 #: Pages that are sent for one question that is asked again and again. Then it is taken that the way
 #: is not cleared where this node can not see it, and only what anybody may see is sent.
 MOST_PAGES = 6
 #: Nodes that read pages at one time; more are not heard, and ask again.
 MOST_READERS = 1_024
-
-
-@attrs.define
-class _Entering:
-    """What enters a unit here of one origin."""
-
-    departures: Departures
-    upto: Mark
-    """Of all ranges that came, whether they are matched yet or not."""
 
 
 @attrs.define
@@ -96,7 +86,7 @@ class Traffic:
         self._compress = compress
         self._group = group
         self._departures = Departures(origin, self._own, newest())
-        self._entering: OrderedDict[tuple[str, UnitPath], _Entering] = OrderedDict()
+        self._entering = Entering(knowledge.inside)
         self._readers: dict[Address, _Reader] = {}
         self._repeated: OrderedDict[Address, tuple[Mark, int]] = OrderedDict()
         """From where readers asked last, and how often again."""
@@ -109,15 +99,15 @@ class Traffic:
     @property
     def denied(self) -> int:
         """Events that were wanted where no way is cleared for them."""
-        entering = sum(each.departures.denied for each in self._entering.values())
+        entering = sum(each.denied for each in self._entering)
         return self._departures.denied + entering + self.counts.denied
 
     def figures(self) -> TrafficFigures:
         """How much is remembered of what goes where."""
-        entering = [len(each.departures.destinations) for each in self._entering.values()]
+        entering = [len(each.destinations) for each in self._entering]
         return TrafficFigures(
             ways=len(self._departures.destinations) + sum(entering),
-            entering=len(entering),
+            entering=len(self._entering),
             readers=len(self._readers),
             waiting=self.arrivals.waiting,
         )
@@ -140,19 +130,18 @@ class Traffic:
         own = self._departures.progress()
         if own is not None:
             effects += self._begin(own)
-        for each in list(self._entering.values()):
-            frame = each.departures.progress()
+        for each in self._entering:
+            frame = each.progress()
             if frame is not None:
                 # This node may be one of those inside.
-                effects += self.frame_came(frame, now)
+                effects += self._divided(frame, False, now)
         return effects
 
     def map_moved(self, now: float) -> None:
         """Who is there may be others now, or the same anew."""
         anew = self._restarted()
         self._departures.serve(self._knowledge.destinations(), self._newest(), anew)
-        for (_, unit), each in self._entering.items():
-            each.departures.serve(self._knowledge.inside(unit), each.upto, anew)
+        self._entering.map_moved(anew)
         self.arrivals.ask_now(now)
 
     def close(self) -> None:
@@ -195,20 +184,33 @@ class Traffic:
 
     def frame_came(self, frame: Frame, now: float) -> list[TrafficEffect]:
         """A neighbour sent this."""
+        return self._divided(frame, self._entering.holds(frame.origin), now)
+
+    def _divided(self, frame: Frame, follows: bool, now: float) -> list[TrafficEffect]:
         division = self._divide(frame)
         effects: list[TrafficEffect] = []
         for index in division.here:
             arrived = Arrived(frame.ranges[index], frame, index)
             effects += self._arrivals(self.arrivals.arrive(arrived, now))
-        for index in division.entering:
-            arrived = Arrived(frame.ranges[index], frame, index)
-            self._enters(arrived)
-            effects.append(Enter(arrived))
+        onward: Mapping[str, Frame] = {}
         if division.onward:
             self.counts.transit += 1
             onward = parts(frame, division.onward, self._group(frame.rank))
+        for index in division.entering:
+            arrived = Arrived(frame.ranges[index], frame, index)
+            self._entering.departures(arrived)
+            effects.append(self._enter(Enter(frame, arrived, onward)))
+            onward = {}
+        if onward and follows:
+            effects.append(self._enter(Enter(frame, None, onward)))
+        else:
             effects += [Pass(hop, part) for hop, part in onward.items()]
         return effects
+
+    def _enter(self, enter: Enter) -> Enter:
+        if enter.onward:
+            self._entering.hold(enter)
+        return enter
 
     def group_frame_came(self, frame: Frame, now: float) -> list[TrafficEffect]:
         """A member of the group sent this to all: what is for this node is taken."""
@@ -219,30 +221,31 @@ class Traffic:
                 effects += self._arrivals(self.arrivals.arrive(arrived, now))
         return effects
 
-    def entered(
-        self, arrived: Arrived, events: Sequence[Departing], now: float
-    ) -> list[TrafficEffect]:
-        """What entered a unit here was matched: on to who is inside, this node among them."""
-        told = arrived.range
-        departures = self._enters(arrived).departures
-        onward = departures.depart(told.after, told.upto, events, self._cleared)
-        return [] if onward is None else self.frame_came(onward, now)
+    def entered(self, enter: Enter, events: Sequence[Departing], now: float) -> list[TrafficEffect]:
+        """What entered a unit here was matched: on to who is inside, this node among them, and
+        beside it what goes on."""
+        assert enter.arrived is not None
+        told = enter.arrived.range
+        inside = self._entering.departures(enter.arrived).depart(
+            told.after, told.upto, events, self._cleared
+        )
+        effects = [] if inside is None else self._divided(inside, False, now)
+        onward = dict(enter.onward) if self._entering.let_pass(enter) else {}
+        together: list[TrafficEffect] = []
+        for effect in effects:
+            if isinstance(effect, Pass) and effect.neighbour in onward:
+                merged = merge(onward[effect.neighbour], effect.frame)
+                if merged is not None:
+                    del onward[effect.neighbour]
+                    effect = Pass(effect.neighbour, merged)
+            together.append(effect)
+        return [*(Pass(hop, part) for hop, part in onward.items()), *together]
 
-    def _enters(self, arrived: Arrived) -> _Entering:
-        frame, told = arrived.frame, arrived.range
-        unit = told.destination.unit
-        entering = self._entering.pop((frame.origin, unit), None)
-        if entering is None:
-            departures = Departures(frame.origin, frame.home, told.after)
-            departures.serve(self._knowledge.inside(unit), told.since or told.after)
-            entering = _Entering(departures, told.upto)
-            while len(self._entering) >= MOST_ENTERING:
-                self._entering.popitem(last=False)
-        # While an origin's node is gone, another one may answer for it.
-        entering.departures.home = frame.home
-        entering.upto = max(entering.upto, told.upto)
-        self._entering[frame.origin, unit] = entering
-        return entering
+    def late(self, enter: Enter) -> list[TrafficEffect]:
+        """What goes on beside what entered is not to wait any longer."""
+        if not self._entering.let_pass(enter):
+            return []
+        return [Pass(hop, part) for hop, part in enter.onward.items()]
 
     def message_came(self, message: Routed, now: float) -> list[TrafficEffect]:
         """A routed message, of a neighbour or of this node itself."""

@@ -53,12 +53,16 @@ def test_who_was_sent_nothing_is_told_how_far_events_are() -> None:
     assert told(made.progress())[N2] == (0, 1, [])
 
 
-def test_who_is_sent_nothing_more_is_told_some_times_again_and_then_not() -> None:
+def test_who_is_sent_nothing_more_is_told_again_and_in_the_end_once_a_minute() -> None:
     made = departures(N1)
     send(made, 0, 1, event(1, N1))
-    calls = [bool(told(made.progress())) for _ in range(200)]
-    assert sum(calls) == len(TELL_AGAIN) and calls[0] and not any(calls[TELL_AGAIN[-1] :])
+    calls = [told(made.progress()) for _ in range(60 * TELL_AGAIN[-1])]
+    assert calls[0] == {N1: (1, 1, [])}
+    last = TELL_AGAIN[-1]
+    assert sum(map(bool, calls[:last])) in (len(TELL_AGAIN), len(TELL_AGAIN) + 1)
     assert made.restless == 0
+    for start in range(last, len(calls), last):
+        assert [each for each in calls[start : start + last] if each] == [{N1: (1, 1, [])}]
 
 
 def test_what_was_missed_on_the_way_here_shows_as_a_hole() -> None:

@@ -42,7 +42,7 @@ def sent_on(after: Mark, upto: Mark, since: Mark | None) -> Range:
     frame: Frame = departures.frame([told], [event], [0], [(1, (0,))])
     (enter,) = traffic.frame_came(frame, 0.0)
     assert isinstance(enter, Enter)
-    (passed,) = traffic.entered(enter.arrived, [Departing(event, 0, [OTHER])], 0.0)
+    (passed,) = traffic.entered(enter, [Departing(event, 0, [OTHER])], 0.0)
     assert isinstance(passed, Pass)
     (range_,) = passed.frame.ranges
     assert range_.destination == OTHER
@@ -59,3 +59,69 @@ def test_a_new_entry_does_not_say_that_it_has_what_came_by_another() -> None:
 def test_an_entry_from_the_beginning_says_no_more_than_it_was_told() -> None:
     said = sent_on((1, 0), (1, 20), since=None)
     assert (said.after, said.upto, said.since) == ((1, 0), (1, 20), None)
+
+
+FAR = Address(("sea",), "")
+
+
+def passing(last: int, *, enters: bool) -> Frame:
+    """One event for a unit beyond, and for this one if it `enters`."""
+    event = Carried((1, last), b"header", b"<event/>")
+    ranges = [Range(FAR, (1, last - 1), (1, last))]
+    if enters:
+        ranges.append(Range(Address(COAST, ""), (1, last - 1), (1, last)))
+    departures = Departures(ORIGIN, HOME, (1, last))
+    return departures.frame(ranges, [event], [0], [(1, tuple(range(len(ranges))))])
+
+
+class SameWay(KnowsItsCluster):
+    """The way to all others leads over the other node of the cluster."""
+
+    def next_hop(self, target: Address, rank: int) -> str | None:
+        return OTHER.node
+
+
+def entry() -> Traffic:
+    return Traffic(cast(Knowledge, SameWay()), "f" * 16, lambda: (1, 0), lambda origin: None)
+
+
+def matched(traffic: Traffic, enter: Enter) -> list[Frame]:
+    """Both nodes of the cluster want it."""
+    assert enter.arrived is not None
+    events = enter.frame.carried(enter.frame.wanted(enter.arrived.index))
+    departing = [Departing(each, 0, [ENTRY, OTHER]) for each in events]
+    effects = traffic.entered(enter, departing, 0.0)
+    return [each.frame for each in effects if isinstance(each, Pass)]
+
+
+def test_what_goes_on_leaves_with_what_is_inside() -> None:
+    traffic = entry()
+    (enter,) = traffic.frame_came(passing(1, enters=True), 0.0)
+    assert isinstance(enter, Enter)
+    (frame,) = matched(traffic, enter)
+    assert {each.destination for each in frame.ranges} == {FAR, OTHER}
+    assert frame.marks() == [(1, 1)]
+    assert traffic.late(enter) == []
+
+
+def test_what_passes_by_stays_behind_what_entered_before() -> None:
+    traffic = entry()
+    (first,) = traffic.frame_came(passing(1, enters=True), 0.0)
+    (second,) = traffic.frame_came(passing(2, enters=False), 0.0)
+    assert isinstance(first, Enter) and isinstance(second, Enter) and second.arrived is None
+    assert [each.marks() for each in matched(traffic, first)] == [[(1, 1)]]
+    (passed,) = traffic.late(second)
+    assert isinstance(passed, Pass) and passed.frame.marks() == [(1, 2)]
+    (direct,) = traffic.frame_came(passing(3, enters=False), 0.0)
+    assert isinstance(direct, Pass)
+
+
+def test_what_goes_on_need_not_wait() -> None:
+    traffic = entry()
+    (enter,) = traffic.frame_came(passing(1, enters=True), 0.0)
+    assert isinstance(enter, Enter)
+    (passed,) = traffic.late(enter)
+    assert isinstance(passed, Pass)
+    assert [each.destination for each in passed.frame.ranges] == [FAR]
+    (inside,) = matched(traffic, enter)
+    assert [each.destination for each in inside.ranges] == [OTHER]

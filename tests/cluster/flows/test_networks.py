@@ -46,6 +46,7 @@ def calamity(world: World) -> None:
 
 def troubled(seed: int, *, deaths: bool = False, **settings: object) -> World:
     world = World(seed, **settings)
+    world.nodes.late = 0.05
     world.link_all()
     world.nodes.run(3.0)
     nodes = world.nodes
@@ -71,7 +72,8 @@ def test_links_that_break_and_nodes_that_restart_lose_nothing(seed: int) -> None
     troubled(seed).check()
 
 
-@pytest.mark.parametrize("seed", range(20))
+# 84: a destination was told seven times in vain what it lacks.
+@pytest.mark.parametrize("seed", [*range(20), 84, 135])
 def test_links_that_drop_what_is_too_much_lose_nothing(seed: int) -> None:
     world = troubled(seed, capacity=1)
     world.check()
@@ -137,11 +139,8 @@ def test_while_nothing_breaks_an_event_crosses_a_link_once_and_goes_nowhere_else
         world.nodes.run(world.random.choice([0.0, 0.01, 0.3]))
     world.nodes.run(QUIET)
     world.check()
-    # Once on its way to other units, and once for each unit that begins to be divided there.
-    depth = max(len(node.knowledge.address.unit) for node in world.alive())
-    assert max(world.crossed.values(), default=0) <= depth + 1
-    crossed_once = sum(times == 1 for times in world.crossed.values())
-    assert crossed_once >= 0.9 * len(world.crossed)
+    twice = [link for link, times in world.crossed.items() if times > 1]
+    assert not twice, f"seed {seed}"
     assert not any(world.strangers(node) for node in world.alive())
 
 
@@ -172,7 +171,8 @@ def test_a_quiet_network_says_hardly_anything() -> None:
     world.nodes.counts.clear()
     world.nodes.run(100.0)
     counts = world.nodes.counts
-    assert counts["frames"] == 0
+    # Once a minute each says to all others how far it has got.
+    assert counts["frames"] <= 2 * len(world.alive()) * 2 * len(world.nodes.links)
     # Each author says for each of its scopes every 10 s that it lives; over all links at most.
     scopes = sum(len(node.knowledge.address.unit) + 1 for node in world.alive())
     assert counts["control"] <= 2 * 10 * scopes * len(world.nodes.links)
