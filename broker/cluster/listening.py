@@ -23,6 +23,7 @@ from broker.cluster.discovery.contract import ISeedSource
 from broker.cluster.discovery.domain_names import NameSeeds, ServiceSeeds
 from broker.cluster.discovery.group_port import GroupPort
 from broker.cluster.network import Network
+from broker.config.endpoints import is_group_place
 from broker.config.kinds import split_place
 from broker.config.network import NetworkSettings
 from broker.errors import ConfigurationError
@@ -100,13 +101,16 @@ class Listening:
         if said.discover.startswith("_"):
             return ServiceSeeds(client.getResolver(), said.discover, Random())
         host, port = split_place(said.discover)
-        if not _is_group(host):
+        if not is_group_place(said.discover):
             return NameSeeds(client.getResolver(), host, port)
         self._discovery = GroupPort(
             *(self._reactor, (host, port), said.group_interface, said.name, self._key),
             self._network.presence,
         )
-        self._discovery.start()
+        with _naming(
+            f"network.discover {said.discover}, network.group_interface {said.group_interface}"
+        ):
+            self._discovery.start()
         return self._discovery
 
     async def stop(self) -> None:
@@ -148,10 +152,3 @@ def _check_place(host: str, setting: str, remedy: str) -> None:
             f"{setting} is on all interfaces, so others would not know where this node is: "
             f"name the address of one, {remedy}"
         )
-
-
-def _is_group(host: str) -> bool:
-    try:
-        return ip_address(host).is_multicast
-    except ValueError:
-        return False

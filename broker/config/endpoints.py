@@ -51,6 +51,14 @@ def is_loopback_place(place: str) -> bool:
     return _is_loopback_host(place.rpartition(":")[0].strip("[]"))
 
 
+def is_group_place(place: str) -> bool:
+    """Whether ADDRESS:PORT is that of a multicast group."""
+    try:
+        return ipaddress.ip_address(place.rpartition(":")[0].strip("[]")).is_multicast
+    except ValueError:
+        return False
+
+
 def _is_loopback_host(host: str) -> bool:
     if host == "localhost":
         return True

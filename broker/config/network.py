@@ -49,7 +49,8 @@ class NetworkSettings:
     group_interface: str = setting(
         kinds.INTERFACE,
         "",
-        "The network interface of the group, by its name or, for IPv4, its address.",
+        "The network interface of the group, and of one in discover: by its name or, for IPv4, its "
+        "address.",
     )
     transport: str = setting(
         kinds.choice("tcp", "udp"),

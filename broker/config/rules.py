@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import attrs
 
 from broker.channel.faults.configured import KINDS, make_layer
-from broker.config.endpoints import is_loopback, is_loopback_place
+from broker.config.endpoints import is_group_place, is_loopback, is_loopback_place
 from broker.config.locate import KeyPath
 from broker.config.settings import FaultSettings, Settings
 from broker.config.units import format_size
@@ -65,6 +65,11 @@ def _network(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
         yield ("network", "transport"), 'network.transport is "udp", but network.udp is empty'
     if network.group and not network.group_interface:
         yield ("network", "group"), "network.group needs network.group_interface"
+    if is_group_place(network.discover) and not network.group_interface:
+        yield (
+            ("network", "discover"),
+            "network.discover is a multicast group, and needs network.group_interface",
+        )
     if not network.alone and not (network.cluster or network.join or network.discover):
         yield (
             ("network", "cluster"),

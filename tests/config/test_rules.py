@@ -99,3 +99,11 @@ def test_datagrams_of_others_need_a_key(settings: str, key: str, tmp_path: Path)
 )
 def test_datagrams_of_this_machine_need_no_key(settings: str) -> None:
     load_text(f'[network]\ncluster = "alps"\nlisten = ["unix:other"]\n{settings}\n', "node.toml")
+
+
+@pytest.mark.parametrize("group", ["239.255.7.8:7400", "[ff02::7]:7400"])
+def test_a_group_in_which_nodes_are_found_needs_an_interface(group: str) -> None:
+    text = f'[network]\nlisten = ["unix:other"]\ndiscover = "{group}"\n'
+    with pytest.raises(ConfigurationError, match=r"network\.discover .* network.group_interface"):
+        load_text(text, "node.toml")
+    load_text(f'{text}group_interface = "eth0"\n', "node.toml")

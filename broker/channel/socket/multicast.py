@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 import secrets
-import socket
-import struct
-from collections.abc import Sequence
-from ipaddress import ip_address
 from random import Random
-from typing import Any, Final
-
-from twisted.internet.error import CannotListenError
-from twisted.logger import Logger
+from typing import Any
 
 from broker.channel.correction.group_core import MOST_NAME_BYTES, GroupCore
 from broker.channel.correction.group_settings import GroupSettings
@@ -19,12 +12,8 @@ from broker.channel.correction.seal import Seal, group_key
 from broker.channel.socket.contract import DEFAULT_MAX_FRAME
 from broker.channel.socket.datagram_group import DatagramGroup, IGroupReceiver
 from broker.channel.socket.datagram_socket import DatagramSocket
+from broker.channel.socket.group_place import GroupSender, open_group
 from broker.errors import Closed, ConfigurationError
-
-#: A cluster is one segment: routers do not pass its datagrams on.
-_HOPS: Final = 1
-_MREQN: Final = struct.Struct("@4s4si")
-_MREQ6: Final = struct.Struct("@16sI")
 
 
 class MulticastPort:
@@ -34,8 +23,6 @@ class MulticastPort:
     for IPv4 also an address of it. `secret` is known to all members; without one any host on the
     segment can write in anybody's name. `loop` lets members on this host hear each other.
     """
-
-    log = Logger()
 
     def __init__(
         self,
@@ -62,7 +49,6 @@ class MulticastPort:
         self._loop = loop
         self._max_frame = max_frame
         self._sockets: tuple[DatagramSocket, ...] = ()
-        self._warned = False
         self._member: DatagramGroup | None = None
 
     @property
@@ -80,15 +66,7 @@ class MulticastPort:
     def start(self) -> None:
         """Join the group and announce this member. Raises Twisted's `CannotListenError`."""
         group, port, interface = self._where
-        opened: list[socket.socket] = []
-        try:
-            place = _Place(group, port, interface)
-            opened.append(place.group_socket())
-            opened.append(place.own_socket(self._loop))
-        except OSError as error:
-            for sock in opened:
-                sock.close()
-            raise CannotListenError(group, port, error) from None
+        target, opened = open_group(group, port, interface, loop=self._loop)
         hears, own = (DatagramSocket(self._reactor, sock, self._received) for sock in opened)
         self._sockets = (hears, own)
         core = GroupCore(
@@ -97,27 +75,13 @@ class MulticastPort:
         )
         self._member = DatagramGroup(
             *(self._reactor, core, self._receiver),
-            lambda datagrams: self._send_to_group(own, datagrams, place.target),
+            GroupSender(own, target, interface).send,
             own.send,
         )
 
     def send(self, packets: list[bytes]) -> None:
         """Send packets once to all: see `DatagramGroup.send`."""
         self.member.send(packets)
-
-    def _send_to_group(self, own: DatagramSocket, datagrams: Sequence[bytes], target: Any) -> None:
-        dropped = own.dropped
-        own.send(datagrams, target)
-        if own.dropped == dropped:
-            self._warned = False
-        elif not self._warned and own.last_error is not None:
-            self._warned = True
-            self.log.warn(
-                "nothing can be sent to the group {group} on {interface}: {error}",
-                group=self._where[0],
-                interface=self._where[2],
-                error=own.last_error,
-            )
 
     def _received(self, batch: Any) -> None:
         if self._member is not None:
@@ -130,74 +94,3 @@ class MulticastPort:
             self._member = None
             for sock in self._sockets:
                 sock.close()
-
-
-class _Place:
-    """A group on an interface, in the words of the socket options of its family.
-
-    Twisted's multicast transport takes no IPv6 addresses (twisted#6597).
-    """
-
-    def __init__(self, group: str, port: int, interface: str) -> None:
-        flags = socket.AI_NUMERICHOST
-        found = socket.getaddrinfo(group, port, type=socket.SOCK_DGRAM, flags=flags)
-        self._family: int = found[0][0]
-        address = found[0][4]
-        if not ip_address(group).is_multicast:
-            raise OSError(f"{group} is no multicast address")
-        names = {name: index for index, name in socket.if_nameindex()}
-        self._index = names.get(interface, 0)
-        self._address = "" if interface in names else interface
-        self._group = group
-        self._port = port
-        self.target: Any = address
-        if not self._index and not self._is_address():
-            raise OSError(f"no interface is called {interface}")
-        if self._family == socket.AF_INET6:
-            self.target = (group, port, 0, self._index)
-
-    def _is_address(self) -> bool:
-        try:
-            return ip_address(self._address).version == 4 and self._family == socket.AF_INET
-        except ValueError:
-            return False
-
-    def group_socket(self) -> socket.socket:
-        """A socket that hears the group; several of one host may."""
-        sock = socket.socket(self._family, socket.SOCK_DGRAM)
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind(self.target)
-            if self._family == socket.AF_INET6:
-                wanted = _MREQ6.pack(socket.inet_pton(self._family, self._group), self._index)
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, wanted)
-            else:
-                sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, self._mreqn())
-        except OSError:
-            sock.close()
-            raise
-        return sock
-
-    def own_socket(self, loop: bool) -> socket.socket:
-        """A socket that sends to the group, and is asked by others."""
-        sock = socket.socket(self._family, socket.SOCK_DGRAM)
-        try:
-            if self._family == socket.AF_INET6:
-                sock.bind(("::", 0))
-                level = socket.IPPROTO_IPV6
-                sock.setsockopt(level, socket.IPV6_MULTICAST_IF, self._index)
-                sock.setsockopt(level, socket.IPV6_MULTICAST_HOPS, _HOPS)
-                sock.setsockopt(level, socket.IPV6_MULTICAST_LOOP, loop)
-            else:
-                sock.bind((self._address or "0.0.0.0", 0))
-                sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, self._mreqn())
-                sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, _HOPS)
-                sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, loop)
-        except OSError:
-            sock.close()
-            raise
-        return sock
-
-    def _mreqn(self) -> bytes:
-        address = socket.inet_aton(self._address) if self._address else bytes(4)
-        return _MREQN.pack(socket.inet_aton(self._group), address, self._index)

@@ -1,4 +1,4 @@
-"""The socket of a discovery group: questions of this node and of others, and answers to both."""
+"""The sockets of a discovery group: questions of this node and of others, and answers to both."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.internet.protocol import DatagramProtocol
 from zope.interface import implementer
 
+from broker.channel.socket.datagram_socket import DatagramSocket
+from broker.channel.socket.group_place import GroupSender, open_group
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
 from broker.cluster.discovery.contract import ISeedSource
 from broker.cluster.discovery.group import GroupSeeds
@@ -16,11 +17,12 @@ from broker.cluster.discovery.group_core import Presence
 
 
 @implementer(ISeedSource)
-class GroupPort(DatagramProtocol):
-    """A member of a multicast group (IPv4) in which nodes find each other.
+class GroupPort:
+    """A member of a multicast group in which nodes find each other; also those of one host.
 
-    `present` tells how this node describes itself, and whether there is room in its cluster; None
-    while it is in none, and so has nothing to answer.
+    `interface` is a name (`eth0`), or for IPv4 also an address. `present` tells how this node
+    describes itself, and whether there is room in its cluster; None while it is in none, and so has
+    nothing to answer.
     """
 
     def __init__(
@@ -38,36 +40,37 @@ class GroupPort(DatagramProtocol):
         self._present = present
         self._presence = Presence(network, key)
         self._seeds = GroupSeeds(reactor, network, key, self._ask)
-        self._port: Any = None
+        self._sender: GroupSender | None = None
+        self._sockets: tuple[DatagramSocket, ...] = ()
 
     def start(self) -> None:
         """Join the group. Raises Twisted's `CannotListenError`."""
-        group, port = self._place
-        self._port = self._reactor.listenMulticast(port, self, listenMultiple=True)
-        self._port.setTTL(1)
-        if self._interface:
-            self._port.setOutgoingInterface(self._interface)
-        self._port.joinGroup(group, self._interface)
+        target, opened = open_group(*self._place, self._interface, loop=True)
+        hears, own = (DatagramSocket(self._reactor, sock, self._received) for sock in opened)
+        self._sockets = (hears, own)
+        self._sender = GroupSender(own, target, self._interface)
 
     def stop(self) -> None:
         """Leave it."""
         self._seeds.close()
-        if self._port is not None:
-            self._port.stopListening()
+        for sock in self._sockets:
+            sock.close()
+        self._sockets, self._sender = (), None
 
     def seeds(self) -> Deferred[Sequence[Endpoint]]:
         """See `ISeedSource`."""
         return self._seeds.seeds()
 
-    def datagramReceived(self, datagram: bytes, addr: Any) -> None:
-        """A question, or an answer."""
-        self._seeds.received(datagram)
-        present = self._present()
-        if present is not None:
-            answer = self._presence.received(datagram, *present, self._reactor.seconds())
-            if answer is not None and self.transport is not None:
-                self.transport.write(answer, addr)
+    def _received(self, batch: Sequence[tuple[bytes, Any]]) -> None:
+        """Questions and answers."""
+        for datagram, address in batch:
+            self._seeds.received(datagram)
+            present = self._present()
+            if present is not None and self._sockets:
+                answer = self._presence.received(datagram, *present, self._reactor.seconds())
+                if answer is not None:
+                    self._sockets[1].send([answer], address)
 
     def _ask(self, datagram: bytes) -> None:
-        if self.transport is not None:
-            self.transport.write(datagram, self._place)
+        if self._sender is not None:
+            self._sender.send([datagram])

@@ -1,0 +1,97 @@
+"""Nodes find a cluster by the DNS and by multicast, and are let in (G3, Q15)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.system.name_server import NameServer
+from tests.system.namespaces import need_namespaces
+from tests.system.network_nodes import node_on, running
+from tests.system.node_process import NodeProcess, free_port
+from tests.system.segment import Segment
+
+pytestmark = pytest.mark.system
+
+GROUPS = ["239.255.78.2:7301", "[ff02::7a]:7301"]
+
+
+def node(
+    folder: Path, name: str, network: str, port: int, host: str, prelude: str = ""
+) -> NodeProcess:
+    return NodeProcess(
+        folder / name,
+        f'[network]\nlisten = ["tcp:port={port}:interface={host}"]\n{network}\n',
+        name=name,
+        prelude=prelude,
+    )
+
+
+def find_each_other(nodes: Sequence[NodeProcess]) -> None:
+    """All are linked to all in one cluster."""
+    links = [(i, k) for i in range(len(nodes)) for k in range(len(nodes)) if i != k]
+    with running(nodes, links):
+        for each in nodes:
+            each.await_log(rf"alps/{each.name} is a member of its cluster")
+
+
+def test_by_a_service_of_the_dns(tmp_path: Path) -> None:
+    ports = [free_port() for _ in range(3)]
+    # One of the targets is nobody: the next one is asked.
+    targets = [free_port(), *ports[:2]]
+    records = [
+        f'SRV("_xmlbroker._tcp.example.test", {place}, 0, {port}, "localhost")'
+        for place, port in enumerate(targets)
+    ]
+    with NameServer(tmp_path, records) as server:
+        where = 'discover = "_xmlbroker._tcp.example.test"'
+        find_each_other(
+            [
+                node(tmp_path, "n1", 'cluster = "alps"', ports[0], "127.0.0.1"),
+                node(tmp_path, "n2", where, ports[1], "127.0.0.1", server.prelude),
+                node(tmp_path, "n3", where, ports[2], "127.0.0.1", server.prelude),
+            ]
+        )
+
+
+def test_by_a_name_with_several_addresses(tmp_path: Path) -> None:
+    port = free_port()
+    hosts = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+    records = [f'A("nodes.example.test", "{host}")' for host in hosts]
+    with NameServer(tmp_path, records) as server:
+        where = f'discover = "nodes.example.test:{port}"'
+        find_each_other(
+            [
+                node(tmp_path, "n1", f'cluster = "alps"\n{where}', port, hosts[0], server.prelude),
+                node(tmp_path, "n2", where, port, hosts[1], server.prelude),
+                node(tmp_path, "n3", where, port, hosts[2], server.prelude),
+            ]
+        )
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=["IPv4", "IPv6"])
+def test_by_a_multicast_group(tmp_path_factory: pytest.TempPathFactory, group: str) -> None:
+    need_namespaces()
+    folder = tmp_path_factory.mktemp("found")
+    with Segment(3) as segment:
+        nodes = [
+            node_on(
+                *(host, f"n{number}", folder),
+                f'discover = "{group}"\ngroup_interface = "{host.interface}"\n'
+                + ('cluster = "alps"\n' if number == 1 else ""),
+            )
+            for number, host in enumerate(segment.hosts, 1)
+        ]
+        find_each_other(nodes)
+
+
+def test_nodes_of_one_host_find_each_other(tmp_path: Path) -> None:
+    network = f'discover = "{GROUPS[0]}"\ngroup_interface = "lo"\n'
+    find_each_other(
+        [
+            node(tmp_path, "n1", f'{network}cluster = "alps"', free_port(), "127.0.0.1"),
+            node(tmp_path, "n2", network, free_port(), "127.0.0.1"),
+        ]
+    )
