@@ -16,7 +16,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from broker.channel.socket.tcp import TcpChannelFactory
-from broker.cluster.dialling import TwistedDialler
+from broker.cluster.dialling import dialler_of
 from broker.cluster.listening import Listening
 from broker.config import Settings
 from broker.errors import BrokerError, ConfigurationError
@@ -84,7 +84,7 @@ class NodeService(Service):
             raise CanNotStart("the log says why")
 
     async def _start(self) -> None:
-        dialler = TwistedDialler(self._reactor, self._settings.limits.max_frame_bytes)
+        dialler = dialler_of(self._settings, self._reactor)
         node = self.node = Node(
             self._settings, self._reactor, ReactorThreads(self._reactor), dialler=dialler
         )

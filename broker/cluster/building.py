@@ -17,7 +17,7 @@ from broker.channel.stacks import StackSettings, Transport, build, stack_named
 from broker.cluster.address import NETWORK, Address, parse_unit
 from broker.cluster.admission import AdmissionRules, IpRules
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
-from broker.cluster.dialling import TwistedDialler
+from broker.cluster.dialling import dialler_of
 from broker.cluster.dtds import NeighbourDtds
 from broker.cluster.greeting import PROTOCOL_VERSIONS
 from broker.cluster.group import ClusterGroup
@@ -125,7 +125,7 @@ def build_network(
                 rules=_rules(settings),
             ),
             network,
-            dialler or TwistedDialler(reactor, settings.limits.max_frame_bytes),
+            dialler or dialler_of(settings, reactor),
             reactor,
             wall_clock,
             random,

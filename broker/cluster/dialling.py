@@ -6,11 +6,14 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.endpoints import HostnameEndpoint, clientFromString
+from twisted.internet.interfaces import IProtocolFactory
 
 from broker.channel.socket import ISocketChannel
 from broker.channel.socket.tcp import TcpChannelFactory
 from broker.channel.socket.udp import UdpPort
+from broker.cluster.certificates import Certificates, certificates_of
 from broker.cluster.descriptor import Endpoint
+from broker.config import Settings
 from broker.errors import NotConnected
 
 #: Seconds until a connection is given up that nobody answers.
@@ -20,8 +23,12 @@ TIMEOUT = 5.0
 class TwistedDialler:
     """Dials from a reactor; by UDP from the port that the node listens on."""
 
-    def __init__(self, reactor: Any, max_frame: int) -> None:
+    def __init__(
+        self, reactor: Any, max_frame: int, certificates: Certificates | None = None
+    ) -> None:
         self._reactor = reactor
+        self.certificates = certificates
+        """What both ends of a connection by TCP show, if anything."""
         self._max_frame = max_frame
         self.udp: UdpPort | None = None
         """Set when the node listens by UDP."""
@@ -46,6 +53,17 @@ class TwistedDialler:
         def failed(failure: Any) -> None:
             channel.errback(NotConnected(failure.getErrorMessage()))
 
-        connecting = endpoint.connect(TcpChannelFactory(channel.callback, self._max_frame))
+        certificates = self.certificates
+        factory: IProtocolFactory = TcpChannelFactory(
+            channel.callback, self._max_frame, certified=certificates is not None
+        )
+        if certificates is not None:
+            factory = certificates.over_tls(factory, dials=True)
+        connecting = endpoint.connect(factory)
         connecting.addErrback(failed)
         return channel
+
+
+def dialler_of(settings: Settings, reactor: Any) -> TwistedDialler:
+    """As the settings say. Raises `ConfigurationError` for certificates that can not be used."""
+    return TwistedDialler(reactor, settings.limits.max_frame_bytes, certificates_of(settings))

@@ -43,6 +43,7 @@ class Greeting:
         self._refused = refused
         self._alarm = Alarm(clock, self._timeout)
         self._over = False
+        core.certified = lambda: channel.certified_name
         channel.max_frame = MAX_GREETING if isinstance(core, Dialling) else MAX_HELLO
         self._do(core.start(clock.seconds()))
         channel.receiver = self
@@ -62,7 +63,7 @@ class Greeting:
     def channel_lost(self, error: BrokerError | None) -> None:
         """The connection is gone."""
         if not self._over:
-            self._do(self._core.lost())
+            self._do(self._core.lost("" if error is None else str(error)))
 
     def writable_changed(self, writable: bool) -> None:
         """A greeting is too short to fill anything."""

@@ -60,7 +60,7 @@ class Accepted:
     peer: NodeDescriptor
     """For a new member its address is in the cluster now, and it has its time of admission."""
     trusted: bool
-    """The peer has proven who it is: by the shared key, or below by TLS."""
+    """The peer has proven who it is: by the shared key, or by its certificate."""
     version: int
     purpose: str
     members: tuple[NodeDescriptor, ...] = ()
@@ -127,10 +127,10 @@ class _Greeting:
     network: str
     key: bytes | None = attrs.field(repr=False)
     """The key that all nodes of the network share; None: nobody is asked for a proof."""
-    secured: bool
-    """The connection below has shown who the peer is (TLS with certificates on both sides)."""
     state: GreetingState = attrs.field(default=GreetingState.NEW, init=False)
     _deadline: float | None = attrs.field(default=None, init=False)
+    certified: Callable[[], str] = attrs.field(default=lambda: "", init=False)
+    """The name in the peer's certificate, where both sides of the connection below ask for one."""
 
     def next_timeout(self) -> float | None:
         """When `handle_timeout` is due, in monotonic seconds; None: never."""
@@ -146,11 +146,12 @@ class _Greeting:
         """What came was no message at all."""
         return [] if self.state is GreetingState.OVER else self._refuse(error)
 
-    def lost(self) -> list[Effect]:
+    def lost(self, why: str = "") -> list[Effect]:
         """The connection is gone."""
         if self.state is GreetingState.OVER:
             return []
-        return self._over(Refused(PeerSilent("the connection was lost in the greeting")))
+        reason = f": {why}" if why else ""
+        return self._over(Refused(PeerSilent(f"the connection was lost in the greeting{reason}")))
 
     def _over(self, *effects: Effect) -> list[Effect]:
         self.state = GreetingState.OVER
@@ -169,6 +170,16 @@ class _Greeting:
     def _refused_by_peer(self, refuse: NodeRefuse) -> list[Effect]:
         error = from_wire(refuse.error)
         return self._over(Refused(error, refuse.alternatives, refuse.cluster, by_peer=True))
+
+    def _is_trusted(self) -> bool:
+        return self.key is not None or bool(self.certified())
+
+    def _impostor(self, node: NodeDescriptor) -> AuthenticationFailed | None:
+        """Whether the peer is another node than its certificate says."""
+        name = self.certified()
+        if name in ("", node.name):
+            return None
+        return AuthenticationFailed(f"{node.name} has the certificate of {name}")
 
     def _out_of_state(self, message: Message) -> list[Effect]:
         name = type(message).__name__
@@ -230,10 +241,9 @@ class Dialling(_Greeting):
         error = self._objection(welcome)
         if error:
             return self._refuse(error)
-        trusted = self.secured or self.key is not None
         return self._over(
             Accepted(
-                *(welcome.node, trusted, welcome.version, self.purpose),
+                *(welcome.node, self._is_trusted(), welcome.version, self.purpose),
                 members=welcome.members,
                 admitted=welcome.admitted,
             )
@@ -246,6 +256,8 @@ class Dialling(_Greeting):
             )
             if not (expected and same_proof(expected, welcome.proof)):
                 return AuthenticationFailed("the answering node has not proven that it has the key")
+        if impostor := self._impostor(welcome.node):
+            return impostor
         if welcome.version not in self.node.versions:
             return VersionMismatch(f"version {welcome.version} was not offered")
         name = welcome.node.name
@@ -293,6 +305,8 @@ class Answering(_Greeting):
             return self._refuse(VersionMismatch(f"this node speaks version {spoken}"))
         if hello.network != self.network:
             return self._refuse(WrongNetwork("the network.name of both differ"))
+        if impostor := self._impostor(hello.node):
+            return self._refuse(impostor)
         self._hello = hello
         if self.key is None:
             return self._judged(hello)
@@ -307,7 +321,7 @@ class Answering(_Greeting):
         return self._judged(hello)
 
     def _judged(self, hello: NodeHello) -> list[Effect]:
-        trusted = self.secured or self.key is not None
+        trusted = self._is_trusted()
         decision = self.judge(hello, trusted)
         if isinstance(decision, Refusal):
             return self._refuse(

@@ -10,7 +10,7 @@ from typing import Any
 
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
-from twisted.internet.interfaces import IListeningPort
+from twisted.internet.interfaces import IListeningPort, IProtocolFactory
 from twisted.names import client
 
 from broker.channel.socket.multicast import MulticastPort
@@ -50,7 +50,13 @@ class Listening:
         Raises `ConfigurationError`, with the setting's name, for what can not be listened on.
         """
         said, membership = self._settings, self._network.membership
-        factory = TcpChannelFactory(lambda channel: membership.connected(channel, "tcp"))
+        certificates = self._dialler.certificates
+        factory: IProtocolFactory = TcpChannelFactory(
+            lambda channel: membership.connected(channel, "tcp"),
+            certified=certificates is not None,
+        )
+        if certificates is not None:
+            factory = certificates.over_tls(factory, dials=False)
         ports = []
         for text in said.listen:
             with _naming(f'network.listen "{text}"'):

@@ -213,7 +213,6 @@ class Membership:
             node=self.node,
             network=self._settings.network,
             key=self._settings.key,
-            secured=False,
             judge=judge,
         )
         Greeting(channel, core, self._clock, accepted, refused)
@@ -283,7 +282,6 @@ class Membership:
             node=self.node,
             network=self._settings.network,
             key=self._settings.key,
-            secured=False,
             purpose=purpose,
             cluster=cluster,
             expected=expected,

@@ -76,6 +76,17 @@ class NetworkSettings:
         None,
         "A file with the key that all nodes of the network share; empty: nodes prove nothing.",
     )
+    certificate: Path | None = setting(
+        kinds.OPTIONAL_FILE,
+        None,
+        "A PEM file with the node's private key and its certificate, whose common name is the "
+        "node's; all links over TCP are TLS then, and both ends show theirs.",
+    )
+    authority: Path | None = setting(
+        kinds.OPTIONAL_FILE,
+        None,
+        "A PEM file with the certificates of those who have issued the nodes' certificates.",
+    )
     clearance: SecurityLevel = setting(
         kinds.CLEARANCE,
         SecurityLevel.HIGH,

@@ -61,6 +61,19 @@ def _network(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
                 "network.group lets everybody on its segment write in any node's name: without "
                 "network.key_file network.group_interface must be lo or 127.0.0.1",
             )
+    if (network.certificate is None) != (network.authority is None):
+        yield (
+            ("network", "authority" if network.certificate is None else "certificate"),
+            "network.certificate and network.authority need each other",
+        )
+    if network.certificate is not None:
+        for key, endpoints in (("listen", network.listen), ("gateways", network.gateways)):
+            if any(each.partition(":")[0] in ("ssl", "tls") for each in endpoints):
+                yield (
+                    ("network", key),
+                    f"network.{key}: with network.certificate all links over TCP are TLS; their "
+                    "endpoints are of the kind tcp",
+                )
     if network.transport == "udp" and not network.udp:
         yield ("network", "transport"), 'network.transport is "udp", but network.udp is empty'
     if network.group and not network.group_interface:

@@ -22,6 +22,7 @@ class MemoryChannel:
     """One end of a connection in memory. `pair` makes both."""
 
     secure = False
+    certified_name = ""
 
     def __init__(
         self,

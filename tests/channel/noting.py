@@ -33,6 +33,7 @@ class NotingChannel:
 
     peer_description = "nobody"
     secure = False
+    certified_name = ""
     max_frame = 1000
 
     def __init__(self) -> None:

@@ -202,7 +202,7 @@ class OrganisedNode:
     def _dial(self, target: Target, over: Callable[[Accepted | Refused], None]) -> None:
         far = self.world.nodes.get(target.endpoint)
         greeting = Dialling(
-            *(self.node, "net", KEY, False),
+            *(self.node, "net", KEY),
             purpose=target.purpose,
             cluster=target.cluster,
             expected=target.name,
@@ -227,7 +227,7 @@ class OrganisedNode:
             now = self.world.now
             return self.reception.judge(hello, "192.0.2.1", "tcp", now, int(now * 1000))
 
-        return Answering(self.node, "net", KEY, False, judge)
+        return Answering(self.node, "net", KEY, judge)
 
     def received(self, end: End, message: Message) -> None:
         if not self.alive:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import TypeVar
 
 import attrs
 import msgpack
@@ -48,6 +49,7 @@ from broker.errors import (
 )
 from tests.cluster.made_up_nodes import a_node
 
+_S = TypeVar("_S", Dialling, Answering)
 KEY = b"a key that all share"
 NONCE = bytes(range(NONCE_BYTES))
 N1, N2, N3 = a_node("c/n1"), a_node("c/n2"), a_node("c/n3")
@@ -63,7 +65,7 @@ MESSAGES: list[Message] = [
 
 
 def dialling(key: bytes | None = None, **fields: object) -> Dialling:
-    settings = {"secured": False, "purpose": MEMBER, "cluster": ("c",), **fields}
+    settings = {"purpose": MEMBER, "cluster": ("c",), **fields}
     return Dialling(N1, "net", key, **settings)  # type: ignore[arg-type]
 
 
@@ -71,7 +73,7 @@ def answering(key: bytes | None = None, **fields: object) -> Answering:
     def let_in(hello: NodeHello, trusted: bool) -> Admission:
         return Admission(hello.node._replace(admitted=77), (N2, N3))
 
-    settings = {"node": N2, "network": "net", "secured": False, "judge": let_in, **fields}
+    settings = {"node": N2, "network": "net", "judge": let_in, **fields}
     side = Answering(key=key, **settings)  # type: ignore[arg-type]
     side.start(0.0)
     return side
@@ -155,10 +157,27 @@ def test_without_a_key_the_link_is_not_trusted() -> None:
     assert at_other == Accepted(N1._replace(admitted=77), False, 1, MEMBER)
 
 
-def test_tls_alone_makes_it_trusted() -> None:
-    (at_one,), (at_other,) = converse(dialling(secured=True), answering(secured=True))
+def certified(side: _S, name: str) -> _S:
+    """The connection has shown a certificate with this name."""
+    side.certified = lambda: name
+    return side
+
+
+def test_a_certificate_alone_makes_it_trusted() -> None:
+    one, other = certified(dialling(), N2.name), certified(answering(), N1.name)
+    (at_one,), (at_other,) = converse(one, other)
     assert isinstance(at_one, Accepted) and at_one.trusted
     assert isinstance(at_other, Accepted) and at_other.trusted
+
+
+@pytest.mark.parametrize("key", [None, KEY])
+def test_who_has_the_certificate_of_another_node_is_refused(key: bytes | None) -> None:
+    (_,), (refused,) = converse(dialling(key), certified(answering(key), "n9"))
+    assert isinstance(refused, Refused)
+    assert str(refused.error) == "n1 has the certificate of n9"
+    (refused,), (_,) = converse(certified(dialling(key), "n9"), answering(key))
+    assert isinstance(refused, Refused)
+    assert str(refused.error) == "n2 has the certificate of n9"
 
 
 def test_with_the_same_key_both_prove_it_and_trust() -> None:

@@ -2,68 +2,25 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from twisted.internet import reactor
 from twisted.trial.unittest import TestCase
 
 from broker.client import asyncio_face, twisted_face
 from broker.client.client import Client
 from broker.errors import ConfigurationError, GaveUp, NotConnected
+from tests.system.certificates import Certificate, make_certificate
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.raw_session import how_it_ends
 from tests.system.test_connections import Connect, in_asyncio, take
 from tests.system.traffic import FLIGHT, flight, within
 
 pytestmark = pytest.mark.system
-
-
-@attrs.frozen
-class Certificate:
-    """A certificate that signed itself, with its key."""
-
-    key: Path
-    certificate: Path
-
-
-def make_certificate(folder: Path, name: str) -> Certificate:
-    """Good for `localhost` and 127.0.0.1, today and tomorrow."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    made = Certificate(folder / f"{name}-key.pem", folder / f"{name}.pem")
-    made.key.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    made.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    return made
 
 
 @attrs.frozen

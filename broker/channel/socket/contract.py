@@ -42,6 +42,10 @@ class ISocketChannel(Interface):
     receiver: ISocketReceiver | None = Attribute("who is told; may be replaced at any time")
     peer_description: str = Attribute("the other end's address, for people to read")
     secure: bool = Attribute("whether the bytes are protected by TLS")
+    certified_name: str = Attribute(
+        "the common name in the peer's certificate, once packets have come, where both ends ask "
+        "for one of an authority of theirs; else empty"
+    )
     max_frame: int = Attribute("greatest packet accepted, in bytes; may be set at any time")
 
     def send(packets: Sequence[bytes]) -> None:

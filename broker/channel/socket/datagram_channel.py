@@ -24,6 +24,7 @@ class DatagramChannel:
 
     log = Logger()
     secure = False
+    certified_name = ""
 
     def __init__(
         self,

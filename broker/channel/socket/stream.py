@@ -34,6 +34,11 @@ class StreamChannel(ABC):
     # ----------------------------------------------------------------- ISocketChannel
 
     @property
+    def certified_name(self) -> str:
+        """None: the transport asks for no certificate."""
+        return ""
+
+    @property
     def receiver(self) -> ISocketReceiver | None:
         """Who is told what arrives; nothing is read while it is None."""
         return self._receiver

@@ -10,6 +10,9 @@ from collections.abc import Callable
 from typing import Protocol as Structure
 from typing import cast
 
+from cryptography.x509.oid import NameOID
+from OpenSSL import SSL
+from OpenSSL.crypto import X509
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IAddress, IPushProducer, ISSLTransport, ITCPTransport
@@ -36,6 +39,10 @@ class _Transport(Structure):
     def abortConnection(self) -> None: ...
 
 
+class _SecureTransport(Structure):
+    def getPeerCertificate(self) -> X509 | None: ...
+
+
 @implementer(IPushProducer)
 class TcpSocketChannel(StreamChannel, Protocol):
     """A socket channel that is a Twisted protocol.
@@ -44,15 +51,28 @@ class TcpSocketChannel(StreamChannel, Protocol):
     `pauseProducing` is about writing, `pause` about reading.
     """
 
+    def __init__(
+        self, on_connect: Callable[[ISocketChannel], None], max_frame: int, certified: bool
+    ) -> None:
+        super().__init__(on_connect, max_frame)
+        self._certified = certified
+
     @property
     def _wire(self) -> _Transport:
         return cast(_Transport, self.transport)
+
+    @property
+    def certified_name(self) -> str:
+        """As the handshake has shown it, which was over before the first packet came."""
+        transport = cast(_SecureTransport, self.transport)
+        certificate = transport.getPeerCertificate() if self._certified else None
+        return "" if certificate is None else common_name(certificate)
 
     def connectionMade(self) -> None:
         """Set the socket up, register for back-pressure, announce the channel."""
         peer = self._wire.getPeer()
         self.peer_description = _describe(peer)
-        self.secure = ISSLTransport.providedBy(self.transport)
+        self.secure = self._certified or ISSLTransport.providedBy(self.transport)
         # A UNIX socket says that it is a TCP transport, and refuses the options.
         over_ip = isinstance(peer, (IPv4Address, IPv6Address))
         if over_ip and ITCPTransport.providedBy(self.transport):
@@ -68,7 +88,7 @@ class TcpSocketChannel(StreamChannel, Protocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The transport is gone."""
         orderly = isinstance(reason.value, ConnectionDone)
-        self._disconnected(None if orderly else reason.getErrorMessage())
+        self._disconnected(None if orderly else _why(reason))
 
     def pauseProducing(self) -> None:
         """The transport's buffer is full."""
@@ -110,16 +130,35 @@ class TcpChannelFactory(Factory):
     noisy = False
 
     def __init__(
-        self, on_connect: Callable[[ISocketChannel], None], max_frame: int = DEFAULT_MAX_FRAME
+        self,
+        on_connect: Callable[[ISocketChannel], None],
+        max_frame: int = DEFAULT_MAX_FRAME,
+        *,
+        certified: bool = False,
     ) -> None:
+        """`certified`: the transports are TLS whose ends both verify a certificate of the other."""
         self._on_connect = on_connect
         self._max_frame = max_frame
+        self._certified = certified
 
     def buildProtocol(self, addr: IAddress | None) -> TcpSocketChannel:
         """A channel for the connection that is being made."""
-        channel = TcpSocketChannel(self._on_connect, self._max_frame)
+        channel = TcpSocketChannel(self._on_connect, self._max_frame, self._certified)
         channel.factory = self
         return channel
+
+
+def _why(reason: Failure) -> str:
+    """What OpenSSL says is a list of (library, function, reason)."""
+    if isinstance(reason.value, SSL.Error) and reason.value.args:
+        return "TLS: " + ", ".join(each[-1] for each in reason.value.args[0])
+    return str(reason.getErrorMessage())
+
+
+def common_name(certificate: X509) -> str:
+    """Whose certificate it is; empty if it does not say."""
+    names = certificate.to_cryptography().subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if names else ""
 
 
 def _describe(address: object) -> str:

@@ -42,7 +42,6 @@ class BadPeer:
             node=descriptor,
             network="xmlbroker",
             key=None,
-            secured=False,
             purpose=MEMBER if unit == home else GATEWAY,
             cluster=home,
             expected=node,

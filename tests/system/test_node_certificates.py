@@ -1,0 +1,127 @@
+"""Nodes that show each other certificates: who is let in, and what may pass (X12)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import pytest
+
+from broker.client.asyncio_face import connect
+from broker.event.envelope import SecurityLevel
+from tests.system.certificates import Certificate, make_certificate
+from tests.system.network_nodes import running
+from tests.system.node_process import NodeProcess, free_port
+from tests.system.test_starting import the_line
+from tests.system.traffic import FLIGHT, ask_status, flight, within
+
+SECRET = attrs.evolve(FLIGHT, security_level=SecurityLevel.HIGH)
+
+pytestmark = pytest.mark.system
+
+
+def node(
+    folder: Path, name: str, network: str, shown: Certificate | None, authority: Certificate
+) -> NodeProcess:
+    """A node of that name; with nothing `shown` it speaks no TLS."""
+    certified = ""
+    if shown is not None:
+        certified = f'certificate = "{shown.together()}"\nauthority = "{authority.certificate}"\n'
+    return NodeProcess(folder / name, f"[network]\n{network}\n{certified}", name=name)
+
+
+def at(port: int) -> str:
+    return f'listen = ["tcp:port={port}:interface=127.0.0.1"]'
+
+
+def test_what_is_for_few_passes_between_nodes_with_certificates(tmp_path: Path) -> None:
+    authority = make_certificate(tmp_path, "authority")
+    ports = [free_port() for _ in range(3)]
+    places = [
+        ("n1", f'cluster = "alps"\n{at(ports[0])}'),
+        ("n2", f'join = ["127.0.0.1:{ports[0]}"]\n{at(ports[1])}'),
+        ("n3", f'cluster = "sea"\ngateways = ["tcp:127.0.0.1:{ports[1]}"]\n{at(ports[2])}'),
+    ]
+    nodes = [
+        node(tmp_path, name, said, make_certificate(tmp_path, name, authority), authority)
+        for name, said in places
+    ]
+
+    async def work() -> None:
+        async with (
+            connect(nodes[0].endpoint, client_id="p") as publisher,
+            connect(nodes[2].endpoint, client_id="s") as subscriber,
+        ):
+            subscription = await subscriber.subscribe()
+            await publisher.publish("a", flight(1), SECRET)
+            event = await anext(aiter(subscription))
+            assert event.header.security_level.value == "high"
+        links = (await ask_status(nodes[1].endpoint))["network"]["links"]
+        assert {link["node"] for link in links} == {"n1", "n3"}
+        assert all(link["secure"] and link["trusted"] for link in links)
+
+    with running(nodes, [(0, 1), (1, 0), (1, 2), (2, 1)]):
+        within(work(), 60.0)
+
+
+@pytest.mark.parametrize("shows", ["of another authority", "of another node", "nothing"])
+def test_who_shows_the_wrong_certificate_stays_outside(tmp_path: Path, shows: str) -> None:
+    authority = make_certificate(tmp_path, "authority")
+    port = free_port()
+    inside = node(
+        *(tmp_path, "n1", f'cluster = "alps"\n{at(port)}'),
+        *(make_certificate(tmp_path, "n1", authority), authority),
+    )
+    own = {
+        "of another authority": lambda: make_certificate(
+            tmp_path, "n2", make_certificate(tmp_path, "stranger")
+        ),
+        "of another node": lambda: make_certificate(tmp_path, "n9", authority),
+        "nothing": lambda: None,
+    }[shows]()
+    outside = node(
+        tmp_path, "n2", f'join = ["127.0.0.1:{port}"]\n{at(free_port())}', own, authority
+    )
+    if shows == "of another node":
+        assert "is of 'n9', but node.name is 'n2'" in the_line(outside)
+        return
+    inside.start()
+    try:
+        with running([outside], []):
+            line = outside.await_log("in no cluster yet")
+            assert "TLS" in line or shows == "nothing", line
+        assert "linked" not in inside.log()
+    finally:
+        inside.kill()
+
+
+@pytest.mark.parametrize(
+    ("certificate", "authority", "words"),
+    [
+        (
+            "nowhere.pem",
+            "authority.pem",
+            "network.certificate {folder}/nowhere.pem can not be read",
+        ),
+        ("both.pem", "nowhere.pem", "network.authority {folder}/nowhere.pem can not be read"),
+        (
+            "authority.pem",
+            "authority.pem",
+            "network.certificate {folder}/authority.pem has not what",
+        ),
+        ("both.pem", "empty.pem", "network.authority {folder}/empty.pem has not what"),
+    ],
+)
+def test_a_file_that_can_not_be_used_is_told(
+    tmp_path: Path, certificate: str, authority: str, words: str
+) -> None:
+    issuer = make_certificate(tmp_path, "authority")
+    both = make_certificate(tmp_path, "n1", issuer).together()
+    both.rename(tmp_path / "both.pem")
+    (tmp_path / "empty.pem").write_text("")
+    network = (
+        f'[network]\ncluster = "alps"\n{at(free_port())}\n'
+        f'certificate = "{tmp_path / certificate}"\nauthority = "{tmp_path / authority}"\n'
+    )
+    line = the_line(NodeProcess(tmp_path / "n1", network, name="n1"))
+    assert words.format(folder=tmp_path) in line
