@@ -22,6 +22,7 @@ from broker.errors import (
     ClusterFull,
     IncarnationRefused,
     NameTaken,
+    Overloaded,
     ShuttingDown,
     TooManyLinks,
     WrongNetwork,
@@ -83,6 +84,8 @@ class Situation:
     """How many links each member has, as far as known."""
     others: Sequence[Alternative]
     """Nodes of other clusters that are known."""
+    behind: bool = False
+    """Whether the node has more to do already than it gets done (M7)."""
 
 
 def judge(
@@ -132,6 +135,8 @@ def _objections(
     else:
         if not rules.addresses(host):
             yield AddressNotAllowed(f"no node at {host[:80]} may be in this cluster")
+        if situation.behind and node.name not in situation.members:
+            yield Overloaded("this node is behind with its events, and takes nobody new for now")
         if not _has_place(node, situation, rules.most_nodes):
             yield ClusterFull(f"this cluster has {rules.most_nodes} nodes, and takes no more")
     most = rules.most_links.get(transport, 0)
@@ -164,7 +169,7 @@ def _alternatives(
     if isinstance(error, NameTaken | IncarnationRefused):
         return ()
     others = [other for other in situation.others if is_within(other.address.unit, hello.cluster)]
-    if isinstance(error, TooManyLinks | ShuttingDown):
+    if isinstance(error, TooManyLinks | ShuttingDown | Overloaded):
         members = sorted(
             situation.members.values(),
             key=lambda node: (situation.degrees.get(node.name, 0), node.name),

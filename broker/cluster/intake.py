@@ -93,6 +93,14 @@ class Intake:
         self.waiting_bytes = 0
         self.outcomes = RelayOutcomes()
 
+    def is_behind(self) -> bool:
+        """Whether half of the room is taken, or nothing can be logged now."""
+        try:
+            self._event_log.check_available()
+        except LogUnavailable:
+            return True
+        return 2 * self.waiting_bytes > MOST_WAITING_BYTES
+
     # ------------------------------------------------------------------ what is to be done
 
     def take(

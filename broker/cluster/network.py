@@ -252,7 +252,8 @@ class Network:
         """What is known of the cluster."""
         if self.knowledge is None:
             return None
-        return situation_of(self.membership.node, self.knowledge, self.neighbours)
+        behind = self.driver.intake.is_behind()
+        return situation_of(self.membership.node, self.knowledge, self.neighbours, behind=behind)
 
     def presence(self) -> tuple[NodeDescriptor, bool] | None:
         """How the node describes itself to who looks for a cluster, and whether there is room."""

@@ -12,7 +12,9 @@ from broker.cluster.knowledge import Knowledge
 from broker.cluster.neighbours import Neighbours
 
 
-def situation_of(own: NodeDescriptor, knowledge: Knowledge, neighbours: Neighbours) -> Situation:
+def situation_of(
+    own: NodeDescriptor, knowledge: Knowledge, neighbours: Neighbours, *, behind: bool
+) -> Situation:
     """As the map and the links tell it."""
     return Situation(
         own=own,
@@ -20,6 +22,7 @@ def situation_of(own: NodeDescriptor, knowledge: Knowledge, neighbours: Neighbou
         links={name: neighbours.count(name) for name in ("tcp", "udp")},
         degrees=knowledge.map.degrees(),
         others=list(_others(neighbours, knowledge)),
+        behind=behind,
     )
 
 

@@ -28,6 +28,7 @@ from broker.errors import (
     ClusterFull,
     IncarnationRefused,
     NameTaken,
+    Overloaded,
     ShuttingDown,
     TooManyLinks,
     WrongNetwork,
@@ -139,6 +140,16 @@ def test_who_is_about_to_leave_names_the_other_members() -> None:
     refusal = judged(hello(), at, attrs.evolve(RULES, most_nodes=9))
     assert refused(refusal) is ShuttingDown
     assert refusal and [each.address.node for each in refusal.alternatives] == ["n2", "m1", "k1"]
+
+
+def test_who_is_behind_takes_nobody_new_and_names_the_other_members() -> None:
+    refusal = judged(hello(), situation(N2, behind=True))
+    assert refused(refusal) is Overloaded
+    assert refusal is not None
+    assert [each.address.node for each in refusal.alternatives] == ["n2", "m1", "k1"]
+    # Its members and gateways are not to be cut off by that.
+    assert judged(hello(N2), situation(N2, behind=True)) is None
+    assert judged(hello(a_node("b.c9/k1"), GATEWAY), situation(behind=True)) is None
 
 
 def test_who_has_all_its_links_names_those_with_fewest() -> None:

@@ -155,6 +155,16 @@ def test_what_can_not_be_matched_holds_nobody_up() -> None:
     assert enters(setting, frame_of(3)) == ["late"]
 
 
+def test_a_node_is_behind_with_half_of_its_room_taken_or_a_log_that_takes_nothing() -> None:
+    setting = Setting()
+    assert not setting.intake.is_behind()
+    setting.intake.waiting_bytes = MOST_WAITING_BYTES // 2 + 1
+    assert setting.intake.is_behind()
+    setting.intake.waiting_bytes = 0
+    setting.log.resting = True
+    assert setting.intake.is_behind()
+
+
 def test_what_waits_for_a_type_holds_nobody_up() -> None:
     setting = Setting()
     looked_up: list[Deferred[None]] = []
