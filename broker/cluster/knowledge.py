@@ -167,6 +167,11 @@ class Knowledge:
             return address.node in self.map.reachable()
         return self.next_hop(address, 0) is not None
 
+    def has_other_log(self, address: Address, origin: str) -> bool:
+        """Whether the node at an address of the own cluster is known, and has another log."""
+        node = self.map.members().get(address.node)
+        return node is not None and node.address == address and node.origin != origin
+
     def inside(self, unit: tuple[str, ...]) -> list[Address]:
         """Whom events are divided among that enter `unit` here; this node is one of them."""
         return [

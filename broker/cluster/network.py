@@ -85,9 +85,12 @@ class Network:
             event_log,
             owner,
             tell=lambda name, has: self.neighbours.tell(messages.encode(has), name),
-            kept=driver.send_routed,
+            say=driver.send_routed,
             own=lambda: None if self.knowledge is None else self.knowledge.address,
             answer=driver.send_frame,
+            replaced=lambda whose, origin: (
+                self.knowledge is not None and self.knowledge.has_other_log(whose, origin)
+            ),
         )
         driver.pages = make_pages(self)
         dtds.ask_by(driver.send_routed)

@@ -175,6 +175,28 @@ class Arrivals:
         taken = self._take(arrived, cursor)
         return [taken, *self._release(origin, now, nearer=True, more=told.more)]
 
+    def lost(
+        self, origin: str, upto: Mark | None, home: Address, empty: Frame, now: float
+    ) -> list[Effect]:
+        """The home says that what is missing is in no log any more, up to `upto` or altogether.
+
+        The node goes on behind it, at most to where something has come: `empty` is a frame of the
+        origin with a range for this node and nothing in it.
+        """
+        waiting, cursor = self._waiting.get(origin), self.stands_at(origin)
+        if waiting is None or waiting.home != home or cursor is None or self._closed:
+            return []
+        first = min((each.range.after for each in waiting.held), default=None)
+        end = first if upto is None else min(upto, first or upto)
+        if end is None or end <= cursor:
+            return []
+        told = empty.ranges[0]._replace(after=cursor, upto=end, gone=end)
+        return self.arrive(Arrived(told, empty, 0), now)
+
+    def heard(self, origin: str) -> float | None:
+        """When something came of an origin last."""
+        return self._heard.get(origin)
+
     def settled(self, origin: str, now: float) -> list[Effect]:
         """Something has become durable: where that is all, the next page may be asked for."""
         cursor = self._cursors.get(origin)

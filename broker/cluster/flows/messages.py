@@ -17,6 +17,10 @@ def _address(value: Any) -> Address:
     return checked_address(tuple(value))
 
 
+def _optional_mark(value: Any) -> Mark | None:
+    return None if value is None else fields.mark(value)
+
+
 @attrs.frozen
 class Routed(Message):
     """Base of what is for one node, wherever it is."""
@@ -46,6 +50,16 @@ class Kept(Routed):
 
     origin: str = attrs.field(converter=fields.text)
     upto: Mark = attrs.field(converter=fields.mark)
+
+
+@register(0x66)
+@attrs.frozen
+class Lost(Routed):
+    """To who asks for what is in no log any more: of the origin, all up to `upto` is lost; None:
+    all that has not been sent yet."""
+
+    origin: str = attrs.field(converter=fields.text)
+    upto: Mark | None = attrs.field(converter=_optional_mark)
 
 
 @register(0x70)

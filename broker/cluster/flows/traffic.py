@@ -5,7 +5,6 @@ What costs time is left to who drives it: matching what enters a unit, and readi
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import attrs
@@ -29,7 +28,8 @@ from broker.cluster.flows.entering import Entering
 from broker.cluster.flows.forwarding import Division, divide, parts
 from broker.cluster.flows.frame import MAX_HOPS, Carried, Frame, Range
 from broker.cluster.flows.merging import merge
-from broker.cluster.flows.messages import AskDtd, Kept, Resume, Routed, TellDtd
+from broker.cluster.flows.messages import AskDtd, Kept, Lost, Resume, Routed, TellDtd
+from broker.cluster.flows.readers import Readers
 from broker.cluster.knowledge import Knowledge
 from broker.event.place import Mark
 
@@ -46,22 +46,9 @@ __all__ = [
     "TrafficFigures",
 ]
 
-#: Seconds after which one who reads pages, and has asked for none, is taken not to read any more.
-READS_ON = 10.0
-#: Pages that are sent for one question that is asked again and again. Then it is taken that the way
-#: is not cleared where this node can not see it, and only what anybody may see is sent.
-MOST_PAGES = 6
-#: Nodes that read pages at one time; more are not heard, and ask again.
-MOST_READERS = 1_024
-
-
-@attrs.define
-class _Reader:
-    """A node that reads pages of the own log."""
-
-    until: float
-    upto: Mark
-    """How far events had been sent when it asked last: from there on it is sent them."""
+#: Seconds for which nothing is said of an origin that this node is asked for and does not have: its
+#: disk may come back, or somebody who keeps copies may say so.
+SILENT_ON_LOST = 30.0
 
 
 class Traffic:
@@ -87,9 +74,8 @@ class Traffic:
         self._group = group
         self._departures = Departures(origin, self._own, newest())
         self._entering = Entering(knowledge.inside)
-        self._readers: dict[Address, _Reader] = {}
-        self._repeated: OrderedDict[Address, tuple[Mark, int]] = OrderedDict()
-        """From where readers asked last, and how often again."""
+        self._readers = Readers()
+        self._began: float | None = None
         self._incarnations: dict[str, int] = {}
         self._cuts: dict[str, Mark] = {}
         self._newest_cuts: dict[str, Mark] = {}
@@ -139,6 +125,8 @@ class Traffic:
 
     def map_moved(self, now: float) -> None:
         """Who is there may be others now, or the same anew."""
+        if self._began is None:
+            self._began = now
         anew = self._restarted()
         self._departures.serve(self._knowledge.destinations(), self._newest(), anew)
         self._entering.map_moved(anew)
@@ -253,10 +241,14 @@ class Traffic:
             return self._say(message)
         if isinstance(message, Resume):
             if message.origin != self._departures.origin:
-                # Of this node, before it lost its disk; or of one that it was said to keep.
-                self.counts.unknown += 1
-                return []
+                return self._unknown(message, now)
             return self._ask_for_page(message, now)
+        if isinstance(message, Lost):
+            empty = Departures(message.origin, message.source, (0, 0)).frame(
+                [Range(self._own, (0, 0), (0, 0))], [], [], []
+            )
+            lost = self.arrivals.lost(message.origin, message.upto, message.source, empty, now)
+            return self._arrivals(lost)
         assert isinstance(message, Kept | AskDtd | TellDtd)
         return [Told(message)]
 
@@ -268,7 +260,7 @@ class Traffic:
         whose = self._knowledge.towards(resume.source)
         if reader is None or whose not in self._departures.destinations:
             return []
-        if self._repeated.get(resume.source, (resume.after, 0))[1] > MOST_PAGES:
+        if self._readers.asks_in_vain(resume.source):
             carried = self._by_the_common_way(carried, resume.source)
         if page.upto < reader.upto:
             page = page._replace(more=True)
@@ -279,6 +271,14 @@ class Traffic:
         levels = [each.level for each in carried]
         runs = [(len(carried), (0,))] if carried else []
         return self._begin(self._departures.frame([page], carried, levels, runs))
+
+    def _unknown(self, resume: Resume, now: float) -> list[TrafficEffect]:
+        """Of this node, before it lost its disk; or of one that it was said to keep."""
+        self.counts.unknown += 1
+        heard = max(self._began or now, self.arrivals.heard(resume.origin) or now - SILENT_ON_LOST)
+        if now - heard < SILENT_ON_LOST or self._knowledge.map.node_of_origin(resume.origin):
+            return []
+        return self._say(Lost(resume.source, self._own, MAX_HOPS, resume.origin, None))
 
     def _by_the_common_way(self, carried: Sequence[Carried], reader: Address) -> list[Carried]:
         """The events that go the way of those that everybody may see: one that is cleared for more
@@ -291,17 +291,11 @@ class Traffic:
         return passing
 
     def _ask_for_page(self, message: Resume, now: float) -> list[TrafficEffect]:
-        source = message.source
-        if self._knowledge.towards(source) not in self._departures.destinations or (
-            source not in self._readers and len(self._readers) >= MOST_READERS
-        ):
+        source, upto = message.source, self._departures.upto
+        known = self._knowledge.towards(source) in self._departures.destinations
+        if not known or not self._readers.ask(source, message.after, upto, now):
             self.counts.unknown += 1
             return []
-        after, times = self._repeated.pop(source, (message.after, 0))
-        self._repeated[source] = (message.after, times + 1 if after == message.after else 0)
-        if len(self._repeated) > MOST_READERS:
-            self._repeated.popitem(last=False)
-        self._readers[source] = _Reader(now + READS_ON, self._departures.upto)
         self._departures.read_from(source, message.after)
         self.counts.served += 1
         return [Serve(message)]
@@ -314,15 +308,13 @@ class Traffic:
 
     def next_timeout(self) -> float | None:
         """When `handle_timeout` is wanted."""
-        times = [self.arrivals.next_timeout(), *(each.until for each in self._readers.values())]
+        times = (self.arrivals.next_timeout(), self._readers.next_timeout())
         return min((time for time in times if time is not None), default=None)
 
     def handle_timeout(self, now: float) -> list[TrafficEffect]:
         """Ask for what is missing; forget who reads no more."""
-        for address, reader in list(self._readers.items()):
-            if reader.until <= now:
-                del self._readers[address]
-                self._departures.go_on(address)
+        for address in self._readers.gone(now):
+            self._departures.go_on(address)
         return self._arrivals(self.arrivals.handle_timeout(now))
 
     # ------------------------------------------------------------------ inside

@@ -9,7 +9,7 @@ from twisted.logger import Logger
 
 from broker.cluster.address import Address
 from broker.cluster.flows.frame import MAX_HOPS, PLAIN, Carried, Frame, Range, level_runs, mark_runs
-from broker.cluster.flows.messages import Kept, Resume
+from broker.cluster.flows.messages import Kept, Lost, Resume, Routed
 from broker.cluster.keeping.keeper import Keeper
 from broker.cluster.keeping.messages import AskKeeper, KeeperHas
 from broker.cluster.keeping.owner import Owner
@@ -34,16 +34,20 @@ class Keeping:
         event_log: EventLog,
         owner: Owner,
         tell: Callable[[str, KeeperHas], object],
-        kept: Callable[[Kept], object],
+        say: Callable[[Routed], object],
         own: Callable[[], Address | None],
         answer: Callable[[Frame], object],
+        replaced: Callable[[Address, str], bool],
     ) -> None:
-        """`tell` answers a neighbour, `kept` and `answer` send on what is for any node."""
+        """`tell` answers a neighbour, `say` and `answer` send on what is for any node. `replaced`
+        says whether the node at an address has another log than that with this origin."""
         self.owner = owner
-        self.keeper = Keeper(event_log, tell, kept, own)
+        self.keeper = Keeper(event_log, tell, say, own)
         self._log = event_log
         self._own = own
+        self._say = say
         self._answer = answer
+        self._replaced = replaced
         self._reading = False
 
     # ------------------------------------------------------------------ links
@@ -99,14 +103,22 @@ class Keeping:
         return resume.origin in self._log.kept
 
     def serve(self, resume: Resume) -> None:
-        """Send a page of copies; nothing where what is asked for was never kept, or is gone."""
+        """Send a page of copies. What lies before them is lost where its owner's disk is."""
         span = self._log.kept[resume.origin]
-        if self._reading or not span.after <= resume.after < span.upto:
+        if resume.after < span.after:
+            self._say_lost(resume, span.after)
+            return
+        if self._reading or resume.after >= span.upto:
             return
         self._reading = True
         Deferred.fromCoroutine(self._serve(resume, span.upto)).addErrback(
             lambda failure: self.log.failure("reading copies failed", failure)
         )
+
+    def _say_lost(self, resume: Resume, upto: Mark) -> None:
+        owner, own = self.keeper.owners.get(resume.origin), self._own()
+        if owner is not None and own is not None and self._replaced(owner, resume.origin):
+            self._say(Lost(resume.source, own, MAX_HOPS, resume.origin, upto))
 
     async def _serve(self, resume: Resume, upto: Mark) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.cluster.address import Address
 from broker.cluster.flows.arrivals import (
     ASK_AGAIN,
     MOST_ASK_AGAIN,
@@ -45,6 +46,12 @@ class Log:
             since=None if since is None else (1, since),
         )
         return plain(self.arrivals.arrive(Arrived(told, frame([told], origin=origin), 0), now))
+
+    def lost(self, upto: int | None, *, home: Address = HOME, now: float = 0.0) -> list[object]:
+        """The home says that it has it no more."""
+        empty = frame([Range(ME, (0, 0), (0, 0))])
+        mark = None if upto is None else (1, upto)
+        return plain(self.arrivals.lost("o", mark, home, empty, now))
 
     def settle(self, upto: int, now: float = 0.0) -> list[object]:
         self.covered["o"] = (1, upto)
@@ -178,3 +185,31 @@ def test_while_what_is_wanted_does_not_flow_nothing_is_taken_or_asked_for() -> N
     assert plain(log.arrivals.open(20.0)) == [("take", 5, 7, 5)]
     assert plain(log.arrivals.handle_timeout(20.0 + PATIENCE)) == [("ask", 7)]
     assert plain(log.arrivals.open(30.0)) == []
+
+
+def test_behind_what_is_lost_it_goes_on_with_what_has_come() -> None:
+    log = Log(o=(1, 3))
+    assert log.come(5, 6) == log.come(8, 9) == []
+    # To the first of what was held, which follows; what lies behind that is the next hole.
+    assert log.lost(None) == [("take", 3, 5, 3), ("take", 5, 6, 5)]
+    assert log.lost(None) == [("take", 6, 8, 6), ("take", 8, 9, 8)]
+    assert log.arrivals.waiting == 0
+
+
+def test_it_goes_no_further_than_what_is_lost() -> None:
+    log = Log(o=(1, 3))
+    assert log.come(9, 10) == []
+    assert log.lost(6) == [("take", 3, 6, 3)]
+    assert log.lost(6) == []
+    assert log.arrivals.waiting == 1
+    assert log.lost(1 << 40) == [("take", 6, 9, 6), ("take", 9, 10, 9)]
+
+
+def test_that_something_is_lost_is_taken_from_its_home_only_and_where_it_is_missing() -> None:
+    log = Log(o=(1, 3))
+    assert log.lost(None) == log.lost(7) == []
+    assert log.come(5, 6) == []
+    assert log.lost(None, home=node("liar")) == []
+    log.arrivals.close()
+    assert log.lost(None) == []
+    assert log.arrivals.stands_at("o") == (1, 3)

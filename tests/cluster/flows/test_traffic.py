@@ -8,7 +8,8 @@ import pytest
 
 from broker.cluster.flows.frame import MAX_HOPS, Range
 from broker.cluster.flows.messages import Resume
-from broker.cluster.flows.traffic import MOST_PAGES, Pass, Say, Serve
+from broker.cluster.flows.readers import MOST_PAGES
+from broker.cluster.flows.traffic import Pass, Say, Serve
 from broker.testing.nodes import SimulatedNodes
 from broker.testing.simulated_node import SimulatedNode, carried
 
