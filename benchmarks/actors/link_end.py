@@ -124,6 +124,9 @@ class End:
         self.missing += count
         self.arrived(0)
 
+    def hears_changed(self, sender: str, hears: bool) -> None:
+        """The receiving one is always there."""
+
     def sender_vanished(self, sender: str) -> None:
         """The benchmark has ended the other one."""
 

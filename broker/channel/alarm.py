@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from broker.channel.clock import IClock, IDelayed
+
+#: A call that is later than this (seconds) tells that the process was held up.
+_LATE: Final = 0.1
 
 
 class Alarm:
@@ -19,6 +23,7 @@ class Alarm:
         self._ring = ring
         self._call: IDelayed | None = None
         self._at = 0.0
+        self._deferred = False
 
     def set(self, deadline: float | None) -> None:
         """Ring at `deadline` (absolute) at the latest; with None there is no timer any more."""
@@ -29,9 +34,16 @@ class Alarm:
             self._call = None
         if deadline is not None:
             self._at = deadline
+            self._deferred = False
             delay = max(0.0, deadline - self._clock.seconds())
             self._call = self._clock.callLater(delay, self._fire)
 
     def _fire(self) -> None:
         self._call = None
+        if not self._deferred and self._clock.seconds() > self._at + _LATE:
+            # Reactors call what is due before they read: nobody is silent whose words wait there.
+            self._deferred = True
+            self._call = self._clock.callLater(0.0, self._fire)
+            return
+        self._deferred = False
         self._ring()

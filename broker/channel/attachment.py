@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from zope.interface import implementer
 
 from broker.channel.clock import IClock, IDelayed
-from broker.channel.socket.contract import ISocketChannel, ISocketReceiver
+from broker.channel.socket.contract import IPartReceiver, ISocketChannel
 from broker.errors import BrokerError, PeerSilent
 
 #: Seconds that a closing channel has to flush.
 CLOSE_TIMEOUT = 10.0
 
 
-@implementer(ISocketReceiver)
+@implementer(IPartReceiver)
 class Attachment:
     """Queues what one channel brings, as inputs labelled with the attachment that they came by.
 
@@ -40,6 +40,10 @@ class Attachment:
     def packets_received(self, packets: Sequence[bytes]) -> None:
         """A batch from the socket."""
         self._enqueue(self._on_packets, self, packets)
+
+    def part_received(self) -> None:
+        """A long packet is on its way: an empty batch, since the peer is not silent."""
+        self._enqueue(self._on_packets, self, [])
 
     def channel_lost(self, error: BrokerError | None) -> None:
         """The channel is no more."""

@@ -259,7 +259,7 @@ class StackDriver:
     def _up(self, height: int, messages: Sequence[bytes], peer: object) -> None:
         if height < len(self.cores):
             self._step(height, self.cores[height].receive, messages, peer)
-        elif self.receiver is not None:
+        elif messages and self.receiver is not None:
             self._tell(self.receiver.messages_received, messages)
 
     def _view(self, view: View, height: int = 0) -> None:

@@ -48,7 +48,10 @@ class ILayerCore(Interface):
         """Take messages from above. Raises `Overloaded` and takes nothing if there is no room."""
 
     def receive(packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
-        """Take packets from below: all that one read of the socket brought, as one batch."""
+        """Take packets from below: all that one read of the socket brought, as one batch.
+
+        An empty one says that a part of a long packet has come: the peer is not silent.
+        """
 
     def view_changed(view: View, now: float) -> list[Effect]:
         """The link below is in a new state. What was in flight below is gone if disconnected."""

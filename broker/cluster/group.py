@@ -54,6 +54,7 @@ class ClusterGroup:
         """Send by this from now on."""
         self._port = port
         self._members.clear()
+        self._writable = True
 
     @property
     def members(self) -> Collection[str]:
@@ -91,8 +92,14 @@ class ClusterGroup:
     # ------------------------------------------------------------------ IGroupReceiver
 
     def sender_appeared(self, sender: str) -> None:
-        """A member is there: it hears this node."""
-        self._members.add(sender)
+        """A member is there; it may not hear this node."""
+
+    def hears_changed(self, sender: str, hears: bool) -> None:
+        """A member hears what this node sends, or does not any more."""
+        if hears:
+            self._members.add(sender)
+        else:
+            self._members.discard(sender)
 
     def sender_vanished(self, sender: str) -> None:
         """A member has left."""

@@ -33,6 +33,9 @@ class NotingMember:
         self.gaps.append((sender, count))
         self.changed()
 
+    def hears_changed(self, sender: str, hears: bool) -> None:
+        """Members of one segment hear each other."""
+
     def sender_vanished(self, sender: str) -> None:
         self.present.discard(sender)
         self.changed()

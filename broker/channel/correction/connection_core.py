@@ -89,7 +89,9 @@ class ConnectionCore:
         self._writable = True
         self._heard_at = now
         self._asked_alive_at = now
+        self._newest = 0  # the highest number that came
         self._newest_at = now
+        self._arrived = 0  # when it came
         self._unacked = 0  # datagrams since our last FEEDBACK
         self._answer_at: float | None = None
         self._asking = _FIRST_ASKING
@@ -216,9 +218,10 @@ class ConnectionCore:
         kind, _ = head(datagram)
         if kind == DATA:
             said = read_data(datagram)
-            if said.number > self.reception.newest:
-                self._newest_at = now
             self.counts.received += 1
+            if said.number > self._newest:
+                self._newest, self._newest_at = said.number, now
+                self._arrived = self.counts.received
             self._unacked += 1
             # What was received before says that our FEEDBACK was lost or is late.
             return not self.reception.arrived(said.number, said.piece, now)
@@ -256,9 +259,8 @@ class ConnectionCore:
             return self._end(Reason.DONE) if ended else []
         effects: list[Effect] = []
         if pieces:
-            packets = self.decoder.feed(b"".join(pieces))
-            if packets:
-                effects.append(DeliverUp(packets))
+            # Without packets it says that a part of one has come.
+            effects.append(DeliverUp(self.decoder.feed(b"".join(pieces))))
         if ended:
             if self.decoder.close():
                 raise ProtocolError("the connection was closed within a packet")
@@ -301,8 +303,9 @@ class ConnectionCore:
         if late_at is not None:
             self._answer_by(late_at)
         said = Feedback(
-            *(reception.received, reception.limit, reception.newest),
+            *(reception.received, reception.limit, self._newest),
             now - self._newest_at,
+            self._arrived,
             tuple(missing),
         )
         return self._seal.sealed(feedback(self.there, said))

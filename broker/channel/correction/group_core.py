@@ -11,7 +11,7 @@ from struct import Struct
 
 import attrs
 
-from broker.channel.correction.group_effects import Appeared, Effect, Gap, ToGroup, Vanished
+from broker.channel.correction.group_effects import Appeared, Effect, Gap, Hears, ToGroup, Vanished
 from broker.channel.correction.group_receiver import GroupReceiver
 from broker.channel.correction.group_sender import GroupSender
 from broker.channel.correction.group_settings import GroupSettings
@@ -42,6 +42,8 @@ from broker.errors import BrokerError, Overloaded, ProtocolError
 _FIRST_ANNOUNCING = 0.02
 #: Seconds between two questions for a sender's name.
 _NAME_AGAIN = 0.1
+#: Then it is asked to be told that it is heard: so often, as a part of `liveness`.
+_HEARD_AGAIN = 0.4
 #: Sessions that are over, so that what is late of them opens none; the oldest go.
 _MOST_FORMER = 1024
 MOST_NAME_BYTES = 128
@@ -91,7 +93,11 @@ class GroupCore:
         self._announce_at = now
         self._named: dict[str, int] = {}
         self._former: dict[int, None] = {}
-        self._name_asked: dict[int, float] = {}
+        self._polled: dict[int, float] = {}
+        """By the session of a sender: when it was last asked for its name, and told by that that it
+        is heard."""
+        self._hearers: dict[int, float] = {}
+        """By the session of a member: when it last said that it hears us."""
         self._shares: dict[int, int] = {}
 
     # ----------------------------------------------------------------- from above
@@ -166,8 +172,8 @@ class GroupCore:
             if now >= receiver.heard_at + self._settings.liveness:
                 effects += self._silent(session, receiver)
                 continue
-            if receiver.name is None:
-                effects += self._ask_name(session, receiver, now)
+            effects += self._poll(session, receiver, now)
+            effects += self._hearing(session, now)
             effects += self._ask(session, now)
             effects += self._deliver(session)
         return effects
@@ -176,11 +182,14 @@ class GroupCore:
         """When `handle_timeout` is wanted."""
         due = self._announce_at
         others = [self.sender.next_timeout()]
+        liveness = self._settings.liveness
         for session, receiver in self.receivers.items():
             if receiver.present:
-                others += (receiver.next_timeout(), receiver.heard_at + self._settings.liveness)
-            if receiver.name is None:
-                others.append(self._name_asked.get(session, 0.0) + _NAME_AGAIN)
+                others += (receiver.next_timeout(), receiver.heard_at + liveness)
+                if receiver.name is None or receiver.heard_in_group:
+                    others.append(self._polled.get(session, 0.0) + self._poll_again(receiver))
+            if receiver.hears:
+                others.append(self._hearers[session] + liveness)
         return min([due, *(each for each in others if each is not None)])
 
     # ----------------------------------------------------------------- what others say
@@ -191,7 +200,12 @@ class GroupCore:
             return [] if answer is None else [SendDown([answer], address)]
         if kind == POLL:
             asker, _ = read_numbered(datagram)
-            return [SendDown([self._announcement(self._share_of(asker))], address)]
+            answer = self._announcement(self._share_of(asker))
+            self._hearers.pop(asker, None)
+            self._hearers[asker] = now
+            if len(self._hearers) > _MOST_FORMER:
+                del self._hearers[next(iter(self._hearers))]
+            return [SendDown([answer], address), *self._hearing(asker, now)]
         return []  # our own, looped back
 
     def _heard(
@@ -212,6 +226,7 @@ class GroupCore:
             start, name = _read_announced(contents)
             receiver = receiver or self._new(session, address, highest + 1, now)
             if receiver is not None:
+                receiver.heard_in_group |= not start
                 effects = self._learn_name(session, receiver, start, name, now)
                 receiver.announced(highest, now)
                 return effects + self._present(session, receiver, now)
@@ -219,7 +234,7 @@ class GroupCore:
             oldest, _ = read_numbered(datagram)
             receiver.gone(oldest)
         elif kind == BYE and receiver is not None:
-            return [*self._deliver(session), *self._forget(session)]
+            return self._forget(session)
         elif kind not in (GONE, BYE):
             raise ProtocolError(f"a datagram of kind {kind} within a group")
         return []
@@ -232,6 +247,7 @@ class GroupCore:
                 self.counts.ignored += 1
                 return None
             self._forget(silent[0])
+            del self._former[silent[0]]  # it is heard again where there is room again
         receiver = GroupReceiver(
             *(self._settings, address, max(first, 1), self._max_frame, self._draw, now)
         )
@@ -247,20 +263,38 @@ class GroupCore:
         return self._shares[session]
 
     def _present(self, session: int, receiver: GroupReceiver, now: float) -> list[Effect]:
-        if receiver.name is None:
-            return self._ask_name(session, receiver, now)
-        if receiver.present:
-            return []
+        effects = self._poll(session, receiver, now)
+        if receiver.name is not None and not receiver.present:
+            effects.append(Appeared(receiver.name))
         receiver.present = True
-        return [Appeared(receiver.name)]
+        return effects + self._hearing(session, now)
 
-    def _ask_name(self, session: int, receiver: GroupReceiver, now: float) -> list[Effect]:
-        last = self._name_asked.get(session)
-        if last is not None and now < last + _NAME_AGAIN:
+    def _poll(self, session: int, receiver: GroupReceiver, now: float) -> list[Effect]:
+        """Ask who it is; and let it know from time to time that it is heard."""
+        last = self._polled.get(session)
+        if last is not None and now < last + self._poll_again(receiver):
             return []
-        self._name_asked[session] = now
+        if receiver.name is not None and not receiver.heard_in_group:
+            return []
+        receiver.heard_in_group = False
+        self._polled[session] = now
         question = self._seal.sealed(numbered(POLL, session, self._session))
         return [SendDown([question], receiver.address)]
+
+    def _poll_again(self, receiver: GroupReceiver) -> float:
+        return _NAME_AGAIN if receiver.name is None else _HEARD_AGAIN * self._settings.liveness
+
+    def _hearing(self, session: int, now: float) -> list[Effect]:
+        """Tell whether a member hears us, if that is new."""
+        receiver = self.receivers.get(session)
+        if receiver is None or receiver.name is None or not receiver.present:
+            return []
+        said = self._hearers.get(session)
+        hears = said is not None and now < said + self._settings.liveness
+        if hears == receiver.hears:
+            return []
+        receiver.hears = hears
+        return [Hears(receiver.name, hears)]
 
     def _learn_name(
         self, session: int, receiver: GroupReceiver, start: int, name: str, now: float
@@ -274,9 +308,8 @@ class GroupCore:
         receiver.name = name
         receiver.begin_at(start, now)
         self._named[name] = session
-        self._name_asked.pop(session, None)
         effects.append(Appeared(name))
-        return effects
+        return effects + self._hearing(session, now)
 
     # ----------------------------------------------------------------- what follows from it
 
@@ -305,23 +338,28 @@ class GroupCore:
         return [SendDown(questions, receiver.address)] if questions else []
 
     def _forget(self, session: int) -> list[Effect]:
-        receiver = self.receivers.pop(session)
-        self._name_asked.pop(session, None)
+        receiver = self.receivers[session]
+        # There is nobody to be asked any more for what is missing: what came behind it is had.
+        receiver.gone(receiver.reception.newest + 1)
+        effects = self._deliver(session)
+        del self.receivers[session]
+        self._polled.pop(session, None)
+        self._hearers.pop(session, None)
         self._former[session] = None
         if len(self._former) > _MOST_FORMER:
             del self._former[next(iter(self._former))]
         if receiver.name is None:
             return []
         del self._named[receiver.name]
-        return [Vanished(receiver.name)] if receiver.present else []
+        return [*effects, Vanished(receiver.name)] if receiver.present else effects
 
     def _silent(self, session: int, receiver: GroupReceiver) -> list[Effect]:
         """What it sent will be asked for, or told as a gap, when it is heard again."""
         if receiver.name is None:
             del self.receivers[session]
-            self._name_asked.pop(session, None)
+            self._polled.pop(session, None)
             return []
-        receiver.present = False
+        receiver.present = receiver.hears = False
         return [Vanished(receiver.name)]
 
     def _announcement(self, start: int = 0) -> bytes:

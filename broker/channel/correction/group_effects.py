@@ -33,6 +33,15 @@ class Appeared:
 
 
 @attrs.frozen
+class Hears:
+    """A sender hears what is sent to the group, or does not any more: it said so, or stopped saying
+    so. One that vanished hears nothing until the contrary is told."""
+
+    sender: str
+    hears: bool
+
+
+@attrs.frozen
 class Vanished:
     """A sender has left, or is silent."""
 
@@ -40,4 +49,6 @@ class Vanished:
 
 
 #: `SendDown` has the address as its peer, `DeliverUp` the sender's name.
-Effect: TypeAlias = ToGroup | SendDown | DeliverUp | WritableChanged | Gap | Appeared | Vanished
+Effect: TypeAlias = (
+    ToGroup | SendDown | DeliverUp | WritableChanged | Gap | Appeared | Hears | Vanished
+)

@@ -42,6 +42,10 @@ class GroupReceiver:
         self.refused = 0
         #: It was heard within `liveness`.
         self.present = True
+        #: Something of it came that was sent to the whole group: since we last said so.
+        self.heard_in_group = True
+        #: It was told to hear us.
+        self.hears = False
         self._settings = settings
         self._max_frame = max_frame
         self._draw = draw
@@ -53,6 +57,7 @@ class GroupReceiver:
             settings.window, settings.reorder_delay, first, credit=False
         )
         self._decoder = FrameDecoder(self._max_frame)
+        self._first = first
         self._number = first - 1  # of the last datagram whose contents went into the decoder
         self._torn = first > 1  # what comes first may be the middle of a packet
         self._packet: int | None = None if self._torn else 0  # the next one's number, if known
@@ -79,6 +84,8 @@ class GroupReceiver:
         if said.number in reception.missing:
             # Answers come: what is still missing is worth asking for soon.
             self._ask_again_soon(now)
+        else:
+            self.heard_in_group = True
         reception.arrived(said.number, said, now)
         self._moved(before, now)
 
@@ -153,7 +160,11 @@ class GroupReceiver:
     def _begin(self, packet: int, runs: list[tuple[int, list[bytes]]]) -> None:
         self._torn = False
         self._decoder = FrameDecoder(self._max_frame)
-        missed = 0 if self._packet is None else (packet - self._packet) % _PACKETS
+        if self._packet is None:
+            # How many were lost before what is the first that came is not known: at least one.
+            missed = int(self._number > self._first)
+        else:
+            missed = (packet - self._packet) % _PACKETS
         self._packet = packet
         runs.append((missed, []))
 

@@ -92,8 +92,10 @@ class Reception(Generic[Piece]):
     def skip_to(self, number: int) -> int:
         """Give up what is missing below `number`; how many that was. What was there below it
         becomes ready with the rest: its order tells where the holes are."""
-        lost = 0
-        while self.received + 1 < number:
+        # What is beyond all that is known is not counted through: whoever lies about a number must
+        # not keep us busy.
+        lost = max(0, number - 1 - self.newest)
+        while self.received < min(number - 1, self.newest):
             following = self.received + 1
             self.received = following
             if following in self._ahead:
@@ -101,6 +103,7 @@ class Reception(Generic[Piece]):
             else:
                 self.missing.pop(following, None)
                 lost += 1
+        self.received = max(self.received, number - 1)
         self.newest = max(self.newest, self.received)
         self._advance()
         return lost

@@ -31,6 +31,7 @@ class _Sent:
 
     datagram: bytes
     at: float
+    sent: int  # datagrams, this one and all before it
     again: bool = False  # sent more than once: says nothing about the round trip (Karn)
 
 
@@ -59,6 +60,7 @@ class Sender:
         self._cutter = Cutter(settings.datagram_bytes - DATA_OVERHEAD)
         self._highest = 0
         self._acked = 0
+        self._sent = 0  # datagrams, each as often as it was
         self._measured = 0  # the highest number whose round trip was measured
         self._flying: dict[int, _Sent] = {}
         self._wanted: dict[int, None] = {}  # to be sent again
@@ -106,6 +108,7 @@ class Sender:
             else:
                 datagram = self._cut(now)
             pace.sent(len(datagram))
+            self._sent += 1
             datagrams.append(datagram)
         if datagrams:
             self._polled_at = now
@@ -160,7 +163,7 @@ class Sender:
         if not parts:
             self._ended_at = self._highest
         datagram = self._seal.sealed(data(self._peer, self._highest, start, packet, parts))
-        self._flying[self._highest] = _Sent(datagram, now)
+        self._flying[self._highest] = _Sent(datagram, now, self._sent + 1)
         self.flying_bytes += len(datagram)
         return datagram
 
@@ -173,12 +176,12 @@ class Sender:
             return
         sample = now - sent.at - said.held
         self.round_trip.measured(sample, now)
-        self.pace.measured(sample, self.round_trip.shortest, now)
+        shortest = self.round_trip.shortest
+        self.pace.measured(sent.at, sent.sent, said.arrived, sample, shortest, now)
 
     def _note_missing(self, said: Feedback, now: float) -> None:
         # Whoever asks for what was just sent again has not had the time to get it.
         before = now - self.round_trip.repeat_after
-        lost = 0
         for first, count in said.missing:
             if first + count - 1 > self._highest:
                 raise ProtocolError(f"{first + count - 1} is missing, and {self._highest} was sent")
@@ -186,7 +189,4 @@ class Sender:
                 sent = self._flying.get(number)
                 if sent is not None and sent.at <= before and number not in self._wanted:
                     self._wanted[number] = None
-                    lost += 1
-        if lost:
-            self.lost += lost
-            self.pace.lost(lost)
+                    self.lost += 1

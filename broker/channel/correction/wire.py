@@ -36,7 +36,7 @@ COOKIE_BYTES = 24
 
 _HEAD = struct.Struct(">BQ")
 _DATA = struct.Struct(">BQQHI")
-_FEEDBACK = struct.Struct(">BQQQQIH")
+_FEEDBACK = struct.Struct(">BQQQQQIH")
 _NUMBERED = struct.Struct(">BQQ")
 _CODED = struct.Struct(">BQB")
 _RANGE = struct.Struct(">HH")
@@ -90,6 +90,8 @@ class Feedback:
     #: The highest number that came, and the seconds since then.
     newest: int
     held: float
+    #: How many datagrams of DATA had come when it came, each as often as it did.
+    arrived: int
     missing: tuple[Range, ...] = ()
 
 
@@ -128,7 +130,7 @@ def read_data(datagram: bytes) -> Data:
 def feedback(identity: int, said: Feedback) -> bytes:
     """FEEDBACK, without its tag. Of the ranges the first `MOST_RANGES` go."""
     return _FEEDBACK.pack(
-        *(FEEDBACK, identity, said.received, said.limit, said.newest),
+        *(FEEDBACK, identity, said.received, said.limit, said.newest, said.arrived),
         min(int(said.held * 1e6), 0xFFFFFFFF),
         min(len(said.missing), MOST_RANGES),
     ) + _ranges(said.received, said.missing)
@@ -138,11 +140,11 @@ def read_feedback(datagram: bytes) -> Feedback:
     """A FEEDBACK datagram that was checked. Raises `ProtocolError`."""
     if len(datagram) < _FEEDBACK.size + TAG_BYTES:
         raise ProtocolError(f"FEEDBACK of {len(datagram)} bytes")
-    _, _, received, limit, newest, held, count = _FEEDBACK.unpack_from(datagram)
+    _, _, received, limit, newest, arrived, held, count = _FEEDBACK.unpack_from(datagram)
     missing = _read_ranges(datagram[_FEEDBACK.size : -TAG_BYTES], count, received)
     if limit < received or newest < received:
         raise ProtocolError("FEEDBACK that contradicts itself")
-    return Feedback(received, limit, newest, held / 1e6, missing)
+    return Feedback(received, limit, newest, held / 1e6, arrived, missing)
 
 
 def numbered(kind: int, identity: int, number: int, contents: bytes = b"") -> bytes:

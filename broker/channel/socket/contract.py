@@ -36,6 +36,13 @@ class ISocketReceiver(Interface):
         """Unsent bytes pile up (False), or have drained (True). May come from inside `send`."""
 
 
+class IPartReceiver(ISocketReceiver):
+    """One that wants to know that the peer is there while a long packet takes its time."""
+
+    def part_received() -> None:
+        """A read brought a part of a packet, and no whole one."""
+
+
 class ISocketChannel(Interface):
     """One connection. While `receiver` is None nothing is read from it."""
 

@@ -11,7 +11,7 @@ from broker.channel.alarm import Alarm
 from broker.channel.clock import IClock
 from broker.channel.correction.connection_core import ConnectionCore, Effect, Ended
 from broker.channel.effects import DeliverUp, Failed, SendDown, WritableChanged
-from broker.channel.socket.contract import ISocketChannel, ISocketReceiver
+from broker.channel.socket.contract import IPartReceiver, ISocketChannel, ISocketReceiver
 from broker.errors import BrokerError, NotConnected
 
 
@@ -146,7 +146,7 @@ class DatagramChannel:
                 self._transmit(effect.packets)
             elif isinstance(effect, DeliverUp):
                 if self._open and self._receiver is not None:
-                    self._receiver.packets_received(effect.messages)
+                    self._deliver(self._receiver, effect.messages)
             elif isinstance(effect, WritableChanged):
                 if self._open and self._receiver is not None:
                     self._receiver.writable_changed(effect.writable)
@@ -157,6 +157,12 @@ class DatagramChannel:
                 self._over()
         if not self._lost:
             self._alarm.set(self.core.next_timeout())
+
+    def _deliver(self, receiver: ISocketReceiver, packets: Sequence[bytes]) -> None:
+        if packets:
+            receiver.packets_received(packets)
+        elif IPartReceiver.providedBy(receiver):
+            receiver.part_received()
 
     def _over(self) -> None:
         if self._lost:

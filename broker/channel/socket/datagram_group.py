@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from twisted.logger import Logger
 from zope.interface import Interface
@@ -10,9 +11,11 @@ from zope.interface import Interface
 from broker.channel.alarm import Alarm
 from broker.channel.clock import IClock
 from broker.channel.correction.group_core import GroupCore
-from broker.channel.correction.group_effects import Appeared, Effect, Gap, ToGroup, Vanished
+from broker.channel.correction.group_effects import Appeared, Effect, Gap, Hears, ToGroup, Vanished
 from broker.channel.effects import DeliverUp, SendDown, WritableChanged
 from broker.channel.socket.datagram_endpoint import Address
+
+_Told: TypeAlias = DeliverUp | Gap | Appeared | Hears | Vanished | WritableChanged
 
 
 class IGroupReceiver(Interface):
@@ -26,6 +29,10 @@ class IGroupReceiver(Interface):
 
     def gap(sender: str, count: int) -> None:
         """So many packets could not be had any more; those after them come."""
+
+    def hears_changed(sender: str, hears: bool) -> None:
+        """A member that is there says that it hears what is sent to the group, or has not said so
+        for `liveness` seconds. One that has vanished and appears hears nothing at first."""
 
     def sender_vanished(sender: str) -> None:
         """A member has left, or nothing was heard from it for `liveness` seconds."""
@@ -105,10 +112,17 @@ class DatagramGroup:
             elif isinstance(effect, SendDown):
                 self._to_one(effect.packets, effect.peer)
             else:
-                self._tell(effect)
+                self._tell_guarded(effect)
         self._alarm.set(self.core.next_timeout())
 
-    def _tell(self, effect: DeliverUp | Gap | Appeared | Vanished | WritableChanged) -> None:
+    def _tell_guarded(self, effect: _Told) -> None:
+        """What the receiver makes of one sender's packets is not the trouble of the others."""
+        try:
+            self._tell(effect)
+        except Exception:
+            self.log.failure("what came from the group could not be dealt with")
+
+    def _tell(self, effect: _Told) -> None:
         receiver = self._receiver
         if isinstance(effect, DeliverUp):
             receiver.packets_received(str(effect.peer), effect.messages)
@@ -116,6 +130,8 @@ class DatagramGroup:
             receiver.gap(effect.sender, effect.count)
         elif isinstance(effect, Appeared):
             receiver.sender_appeared(effect.sender)
+        elif isinstance(effect, Hears):
+            receiver.hears_changed(effect.sender, effect.hears)
         elif isinstance(effect, Vanished):
             receiver.sender_vanished(effect.sender)
         else:

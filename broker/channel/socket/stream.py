@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from zope.interface import implementer
 
-from broker.channel.socket.contract import ISocketChannel, ISocketReceiver
+from broker.channel.socket.contract import IPartReceiver, ISocketChannel, ISocketReceiver
 from broker.channel.socket.framing import FrameDecoder, encode
 from broker.errors import BrokerError, NotConnected, ProtocolError
 
@@ -105,6 +105,8 @@ class StreamChannel(ABC):
             return
         if packets and self._receiver is not None:
             self._receiver.packets_received(packets)
+        elif IPartReceiver.providedBy(self._receiver):
+            self._receiver.part_received()
 
     def _writable(self, writable: bool) -> None:
         if self._open and self._receiver is not None:

@@ -27,6 +27,7 @@ class Member:
         self.name = name
         self.heard: dict[str, list[bytes]] = defaultdict(list)
         self.told: list[tuple[str, object]] = []
+        self.hearers: set[str] = set()
         self.writable = True
         self.waiting: list[bytes] = []
         address = (name, 1)
@@ -63,7 +64,12 @@ class Member:
     def gap(self, sender: str, count: int) -> None:
         self.told.append((sender, count))
 
+    def hears_changed(self, sender: str, hears: bool) -> None:
+        assert hears != (sender in self.hearers)
+        self.hearers ^= {sender}
+
     def sender_vanished(self, sender: str) -> None:
+        self.hearers.discard(sender)
         self.told.append((sender, "vanished"))
 
     def writable_changed(self, writable: bool) -> None:

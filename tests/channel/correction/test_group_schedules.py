@@ -105,7 +105,8 @@ def test_one_that_was_cut_off_learns_what_it_missed_and_the_others_hear_everythi
 @pytest.mark.parametrize("seed", range(50))
 def test_who_is_known_to_a_sender_hears_all_that_it_sends_from_then_on(seed: int) -> None:
     """Even if it does not know the sender yet, because the announcements were lost."""
-    members = Members(seed, "ab", DatagramFaults(loss=0.4), wait=False)
+    settings = GroupSettings(patience=60.0, liveness=60.0)
+    members = Members(seed, "ab", DatagramFaults(loss=0.4), settings, wait=False)
     here, there = members.all
     members.run(lambda: bool(here.told), 20.0)
     packets = [b"%d" % number for number in range(100)]

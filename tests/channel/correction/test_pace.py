@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
 
 from broker.channel.correction import CorrectionSettings
@@ -12,18 +14,32 @@ SETTINGS = CorrectionSettings()
 
 
 def rounds(pace: Pace, count: int, loss: float, round_trip: float = 0.01) -> None:
-    """Rounds in which there is always more to send than tokens, and so much gets lost."""
+    """Rounds in which there is always more to send than tokens, and so much gets lost.
+
+    What became of each datagram is known a round trip later.
+    """
     now = pace._filled
-    for _ in range(count):
-        sent = 0
-        end = now + 0.05
-        while now < end or sent < 100:
-            while pace.may_send(now):
-                pace.sent(1400)
-                sent += 1
-            now = pace.next_token()
-        pace.lost(int(sent * loss))
-        pace.measured(round_trip, 0.01, now)
+    under_way: deque[tuple[float, int]] = deque()
+    sent = came = 0
+    lost = 0.0
+    while count:
+        while pace.may_send(now):
+            pace.sent(1400)
+            sent += 1
+            under_way.append((now, sent))
+        now = pace.next_token()
+        while under_way and under_way[0][0] <= now - round_trip:
+            at, number = under_way.popleft()
+            lost += loss
+            if lost >= 1.0:
+                lost -= 1.0
+                continue
+            came += 1
+            judged = pace._held_back
+            pace.measured(at, number, came, round_trip, 0.01, now)
+            count -= judged and not pace._held_back
+            if not count:
+                break
 
 
 def test_the_rate_is_kept() -> None:
@@ -49,7 +65,7 @@ def test_it_does_not_grow_while_nobody_needs_it() -> None:
         now = step * 0.01
         assert pace.may_send(now)
         pace.sent(1400)
-        pace.measured(0.01, 0.01, now)
+        pace.measured(now - 0.01, step, step, 0.01, 0.01, now)
     assert pace.rate == SETTINGS.start_rate
 
 

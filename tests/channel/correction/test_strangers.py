@@ -29,7 +29,7 @@ def test_forged_control_messages_change_nothing_and_are_counted() -> None:
     here, there = (User(channel) for channel in pair.connected())
     outside, heard = stranger(pair)
     identity = there.core.here
-    said = wire.Feedback(10**6, 2 * 10**6, 10**6, 0.0, ((10**6 + 1, 100),))
+    said = wire.Feedback(10**6, 2 * 10**6, 10**6, 0.0, 0, ((10**6 + 1, 100),))
     forged = [
         Seal(key).sealed(contents)
         for key in (b"", b"a guess")

@@ -39,7 +39,7 @@ def test_feedback_is_read_as_written_up_to_its_most_ranges(
     received: int, ranges: list[tuple[int, int]]
 ) -> None:
     missing = tuple((received + first, count) for first, count in ranges)
-    said = wire.Feedback(received, received + 5, received + 1, 0.25, missing)
+    said = wire.Feedback(received, received + 5, received + 1, 0.25, 7, missing)
     datagram = SEAL.sealed(wire.feedback(9, said))
     read = wire.read_feedback(datagram)
     assert read.missing == missing[: wire.MOST_RANGES]
@@ -66,11 +66,11 @@ def test_any_bytes_are_read_or_refused(noise: bytes) -> None:
     "contents",
     [
         wire.data(1, 2, 5, 3, [b"short"]),
-        wire.feedback(1, wire.Feedback(5, 4, 5, 0.0)),
-        wire.feedback(1, wire.Feedback(5, 9, 4, 0.0)),
-        wire.feedback(1, wire.Feedback(5, 9, 5, 0.0, ((5, 1),))),
-        wire.feedback(1, wire.Feedback(5, 9, 5, 0.0, ((6, 0),))),
-        wire.feedback(1, wire.Feedback(5, 9, 5, 0.0)) + b"more",
+        wire.feedback(1, wire.Feedback(5, 4, 5, 0.0, 3)),
+        wire.feedback(1, wire.Feedback(5, 9, 4, 0.0, 3)),
+        wire.feedback(1, wire.Feedback(5, 9, 5, 0.0, 3, ((5, 1),))),
+        wire.feedback(1, wire.Feedback(5, 9, 5, 0.0, 3, ((6, 0),))),
+        wire.feedback(1, wire.Feedback(5, 9, 5, 0.0, 3)) + b"more",
     ],
 )
 def test_what_contradicts_itself_is_refused(contents: bytes) -> None:
