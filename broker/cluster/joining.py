@@ -107,6 +107,8 @@ class Joining:
         self._rounds = 0
         self._full_rounds = 0
         self._wake: float | None = None
+        self._is_member = False
+        """Whether a node has taken this one, and it has not left since."""
 
     def start(self, now: float) -> list[Effect]:
         """Become a member."""
@@ -125,7 +127,7 @@ class Joining:
         """The node that was asked has taken this one."""
         if self.state is not JoiningState.ASKING:
             return []
-        self.state = JoiningState.IN
+        self.state, self._is_member = JoiningState.IN, True
         # The connection may break before there is a link (T43).
         self._wake = now + CUT_OFF
         members = (accepted.peer, *accepted.members)
@@ -157,13 +159,15 @@ class Joining:
         Without any for `CUT_OFF` seconds it asks anew, first those that it knew as members. It is
         what it was until somebody has taken it, and serves its clients.
         """
-        if self.state is JoiningState.IN:
-            self._wake = now + CUT_OFF if not member_links else None
+        if member_links and self._is_member:
+            # Also where a member came back by itself while others were asked.
+            self.state, self._wake = JoiningState.IN, None
+        elif self.state is JoiningState.IN:
+            self._wake = now + CUT_OFF
 
     def must_leave(self, now: float) -> list[Effect]:
         """There is no room for the node in its cluster: it has left, and joins anew."""
-        if self.state is not JoiningState.IN:
-            return []
+        self._is_member = False
         return self.start(now)
 
     def handle_timeout(self, now: float) -> list[Effect]:

@@ -219,17 +219,24 @@ class Knowledge:
             if isinstance(effect, Changed) and effect.key.kind in (PROFILE, SUMMARY):
                 if effect.gone:
                     self._present.discard(effect.key)
-                    self._linger(effect, now)
+                    self._linger(effect, effect.changes, now)
                     continue
                 self._present.add(effect.key)
+                if effect.anew:
+                    former = [key for key, value in effect.changes.items() if value is None]
+                    if former:
+                        self._linger(effect, former, now)
+                    said = {key: v for key, v in effect.changes.items() if v is not None}
+                    effect = attrs.evolve(effect, changes=said)
             told.append(effect)
         return self._tell(told, now)
 
-    def _linger(self, effect: Changed, now: float) -> None:
-        lingering = self._lingering.setdefault(
-            effect.key, _Lingering(effect.scope, now + LINGER, set())
-        )
-        lingering.entries.update(effect.changes)
+    def _linger(self, effect: Changed, entries: Iterable[str], now: float) -> None:
+        # Who is gone again soon has as long as before to come back.
+        former = self._lingering.get(effect.key)
+        kept = former.entries if former else set()
+        lingering = _Lingering(effect.scope, now + LINGER, kept.union(entries))
+        self._lingering[effect.key] = lingering
 
     def _gone(self, now: float) -> list[TablesEffect]:
         """What nobody has said again."""

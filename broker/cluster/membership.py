@@ -33,11 +33,11 @@ from broker.cluster.greeting_core import (
     Refusal,
     Refused,
 )
-from broker.cluster.joining import Ask, Founded, Joined, Joining, NotYet
+from broker.cluster.joining import Ask, Founded, Joined, Joining, JoiningState, NotYet
 from broker.cluster.joining import Effect as JoiningEffect
 from broker.cluster.meshing import Dial, Meshing, Target
 from broker.cluster.reception import Reception
-from broker.errors import BrokerError, NotConnected, PeerError, ShuttingDown
+from broker.errors import BrokerError, Closed, NotConnected, PeerError, ShuttingDown
 
 #: A member's transports, as a node's settings name them.
 TCP, UDP = "tcp", "udp"
@@ -110,6 +110,8 @@ class Membership:
         self._reception = Reception(settings.rules, self._situation)
         self._gateways = {_GATEWAY + text: text for text in settings.gateways}
         self._beside: dict[str, Endpoint] = {}
+        self._seeds = settings.seeds
+        self._members: Mapping[str, NodeDescriptor] | None = None
         self._keys: dict[str, str] = {}
         """By the name of a neighbour: the key under which it was dialled, if it was."""
         self._linked: set[str] = set()
@@ -138,9 +140,14 @@ class Membership:
         """Discovery has found these."""
         known = dict.fromkeys((*self._settings.seeds, *seeds))
         self._join(self._joining.found(known, self._clock.seconds()))
+        if self._joining.state is JoiningState.OUT and self._members is not None:
+            # Who is a member by configuration asks nobody, but has to meet the others.
+            self._seeds = tuple(known)
+            self.aim(self._members)
 
     def aim(self, members: Mapping[str, NodeDescriptor]) -> None:
         """These are the members of the cluster: there are to be links to them, and to gateways."""
+        self._members = members
         targets: dict[str, Target] = {}
         for key in self._gateways:
             targets[key] = Target(Endpoint(self._gateways[key], 0), GATEWAY, ())
@@ -158,23 +165,30 @@ class Membership:
             if name != own.node and listens is not None:
                 targets[name] = Target(listens, MEMBER, own.unit, name)
         # A member that fell silent is on no map any more; where it is a seed it is looked for.
-        for seed in self._settings.seeds:
+        for seed in self._seeds:
             if seed not in known:
                 targets[f"{_SEED}{seed.host}:{seed.port}"] = Target(seed, MEMBER, own.unit)
-        linked = {*self._linked, *map(self._key, self._linked)}
+        linked = {key for each in self._linked for key in self._targets_of(each)}
         self._dial_all(self._meshing.aim(targets, now, linked))
 
     def link_up(self, name: str) -> None:
         """There is a link to a node."""
         self._linked.add(name)
-        self._dial_all(self._meshing.linked(self._key(name), self._clock.seconds()))
+        now = self._clock.seconds()
+        for key in self._targets_of(name):
+            self._dial_all(self._meshing.linked(key, now))
+
+    def link_broken(self, name: str) -> None:
+        """The connection of a link broke: another one is to take its place."""
+        self._linked.discard(name)
+        now = self._clock.seconds()
+        for key in self._targets_of(name):
+            self._dial_all(self._meshing.lost(key, now))
 
     def link_down(self, name: str) -> None:
         """There is none any more, or none came of a connection."""
-        self._linked.discard(name)
-        key = self._key(name)
+        self.link_broken(name)
         self._keys.pop(name, None)
-        self._dial_all(self._meshing.lost(key, self._clock.seconds()))
 
     def stop(self) -> None:
         """Dial, and let in, nobody any more."""
@@ -197,6 +211,9 @@ class Membership:
         host = channel.peer_description.rpartition(":")[0].strip("[]")
 
         def judge(hello: NodeHello, _: bool) -> Admission | Refusal:
+            if self._stopped or self._home.situation() is None:
+                # It has left its cluster since the greeting began.
+                return Refusal(ShuttingDown("this node is in no cluster at the moment"))
             return self._reception.judge(
                 hello, host, transport, self._clock.seconds(), self._wall_clock()
             )
@@ -247,7 +264,11 @@ class Membership:
         self._arm()
 
     def _asked(self, said: Accepted, channel: ISocketChannel) -> None:
-        self._join(self._joining.accepted(said, self._clock.seconds()))
+        joined = self._joining.accepted(said, self._clock.seconds())
+        if not joined and said.peer.address.unit != self.node.address.unit:
+            channel.abort(Closed("this node is linked to its cluster again"))
+            return
+        self._join(joined)
         self._home.linked(said, channel, self._settings.transport, True)
 
     def _dial_all(self, dials: Sequence[Dial]) -> None:
@@ -319,8 +340,9 @@ class Membership:
         """Where a node listens for the kind of links that this one makes."""
         return node.udp if self._settings.transport == UDP else node.tcp
 
-    def _key(self, name: str) -> str:
-        return self._keys.get(name, name)
+    def _targets_of(self, name: str) -> tuple[str, ...]:
+        """The keys under which a node is dialled: a seed is a member by its name, too."""
+        return tuple(dict.fromkeys((name, self._keys.get(name, name))))
 
     def _situation(self) -> Situation:
         situation = self._home.situation()

@@ -51,6 +51,8 @@ class _Try:
     """How it stands with one target."""
 
     linked: bool = False
+    since: float = 0.0
+    """When the link came up, if there is one."""
     under_way: bool = False
     failures: int = 0
     not_before: float = 0.0
@@ -73,30 +75,34 @@ class Meshing:
         To those that are `linked` there is a link, whoever made it before they were targets.
         """
         self._targets = dict(targets)
-        self._tries = {
-            key: _Try(linked=True) if key in linked else self._tries.get(key, _Try())
-            for key in self._targets
-        }
+        self._tries = {key: self._tries.get(key, _Try()) for key in self._targets}
+        for key in self._tries.keys() & set(linked):
+            self._up(key, now)
         return self.handle_timeout(now)
 
     def linked(self, key: str, now: float) -> list[Dial]:
         """There is a link to this target, whoever made it."""
         if key in self._tries:
-            self._tries[key] = _Try(linked=True)
+            self._up(key, now)
         return self.handle_timeout(now)
 
     def lost(self, key: str, now: float) -> list[Dial]:
-        """The link is down. A moment's rest keeps those who lost the same node from rushing."""
-        if key in self._tries:
+        """The link is down. A moment's rest keeps those who lost the same node from rushing.
+
+        One that did not last counts as a failure: a peer that ends each link soon is left alone.
+        """
+        found = self._tries.get(key)
+        if found and found.linked and found.since + LONGEST_REST <= now:
             self._tries[key] = _Try(not_before=now + self._rest(0))
+        elif found and (found.linked or found.under_way):
+            self._tries[key] = self._after_failure(found, now)
         return self.handle_timeout(now)
 
     def failed(self, key: str, now: float) -> list[Dial]:
         """What `Dial` asked for has come to nothing."""
         found = self._tries.get(key)
         if found and not found.linked:
-            rest = self._rest(found.failures)
-            self._tries[key] = _Try(failures=found.failures + 1, not_before=now + rest)
+            self._tries[key] = self._after_failure(found, now)
         return self.handle_timeout(now)
 
     def handle_timeout(self, now: float) -> list[Dial]:
@@ -116,6 +122,14 @@ class Meshing:
         if not self._has_room():
             return None
         return min((self._tries[key].not_before for key in self._idle()), default=None)
+
+    def _up(self, key: str, now: float) -> None:
+        found = self._tries[key]
+        if not found.linked:
+            self._tries[key] = _Try(linked=True, since=now, failures=found.failures)
+
+    def _after_failure(self, found: _Try, now: float) -> _Try:
+        return _Try(failures=found.failures + 1, not_before=now + self._rest(found.failures))
 
     def _idle(self) -> list[str]:
         return [key for key, each in self._tries.items() if not (each.linked or each.under_way)]

@@ -30,6 +30,9 @@ class LinkListener(Protocol):
     def link_up(self, neighbour: Neighbour) -> None:
         """There is a link; nothing has come by it yet."""
 
+    def link_broken(self, neighbour: Neighbour) -> None:
+        """Its connection broke; another one may yet carry it on."""
+
     def link_down(self, neighbour: Neighbour, error: BrokerError | None) -> None:
         """It is down. What was not delivered is lost."""
 
@@ -69,6 +72,10 @@ class Neighbour:
     def name(self) -> str:
         """The node's."""
         return self.node.name
+
+    def is_same_life(self, node: NodeDescriptor) -> bool:
+        """Whether a description is of the same process, in the same cluster as before."""
+        return (self.node.incarnation, self.node.address) == (node.incarnation, node.address)
 
     @property
     def corrections(self) -> Corrections | None:
@@ -134,7 +141,7 @@ class Neighbours:
         if known is not None and known.node.incarnation > neighbour.node.incarnation:
             channel.abort(Closed("a later process of that node has a link"))
             return False
-        if known is not None and known.node.incarnation == neighbour.node.incarnation:
+        if known is not None and known.is_same_life(neighbour.node):
             driver = self._drivers[name]
             if driver.attached and known.initiated != neighbour.initiated:
                 if not keeps(self._own, name, neighbour.initiated):
@@ -147,7 +154,7 @@ class Neighbours:
             self._attach(driver, channel)
             return True
         if known is not None:
-            self._drop(known, Closed("a later process of that node has come"))
+            self._drop(known, Closed("a later process of that node, or another address, has come"))
         driver = self._make_driver(name, neighbour.transport)
         self._neighbours[name], self._drivers[name] = neighbour, driver
         self._channel.join(name, driver)
@@ -267,6 +274,8 @@ class Neighbours:
             if not neighbour.up:
                 neighbour.up = True
                 self._listener.link_up(neighbour)
+        elif view.state is LinkState.SUSPECTED:
+            self._listener.link_broken(neighbour)
         elif view.state is LinkState.DISCONNECTED:
             # In a turn of its own: the stack that tells it is to be dropped.
             self._clock.callLater(0, self._drop, neighbour, view.error)

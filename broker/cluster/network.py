@@ -282,6 +282,10 @@ class Network:
         self.membership.link_up(neighbour.name)
         self._count_members()
 
+    def link_broken(self, neighbour: Neighbour) -> None:
+        """A link's connection broke."""
+        self.membership.link_broken(neighbour.name)
+
     def link_down(self, neighbour: Neighbour, error: BrokerError | None) -> None:
         """A link is down."""
         if self.knowledge is None:

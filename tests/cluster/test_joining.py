@@ -166,7 +166,7 @@ def test_after_a_loss_former_members_are_asked_first() -> None:
 def test_answers_that_come_late_change_nothing() -> None:
     one = joining(A)
     assert one.accepted(accepted("c/m1"), 0.0) == []
-    assert one.refused(refused(), 0.0) == one.failed(FULL, 0.0) == one.must_leave(0.0) == []
+    assert one.refused(refused(), 0.0) == one.failed(FULL, 0.0) == []
     one.start(0.0)
     one.accepted(accepted("c/m1"), 0.1)
     assert one.refused(refused(B), 0.2) == one.failed(FULL, 0.2) == []

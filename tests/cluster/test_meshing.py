@@ -109,3 +109,22 @@ def test_everybody_dials_everybody_and_each_pair_has_one_link(seed: int) -> None
     assert len(links) == len(names) * (len(names) - 1) // 2
     assert not connections
     assert all(meshing.next_timeout() is None for meshing in meshings.values())
+
+
+def test_a_peer_that_ends_every_link_soon_is_dialled_less_and_less_often() -> None:
+    meshing = Meshing(8, random.Random(1))
+    now = 100.0
+    dials = len(meshing.aim({"a": Target(Endpoint("a", 1), MEMBER, ("c",), "a")}, now))
+    end = now + 600.0
+    while now < end:
+        meshing.linked("a", now)
+        meshing.aim({"a": Target(Endpoint("a", 1), MEMBER, ("c",), "a")}, now, {"a"})
+        now += 0.05
+        assert not meshing.lost("a", now)
+        now = meshing.next_timeout()
+        assert now is not None
+        dials += len(meshing.handle_timeout(now))
+    assert dials < 60, dials
+    meshing.linked("a", now)
+    meshing.lost("a", now + 2 * LONGEST_REST)
+    assert meshing.next_timeout() <= now + 2 * LONGEST_REST + 0.5

@@ -26,7 +26,7 @@ from broker.cluster.messages import (
 from broker.cluster.tables.echoes import Echoes
 from broker.cluster.tables.effects import Echoed, Send, TablesEffect
 from broker.cluster.tables.group import Group, changes_of
-from broker.cluster.tables.links import Links, Neighbour
+from broker.cluster.tables.links import MOST_INCARNATION, Links, Neighbour
 from broker.cluster.tables.parts import Assembly, digest_parts
 from broker.cluster.tables.replication import Replication
 from broker.cluster.tables.table import (
@@ -67,6 +67,12 @@ class Tables:
         self._echoes: dict[GroupKey, Echoes] = {}
         self._serial = 0
         self._tick: float | None = None
+        self._heard_above = 0
+        """The highest incarnation of this node's own tables that others have."""
+        self._rise_at: float | None = None
+        """When to go above that, where it was done a moment ago."""
+        self._risen = (float("-inf"), 0.0)
+        """When that was last, and the pause before the next time."""
 
     # ------------------------------------------------------------------------- reading
 
@@ -171,16 +177,33 @@ class Tables:
     ) -> list[TablesEffect]:
         """For replication: others may know more of this node than it does, which lost its memory.
 
-        Then it goes above that, and says again what holds.
+        Then it goes above that, and says again what holds: at once, but less and less often where
+        somebody else goes above it again, for then two nodes have one name. Above what is said to
+        be the highest there is nothing: that has to age out where it is.
         """
         group = self._replication.groups.get(key)
         if stand <= ((self.incarnation, 0) if group is None else group.stand):
             return []
-        return self._go_above(stand[0], now)
+        if stand[0] >= MOST_INCARNATION:
+            self.counts["beyond"] += 1
+            return []
+        self._heard_above = max(self._heard_above, stand[0])
+        if self._rise_at is not None:
+            return []
+        last, pause = self._risen
+        if now < last + pause:
+            self._rise_at = last + pause
+            return []
+        return self._go_above(now)
 
-    def _go_above(self, incarnation: int, now: float) -> list[TablesEffect]:
+    def _go_above(self, now: float) -> list[TablesEffect]:
+        last, pause = self._risen
+        quiet = last + self._times.silence <= now
+        longer = min(max(self._times.again, 2 * pause), self._times.again_most)
+        self._risen = (now, self._times.again if quiet else longer)
+        self._rise_at = None
         self.counts["above"] += 1
-        self.incarnation = incarnation + 1
+        self.incarnation = self._heard_above + 1
         effects: list[TablesEffect] = []
         for key, echoes in self._echoes.items():
             group = self._replication.groups[key]
@@ -288,12 +311,19 @@ class Tables:
 
     def next_timeout(self) -> float | None:
         """When `handle_timeout` must be called."""
-        times = [self._tick, self._waves.next_timeout(), *(e.at for e in self._echoes.values())]
+        times = [
+            self._tick,
+            self._rise_at,
+            self._waves.next_timeout(),
+            *(e.at for e in self._echoes.values()),
+        ]
         return min((time for time in times if time is not None), default=None)
 
     def handle_timeout(self, now: float) -> list[TablesEffect]:
         """Refresh, age out, answer and repeat waves, whatever is due."""
         effects: list[TablesEffect] = []
+        if self._rise_at is not None and self._rise_at <= now:
+            effects += self._go_above(now)
         if (waves_at := self._waves.next_timeout()) is not None and waves_at <= now:
             effects += self._after_waves(self._waves.due(now), now)
         for key, echoes in self._echoes.items():

@@ -22,12 +22,16 @@ class Send:
 
 @attrs.frozen
 class Changed:
-    """Another node's table changed. None: the entry is gone; `gone`: the whole table is."""
+    """Another node's table changed. None: the entry is gone; `gone`: the whole table is.
+
+    `anew`: a later process of the author says it, which may not know yet what it will say again.
+    """
 
     key: TableKey
     scope: UnitPath
     changes: Mapping[str, Value | None]
     gone: bool = False
+    anew: bool = attrs.field(default=False, eq=False)
 
 
 @attrs.frozen

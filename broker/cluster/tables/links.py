@@ -13,7 +13,7 @@ from broker.cluster.tables.parts import Assembly
 from broker.errors import ProtocolError
 
 #: An incarnation leaves room to go above it.
-_MOST_INCARNATION = 1 << 62
+MOST_INCARNATION = 1 << 62
 
 
 @attrs.define(eq=False)
@@ -38,7 +38,7 @@ class Links:
         unit = self.neighbours[neighbour].unit
         if not (is_within(self._unit, scope) and is_within(unit, scope)):
             raise ProtocolError(f"tables of {unit_text(scope)!r} are not for both of us")
-        if incarnation > _MOST_INCARNATION:
+        if incarnation > MOST_INCARNATION:
             raise ProtocolError(f"incarnation {incarnation}")
 
     def in_scope(self, scope: UnitPath, but: str = "") -> list[str]:

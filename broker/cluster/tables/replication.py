@@ -68,6 +68,7 @@ class Replication:
             return self._ask(neighbour, key, group)
         if group is None:
             group = self._room_for(key, update.unit)
+        anew = 0 < group.incarnation < update.incarnation
         differences = group.apply(stand, update.base, update.tables, self._limits)
         self.groups[key] = group
         group.unit, group.heard = update.unit, max(group.heard, heard)
@@ -75,7 +76,7 @@ class Replication:
         self._listener.tables_came(key)
         effects = self._replace_older(group)
         effects += self.flood_update(group, update.base, update.tables, now, neighbour)
-        return [*effects, *_changes(group, differences)]
+        return [*effects, *_changes(group, differences, anew)]
 
     def _is_superseded(self, key: GroupKey, stand: tuple[int, int], group: Group | None) -> bool:
         if group is not None and stand <= group.stand:
@@ -208,6 +209,8 @@ class Replication:
         return 0 if own else max(0, round((now - group.heard) * 1000))
 
 
-def _changes(group: Group, differences: Mapping[TableName, Difference]) -> Iterator[Changed]:
+def _changes(
+    group: Group, differences: Mapping[TableName, Difference], anew: bool
+) -> Iterator[Changed]:
     for name, (changes, gone) in differences.items():
-        yield Changed(TableKey(*name, group.key.author), group.key.scope, changes, gone)
+        yield Changed(TableKey(*name, group.key.author), group.key.scope, changes, gone, anew)

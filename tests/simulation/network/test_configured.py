@@ -1,0 +1,33 @@
+"""Members by configuration: they ask nobody, and have to meet the others."""
+
+from __future__ import annotations
+
+from broker.cluster.descriptor import Endpoint
+from broker.testing.simulated_network import NetworkWorld
+
+
+def test_a_configured_member_that_had_to_leave_comes_back_when_there_is_room() -> None:
+    with NetworkWorld(1) as world:
+        world.add("b", "c", max_nodes=2)
+        world.add("d", "c", join=["b"], max_nodes=2)
+        world.run(5.0)
+        assert world.linked("b", "d")
+        world.add("a", "c", join=["b"], max_nodes=2)
+        world.run(20.0)
+        world.kill("a")
+        world.run(300.0)
+        assert world.network_of("d").knowledge is not None
+        assert world.linked("b", "d")
+
+
+def test_configured_members_find_each_other_by_discovery() -> None:
+    """cluster and discover, and no join: the configuration is accepted."""
+    with NetworkWorld(1) as world:
+        world.add("a", "c")
+        world.add("b", "c")
+        world.run(1.0)
+        for _ in range(4):
+            for name in "ab":
+                world.network_of(name).membership.found_seeds([Endpoint("a", 1), Endpoint("b", 1)])
+            world.run(30.0)
+        assert world.linked("a", "b")

@@ -1,0 +1,81 @@
+"""Nodes that were cut off, or had to leave, and are somewhere again."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.cluster.joining import JoiningState
+from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.network.test_joining import clusters
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("away", [8.0, 20.0, 30.0])
+def test_who_was_cut_off_and_is_linked_again_greets_no_more(seed: int, away: float) -> None:
+    with NetworkWorld(seed) as world:
+        world.add("a", "c")
+        for name in "bd":
+            world.add(name, join=["a"])
+        world.run(5.0)
+        for other in "ad":
+            world.cut("b", other, refuse=True)
+        world.run(away)
+        for other in "ad":
+            world.heal("b", other)
+        world.run(70.0)
+        assert all(world.linked("b", other) for other in "ad")
+
+        def greetings() -> int:
+            return sum(
+                neighbour.reconnections
+                for name in world.running
+                for neighbour in world.network_of(name).neighbours
+            )
+
+        before = greetings()
+        world.run(60.0)
+        joining = world.network_of("b").membership._joining
+        assert (joining.state, greetings() - before) == (JoiningState.IN, 0)
+        assert joining.next_timeout() is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_who_is_linked_to_its_cluster_again_does_not_move_to_another(seed: int) -> None:
+    """All links of the members are taken, by this node among others: they name the next cluster."""
+    with NetworkWorld(seed) as world:
+        world.add("a", "c", max_tcp_links=3)
+        world.add("e", "two", gateways=["a"])
+        world.run(2.0)
+        world.add("b", join=["a"], max_tcp_links=2)
+        world.run(2.0)
+        world.add("d", join=["a"], max_tcp_links=2)
+        world.run(8.0)
+        assert world.linked("a", "b") and world.linked("b", "d")
+        for other in "ad":
+            world.cut("b", other, refuse=True)
+        world.run(20.0)
+        for other in "ad":
+            world.heal("b", other)
+        world.run(100.0)
+        assert world.network_of("b").knowledge.address.unit == ("c",)
+        assert all(world.linked("b", other) for other in "ad")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_who_had_to_leave_is_linked_from_its_new_cluster_and_stays_so(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        # Both members have one place to give, and give it at once.
+        world.add("a", "c", max_nodes=3)
+        world.add("b", "c", join=["a"], max_nodes=3)
+        world.run(4.0)
+        world.add("d", join=["a"], max_nodes=3)
+        world.add("e", join=["b"], max_nodes=3)
+        world.run(60.0)
+        links = [each for name in world.running for each in world.network_of(name).neighbours]
+        world.run(60.0)
+        found = clusters(world)
+        assert sorted(map(len, found.values())) == [1, 3], found
+        again = [each for name in world.running for each in world.network_of(name).neighbours]
+        assert all(one is other for one, other in zip(links, again, strict=True))
+        (alone,) = [name for members in found.values() if len(members) == 1 for name in members]
+        assert any(world.linked(alone, other) for other in "abde" if other != alone)

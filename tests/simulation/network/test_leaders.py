@@ -1,0 +1,38 @@
+"""What flows goes on flowing while a unit's leader is started again, and is alone at first."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.network.watching import INTERESTS, Publisher, Reader, settle
+
+
+@pytest.mark.parametrize("suspect", [1.0, 5.0])
+@pytest.mark.parametrize("alone", [1.1, 1.5, 2.0])
+def test_a_leader_that_was_alone_does_not_take_back_what_its_unit_wants(
+    alone: float, suspect: float
+) -> None:
+    with NetworkWorld(3) as world:
+        world.add("a", "one", join=["b"], suspect=suspect)
+        world.add("b", "one", join=["a"], suspect=suspect)
+        world.add("e", "two", gateways=["b"], suspect=suspect)
+        world.run(5.0)
+        publisher = Publisher(world, world.client("publisher", "e"))
+        reader = Reader(world, world.client("reader", "b"))
+        narrow = Reader(world, world.client("narrow", "a"), INTERESTS[1], durable="d")
+        world.run_until(lambda: reader.flowing and narrow.flowing)
+        world.run(2.0)
+        world.delay("a", "b", 0.05)
+        for other in "be":
+            world.cut("a", other, refuse=True)
+        world.kill("a")
+        world.run(0.02)
+        world.start("a")
+        world.run(alone)
+        for other in "be":
+            world.heal("a", other)
+        for _ in range(1500):
+            publisher.publish("asdi.zny.tz", 7)
+            world.run(0.002)
+        settle(world, [publisher], [reader, narrow])

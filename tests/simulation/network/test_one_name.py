@@ -1,0 +1,57 @@
+"""Two nodes that were given one name: others take them for one, and are not flooded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from broker.testing.simulated_network import NetworkWorld
+
+
+def rename(world: NetworkWorld, key: str, name: str) -> None:
+    process = world._processes[key]
+    process.settings = attrs.evolve(
+        process.settings, node=attrs.evolve(process.settings.node, name=name)
+    )
+    process.start()
+
+
+def test_two_nodes_of_one_name_far_apart() -> None:
+    with NetworkWorld(1) as world:
+        world.add("x", "one")
+        world.add("b1", "two", gateways=["x"])
+        world.add("b2", "three", gateways=["b1"])
+        world.add("y", "four", gateways=["b2"], start=False)
+        world.run(5.0)
+        rename(world, "y", "x")
+        world.run(10.0)
+        link = world.network_of("b1").neighbours.get("b2")
+        assert link is not None
+        before = link.sent + link.received
+        world.run(10.0)
+        # Each goes above the other's tables, less and less often.
+        assert link.sent + link.received - before < 200
+
+
+def test_two_nodes_of_one_name_at_one_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    with NetworkWorld(1) as world:
+        world.add("b", "two")
+        world.add("x", "one", gateways=["b"])
+        world.add("y", "four", gateways=["b"], start=False)
+        world.run(5.0)
+        rename(world, "y", "x")
+        world.run(30.0)
+        greeted: list[Any] = []
+        network = world.network_of("b")
+        linked = network.linked
+
+        def note(*said: Any) -> None:
+            greeted.append(said)
+            linked(*said)
+
+        monkeypatch.setattr(network, "linked", note)
+        world.run(60.0)
+        # The later process has the link; the other one dials, less and less often.
+        assert 0 < len(greeted) < 10
