@@ -151,6 +151,8 @@ class Intake:
         """
 
         def judged(job: Job) -> None:
+            if _busy(job):
+                return
             valid = [i for i, each in enumerate(job.verdicts) if isinstance(each, Accepted)]
             self._turn_away(job)
             checked(frame.only(valid))
@@ -177,6 +179,10 @@ class Intake:
             return
 
         def done(job: Job) -> None:
+            if _busy(job):
+                # It may be valid: those inside find a hole, and ask for it later.
+                late()
+                return
             self._turn_away(job)
             matched(job)
 
@@ -228,18 +234,24 @@ class Intake:
                 job.broken(job)
                 matched = False
             if matched:
-                job = self._pop(line)
-                job.done(job)
+                self._finish(self._pop(line))
             elif line.jobs and line.jobs[0].splits and line.jobs[0].verdicts:
                 # Who subscribes before the rest is matched gets all of that, and nothing of this.
                 rest = line.jobs[0].split()
                 job = self._pop(line)
                 line.jobs.appendleft(rest)
-                job.done(job)
+                self._finish(job)
             self._queue(origin, line)
             if not line.jobs:
                 del self._lines[origin]
         return bool(self._ready)
+
+    def _finish(self, job: Job) -> None:
+        try:
+            job.done(job)
+        except Exception:
+            self.log.failure("what was matched of {origin} failed", origin=job.arrived.frame.origin)
+            job.broken(job)
 
     def _pop(self, line: Line) -> Job:
         job = line.jobs.popleft()
@@ -312,6 +324,11 @@ class Intake:
         except LogUnavailable as error:
             failed(error, len(job.carried))
             return
+        for verdict in job.verdicts:
+            if isinstance(verdict, Accepted):
+                # Read before anything is recorded: what is recorded is logged.
+                known = verdict.header.event_id
+                self._event_log.deduplication.following((known.client_id, known.incarnation))
         entries: list[tuple[Mark, bytes, int, bytes]] = []
         matches: list[tuple[int, ...]] = []
         now = self._wall_clock()

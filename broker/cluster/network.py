@@ -17,7 +17,7 @@ from broker.cluster.dtds import NeighbourDtds
 from broker.cluster.flows import frame as frames
 from broker.cluster.flows.departures import Departing
 from broker.cluster.flows.frame import Carried, Frame, Range
-from broker.cluster.flows.messages import Resume, Routed
+from broker.cluster.flows.messages import Kept, Resume, Routed
 from broker.cluster.flows.traffic import (
     Traffic,
 )
@@ -36,7 +36,7 @@ from broker.cluster.situation import situation_of
 from broker.cluster.terms import LinkTerms
 from broker.cluster.wants import RemoteWants
 from broker.content.query.query import Query
-from broker.errors import BrokerError, Closed, ShuttingDown
+from broker.errors import BrokerError, Closed, ProtocolError, ShuttingDown
 from broker.event.stream import StreamPattern
 from broker.store.event_log import EventLog
 from broker.store.records import LoggedEvent
@@ -84,7 +84,7 @@ class Network:
         self.keeping = driver.keeping = Keeping(
             event_log,
             owner,
-            tell=lambda name, has: self.neighbours.tell(messages.encode(has), name),
+            tell=lambda name, said: self.neighbours.tell(messages.encode(said), name),
             say=driver.send_routed,
             own=lambda: None if self.knowledge is None else self.knowledge.address,
             answer=driver.send_frame,
@@ -317,6 +317,9 @@ class Network:
                 self.keeping.keeper.keep(neighbour.node.address, data)
                 continue
             message = messages.decode(data)
+            if isinstance(message, Kept) and message.source != neighbour.node.address:
+                # Publishers are told that their events are safe: that is a keeper's own word.
+                raise ProtocolError("Kept in the name of another node")
             if isinstance(message, Resume) and self._asks_for_copies(message):
                 self.keeping.serve(message)
             elif isinstance(message, Routed):

@@ -46,7 +46,7 @@ def flag(value: Any) -> bool:
 
 
 def position(value: Any) -> WirePosition:
-    return tuple((text(origin), count(epoch), count(offset)) for origin, epoch, offset in value)
+    return tuple((text(origin), *mark((epoch, offset))) for origin, epoch, offset in value)
 
 
 def optional_position(value: Any) -> WirePosition | None:
@@ -66,8 +66,11 @@ def counts(value: Any) -> tuple[int, ...]:
 
 
 def mark(value: Any) -> tuple[int, int]:
+    """A place as the log can hold it: an epoch of 32 bits, an offset of 63."""
     epoch, offset = value
-    return (count(epoch), count(offset))
+    if count(epoch) >> 32 or count(offset) >> 63:
+        raise ValueError("a mark that no log has")
+    return (epoch, offset)
 
 
 def refusals(value: Any) -> tuple[tuple[int, WireError], ...]:

@@ -173,7 +173,8 @@ class EventLog(LogReading):
             self._gathering.commit.since[origin] = relayed.gone
         elif not self._covers(origin):
             self._gathering.commit.since[origin] = relayed.after
-        self._gathering.add(events, (origin, relayed.covers), done)
+        covers = max(relayed.covers, self._covered_upto(origin))
+        self._gathering.add(events, (origin, covers), done)
         if events:
             self._begin()
         else:
@@ -196,6 +197,10 @@ class EventLog(LogReading):
         return origin in self.coverage or any(
             one is not None and origin in one.commit.covered for one in pending
         )
+
+    def _covered_upto(self, origin: str) -> Mark:
+        pending = [self._gathering, *([self._committing] if self._committing else [])]
+        return max(self.coverage[origin], *(g.commit.covered.get(origin, (0, 0)) for g in pending))
 
     def put_durable(
         self, key: bytes, value: bytes | None, stored: Callable[[], object] | None = None

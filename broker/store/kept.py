@@ -9,7 +9,7 @@ alone: `epoch u32, offset u64` twice, behind which place it begins and up to whi
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import lmdb
@@ -62,6 +62,17 @@ class Kept:
                 cursor.delete()
                 txn.put(prefix, _SPAN.pack(*span.after, *span.upto), db=self.table)
         return span
+
+    def oldest(self, txn: lmdb.Transaction, origins: Iterable[str]) -> str | None:
+        """The origin that has the oldest chunk, as its owner logged it; None if there is none."""
+        found: list[tuple[int, str]] = []
+        with txn.cursor(db=self.table) as cursor:
+            for origin in origins:
+                prefix = _prefix(origin)
+                if cursor.set_range(prefix + b"\0") and bytes(cursor.key()).startswith(prefix):
+                    chunk = Chunk(0, cursor.value())
+                    found.append((chunk.arrival(chunk.last), origin))
+        return min(found)[1] if found else None
 
     def spans(self, txn: lmdb.Transaction) -> dict[str, KeptSpan]:
         """What is kept of each origin."""

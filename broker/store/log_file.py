@@ -218,21 +218,26 @@ class LogFile:
         return bounds
 
     def _keep(self, txn: lmdb.Transaction, keeping: Sequence[Keeping]) -> Mapping[str, KeptSpan]:
-        """Keep copies; those of the origin that has most make room where that is needed."""
+        """Keep copies; the oldest, of whatever origin, make room where that is needed."""
         kept = dict(self.kept)
         for each in keeping:
             span = kept.get(each.origin)
-            if span is not None and each.after != span.upto:
-                self._kept.begin_again(txn, each.origin)
-                span = None
-            span = KeptSpan(each.after if span is None else span.after, each.upto)
-            self._kept.add(txn, span, each.origin, each.events)
-            while self._pages(txn, self._kept.table) > self._retention.max_bytes // 2:
-                left = self._kept.trim(txn, each.origin, span)
-                if left == span:
-                    break
-                span = left
+            events: Sequence[LoggedEvent] = each.events
+            if span is not None and span.after <= each.after <= span.upto:
+                # Its owner may not have known yet what was on its way to the disk.
+                events = [event for event in events if event.mark > span.upto]
+                span = KeptSpan(span.after, max(span.upto, each.upto))
+            else:
+                if span is not None:
+                    self._kept.begin_again(txn, each.origin)
+                span = KeptSpan(each.after, each.upto)
+            self._kept.add(txn, span, each.origin, events)
             kept[each.origin] = span
+        while self._pages(txn, self._kept.table) > self._retention.max_bytes // 2:
+            oldest = self._kept.oldest(txn, kept)
+            if oldest is None:
+                break
+            kept[oldest] = self._kept.trim(txn, oldest, kept[oldest])
         return kept
 
     def _trim(self, txn: lmdb.Transaction, now_ms: int) -> dict[str, Mark]:

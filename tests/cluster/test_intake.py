@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import attrs
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.internet.task import Clock
 
 from broker.cluster.address import Address
@@ -17,7 +17,7 @@ from broker.cluster.flows.frame import ZSTD, Carried, Frame, Range
 from broker.cluster.intake import MOST_WAITING_BYTES, Intake
 from broker.content.contract import Accepted, TypeMissing
 from broker.dtd.reference import DtdReference
-from broker.errors import BrokerError, LogUnavailable
+from broker.errors import BrokerError, LogUnavailable, Overloaded
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.identity import EventId
 from broker.event.place import Mark
@@ -258,3 +258,58 @@ def test_what_is_matched_gets_its_place_in_the_log_in_the_same_turn() -> None:
     assert setting.intake.waiting_bytes == 0
     outcomes = setting.intake.outcomes
     assert (outcomes.received, outcomes.logged) == (10, 10)
+
+
+def test_what_enters_and_could_not_be_matched_now_is_not_told_to_be_complete() -> None:
+    setting = Setting()
+    kept: list[Any] = []
+    setting.keep = lambda *a: kept.append(a)  # type: ignore[attr-defined]
+
+    class Dtds:
+        def lookup(self, *_: object) -> Deferred[None]:
+            return fail(Overloaded("many wait for it"))
+
+    setting.intake._dtds = cast(Any, Dtds())
+    missing = TypeMissing(DtdReference("t", "1"), "")
+    setting.matcher.match = lambda *_: [missing]  # type: ignore[method-assign]
+    said = enters(setting, frame_of(1))
+    setting.clock.advance(1.0)
+    assert "matched" not in said
+    assert setting.intake.outcomes.turned_away == {}
+
+
+def test_what_breaks_while_it_is_logged_comes_again() -> None:
+    setting = Setting()
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("the environment is closed")
+
+    setting.log.deduplication.record = broken  # type: ignore[method-assign]
+    setting.intake._turns._failed = lambda error: None
+    setting.intake._turns._working = True
+    setting.take(1, 3)
+    setting.intake._turns._working = False
+    setting.intake._turns.work_later()
+    setting.clock.advance(1.0)
+    assert len(setting.settled) == 1 and setting.settled[0][1] is not None
+
+
+def test_what_breaks_while_it_is_logged_stops_nobody_else() -> None:
+    setting = Setting()
+    real = setting.log.deduplication.record
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("the environment is closed")
+
+    setting.log.deduplication.record = broken  # type: ignore[method-assign]
+    setting.clock.callLater(0, lambda: None)
+    setting.intake._turns._working = True
+    setting.take(1, 3)
+    setting.intake._turns._working = False
+    setting.intake._turns.work_later()
+    setting.clock.advance(1.0)
+    setting.log.deduplication.record = real  # type: ignore[method-assign]
+    setting.take(4, 6)
+    setting.clock.advance(1.0)
+    setting.log.commit()
+    assert [last for last, _ in setting.settled][-1] == 6

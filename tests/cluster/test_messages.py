@@ -42,6 +42,7 @@ EXAMPLES: list[Message] = [
 NODES = st.text("abcXYZ019_-", min_size=1, max_size=64)
 UNITS = st.lists(NODES, max_size=8).map(tuple)
 COUNTS = st.integers(0, (1 << 64) - 1)
+CUTS = st.tuples(st.text(max_size=9), st.integers(0, (1 << 32) - 1), st.integers(0, (1 << 63) - 1))
 PLAIN = (
     st.text(max_size=20)
     | st.integers(-(1 << 63), (1 << 64) - 1)
@@ -72,7 +73,7 @@ MESSAGES = st.one_of(
     st.builds(
         Proof,
         *(NODES, UNITS, COUNTS, COUNTS, st.booleans()),
-        st.lists(st.tuples(st.text(max_size=9), COUNTS, COUNTS), max_size=4).map(tuple),
+        st.lists(CUTS, max_size=4).map(tuple),
     ),
 )
 

@@ -17,6 +17,7 @@ from broker.event.identity import EventId
 from broker.store.commit import Retention
 from broker.store.deduplication import Freshness
 from broker.store.event_log import LINGER, RETRY_AFTER, EventLog
+from broker.store.gathering import Relayed
 from broker.store.log_file import LogFile
 from broker.store.records import LoggedEvent, encode_header
 
@@ -47,6 +48,14 @@ class Thread:
             done.errback(Failure())
         else:
             done.callback(result)
+
+
+def log_at(folder: Path, clock: Clock, **retention: int) -> tuple[EventLog, Thread]:
+    """A log and the thread that it writes in."""
+    thread = Thread()
+    file = LogFile(folder, Retention(**retention), sync=False)
+    log = EventLog(file, clock=clock, wall_clock=lambda: 1000, write=thread, read=thread)
+    return log, thread
 
 
 class EventLogTests(SynchronousTestCase):
@@ -288,3 +297,18 @@ class EventLogTests(SynchronousTestCase):
             self.clock.advance(RETRY_AFTER)
             self.assertEqual(len(self.flushLoggedErrors(RuntimeError)), 1)
         self.assertEqual(self.told, [[1], [3], [4], "log-unavailable"])
+
+
+def test_coverage_never_falls(tmp_path: Path) -> None:
+    """What was taken before a failure was told is logged behind what was taken after it."""
+    clock = Clock()
+    log, disk = log_at(tmp_path, clock)
+    log.append_relayed(Relayed("o", (1, 0), (1, 20), []), lambda _: None)
+    clock.advance(1.0)
+    disk.step()
+    assert log.coverage["o"] == (1, 20)
+    log.append_relayed(Relayed("o", (1, 0), (1, 15), []), lambda _: None)
+    clock.advance(1.0)
+    disk.step()
+    assert log.coverage["o"] == (1, 20)
+    assert log._file._origins.covered(log._file._reading())["o"] == (1, 20)

@@ -30,6 +30,10 @@ FORGOTTEN = 15.0
 #: they come again when the home is asked.
 MOST_HELD = 64
 MOST_HELD_BYTES = 4 << 20
+#: Origins of which something came since the start; more that are new to the node are not taken.
+MOST_ORIGINS = 16_384
+#: Nodes that answer for an origin, of which it is remembered when they did.
+MOST_HOMES = 4
 #: Origins of which something is held or asked; of further ones what shows a hole is dropped, and
 #: shows it again with the next range.
 MOST_WAITING = 1_024
@@ -111,8 +115,8 @@ class Arrivals:
         self._begins: dict[str, Mark] = {}
         """Where the node begins with origins of which its log has nothing."""
         self._waiting: dict[str, _Waiting] = {}
-        self._heard: dict[str, float] = {}
-        """When something came of an origin last."""
+        self._heard: dict[str, dict[Address, float]] = {}
+        """When something came of an origin last: of its home, and of who answers in its place."""
         self._closed = False
         self.counts = ArrivalCounts()
 
@@ -155,8 +159,15 @@ class Arrivals:
     def arrive(self, arrived: Arrived, now: float) -> list[Effect]:
         """A range for this node has come."""
         origin, told = arrived.frame.origin, arrived.range
-        silent = now - self._heard.get(origin, now) > FORGOTTEN
-        self._heard[origin] = now
+        home = arrived.frame.home
+        if self._is_too_much(origin):
+            self.counts.dropped += 1
+            return []
+        heard = self._heard.setdefault(origin, {})
+        silent = now - heard.pop(home, now) > FORGOTTEN
+        if len(heard) >= MOST_HOMES:
+            del heard[next(iter(heard))]
+        heard[home] = now
         if told.gone is not None:
             self.counts.gone += 1
         if self._closed:
@@ -194,8 +205,8 @@ class Arrivals:
         return self.arrive(Arrived(told, empty, 0), now)
 
     def heard(self, origin: str) -> float | None:
-        """When something came of an origin last."""
-        return self._heard.get(origin)
+        """When something came of an origin last, of whoever answers for it."""
+        return max(self._heard.get(origin, {}).values(), default=None)
 
     def settled(self, origin: str, now: float) -> list[Effect]:
         """Something has become durable: where that is all, the next page may be asked for."""
@@ -246,6 +257,13 @@ class Arrivals:
 
     # ------------------------------------------------------------------ inside
 
+    def _is_too_much(self, origin: str) -> bool:
+        return (
+            origin not in self._heard
+            and len(self._heard) >= MOST_ORIGINS
+            and self.stands_at(origin) is None
+        )
+
     def _take(self, arrived: Arrived, cursor: Mark) -> Take:
         self._cursors[arrived.frame.origin] = arrived.range.upto
         self.counts.taken += 1
@@ -263,6 +281,7 @@ class Arrivals:
             self.counts.holes += ask
             waiting = self._waiting[origin] = _Waiting(arrived.frame.home, now + PATIENCE, silent)
         waiting.home = arrived.frame.home
+        waiting.all |= silent
         size = len(arrived.frame.body) + len(arrived.frame.records)
         if len(waiting.held) >= MOST_HELD or waiting.size + size > MOST_HELD_BYTES:
             self.counts.dropped += 1

@@ -166,7 +166,12 @@ class Departures:
                 destinations.append(whom)
         if not carried:
             return None
-        order = sorted(frozenset().union(*destinations))[:MAX_DESTINATIONS]
+        everybody = sorted(frozenset().union(*destinations))
+        order = everybody[:MAX_DESTINATIONS]
+        for each in everybody[MAX_DESTINATIONS:]:
+            # They find a hole, and ask.
+            self._ways[each].sent = upto
+            self._restless[each] = 0
         index = {destination: i for i, destination in enumerate(order)}
         ranges = []
         for each in order:

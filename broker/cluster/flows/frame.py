@@ -306,7 +306,11 @@ def _check(frame: Frame, body_length: int) -> None:
         raise ValueError("too much for one frame")
     if frame.hops > MAX_HOPS:
         raise ValueError("more links than a frame may pass")
-    if type(frame.origin) is not str or not 0 < len(frame.origin) <= 64:
+    if (
+        type(frame.origin) is not str
+        or not 0 < len(frame.origin.encode()) <= 64
+        or "\0" in frame.origin
+    ):
         raise ValueError("an origin")
     for number in itertools.chain((frame.hops,), *lengths, *frame.mark_runs, *frame.level_runs):
         if type(number) is not int or not 0 <= number < 1 << 63:
@@ -329,6 +333,8 @@ def _check(frame: Frame, body_length: int) -> None:
     if any(count < 1 for *_, count in (*frame.mark_runs, *frame.level_runs)):
         raise ValueError("a run of nothing")
     ends = [((e, first), (e, first + count - 1)) for e, first, count in frame.mark_runs]
+    for epoch, first, count in frame.mark_runs:
+        _mark((epoch, first + count))
     if any(one[1] >= other[0] for one, other in itertools.pairwise(ends)):
         raise ValueError("places do not rise")
     if frame.encoding not in (PLAIN, ZSTD):
@@ -350,6 +356,8 @@ def _range(value: Any) -> Range:
     )
     if told.upto < told.after or (told.since or told.after) > told.after:
         raise ValueError("a range that ends before it begins")
+    if told.gone is not None and told.gone > told.upto:
+        raise ValueError("more is gone than was told of")
     return told
 
 
@@ -359,10 +367,7 @@ def _address(value: Any) -> Address:
 
 
 def _mark(value: Any) -> Mark:
-    epoch, offset = value
-    if type(epoch) is not int or type(offset) is not int or min(epoch, offset) < 0:
-        raise ValueError("a mark")
-    return epoch, offset
+    return fields.mark(value)
 
 
 def _cut(data: bytes, lengths: Sequence[int]) -> list[bytes]:

@@ -177,7 +177,8 @@ class Traffic:
     def _divided(self, frame: Frame, follows: bool, now: float) -> list[TrafficEffect]:
         division = self._divide(frame)
         effects: list[TrafficEffect] = []
-        for index in division.here:
+        # Of its own events a node is told nothing by others.
+        for index in division.here if frame.origin != self._departures.origin else ():
             arrived = Arrived(frame.ranges[index], frame, index)
             effects += self._arrivals(self.arrivals.arrive(arrived, now))
         onward: Mapping[str, Frame] = {}
@@ -204,7 +205,7 @@ class Traffic:
         """A member of the group sent this to all: what is for this node is taken."""
         effects: list[TrafficEffect] = []
         for index, told in enumerate(frame.ranges):
-            if told.destination == self._own:
+            if told.destination == self._own and frame.origin != self._departures.origin:
                 arrived = Arrived(told, frame, index)
                 effects += self._arrivals(self.arrivals.arrive(arrived, now))
         return effects

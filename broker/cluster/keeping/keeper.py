@@ -26,7 +26,7 @@ class Keeper:
         kept: Callable[[Kept], object],
         own: Callable[[], Address | None],
     ) -> None:
-        """`tell` answers a neighbour, `kept` sends on what has become durable."""
+        """`tell` answers a neighbour, `kept` tells one what has become durable."""
         self._log = event_log
         self._tell = tell
         self._kept = kept
@@ -47,6 +47,8 @@ class Keeper:
         """A neighbour wants its events to be kept."""
         if neighbour.node not in self._owners and len(self._owners) >= MOST_OWNERS:
             return
+        if self._addresses.get(ask.origin, neighbour).node != neighbour.node:
+            raise ProtocolError("AskKeeper for the events of another node")
         self._owners[neighbour.node] = ask.origin
         self._addresses[ask.origin] = neighbour
         span = self._log.kept.get(ask.origin)

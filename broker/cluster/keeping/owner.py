@@ -40,6 +40,8 @@ class _Sending:
     answered: bool = False
     """It has told what it has."""
     sent: Mark = (0, 0)
+    kept: Mark = (0, 0)
+    """Up to where it has said that it has them."""
     reading: bool = False
     live: bool = False
     """It was sent all that is durable."""
@@ -135,16 +137,16 @@ class Owner:
         sending.under_way.clear()
         sending.bytes = 0
         self._tell(sending, AskKeeper(self._log.origin))
-        self._clock.callLater(ASK_AGAIN, self._look, sending, self.kept)
+        self._clock.callLater(ASK_AGAIN, self._look, sending, sending.kept)
 
     def _look(self, sending: _Sending, kept: Mark) -> None:
         """It has been silent although it was sent something, or has not answered: once more."""
         if self._sending is not sending:
             return
-        if not sending.answered or (sending.under_way and self.kept == kept):
+        if not sending.answered or (sending.under_way and sending.kept == kept):
             self._ask(sending)
         else:
-            self._clock.callLater(ASK_AGAIN, self._look, sending, self.kept)
+            self._clock.callLater(ASK_AGAIN, self._look, sending, sending.kept)
 
     def keeper_has(self, keeper: str, has: KeeperHas) -> None:
         """The keeper has told what it has: go on from there."""
@@ -165,6 +167,10 @@ class Owner:
         sending = self._sending
         if sending is None or sending.keeper != keeper or not sending.answered:
             return
+        if upto > sending.sent:
+            # Of what was on its way when it was asked again, or a lie: it will say so again.
+            return
+        sending.kept = max(sending.kept, upto)
         while sending.under_way and sending.under_way[0][0] <= upto:
             sending.bytes -= sending.under_way.popleft()[1]
         self._keeps(upto)

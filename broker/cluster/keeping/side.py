@@ -15,6 +15,7 @@ from broker.cluster.keeping.messages import AskKeeper, KeeperHas
 from broker.cluster.keeping.owner import Owner
 from broker.cluster.messages import Message
 from broker.cluster.neighbours import Neighbour
+from broker.errors import ProtocolError
 from broker.event.place import Mark
 from broker.store.event_log import EventLog
 from broker.store.records import LoggedEvent
@@ -33,7 +34,7 @@ class Keeping:
         self,
         event_log: EventLog,
         owner: Owner,
-        tell: Callable[[str, KeeperHas], object],
+        tell: Callable[[str, Message], object],
         say: Callable[[Routed], object],
         own: Callable[[], Address | None],
         answer: Callable[[Frame], object],
@@ -42,7 +43,7 @@ class Keeping:
         """`tell` answers a neighbour, `say` and `answer` send on what is for any node. `replaced`
         says whether the node at an address has another log than that with this origin."""
         self.owner = owner
-        self.keeper = Keeper(event_log, tell, say, own)
+        self.keeper = Keeper(event_log, tell, lambda kept: tell(kept.target.node, kept), own)
         self._log = event_log
         self._own = own
         self._say = say
@@ -67,7 +68,9 @@ class Keeping:
     def told(self, neighbour: Neighbour, message: Message) -> bool:
         """A message of a neighbour; whether it was about keeping."""
         match message:
-            case AskKeeper():
+            case AskKeeper(origin):
+                if origin != neighbour.node.origin:
+                    raise ProtocolError("AskKeeper for the events of another node")
                 self.keeper.asked(neighbour.node.address, message)
             case KeeperHas():
                 self.owner.keeper_has(neighbour.name, message)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from broker.cluster.address import Address
 from broker.cluster.flows.arrivals import (
     ASK_AGAIN,
@@ -213,3 +215,42 @@ def test_that_something_is_lost_is_taken_from_its_home_only_and_where_it_is_miss
     log.arrivals.close()
     assert log.lost(None) == []
     assert log.arrivals.stands_at("o") == (1, 3)
+
+
+def test_a_keeper_that_vouches_does_not_hide_that_the_home_was_silent() -> None:
+    covered = {"o": (1, 5)}
+    arrivals = Arrivals(covered.get)
+    home, keeper = node("home"), node("keeper")
+
+    def come(home: Address, after: int, upto: int, now: float) -> list[Any]:
+        told = Range(ME, (1, after), (1, upto))
+        made = frame([told], origin="o")
+        made.home = home
+        return list(arrivals.arrive(Arrived(told, made, 0), now))
+
+    come(home, 5, 5, 0.0)
+    for second in range(1, 60):
+        come(keeper, 5, 5, float(second))
+    # The home is back; meanwhile it has forgotten what this node wants.
+    come(home, 9, 9, 60.0)
+    (ask,) = [each for each in arrivals.handle_timeout(61.0) if isinstance(each, Ask)]
+    assert ask.all
+
+
+def test_a_hole_that_lasts_while_the_home_is_silent_is_asked_for_with_all() -> None:
+    covered = {"o": (1, 5)}
+    arrivals = Arrivals(covered.get)
+    home = node("home")
+
+    def come(after: int, upto: int, now: float) -> list[Any]:
+        told = Range(ME, (1, after), (1, upto))
+        made = frame([told], origin="o")
+        made.home = home
+        return list(arrivals.arrive(Arrived(told, made, 0), now))
+
+    come(5, 5, 0.0)
+    come(6, 7, 1.0)
+    arrivals.handle_timeout(1.2)  # asked; nothing comes any more
+    come(20, 20, 60.0)
+    (ask,) = [each for each in arrivals.handle_timeout(100.0) if isinstance(each, Ask)]
+    assert ask.all

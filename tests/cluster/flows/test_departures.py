@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.cluster.address import Address
 from broker.cluster.flows.departures import NEAR, TELL_AGAIN, Departing, Departures
-from broker.cluster.flows.frame import Carried, Frame
+from broker.cluster.flows.frame import MAX_DESTINATIONS, Carried, Frame
 from broker.event.place import Mark
 from tests.cluster.flows.frames import HOME, node
 
@@ -123,3 +123,20 @@ def test_what_there_is_no_cleared_way_for_is_left_out_and_counted() -> None:
     frame = made.depart((1, 0), (1, 2), events, lambda _, level: level == 0)
     assert told(frame) == {N1: (0, 2, [2])}
     assert made.denied == 1
+
+
+def test_who_does_not_fit_into_a_frame_sees_a_hole() -> None:
+    many = [node(f"n{number:05}") for number in range(MAX_DESTINATIONS + 1)]
+    made = Departures("o", HOME, (1, 0))
+    made.serve(many, (1, 0))
+    last = many[-1]
+    first = made.depart(
+        (1, 0), (1, 1), [Departing(Carried((1, 1), b"r", b"d"), 0, many)], lambda *_: True
+    )
+    assert first is not None and last not in [each.destination for each in first.ranges]
+    second = made.depart(
+        (1, 1), (1, 2), [Departing(Carried((1, 2), b"r", b"d"), 0, [last])], lambda *_: True
+    )
+    assert second is not None
+    (told,) = second.ranges
+    assert told.after == (1, 1), "of (0, 1] it has nothing"

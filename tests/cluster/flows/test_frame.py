@@ -30,11 +30,11 @@ def made_up(draw: st.DrawFn) -> Frame:
     )
     ranges = []
     for target in targets:
-        since, after, upto = sorted(draw(st.tuples(MARKS, MARKS, MARKS)))
-        gone = draw(st.none() | MARKS)
+        since, after, gone, upto = sorted(draw(st.tuples(MARKS, MARKS, MARKS, MARKS)))
         more, everything = draw(st.tuples(st.booleans(), st.booleans()))
         begins = draw(st.sampled_from([None, since]))
-        ranges.append(Range(target, after, upto, gone, more, begins, everything))
+        lost = draw(st.sampled_from([None, gone]))
+        ranges.append(Range(target, after, upto, lost, more, begins, everything))
     marks = sorted(draw(st.sets(MARKS, max_size=12)))
     events = [(mark, draw(st.binary(max_size=40)), draw(st.integers(0, 2))) for mark in marks]
     wanted = st.sets(st.integers(0, len(targets) - 1), min_size=1)

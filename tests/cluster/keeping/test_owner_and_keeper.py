@@ -1,0 +1,130 @@
+"""An owner and its keeper, while links break and disks are slow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+from twisted.internet.task import Clock
+
+from broker.cluster.keeping.keeper import Keeper
+from broker.cluster.keeping.messages import AskKeeper, KeeperHas
+from broker.cluster.keeping.owner import ASK_AGAIN, Owner
+from broker.cluster.messages import decode
+from broker.config.settings import StreamSettings
+from broker.event.stream import StreamPattern
+from tests.cluster.flows.frames import node
+from tests.store.test_event_log import HEADER_RECORD, log_at
+
+
+def test_a_keeper_that_is_asked_while_it_writes_keeps_all(tmp_path: Path) -> None:
+    """The link breaks and comes again while a commit of copies is under way, or the disk is slow
+    for five seconds."""
+    clock = Clock()
+    owners, writes = log_at(tmp_path / "owner", clock)
+    for _ in range(30):
+        owners.append([(HEADER_RECORD, 1, b"<x/>")], lambda _: None)
+    while writes.calls:
+        writes.step()
+    log, disk = log_at(tmp_path / "keeper", clock)
+    to_keeper: list[bytes] = []
+    to_owner: list[Any] = []
+    owner_address, keeper_address = node("owner"), node("keeper")
+    owner = Owner(
+        owners,
+        [StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour")],
+        clock,
+        lambda name, data: not to_keeper.append(data),
+    )
+    keeper = Keeper(
+        log,
+        tell=lambda name, has: to_owner.append(has),
+        kept=lambda kept: to_owner.append(kept),
+        own=lambda: keeper_address,
+    )
+
+    def exchange() -> None:
+        while to_keeper or to_owner or writes.calls:
+            while to_keeper:
+                data = to_keeper.pop(0)
+                if data[0] == 0x65:
+                    keeper.keep(owner_address, data)
+                else:
+                    keeper.asked(owner_address, cast(AskKeeper, decode(data)))
+            while to_owner:
+                said = to_owner.pop(0)
+                if isinstance(said, KeeperHas):
+                    owner.keeper_has("keeper", said)
+                else:
+                    owner.kept_upto("keeper", said.upto)
+            while writes.calls:
+                writes.step()
+
+    owner.choose(["keeper"])
+    exchange()
+    disk.step()  # the first 30 are kept
+    exchange()
+    origin = owners.origin
+    assert owner.kept == (1, 30) and log.kept[origin].after == (0, 0)
+    owners.append(
+        [(HEADER_RECORD, 1, b"<x/>")] * 10,
+        lambda events: owner.committed(events),  # type: ignore[arg-type]
+    )
+    exchange()
+    assert disk.calls, "their commit is under way"
+    keeper.neighbour_gone("owner")
+    owner.choose([])
+    owner.choose(["keeper"])
+    exchange()
+    while disk.calls:
+        disk.step()
+        exchange()
+    assert owner.kept == (1, 40)
+    assert log.kept[origin] == ((0, 0), (1, 40))
+    kept = log._file.read_kept(origin, (0, 0), 99, 1 << 30)
+    assert [event.offset for event in kept] == list(range(1, 41))
+
+
+def test_a_second_keeper_that_gets_on_is_not_asked_again(tmp_path: Path) -> None:
+    clock = Clock()
+    log, writes = log_at(tmp_path, clock)
+    for _ in range(3000):
+        log.append([(HEADER_RECORD, 1, b"<x/>")], lambda _: None)
+    while writes.calls:
+        writes.step()
+    sent: list[bytes] = []
+    owner = Owner(
+        log,
+        [StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour")],
+        clock,
+        lambda name, data: not sent.append(data),
+    )
+    owner.kept = (1, 3000)  # the first keeper had all
+    owner.choose(["second"])
+    owner.keeper_has("second", KeeperHas(log.origin, (0, 0), (0, 0)))
+    for upto in (1000, 2000, 2500):
+        while writes.calls:
+            writes.step()
+        owner.kept_upto("second", (1, upto))
+        clock.advance(ASK_AGAIN * 0.9)
+    assert len([each for each in sent if each[0] != 0x65]) == 1
+
+
+def test_kept_is_believed_only_for_what_was_sent(tmp_path: Path) -> None:
+    clock = Clock()
+    log, writes = log_at(tmp_path, clock)
+    owner = Owner(
+        log,
+        [StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour")],
+        clock,
+        lambda name, data: True,
+    )
+    owner.choose(["keeper"])
+    owner.keeper_has("keeper", KeeperHas(log.origin, (0, 0), (0, 0)))
+    owner.kept_upto("keeper", (1 << 31, 0))
+    log.append([(HEADER_RECORD, 1, b"<x/>")], lambda _: None)
+    while writes.calls:
+        writes.step()
+    safe: list[bool] = []
+    owner.when_safe(lambda: safe.append(True))
+    assert not safe

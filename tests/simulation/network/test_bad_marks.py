@@ -1,0 +1,125 @@
+"""What a bad frame, or a bad KEEP, does to a node's log: nothing."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from broker.cluster.address import Address
+from broker.cluster.flows.frame import MAX_HOPS, Range
+from broker.cluster.flows.messages import Kept
+from broker.cluster.keeping.messages import KEEP, AskKeeper
+from tests.simulation.network.strangers import BadPeer
+from tests.simulation.network.test_bad_peers import ALICE, frame, good_world, to_alice, use
+from tests.simulation.network.test_keeping import publish, three
+from tests.simulation.network.watching import Publisher
+
+FRAMES = {
+    "an epoch of 33 bits": {"ranges": [to_alice((1, 0), (1 << 32, 1))]},
+    "an epoch of 62 bits": {"ranges": [to_alice((1, 0), (1 << 62, 1))]},
+    "an offset of 65 bits": {"ranges": [Range(ALICE, (1, 0), (1, (1 << 64) - 1))]},
+    "a long origin": {"ranges": [to_alice()], "origin": "\U0001f600" * 64},
+    "an origin with a NUL": {"ranges": [to_alice()], "origin": "a\0b"},
+}
+
+
+@pytest.mark.parametrize("what", FRAMES)
+def test_a_frame_never_breaks_the_log(what: str) -> None:
+    world, publisher, reader = good_world()
+    with world:
+        peer = BadPeer(world, "a")
+        said = dict(FRAMES[what])
+        ranges = said.pop("ranges")
+        peer.say(frame(*ranges, **said).encode())
+        world.run(1.0)
+        log = world["a"].event_log
+        assert log.failures == 0
+        use(world, publisher, reader)
+
+
+def test_a_frame_of_the_own_origin_changes_nothing() -> None:
+    world, publisher, reader = good_world()
+    with world:
+        use(world, publisher, reader)
+        log = world["a"].event_log
+        before = log.coverage[log.origin]
+        peer = BadPeer(world, "a")
+        peer.say(frame(to_alice((1, 0), (9, 1_000_000)), origin=log.origin).encode())
+        world.run(1.0)
+        assert log.coverage[log.origin] == before
+        use(world, publisher, reader)
+
+
+def test_more_is_gone_than_there_is() -> None:
+    world, publisher, reader = good_world()
+    with world:
+        peer = BadPeer(world, "a")
+        told = Range(ALICE, (1, 0), (1, 1), gone=(1 << 31, 5))
+        peer.say(frame(told).encode())
+        world.run(1.0)
+        log = world["a"].event_log
+        assert not [m for o, m in log.since.items() if m > log.coverage[o]]
+        assert not peer.up
+
+
+@pytest.mark.parametrize("origin", ["x" * 600, "", "a\0b"])
+def test_a_keeper_is_asked_for_an_origin_that_is_none(origin: str) -> None:
+    world, publisher, reader = good_world()
+    with world:
+        peer = BadPeer(world, "a")
+        peer.say(AskKeeper(origin), struct.pack(">BIQIQ", KEEP, 1, 0, 1, 5))
+        world.run(1.0)
+        log = world["a"].event_log
+        assert log.failures == 0
+        assert set(log.kept) == set()
+        use(world, publisher, reader)
+
+
+def test_nobody_replaces_the_copies_of_another() -> None:
+    with three(1) as world:
+        publisher = Publisher(world, world.client("publisher", "owner"))
+        world.run(2.0)
+        publish(world, publisher, 20)
+        world.run(2.0)
+        origin = world["owner"].event_log.origin
+        span = world["keeper"].event_log.kept[origin]
+        peer = BadPeer(world, "keeper")
+        assert peer.up
+        peer.say(AskKeeper(origin), struct.pack(">BIQIQ", KEEP, 9, 0, 9, 5))
+        world.run(2.0)
+        assert world["keeper"].event_log.kept[origin] == span
+
+
+def test_only_the_keeper_says_what_it_keeps() -> None:
+    with three(1) as world:
+        publisher = Publisher(world, world.client("publisher", "owner"))
+        world.run(2.0)
+        publisher.publish()
+        world.run(2.0)
+        assert len(publisher.receipts) == 1
+        peer = BadPeer(world, "owner")
+        assert peer.up
+        world.delay("owner", "keeper", 3.0)
+        publisher.publish()
+        world.run(0.5)
+        log = world["owner"].event_log
+        upto = log.coverage[log.origin]
+        said = Kept(Address(("c",), "owner"), Address(("c",), "keeper"), MAX_HOPS, log.origin, upto)
+        peer.say(said)
+        world.run(1.0)
+        assert world["keeper"].event_log.kept[log.origin].upto < upto
+        assert len(publisher.receipts) == 1
+
+
+def test_made_up_origins_are_bounded() -> None:
+    world, publisher, reader = good_world()
+    with world:
+        peer = BadPeer(world, "a")
+        for number in range(20_000):
+            peer.say(frame(to_alice(), origin=f"{number:016x}").encode())
+            if number % 200 == 0:
+                world.run(0.05)
+        world.run(5.0)
+        assert len(list(world["a"].event_log.coverage)) < 17_000
+        use(world, publisher, reader)
