@@ -76,8 +76,9 @@ def _run(lab: Lab, network: NodeNetwork, each: int, events: int) -> Report:
     phase("publishing", lambda: _publish(network, events))
     expected = network.expected()
     network.forget()
+    repairing = network.watch()
     repair = phase("a gateway dies", lambda: _gateway_dies(network, events // 5))
-    return _report(network, phases, quiet, repair, crossings, expected, events)
+    return _report(network, phases, quiet, repair, crossings, repairing, expected, events)
 
 
 def _until(network: NodeNetwork, reached: Callable[[], bool]) -> None:
@@ -110,6 +111,7 @@ def _report(
     quiet: Phase,
     repair: Phase,
     crossings: Crossings,
+    repairing: Crossings,
     expected: int,
     events: int,
 ) -> Report:
@@ -123,7 +125,8 @@ def _report(
         "links crossed an event": crossings.events / events,
         "frames an event": crossings.frames / events,
         "bytes an event": crossings.bytes / events,
-        "most crossings of a link": crossings.most,
+        "most crossings of a link by one of them": crossings.most,
+        "the same while a gateway dies": repairing.most,
         "control messages a node and second, quiet": quiet.control / quiet.virtual / count,
         "missing at the end": missing,
     }
@@ -193,6 +196,9 @@ def _draw(phases: list[Phase], state: dict[str, list[float]], figure: Any) -> No
     axes.invert_yaxis()
     axes.set_title("control messages")
     axes = figure.add_subplot(1, 2, 2)
-    axes.boxplot(list(state.values()), vert=False, labels=list(state), whis=(0, 100))
+    for label, of in (("most", max), ("median", statistics.median)):
+        axes.barh(list(state), [of(values) for values in state.values()], label=label)
     axes.set_xscale("symlog")
+    axes.invert_yaxis()
+    axes.legend()
     axes.set_title("state of a node")

@@ -132,7 +132,7 @@ class Subscribing:
             number=wanted.number,
             matcher_number=self._matcher.subscribe(pattern, query, identity.client_id),
             durable=bool(wanted.durable),
-            cut=log.firm_newest,
+            cut=log.newest[1],
             given=log.newest,
             cursor=begins.serial,
             query=query,
@@ -297,7 +297,7 @@ class Subscribing:
     ) -> Beginning:
         log = self._log
         if wanted.start == "new" or (wanted.start == "stored" and stored is None):
-            return Beginning(log.firm_newest + 1, cut)
+            return Beginning(log.newest[1] + 1, cut)
         if wanted.start == "all":
             return self._beginning_at(log.bounds.first)
         if wanted.start == "time":

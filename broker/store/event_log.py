@@ -79,9 +79,10 @@ class EventLog(LogReading):
     def cut(self) -> Mark:
         """(epoch, offset) of the newest event that this node has given a place, durable or not.
 
-        Whoever subscribes now gets everything after it live.
+        Whoever subscribes now gets everything after it live. It is in an epoch that is durable: an
+        end of the process now does not make it a place of another event.
         """
-        return (self._epoch, self._next_offset - 1)
+        return (self._bounds.epoch, self._next_offset - 1)
 
     @property
     def newest(self) -> Mark:
@@ -93,31 +94,15 @@ class EventLog(LogReading):
         """The newest durable one."""
         return (self._bounds.epoch, self._bounds.last)
 
-    @property
-    def firm_cut(self) -> Mark:
-        """The cut as clients are told it: not in an epoch of which nothing is durable yet.
-
-        An end of the process now would lose that epoch, and with it the sense of the mark. So
-        after a failed commit it is the newest durable place, until another commit succeeds.
-        """
-        bounds = self._bounds
-        return self.cut if self._epoch == bounds.epoch else (bounds.epoch, bounds.offset)
-
     def position(self) -> dict[str, Mark]:
         """For each origin up to where the log covers it, durably or not yet: the cut of whoever
-        subscribes now. Its own part is `firm_cut`."""
+        subscribes now."""
         marks = self.coverage.marks
         if self._committing is not None:
             marks.update(self._committing.commit.covered)
         marks.update(self._gathering.commit.covered)
-        marks[self.origin] = self.firm_cut
+        marks[self.origin] = self.cut
         return marks
-
-    @property
-    def firm_newest(self) -> int:
-        """The serial that goes with `firm_cut`."""
-        same = self._epoch == self._bounds.epoch
-        return self._next - 1 if same else self._bounds.last
 
     @property
     def pending_bytes(self) -> int:
@@ -125,8 +110,9 @@ class EventLog(LogReading):
         return self._gathering.size + (self._committing.size if self._committing else 0)
 
     def check_available(self) -> None:
-        """Raise `LogUnavailable` while the log rests after a failure."""
-        if self._clock.seconds() < self._retry_at:
+        """Raise `LogUnavailable` while the log rests after a failure: until it is written that a
+        new epoch has begun, no place in it is given."""
+        if self._epoch != self._bounds.epoch:
             raise LogUnavailable("the event log can not be written at the moment; retry later")
 
     # ------------------------------------------------------------------ writing
@@ -212,7 +198,7 @@ class EventLog(LogReading):
         self._gathering.commit.durables.append((key, value))
         if stored is not None:
             self._gathering.stored.append(stored)
-        if stored is None or self._clock.seconds() < self._retry_at:
+        if stored is None or self._epoch != self._bounds.epoch:
             self._begin_soon()
         else:
             self._begin()
@@ -235,12 +221,10 @@ class EventLog(LogReading):
         """Commit what was gathered, unless a commit is under way: its end begins the next."""
         if self._committing is not None:
             return
-        if self._linger is not None:
-            self._linger.cancel()
-            self._linger = None
+        self._stop_lingering()
         gathering = self._gathering
         commit = gathering.commit
-        if gathering.empty:
+        if gathering.empty and self._epoch == self._bounds.epoch:
             self._settle(gathering)
             return
         commit.marks = self.deduplication.changed()
@@ -253,7 +237,7 @@ class EventLog(LogReading):
         committed = self._take_committing()
         self._bounds = bounds
         self.coverage.rise(committed.commit.covered)
-        if self._failing:
+        if self._failing and committed.commit.events:
             self._failing = False
             self.log.info("the event log can be written again")
         # The next commit is under way before anyone is told of this one: disk and CPU overlap.
@@ -283,7 +267,7 @@ class EventLog(LogReading):
         self._next = self._bounds.last + 1
         self._next_offset = self._bounds.offset + 1
         self.deduplication.forget()
-        self._retry_at = self._clock.seconds() + RETRY_AFTER
+        self._retry_at = self._clock.seconds() + RETRY_AFTER / 2
         self._write(self._file.reopen).addErrback(lambda _: None)
         self.began_again(self._next)
         for gathering in failed:
@@ -291,8 +275,7 @@ class EventLog(LogReading):
                 self._tell(done, error)
         # Who drains a log that can not be written is not kept waiting for a disk.
         self._tell_idle()
-        if self._gathering.commit.durables or self._gathering.commit.clients:
-            self._begin_soon()
+        self._begin_soon()
 
     def _settle(self, gathering: Gathering) -> None:
         """Nothing is left to write: who appended nothing but duplicates, or drains, is told."""
@@ -353,8 +336,19 @@ class EventLog(LogReading):
 
     def crash(self) -> None:
         """Let go of the file as the end of the process would, for a simulation of that."""
+        self._stop_lingering()
         self._file.crash()
 
     def close(self) -> Deferred[None]:
         """Commit what is left, note a clean end, close."""
-        return self.drain().addCallback(lambda _: self._write(self._file.close, self._epoch))
+
+        def drained(_: object) -> Deferred[None]:
+            self._stop_lingering()
+            return self._write(self._file.close, self._epoch)
+
+        return self.drain().addCallback(drained)
+
+    def _stop_lingering(self) -> None:
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None

@@ -33,7 +33,7 @@ KIND = 0x60
 MAX_EVENTS = 65_536
 MAX_DESTINATIONS = 4_096
 #: As many links a frame passes at most: a longer way is a circle.
-MAX_HOPS = 32
+MAX_HOPS = 128
 #: More bytes of documents no frame carries: what a compressed body may become.
 MAX_BODY = 64 << 20
 PLAIN, ZSTD = 0, 1

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
+from broker.testing.nodes import SimulatedNodes
 from tests.cluster.flows.worlds import SHAPES, World
 
 #: Long enough for every repetition of what was lost.
@@ -210,3 +213,19 @@ def test_no_event_takes_a_link_that_is_not_cleared_for_it_and_nobody_asks_for_ev
                     low, high = want.numbers
                     if each.level in levels and low <= each.number <= high:
                         assert each.mark in has or each.mark <= want.cuts.get(origin, each.mark)
+
+
+def test_a_way_may_be_long() -> None:
+    nodes = SimulatedNodes(1)
+    names = [f"n{number:03}" for number in range(61)]
+    for name in names:
+        nodes.add(name, ("a",))
+    for one, other in itertools.pairwise(names):
+        nodes.link(one, other)
+    nodes.run(5.0)
+    first, last = nodes.nodes[names[0]], nodes.nodes[names[-1]]
+    last.want(1, (5, 5))
+    nodes.run(5.0)
+    first.publish([(5, 0)])
+    nodes.run(3.0)
+    assert [each.number for each in last.log.events] == [5]
