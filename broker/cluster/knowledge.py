@@ -164,7 +164,9 @@ class Knowledge:
         if address is None:
             return False
         if address.unit == self.address.unit:
-            return address.node in self.map.reachable()
+            # Where a node has lost its disk, another origin is at its address.
+            there = self.map.node_of_origin(origin) is not None
+            return there and address.node in self.map.reachable()
         return self.next_hop(address, 0) is not None
 
     def has_other_log(self, address: Address, origin: str) -> bool:

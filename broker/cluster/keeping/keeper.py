@@ -34,13 +34,16 @@ class Keeper:
         self._owners: dict[str, str] = {}
         """By neighbour: whose events it sends."""
         self._addresses: dict[str, Address] = {}
+        self.replaced: set[str] = set()
+        """Origins of which there are copies here, whose nodes have come with another log since."""
         self._taken: dict[str, Mark | None] = {}
         """By origin: up to where events are on their way to the disk; None: they begin anywhere.
         Of others nothing is taken until their owner asks what is here."""
 
     @property
     def owners(self) -> dict[str, Address]:
-        """Whose events are kept, as far as they were heard of since the start."""
+        """By origin: whose events are kept, as far as they were heard of since the start, and are
+        not `replaced`."""
         return dict(self._addresses)
 
     def asked(self, neighbour: Address, ask: AskKeeper) -> None:
@@ -50,6 +53,11 @@ class Keeper:
         if self._addresses.get(ask.origin, neighbour).node != neighbour.node:
             raise ProtocolError("AskKeeper for the events of another node")
         self._owners[neighbour.node] = ask.origin
+        for origin, address in list(self._addresses.items()):
+            if address.node == neighbour.node and origin != ask.origin:
+                del self._addresses[origin]
+                self.replaced.add(origin)
+        self.replaced &= self._log.kept.keys()
         self._addresses[ask.origin] = neighbour
         span = self._log.kept.get(ask.origin)
         after, upto = ((0, 0), (0, 0)) if span is None else (span.after, span.upto)

@@ -120,7 +120,10 @@ class Keeping:
 
     def _say_lost(self, resume: Resume, upto: Mark) -> None:
         owner, own = self.keeper.owners.get(resume.origin), self._own()
-        if owner is not None and own is not None and self._replaced(owner, resume.origin):
+        replaced = resume.origin in self.keeper.replaced or (
+            owner is not None and self._replaced(owner, resume.origin)
+        )
+        if own is not None and replaced:
             self._say(Lost(resume.source, own, MAX_HOPS, resume.origin, upto))
 
     async def _serve(self, resume: Resume, upto: Mark) -> None:

@@ -67,11 +67,17 @@ def test_a_node_without_its_disk_says_what_can_not_be_had_any_more(seed: int) ->
         assert world.network_of("b").traffic.arrivals.waiting == 0  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_keeper_says_what_it_has_no_copies_of_any_more(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("away", [0.0, 10.0])
+@pytest.mark.parametrize("cluster", ["one", "zero"])
+def test_a_keeper_says_what_it_has_no_copies_of_any_more(
+    seed: int, away: float, cluster: str
+) -> None:
     with NetworkWorld(seed) as world:
-        world.add("owner", "one", settings=guarded_and_short())
-        world.add("keeper", "one", join=["owner"], settings=guarded_and_short())
+        near = cluster == "one"
+        world.add("owner", cluster, settings=guarded_and_short())
+        known = {"join" if near else "gateways": ["owner"]}
+        world.add("keeper", "one", settings=guarded_and_short(), **known)
         world.add("b", "two", gateways=["keeper"])
         world.run(3.0)
         reader = Reader(world, world.client("reader", "b"))
@@ -91,6 +97,8 @@ def test_a_keeper_says_what_it_has_no_copies_of_any_more(seed: int) -> None:
         world.kill("owner")
         world.lose_disk("owner")
         world.start("owner")
+        # However long the owner has been there again, with an empty disk, before anybody asks.
+        world.run(away)
         world.heal("keeper", "b")
         read(world, reader, seconds=120.0)
         (gap,) = reader.gaps
