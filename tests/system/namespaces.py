@@ -6,8 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import attrs
 import pytest
@@ -43,7 +45,39 @@ class Host:
         )
 
 
-class TwoHosts:
+class Hosts:
+    """A context: hosts that do not survive it."""
+
+    hosts: Sequence[Host]
+
+    def __enter__(self) -> Self:
+        try:
+            self._make()
+        except subprocess.CalledProcessError as error:
+            self._remove()
+            pytest.skip(f"no network namespaces here: {error.stderr.strip()}")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._remove()
+
+    def _make(self) -> None:
+        raise NotImplementedError
+
+    def _namespaces(self) -> list[str]:
+        return [host.namespace for host in self.hosts]
+
+    def _remove(self) -> None:
+        for namespace in self._namespaces():
+            subprocess.run(["ip", "netns", "delete", namespace], capture_output=True)
+
+
+class TwoHosts(Hosts):
     """A context: two hosts on one cable, which does not survive it."""
 
     def __init__(self) -> None:
@@ -73,22 +107,6 @@ class TwoHosts:
                     *("--probability", str(percent / 100), "-j", "DROP"),
                 )
 
-    def __enter__(self) -> TwoHosts:
-        try:
-            self._make()
-        except subprocess.CalledProcessError as error:
-            self._remove()
-            pytest.skip(f"no network namespaces here: {error.stderr.strip()}")
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._remove()
-
     def _make(self) -> None:
         one, other = self.hosts
         for host in self.hosts:
@@ -102,10 +120,6 @@ class TwoHosts:
                 "ip", "-6", "address", "add", f"{host.address6}/64", "dev", host.interface, "nodad"
             )
             host.run("ip", "link", "set", host.interface, "up")
-
-    def _remove(self) -> None:
-        for host in self.hosts:
-            subprocess.run(["ip", "netns", "delete", host.namespace], capture_output=True)
 
 
 def need_namespaces() -> None:

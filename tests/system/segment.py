@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Sequence
-from types import TracebackType
 
-import pytest
-
-from tests.system.namespaces import Host, run
+from tests.system.namespaces import Host, Hosts, run
 
 _TABLE = ("inet", "segment")
 
 
-class Segment:
+class Segment(Hosts):
     """A context: hosts on one bridge, which has a namespace of its own; none survives it."""
 
     def __init__(self, count: int) -> None:
@@ -64,22 +60,6 @@ class Segment:
 
     # ------------------------------------------------------------------ life
 
-    def __enter__(self) -> Segment:
-        try:
-            self._make()
-        except subprocess.CalledProcessError as error:
-            self._remove()
-            pytest.skip(f"no network namespaces here: {error.stderr.strip()}")
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._remove()
-
     def _make(self) -> None:
         run("ip", "netns", "add", self._bridge)
         there = ("ip", "-n", self._bridge, "link")
@@ -104,9 +84,8 @@ class Segment:
                 )
                 _rule(host, "ip", "saddr", "@cut", "drop")
 
-    def _remove(self) -> None:
-        for namespace in (self._bridge, *(host.namespace for host in self.hosts)):
-            subprocess.run(["ip", "netns", "delete", namespace], capture_output=True)
+    def _namespaces(self) -> list[str]:
+        return [self._bridge, *super()._namespaces()]
 
 
 def _rule(host: Host, *words: str) -> None:

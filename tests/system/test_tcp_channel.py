@@ -26,7 +26,6 @@ from twisted.internet.endpoints import (
 from twisted.internet.interfaces import IListeningPort
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.ssl import CertificateOptions, PrivateCertificate
-from twisted.trial.unittest import TestCase
 from zope.interface import implementer
 
 from broker.channel.driver import IStackReceiver, StackDriver
@@ -38,6 +37,7 @@ from broker.channel.socket.tcp import TcpChannelFactory, TcpSocketChannel
 from broker.channel.view import LinkState, View
 from broker.errors import BrokerError, Closed, FrameTooLarge, ProtocolError
 from broker.testing.socket_contract import NotingReceiver, SocketChannelContract
+from tests.system.events import Events
 
 reactor = cast(Any, the_reactor)
 
@@ -45,27 +45,6 @@ reactor = cast(Any, the_reactor)
 def port_number(port: IListeningPort) -> int:
     """The TCP port that was given."""
     return int(cast(Any, port.getHost()).port)
-
-
-class Events(TestCase):
-    """A test case that waits for what its receivers are told."""
-
-    timeout = 30
-
-    def setUp(self) -> None:
-        self.waiting: Deferred[None] | None = None
-
-    def changed(self) -> None:
-        """Something was told."""
-        waiting, self.waiting = self.waiting, None
-        if waiting is not None:
-            # Not from inside the channel's call: the test goes on in a turn of its own.
-            reactor.callLater(0, waiting.callback, None)
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            self.waiting = Deferred()
-            await self.waiting
 
 
 class TcpChannelTests(Events, SocketChannelContract):

@@ -8,7 +8,6 @@ from typing import Any, cast
 from twisted.internet import reactor as the_reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
-from twisted.trial.unittest import TestCase
 from zope.interface import implementer
 
 from broker.channel.driver import IStackReceiver, StackDriver
@@ -19,29 +18,9 @@ from broker.channel.socket.udp import UdpPort
 from broker.channel.view import LinkState, View
 from broker.errors import Closed
 from broker.testing.socket_contract import NotingReceiver, SocketChannelContract
+from tests.system.events import Events
 
 reactor = cast(Any, the_reactor)
-
-
-class Events(TestCase):
-    """A test case that waits for what its receivers are told."""
-
-    timeout = 30
-
-    def setUp(self) -> None:
-        self.waiting: Deferred[None] | None = None
-
-    def changed(self) -> None:
-        """Something was told."""
-        waiting, self.waiting = self.waiting, None
-        if waiting is not None:
-            # Not from inside the channel's call: the test goes on in a turn of its own.
-            reactor.callLater(0, waiting.callback, None)
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            self.waiting = Deferred()
-            await self.waiting
 
 
 class UdpChannelTests(Events, SocketChannelContract):
