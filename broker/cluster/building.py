@@ -109,6 +109,7 @@ def build_network(
         ),
         most_nodes=said.max_nodes,
         compress=said.compress,
+        patience=said.patience,
     )
     neighbour_dtds.answer_from(
         lambda: None if network.knowledge is None else network.knowledge.address, dtds.get

@@ -66,12 +66,13 @@ class Network:
         terms: LinkTerms,
         most_nodes: int,
         compress: bool,
+        patience: float,
     ) -> None:
         self.event_log = event_log
         self.wants = wants
         self._terms = terms
         self._most_nodes = most_nodes
-        self._compress = compress
+        self._compress, self._patience = compress, patience
         self._sent = event_log.coverage[event_log.origin]
         driver = self.driver = ClusterDriver(
             event_log=event_log,
@@ -197,6 +198,7 @@ class Network:
             lambda: log.cut,
             lambda origin: log.coverage[origin] if origin in log.coverage else None,
             compress=self._compress,
+            patience=self._patience,
             group=self._in_group,
         )
         self.driver.start(knowledge, traffic)

@@ -12,6 +12,7 @@ from broker.config.setting import setting
 from broker.event.envelope import SecurityLevel
 
 MINUTE: Final = 60.0
+DAY: Final = 86400.0
 
 
 @attrs.frozen
@@ -125,6 +126,12 @@ class NetworkSettings:
         kinds.duration(0.0, MINUTE),
         1.0,
         "How long a link whose connection broke may come again before others are told.",
+    )
+    patience: float = setting(
+        kinds.duration(1.0, 30 * DAY),
+        10 * MINUTE,
+        "How long events wait behind one that is missing and that nobody answers for; then that is "
+        "told as a gap.",
     )
 
     @property

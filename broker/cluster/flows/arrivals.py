@@ -77,6 +77,8 @@ class _Waiting:
 
     home: Address
     ask_at: float
+    since: float
+    """When it was found, or the node got further in it."""
     all: bool = False
     """What this node wants may have been forgotten meanwhile."""
     pause: float = ASK_AGAIN
@@ -102,14 +104,20 @@ class ArrivalCounts:
     """Ranges that said that something is in no log any more."""
     failed: int = 0
     """Times that what was taken could not be logged."""
+    given_up: int = 0
+    """Holes that nobody has answered for."""
 
 
 class Arrivals:
     """Where the node stands in each origin, with what is on its way into the log."""
 
-    def __init__(self, covered: Callable[[str], Mark | None]) -> None:
-        """`covered` says how far the log itself has an origin; None if it is new to it."""
+    def __init__(
+        self, covered: Callable[[str], Mark | None], patience: float = float("inf")
+    ) -> None:
+        """`covered` says how far the log itself has an origin; None if it is new to it. After
+        `patience` seconds without an answer a hole is hopeless."""
         self._covered = covered
+        self._patience = patience
         self._cursors: dict[str, Mark] = {}
         """Where they are further than the log: it is on its way."""
         self._begins: dict[str, Mark] = {}
@@ -145,7 +153,7 @@ class Arrivals:
         self._closed = False
         effects: list[Effect] = []
         for origin, waiting in list(self._waiting.items()):
-            waiting.ask_at = now + PATIENCE
+            waiting.ask_at, waiting.since = now + PATIENCE, now
             effects += self._release(origin, now)
         return effects
 
@@ -228,7 +236,7 @@ class Arrivals:
         self.counts.failed += 1
         self._cursors.pop(origin, None)
         if origin not in self._waiting:
-            self._waiting[origin] = _Waiting(home, now + ASK_AGAIN)
+            self._waiting[origin] = _Waiting(home, now + ASK_AGAIN, now)
         self._waiting[origin].answered = False
 
     def handle_timeout(self, now: float) -> list[Effect]:
@@ -242,6 +250,18 @@ class Arrivals:
                 waiting.pause = min(2 * waiting.pause, MOST_ASK_AGAIN)
                 effects.append(self._ask(origin, waiting))
         return effects
+
+    def hopeless(self, now: float) -> list[tuple[str, Address]]:
+        """Origins with holes that nobody has answered for, and who was asked: `lost` goes on."""
+        if self._closed:
+            return []
+        found = [
+            (origin, waiting.home)
+            for origin, waiting in self._waiting.items()
+            if waiting.held and now >= waiting.since + self._patience
+        ]
+        self.counts.given_up += len(found)
+        return found
 
     def next_timeout(self) -> float | None:
         """When `handle_timeout` is wanted."""
@@ -279,7 +299,9 @@ class Arrivals:
                 self.counts.dropped += 1
                 return []
             self.counts.holes += ask
-            waiting = self._waiting[origin] = _Waiting(arrived.frame.home, now + PATIENCE, silent)
+            waiting = self._waiting[origin] = _Waiting(
+                arrived.frame.home, now + PATIENCE, now, silent
+            )
         waiting.home = arrived.frame.home
         waiting.all |= silent
         size = len(arrived.frame.body) + len(arrived.frame.records)
@@ -311,6 +333,7 @@ class Arrivals:
         if waiting.held or more:
             waiting.answered = more
             if more or nearer or effects:
+                waiting.since = now
                 waiting.pause = ASK_AGAIN
                 waiting.ask_at = now + (ASK_AGAIN if more else PATIENCE)
         else:

@@ -62,11 +62,12 @@ class Traffic:
         covered: Callable[[str], Mark | None],
         *,
         compress: bool = False,
+        patience: float = float("inf"),
         group: Callable[[int], Collection[str]] = lambda _: (),
     ) -> None:
         """`newest` is the place of the newest own event, durable or not. With `compress` bodies
-        that begin here are. `group` has the neighbours that can be reached together, with events
-        of a security level's rank."""
+        that begin here are. `patience` is that of `Arrivals`. `group` has the neighbours that can
+        be reached together, with events of a security level's rank."""
         self._knowledge = knowledge
         self._own = knowledge.address
         self._newest = newest
@@ -79,7 +80,7 @@ class Traffic:
         self._incarnations: dict[str, int] = {}
         self._cuts: dict[str, Mark] = {}
         self._newest_cuts: dict[str, Mark] = {}
-        self.arrivals = Arrivals(covered)
+        self.arrivals = Arrivals(covered, patience)
         self.counts = TrafficCounts()
 
     @property
@@ -245,11 +246,7 @@ class Traffic:
                 return self._unknown(message, now)
             return self._ask_for_page(message, now)
         if isinstance(message, Lost):
-            empty = Departures(message.origin, message.source, (0, 0)).frame(
-                [Range(self._own, (0, 0), (0, 0))], [], [], []
-            )
-            lost = self.arrivals.lost(message.origin, message.upto, message.source, empty, now)
-            return self._arrivals(lost)
+            return self._go_on_behind(message.origin, message.upto, message.source, now)
         assert isinstance(message, Kept | AskDtd | TellDtd)
         return [Told(message)]
 
@@ -280,6 +277,14 @@ class Traffic:
         if now - heard < SILENT_ON_LOST or self._knowledge.map.node_of_origin(resume.origin):
             return []
         return self._say(Lost(resume.source, self._own, MAX_HOPS, resume.origin, None))
+
+    def _go_on_behind(
+        self, origin: str, upto: Mark | None, home: Address, now: float
+    ) -> list[TrafficEffect]:
+        empty = Departures(origin, home, (0, 0)).frame(
+            [Range(self._own, (0, 0), (0, 0))], [], [], []
+        )
+        return self._arrivals(self.arrivals.lost(origin, upto, home, empty, now))
 
     def _by_the_common_way(self, carried: Sequence[Carried], reader: Address) -> list[Carried]:
         """The events that go the way of those that everybody may see: one that is cleared for more
@@ -313,10 +318,13 @@ class Traffic:
         return min((time for time in times if time is not None), default=None)
 
     def handle_timeout(self, now: float) -> list[TrafficEffect]:
-        """Ask for what is missing; forget who reads no more."""
+        """Ask for what is missing, or go on without it; forget who reads no more."""
         for address in self._readers.gone(now):
             self._departures.go_on(address)
-        return self._arrivals(self.arrivals.handle_timeout(now))
+        effects: list[TrafficEffect] = []
+        for origin, home in self.arrivals.hopeless(now):
+            effects += self._go_on_behind(origin, None, home, now)
+        return effects + self._arrivals(self.arrivals.handle_timeout(now))
 
     # ------------------------------------------------------------------ inside
 

@@ -254,3 +254,15 @@ def test_a_hole_that_lasts_while_the_home_is_silent_is_asked_for_with_all() -> N
     come(20, 20, 60.0)
     (ask,) = [each for each in arrivals.handle_timeout(100.0) if isinstance(each, Ask)]
     assert ask.all
+
+
+def test_a_hole_that_nobody_answers_for_is_hopeless_after_a_while() -> None:
+    log = Log(o=(1, 3))
+    log.arrivals = Arrivals(log.covered.get, patience=60.0)
+    assert log.come(5, 6) == log.come(8, 9) == []
+    assert log.arrivals.hopeless(59.9) == []
+    assert log.arrivals.hopeless(60.0) == [("o", HOME)]
+    assert log.lost(None, now=60.0) == [("take", 3, 5, 3), ("take", 5, 6, 5)]
+    # The next hole has its own time.
+    assert log.arrivals.hopeless(119.9) == []
+    assert log.arrivals.hopeless(120.0) == [("o", HOME)]

@@ -21,8 +21,11 @@ def guarded_and_short() -> Settings:
     return attrs.evolve(settings, log=attrs.evolve(settings.log, max_bytes=4 * MIB))
 
 
-def lost_while_cut_off(world: NetworkWorld, publisher: Publisher, reader: Reader) -> str:
-    """The reader's node has 1 to 5 and 11; then the origin's disk is lost. The origin's name."""
+def lost_while_cut_off(
+    world: NetworkWorld, publisher: Publisher, reader: Reader, *, disk: bool = True
+) -> str:
+    """The reader's node has 1 to 5 and 11; then the origin is lost with its disk, or without. Its
+    name."""
     for _ in range(5):
         publisher.publish()
     world.run(1.0)
@@ -39,7 +42,8 @@ def lost_while_cut_off(world: NetworkWorld, publisher: Publisher, reader: Reader
     world.run_until(lambda: traffic.arrivals.waiting > 0)
     origin = world["a"].event_log.origin
     world.kill("a")
-    world.lose_disk("a")
+    if disk:
+        world.lose_disk("a")
     return origin
 
 
@@ -106,3 +110,29 @@ def test_a_keeper_says_what_it_has_no_copies_of_any_more(
         assert bounds == (origin, 6, span.after[1])
         had = [event.place.offset for event in reader.events]
         assert had == [1, 2, 3, 4, 5, *range(span.after[1] + 1, 106)]
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_what_waits_behind_a_node_that_is_gone_goes_on_after_a_while(comes_back: bool) -> None:
+    with NetworkWorld(1) as world:
+        world.add("a", "one")
+        world.add("b", "two", gateways=["a"], patience=200.0)
+        world.run(3.0)
+        reader = Reader(world, world.client("reader", "b"))
+        publisher = Publisher(world, world.client("publisher", "a"))
+        world.run_until(lambda: reader.flowing)
+        origin = lost_while_cut_off(world, publisher, reader, disk=False)
+        world.run(150.0)
+        if comes_back:
+            world.start("a")
+        read(world, reader, seconds=60.0)
+        had = [event.place.offset for event in reader.events]
+        arrivals = world.network_of("b").traffic.arrivals  # type: ignore[union-attr]
+        if comes_back:
+            assert had == list(range(1, 12)) and reader.gaps == []
+            assert arrivals.counts.given_up == 0
+        else:
+            (gap,) = reader.gaps
+            assert (gap.first.origin, gap.first.offset, gap.last.offset) == (origin, 6, 10)
+            assert had == [1, 2, 3, 4, 5, 11]
+            assert (arrivals.counts.given_up, arrivals.waiting) == (1, 0)
