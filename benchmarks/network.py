@@ -28,7 +28,7 @@ LOOK: Final = 0.25
 #: Seconds (virtual) of quiet that are counted.
 QUIET: Final = 10.0
 #: Seconds (virtual) after a gateway's death until nobody lacks anything.
-FLOOR_REPAIR: Final = 15.0
+FLOOR_REPAIR: Final = 5.0
 FLOOR_CROSSINGS: Final = 2
 
 
