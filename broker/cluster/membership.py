@@ -22,6 +22,8 @@ from broker.cluster import messages
 from broker.cluster.acquaintances import Acquaintances
 from broker.cluster.address import UnitPath
 from broker.cluster.admission import AdmissionRules, Situation
+from broker.cluster.complaints import Complaints
+from broker.cluster.connecting import not_connected
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
 from broker.cluster.doorway import Greeting
 from broker.cluster.greeting import GATEWAY, MEMBER, NodeHello, NodeRefuse
@@ -37,7 +39,7 @@ from broker.cluster.joining import Ask, Founded, Joined, Joining, JoiningState, 
 from broker.cluster.joining import Effect as JoiningEffect
 from broker.cluster.meshing import Dial, Meshing, Target
 from broker.cluster.reception import Reception
-from broker.errors import BrokerError, Closed, NotConnected, PeerError, ShuttingDown
+from broker.errors import BrokerError, Closed, PeerError, ShuttingDown
 
 #: A member's transports, as a node's settings name them.
 TCP, UDP = "tcp", "udp"
@@ -117,6 +119,7 @@ class Membership:
         self._linked: set[str] = set()
         self._acquaintances = Acquaintances(node.name)
         self._alarm = Alarm(clock, self._timeout)
+        self._complaints = Complaints(clock)
         self._stopped = False
         self.refused: dict[str, int] = {}
         """Greetings that came to nothing, by error code."""
@@ -176,6 +179,7 @@ class Membership:
         self._linked.add(name)
         now = self._clock.seconds()
         for key in self._targets_of(name):
+            self._complaints.linked(key)
             self._dial_all(self._meshing.linked(key, now))
 
     def link_broken(self, name: str) -> None:
@@ -225,6 +229,7 @@ class Membership:
         def refused(said: Refused) -> None:
             self._reception.over()
             self._count(said.error)
+            self._complaints.came_to_nothing(channel.peer_description, said.error, said.by_peer)
 
         core = Answering(
             node=self.node,
@@ -255,12 +260,8 @@ class Membership:
                 case Founded(cluster, beside):
                     self._beside = {f"{_GATEWAY}{beside.host}:{beside.port}": beside}
                     self._home.joined(cluster, 0)
-                case NotYet(error, rest):
-                    self.log.info(
-                        "in no cluster yet, next try in {rest:.1f} s: {error}",
-                        rest=rest,
-                        error=error,
-                    )
+                case NotYet():
+                    self._complaints.not_yet(effect.asked, effect.error)
         self._arm()
 
     def _asked(self, said: Accepted, channel: ISocketChannel) -> None:
@@ -268,6 +269,7 @@ class Membership:
         if not joined and said.peer.address.unit != self.node.address.unit:
             channel.abort(Closed("this node is linked to its cluster again"))
             return
+        self._complaints.joined()
         self._join(joined)
         self._home.linked(said, channel, self._settings.transport, True)
 
@@ -286,11 +288,15 @@ class Membership:
             transport = self._settings.transport if target.purpose == MEMBER else TCP
             connection = self._dialler.dial(target.endpoint, transport)
 
+        whom = self._whom(dial)
+
         def accepted(said: Accepted, channel: ISocketChannel) -> None:
             self._keys[said.peer.name] = key
             self._home.linked(said, channel, transport, True)
 
         def failed(said: Refused | BrokerError) -> None:
+            error = said.error if isinstance(said, Refused) else said
+            self._complaints.no_link(key, whom, error)
             if isinstance(said, Refused):
                 self._acquaintances.refused(target.name, said.error)
             self._dial_all(self._meshing.failed(key, self._clock.seconds()))
@@ -325,10 +331,7 @@ class Membership:
             Greeting(channel, core, self._clock, accepted, not_welcome)
 
         def no_connection(failure: Failure) -> None:
-            error = failure.value
-            if not isinstance(error, BrokerError):
-                error = NotConnected(failure.getErrorMessage())
-            failed(error)
+            failed(not_connected(failure.value))
 
         connection.addCallbacks(greet, no_connection).addErrback(
             lambda failure: self.log.failure("a greeting failed", failure)
@@ -339,6 +342,16 @@ class Membership:
     def _place(self, node: NodeDescriptor) -> Endpoint | None:
         """Where a node listens for the kind of links that this one makes."""
         return node.udp if self._settings.transport == UDP else node.tcp
+
+    def _whom(self, dial: Dial) -> str:
+        """A target as a person knows it."""
+        key, target = dial.key, dial.target
+        if key in self._gateways:
+            return f'network.gateways "{self._gateways[key]}"'
+        place = f"{target.endpoint.host}:{target.endpoint.port}"
+        if target.name:
+            return f"the member {target.name} at {place}"
+        return f"{place} in another cluster" if target.purpose == GATEWAY else f"the seed {place}"
 
     def _targets_of(self, name: str) -> tuple[str, ...]:
         """The keys under which a node is dialled: a seed is a member by its name, too."""
