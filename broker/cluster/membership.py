@@ -242,6 +242,8 @@ class Membership:
     # ------------------------------------------------------------------ whom it dials
 
     def _join(self, effects: Sequence[JoiningEffect]) -> None:
+        if self._stopped:
+            return
         for effect in effects:
             match effect:
                 case Ask(endpoint):
@@ -274,6 +276,8 @@ class Membership:
         self._home.linked(said, channel, self._settings.transport, True)
 
     def _dial_all(self, dials: Sequence[Dial]) -> None:
+        if self._stopped:
+            return
         for dial in dials:
             self._dial_target(dial)
         self._arm()
@@ -296,7 +300,8 @@ class Membership:
 
         def failed(said: Refused | BrokerError) -> None:
             error = said.error if isinstance(said, Refused) else said
-            self._complaints.no_link(key, whom, error)
+            if not self._stopped:
+                self._complaints.no_link(key, whom, error)
             if isinstance(said, Refused):
                 self._acquaintances.refused(target.name, said.error)
             self._dial_all(self._meshing.failed(key, self._clock.seconds()))

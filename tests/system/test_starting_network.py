@@ -187,3 +187,17 @@ def stranger_said(stranger: socket.socket) -> bytes:
         return stranger.recv(1000)
     except ConnectionError:
         return b""
+
+
+def test_a_node_that_is_stopped_while_it_asks_does_not_complain(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        network = (
+            f'[network]\nlisten = ["tcp:port={free_port()}:interface=127.0.0.1"]\n'
+            f'join = ["127.0.0.1:{silent.getsockname()[1]}"]\n'
+        )
+        with NodeProcess(tmp_path, network) as node:
+            asking, _ = silent.accept()
+            with asking:
+                node.stop()
+        assert "has stopped in good order" in node.log()
+        assert "in no cluster yet" not in node.log()
