@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 import attrs
@@ -170,7 +171,7 @@ class Membership:
         # A member that fell silent is on no map any more; where it is a seed it is looked for.
         for seed in self._seeds:
             if seed not in known:
-                targets[f"{_SEED}{seed.host}:{seed.port}"] = Target(seed, MEMBER, own.unit)
+                targets[_seed(seed)] = Target(seed, MEMBER, own.unit)
         linked = {key for each in self._linked for key in self._targets_of(each)}
         self._dial_all(self._meshing.aim(targets, now, linked))
 
@@ -251,7 +252,7 @@ class Membership:
                         self._dialler.dial(endpoint, self._settings.transport),
                         self._greeting(MEMBER, (), ""),
                         self._settings.transport,
-                        self._asked,
+                        partial(self._asked, endpoint),
                         lambda said: self._join(self._joining.refused(said, self._clock.seconds())),
                         lambda error: self._join(
                             self._joining.failed(error, self._clock.seconds())
@@ -266,12 +267,15 @@ class Membership:
                     self._complaints.not_yet(effect.asked, effect.error)
         self._arm()
 
-    def _asked(self, said: Accepted, channel: ISocketChannel) -> None:
+    def _asked(self, endpoint: Endpoint, said: Accepted, channel: ISocketChannel) -> None:
         joined = self._joining.accepted(said, self._clock.seconds())
         if not joined and said.peer.address.unit != self.node.address.unit:
             channel.abort(Closed("this node is linked to its cluster again"))
             return
         self._complaints.joined()
+        # What it learns of the cluster makes it aim at all members and seeds: here is one already.
+        self._linked.add(said.peer.name)
+        self._keys[said.peer.name] = _seed(endpoint)
         self._join(joined)
         self._home.linked(said, channel, self._settings.transport, True)
 
@@ -380,6 +384,10 @@ class Membership:
         if not self._stopped:
             times = (self._joining.next_timeout(), self._meshing.next_timeout())
             self._alarm.set(min((time for time in times if time is not None), default=None))
+
+
+def _seed(place: Endpoint) -> str:
+    return f"{_SEED}{place.host}:{place.port}"
 
 
 def _turn_away(channel: ISocketChannel, error: BrokerError) -> None:
