@@ -12,6 +12,7 @@ import attrs
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from twisted.web import http
 from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
@@ -79,6 +80,10 @@ class NodeCollector(Collector):
         gauges = {
             "xmlbroker_log_bytes": ("Size of the event log.", bounds.used_bytes),
             "xmlbroker_log_events": ("Events in the log.", bounds.last - bounds.first + 1),
+            "xmlbroker_log_writable": (
+                "Whether the log can be written: 1, or 0 while nothing is acknowledged.",
+                int(node.event_log.is_writable),
+            ),
             "xmlbroker_log_pending_bytes": ("Waiting for a commit.", node.event_log.pending_bytes),
             "xmlbroker_sessions": ("Client sessions.", len(list(node.reception.sessions))),
             "xmlbroker_resident_bytes": ("Memory of the process.", resident),
@@ -156,6 +161,15 @@ class _Page(Resource):
         return b"there are /metrics, /health and /ready\n"
 
 
+class _QuietSite(Site):
+    """Says nothing of each look: a line every few seconds would bury what the node has to say."""
+
+    noisy = False
+
+    def log(self, request: http.Request) -> None:
+        """See `twisted.web.http.HTTPFactory`."""
+
+
 def metrics_site(node: Inspected) -> Site:
     """An HTTP site with the node's figures, for a trusted network."""
-    return Site(_Page(node))
+    return _QuietSite(_Page(node))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from twisted.application.service import Service
+from twisted.internet.address import UNIXAddress
 from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
@@ -111,8 +114,8 @@ class NodeService(Service):
             loop.clock = self._reactor
             loop.start(every, now=False).addErrback(self._loop_failed)
             self._loops.append(loop)
-        for port in self._ports:
-            self.log.info("listening on {address}", address=port.getHost())
+        for place, whom in self._places(len(listening)):
+            self.log.info("listening on {place} for {whom}", place=place, whom=whom)
         self.log.info(
             "node {name} is ready: log {origin}, epoch {epoch}, places {first} to {last}",
             name=self._settings.node.name,
@@ -121,6 +124,17 @@ class NodeService(Service):
             first=node.event_log.bounds.first,
             last=node.event_log.bounds.last,
         )
+
+    def _places(self, own: int) -> Iterator[tuple[str, str]]:
+        """Where the node listens, and for whom; the first `own` ports are not of the network."""
+        clients = len(self._settings.listen.endpoints)
+        for number, port in enumerate(self._ports):
+            whom = "clients" if number < clients else "who asks for metrics"
+            yield address_text(port.getHost()), whom if number < own else "other nodes"
+        if self._settings.network.udp:
+            yield f"{self._settings.network.udp} by UDP", "other nodes"
+        if self._settings.network.group:
+            yield f"the group {self._settings.network.group}", "members of the cluster"
 
     def _could_not_start(self, failure: Any) -> None:
         error = getattr(failure.value, "subFailure", failure).value
@@ -158,6 +172,14 @@ class NodeService(Service):
                 self.log.info("the node has stopped in good order")
             except BrokerError as error:
                 self.log.error("the node has stopped, but: {error}", error=error)
+
+
+def address_text(address: Any) -> str:
+    """An address as a person writes it."""
+    if isinstance(address, UNIXAddress):
+        return os.fsdecode(address.name or b"a socket without a name")
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    return f"{host}:{address.port}"
 
 
 def check_endpoints(settings: Settings, reactor: Any) -> None:

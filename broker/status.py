@@ -70,6 +70,7 @@ def status(node: Inspected) -> dict[str, Any]:
             "pending_bytes": log.pending_bytes,
             "commits": log.commits,
             "failures": log.failures,
+            "writable": log.is_writable,
         },
         "published": published(node),
         "delivered": attrs.asdict(deliveries(node)),

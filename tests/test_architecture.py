@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 #: Bottom up: a module imports only what is on its own floor or below.
 FLOORS = (
-    ("broker", "broker.errors"),
+    ("broker", "broker.errors", "broker.troubles"),
     ("broker.event", "broker.channel"),
     ("broker.dtd", "broker.config"),
     ("broker.content", "broker.store", "broker.identity"),

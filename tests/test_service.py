@@ -5,7 +5,10 @@ from __future__ import annotations
 import gc
 import weakref
 
-from broker.service import GC_THRESHOLDS, collect_rarely
+import pytest
+from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
+
+from broker.service import GC_THRESHOLDS, address_text, collect_rarely
 
 
 class Knot:
@@ -28,3 +31,15 @@ def test_the_collector_leaves_alone_what_is_loaded_and_still_frees_what_comes() 
     finally:
         gc.unfreeze()
         gc.set_threshold(*thresholds)
+
+
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        (IPv4Address("TCP", "127.0.0.1", 8765), "127.0.0.1:8765"),
+        (IPv6Address("TCP", "::1", 8765), "[::1]:8765"),
+        (UNIXAddress(b"/run/clients"), "/run/clients"),
+    ],
+)
+def test_an_address_is_told_as_a_person_writes_it(address: object, text: str) -> None:
+    assert address_text(address) == text

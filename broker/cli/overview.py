@@ -50,11 +50,13 @@ def link_tables(status: Mapping[str, Any]) -> Iterable[Table]:
 def _node(sample: Sample) -> list[str]:
     status = sample.status
     if status is None:
-        return [one_line(sample.endpoint), *[""] * 5, f"gone: {one_line(sample.error)}"]
+        # The row names the place already.
+        error = sample.error.replace(f" at {sample.endpoint}", "")
+        return [one_line(sample.endpoint), *[""] * 5, f"gone: {one_line(error)}"]
     sessions = str(len(status.get("sessions", ())))
     network = status.get("network")
     if not isinstance(network, Mapping):
-        return [_name(status), *[""] * 4, sessions, "alone"]
+        return [_name(status), *[""] * 4, sessions, _with_log(status, "alone")]
     members = network.get("members", ())
     reachable = sum(bool(member.get("reachable")) for member in members)
     links = list(links_of(status))
@@ -65,7 +67,7 @@ def _node(sample: Sample) -> list[str]:
         str(len(network.get("units", ()))),
         f"{sum(bool(link.get('up')) for link in links)}/{len(links)}",
         sessions,
-        _state(network),
+        _with_log(status, _state(network)),
     ]
 
 
@@ -78,6 +80,12 @@ def _events(sample: Sample, status: Mapping[str, Any], rates: Rates) -> list[str
         f"{number_at(status, 'network', 'arrivals', 'holes'):,}",
         f"{number_at(status, 'network', 'arrivals', 'waiting'):,}",
     ]
+
+
+def _with_log(status: Mapping[str, Any], state: str) -> str:
+    log = status.get("log")
+    broken = isinstance(log, Mapping) and log.get("writable") is False
+    return f"{state}, log not writable" if broken else state
 
 
 def _state(network: Mapping[str, Any]) -> str:

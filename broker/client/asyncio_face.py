@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -87,7 +90,14 @@ class AsyncioLoop:
         except TimeoutError:
             failed(NotConnected(f"{endpoint}: no answer in {DIAL_TIMEOUT:g} s"))
         except (OSError, ValueError) as error:
-            failed(NotConnected(f"{endpoint}: {error}"))
+            failed(NotConnected(f"{endpoint}: {_reason(error)}"))
+
+
+def _reason(error: Exception) -> str:
+    """In the system's words: asyncio says which call failed, and not why."""
+    if isinstance(error, OSError) and not isinstance(error, socket.gaierror | ssl.SSLError):
+        return os.strerror(error.errno) if error.errno else str(error)
+    return getattr(error, "strerror", None) or str(error)
 
 
 class AsyncioClient(Client):

@@ -78,5 +78,7 @@ class Waiting:
     def _give_up(self, promise: Promise, timeout: float) -> None:
         del self._up[promise]
         error = self._why()
-        reason = f": {error}" if error is not None else ""
+        # Where there is only one place it need not be named twice.
+        said = str(error).removeprefix(f"{self._endpoints}: ")
+        reason = f": {said}" if error is not None else ""
         promise.fail(GaveUp(f"no node answered at {self._endpoints} in {timeout:g} s{reason}"))

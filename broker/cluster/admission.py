@@ -122,8 +122,13 @@ def _objections(
 ) -> Iterator[BrokerError]:
     own, node = situation.own, hello.node
     if not is_within(own.address.unit, hello.cluster):
-        yield WrongNetwork(f"this node is of the cluster {_named(own.address.unit)}")
+        yield WrongNetwork(
+            f"{own.name} is of the cluster {_named(own.address.unit)},"
+            f" and {node.name} wants a link to {_named(hello.cluster)}"
+        )
     known = situation.members.get(node.name)
+    if (node.name, node.origin) == (own.name, own.origin):
+        yield NameTaken(f"{node.name} has dialled itself: remove its own place from its settings")
     if node.name == own.name or (known and known.origin != node.origin):
         yield NameTaken(f"another node has the node.name {node.name}")
     if known and node.incarnation < known.incarnation:
@@ -157,7 +162,10 @@ def _has_place(node: NodeDescriptor, situation: Situation, most_nodes: int) -> b
 
 def _objections_to_a_gateway(own: UnitPath, far: UnitPath) -> Iterator[BrokerError]:
     if own == far:
-        yield WrongNetwork("a node of the same cluster greets as a member")
+        yield WrongNetwork(
+            f"both nodes are of the cluster {_named(own)}: name the place in network.join,"
+            " network.gateways are for other clusters"
+        )
     elif is_within(own, far) or is_within(far, own):
         yield WrongNetwork(f"{_named(far)} and {_named(own)} can not both be clusters")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from ipaddress import ip_network
 from pathlib import Path
@@ -194,9 +195,13 @@ def _stacks(settings: Settings, start: float) -> Callable[[str, str, int], Stack
     plugin = stack_named(STACK)
     if settings.faults:
         _log.warn("{text}", text=warning(settings.faults))
+    made: Counter[str] = Counter()
 
     def make(name: str, transport: str, incarnation: int) -> Stack:
         said = StackSettings(incarnation=incarnation, transport=Transport(transport))
-        return build(plugin, said, TCP_PROPERTIES, layers_for(settings.faults, name, start))
+        faults = layers_for(settings.faults, name, start, made[name])
+        if faults:
+            made[name] += 1
+        return build(plugin, said, TCP_PROPERTIES, faults)
 
     return make

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from OpenSSL import crypto
+from twisted.internet.error import VerifyError
 from twisted.internet.interfaces import IProtocolFactory
 from twisted.internet.ssl import (
     Certificate,
@@ -67,6 +68,10 @@ def _read(setting: str, path: Path, load: Callable[[bytes], _T]) -> _T:
         return load(path.read_bytes())
     except OSError as error:
         raise ConfigurationError(f"{setting} {path} can not be read: {error.strerror}") from None
+    except VerifyError:
+        raise ConfigurationError(
+            f"{setting} {path}: the private key is not that of the certificate"
+        ) from None
     except (ValueError, crypto.Error):
         raise ConfigurationError(f"{setting} {path} has not what it must have, in PEM") from None
 

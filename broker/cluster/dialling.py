@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.endpoints import HostnameEndpoint, clientFromString
 from twisted.internet.interfaces import IProtocolFactory
+from twisted.python.failure import Failure
 
 from broker.channel.socket import ISocketChannel
 from broker.channel.socket.tcp import TcpChannelFactory
 from broker.channel.socket.udp import UdpPort
 from broker.cluster.certificates import Certificates, certificates_of
+from broker.cluster.connecting import not_connected
 from broker.cluster.descriptor import Endpoint
+from broker.cluster.names import address_of
 from broker.config import Settings
 from broker.errors import NotConnected
 
@@ -38,7 +41,7 @@ class TwistedDialler:
         if transport == "udp":
             if self.udp is None:
                 return fail(NotConnected("this node does not listen by UDP"))
-            return self.udp.connect(endpoint.host, endpoint.port)
+            return self._dial_udp(self.udp, endpoint)
         return self._connect(
             HostnameEndpoint(self._reactor, endpoint.host, endpoint.port, timeout=TIMEOUT)
         )
@@ -47,11 +50,20 @@ class TwistedDialler:
         """See `broker.cluster.membership.Dialler`."""
         return self._connect(clientFromString(self._reactor, endpoint))
 
+    def _dial_udp(self, port: UdpPort, endpoint: Endpoint) -> Deferred[ISocketChannel]:
+        def failed(failure: Failure) -> NoReturn:
+            failure.trap(Exception)
+            raise not_connected(failure.value) from None
+
+        host = address_of(self._reactor, endpoint.host, port.family)
+        connected = host.addCallback(lambda found: port.connect(found, endpoint.port))
+        return connected.addErrback(failed)
+
     def _connect(self, endpoint: Any) -> Deferred[ISocketChannel]:
         channel: Deferred[ISocketChannel] = Deferred(lambda _: connecting.cancel())
 
         def failed(failure: Any) -> None:
-            channel.errback(NotConnected(failure.getErrorMessage()))
+            channel.errback(not_connected(failure.value))
 
         certificates = self.certificates
         factory: IProtocolFactory = TcpChannelFactory(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from twisted.logger import Logger
 from zope.interface import implementer
 
 from broker.channel.alarm import Alarm
 from broker.channel.clock import IClock
 from broker.channel.socket import ISocketChannel, ISocketReceiver
 from broker.cluster import messages
+from broker.cluster.connecting import advice
 from broker.cluster.greeting_core import Accepted, Answering, Dialling, Effect, Refused, Send
-from broker.errors import BrokerError, PeerError, ProtocolError
+from broker.errors import BrokerError, ProtocolError
 
 #: A greeting is no longer than this: a welcome names the members of a cluster.
 MAX_GREETING = 1 << 20
@@ -23,8 +23,6 @@ MAX_HELLO = 8 << 10
 @implementer(ISocketReceiver)
 class Greeting:
     """One connection until it is accepted or refused."""
-
-    log = Logger()
 
     def __init__(
         self,
@@ -63,7 +61,7 @@ class Greeting:
     def channel_lost(self, error: BrokerError | None) -> None:
         """The connection is gone."""
         if not self._over:
-            self._do(self._core.lost("" if error is None else str(error)))
+            self._do(self._core.lost("" if error is None else advice(str(error))))
 
     def writable_changed(self, writable: bool) -> None:
         """A greeting is too short to fill anything."""
@@ -84,12 +82,6 @@ class Greeting:
                 case Refused():
                     self._end()
                     self._channel.close()
-                    if isinstance(effect.error, PeerError) or effect.by_peer:
-                        self.log.info(
-                            "no link with {peer}: {error}",
-                            peer=self._channel.peer_description,
-                            error=effect.error,
-                        )
                     self._refused(effect)
         self._alarm.set(None if self._over else self._core.next_timeout())
 

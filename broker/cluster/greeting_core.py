@@ -140,7 +140,7 @@ class _Greeting:
         """The peer has been silent for too long."""
         if self._deadline is None or now < self._deadline:
             return []
-        return self._refuse(PeerSilent(f"no greeting within {GREETING_TIMEOUT:g} s"))
+        return self._refuse(PeerSilent(f"no greeting within {GREETING_TIMEOUT:g} s{self._hint()}"))
 
     def malformed(self, error: ProtocolError) -> list[Effect]:
         """What came was no message at all."""
@@ -150,8 +150,12 @@ class _Greeting:
         """The connection is gone."""
         if self.state is GreetingState.OVER:
             return []
-        reason = f": {why}" if why else ""
+        reason = f": {why}" if why else self._hint()
         return self._over(Refused(PeerSilent(f"the connection was lost in the greeting{reason}")))
+
+    def _hint(self) -> str:
+        """What a person may look at where the peer has said nothing at all."""
+        return ""
 
     def _over(self, *effects: Effect) -> list[Effect]:
         self.state = GreetingState.OVER
@@ -227,6 +231,14 @@ class Dialling(_Greeting):
                 return self._welcomed(message)
             case _:
                 return self._out_of_state(message)
+
+    def _hint(self) -> str:
+        if self.state is not GreetingState.GREETED:
+            return ""
+        return (
+            "; the place must be one of a node's network.listen,"
+            " and both or none of the nodes have a network.certificate"
+        )
 
     def _prove(self, challenge: NodeChallenge) -> list[Effect]:
         if self.key is None:

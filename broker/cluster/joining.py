@@ -37,6 +37,7 @@ CUT_OFF = 5.0
 #: Rounds in which all were full, before a cluster is founded.
 FULL_ROUNDS = 2
 _LONGEST_NAME = 64
+_NOBODY = "neither network.join nor network.discover has named a node that could be asked"
 
 
 @attrs.frozen
@@ -70,6 +71,8 @@ class NotYet:
 
     error: BrokerError
     rest: float
+    asked: tuple[tuple[Endpoint, BrokerError], ...] = ()
+    """Who was asked in this round, and why that came to nothing."""
 
 
 Effect: TypeAlias = Ask | Joined | Founded | NotYet
@@ -103,7 +106,8 @@ class Joining:
         self._met: set[Endpoint] = set()
         self._asked: Endpoint | None = None
         self._full: list[tuple[UnitPath, Endpoint]] = []
-        self._error: BrokerError = NotConnected("no node is known that could be asked")
+        self._error: BrokerError = NotConnected(_NOBODY)
+        self._answers: list[tuple[Endpoint, BrokerError]] = []
         self._rounds = 0
         self._full_rounds = 0
         self._wake: float | None = None
@@ -139,7 +143,7 @@ class Joining:
         """The greeting of the node that was asked has come to nothing."""
         if self.state is not JoiningState.ASKING or self._asked is None:
             return []
-        self._error = refused.error
+        self._noted(refused.error)
         if refused.by_peer:
             if isinstance(refused.error, ClusterFull) and refused.cluster:
                 self._full.append((refused.cluster, self._asked))
@@ -150,7 +154,7 @@ class Joining:
         """The node that was asked could not be reached."""
         if self.state is not JoiningState.ASKING:
             return []
-        self._error = error
+        self._noted(error)
         return self._next(now)
 
     def links_changed(self, member_links: int, now: float) -> None:
@@ -185,7 +189,8 @@ class Joining:
         self._to_ask.clear()
         self._met.clear()
         self._full.clear()
-        self._error = NotConnected("no node is known that could be asked")
+        self._answers.clear()
+        self._error = NotConnected(_NOBODY)
         self._queue(self._known)
         self._queue(self._seeds)
         return self._next(now)
@@ -195,6 +200,11 @@ class Joining:
             if endpoint not in self._met and len(self._met) < MOST_ASKED:
                 self._met.add(endpoint)
                 self._to_ask.append(endpoint)
+
+    def _noted(self, error: BrokerError) -> None:
+        self._error = error
+        if self._asked is not None:
+            self._answers.append((self._asked, error))
 
     def _next(self, now: float) -> list[Effect]:
         if not self._to_ask:
@@ -220,7 +230,7 @@ class Joining:
             rest = longest * self._rng.uniform(0.5, 1.0)
         self.state = JoiningState.RESTING
         self._wake = now + rest
-        return [NotYet(self._error, rest)]
+        return [NotYet(self._error, rest, tuple(self._answers))]
 
 
 def cluster_name(founder: str) -> str:

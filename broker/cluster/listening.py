@@ -11,7 +11,7 @@ from typing import Any
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory
-from twisted.names import client
+from twisted.names import client, dns
 
 from broker.channel.socket.multicast import MulticastPort
 from broker.channel.socket.tcp import TcpChannelFactory
@@ -104,6 +104,8 @@ class Listening:
     def _seeds(self) -> ISeedSource:
         """What the setting `discover` names."""
         said = self._settings
+        # Each question has a socket of its own, and a line for each would fill the node's log.
+        dns.DNSDatagramProtocol.noisy = False
         if said.discover.startswith("_"):
             return ServiceSeeds(client.getResolver(), said.discover, Random())
         host, port = split_place(said.discover)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 import attrs
@@ -22,6 +23,8 @@ from broker.cluster import messages
 from broker.cluster.acquaintances import Acquaintances
 from broker.cluster.address import UnitPath
 from broker.cluster.admission import AdmissionRules, Situation
+from broker.cluster.complaints import Complaints
+from broker.cluster.connecting import not_connected
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
 from broker.cluster.doorway import Greeting
 from broker.cluster.greeting import GATEWAY, MEMBER, NodeHello, NodeRefuse
@@ -37,7 +40,7 @@ from broker.cluster.joining import Ask, Founded, Joined, Joining, JoiningState, 
 from broker.cluster.joining import Effect as JoiningEffect
 from broker.cluster.meshing import Dial, Meshing, Target
 from broker.cluster.reception import Reception
-from broker.errors import BrokerError, Closed, NotConnected, PeerError, ShuttingDown
+from broker.errors import BrokerError, Closed, PeerError, ShuttingDown
 
 #: A member's transports, as a node's settings name them.
 TCP, UDP = "tcp", "udp"
@@ -117,6 +120,7 @@ class Membership:
         self._linked: set[str] = set()
         self._acquaintances = Acquaintances(node.name)
         self._alarm = Alarm(clock, self._timeout)
+        self._complaints = Complaints(clock)
         self._stopped = False
         self.refused: dict[str, int] = {}
         """Greetings that came to nothing, by error code."""
@@ -167,7 +171,7 @@ class Membership:
         # A member that fell silent is on no map any more; where it is a seed it is looked for.
         for seed in self._seeds:
             if seed not in known:
-                targets[f"{_SEED}{seed.host}:{seed.port}"] = Target(seed, MEMBER, own.unit)
+                targets[_seed(seed)] = Target(seed, MEMBER, own.unit)
         linked = {key for each in self._linked for key in self._targets_of(each)}
         self._dial_all(self._meshing.aim(targets, now, linked))
 
@@ -176,6 +180,7 @@ class Membership:
         self._linked.add(name)
         now = self._clock.seconds()
         for key in self._targets_of(name):
+            self._complaints.linked(key)
             self._dial_all(self._meshing.linked(key, now))
 
     def link_broken(self, name: str) -> None:
@@ -225,6 +230,7 @@ class Membership:
         def refused(said: Refused) -> None:
             self._reception.over()
             self._count(said.error)
+            self._complaints.came_to_nothing(channel.peer_description, said.error, said.by_peer)
 
         core = Answering(
             node=self.node,
@@ -237,6 +243,8 @@ class Membership:
     # ------------------------------------------------------------------ whom it dials
 
     def _join(self, effects: Sequence[JoiningEffect]) -> None:
+        if self._stopped:
+            return
         for effect in effects:
             match effect:
                 case Ask(endpoint):
@@ -244,7 +252,7 @@ class Membership:
                         self._dialler.dial(endpoint, self._settings.transport),
                         self._greeting(MEMBER, (), ""),
                         self._settings.transport,
-                        self._asked,
+                        partial(self._asked, endpoint),
                         lambda said: self._join(self._joining.refused(said, self._clock.seconds())),
                         lambda error: self._join(
                             self._joining.failed(error, self._clock.seconds())
@@ -255,23 +263,25 @@ class Membership:
                 case Founded(cluster, beside):
                     self._beside = {f"{_GATEWAY}{beside.host}:{beside.port}": beside}
                     self._home.joined(cluster, 0)
-                case NotYet(error, rest):
-                    self.log.info(
-                        "in no cluster yet, next try in {rest:.1f} s: {error}",
-                        rest=rest,
-                        error=error,
-                    )
+                case NotYet():
+                    self._complaints.not_yet(effect.asked, effect.error)
         self._arm()
 
-    def _asked(self, said: Accepted, channel: ISocketChannel) -> None:
+    def _asked(self, endpoint: Endpoint, said: Accepted, channel: ISocketChannel) -> None:
         joined = self._joining.accepted(said, self._clock.seconds())
         if not joined and said.peer.address.unit != self.node.address.unit:
             channel.abort(Closed("this node is linked to its cluster again"))
             return
+        self._complaints.joined()
+        # What it learns of the cluster makes it aim at all members and seeds: here is one already.
+        self._linked.add(said.peer.name)
+        self._keys[said.peer.name] = _seed(endpoint)
         self._join(joined)
         self._home.linked(said, channel, self._settings.transport, True)
 
     def _dial_all(self, dials: Sequence[Dial]) -> None:
+        if self._stopped:
+            return
         for dial in dials:
             self._dial_target(dial)
         self._arm()
@@ -286,11 +296,16 @@ class Membership:
             transport = self._settings.transport if target.purpose == MEMBER else TCP
             connection = self._dialler.dial(target.endpoint, transport)
 
+        whom = self._whom(dial)
+
         def accepted(said: Accepted, channel: ISocketChannel) -> None:
             self._keys[said.peer.name] = key
             self._home.linked(said, channel, transport, True)
 
         def failed(said: Refused | BrokerError) -> None:
+            error = said.error if isinstance(said, Refused) else said
+            if not self._stopped:
+                self._complaints.no_link(key, whom, error)
             if isinstance(said, Refused):
                 self._acquaintances.refused(target.name, said.error)
             self._dial_all(self._meshing.failed(key, self._clock.seconds()))
@@ -325,10 +340,7 @@ class Membership:
             Greeting(channel, core, self._clock, accepted, not_welcome)
 
         def no_connection(failure: Failure) -> None:
-            error = failure.value
-            if not isinstance(error, BrokerError):
-                error = NotConnected(failure.getErrorMessage())
-            failed(error)
+            failed(not_connected(failure.value))
 
         connection.addCallbacks(greet, no_connection).addErrback(
             lambda failure: self.log.failure("a greeting failed", failure)
@@ -339,6 +351,16 @@ class Membership:
     def _place(self, node: NodeDescriptor) -> Endpoint | None:
         """Where a node listens for the kind of links that this one makes."""
         return node.udp if self._settings.transport == UDP else node.tcp
+
+    def _whom(self, dial: Dial) -> str:
+        """A target as a person knows it."""
+        key, target = dial.key, dial.target
+        if key in self._gateways:
+            return f'network.gateways "{self._gateways[key]}"'
+        place = f"{target.endpoint.host}:{target.endpoint.port}"
+        if target.name:
+            return f"the member {target.name} at {place}"
+        return f"{place} in another cluster" if target.purpose == GATEWAY else f"the seed {place}"
 
     def _targets_of(self, name: str) -> tuple[str, ...]:
         """The keys under which a node is dialled: a seed is a member by its name, too."""
@@ -362,6 +384,10 @@ class Membership:
         if not self._stopped:
             times = (self._joining.next_timeout(), self._meshing.next_timeout())
             self._alarm.set(min((time for time in times if time is not None), default=None))
+
+
+def _seed(place: Endpoint) -> str:
+    return f"{_SEED}{place.host}:{place.port}"
 
 
 def _turn_away(channel: ISocketChannel, error: BrokerError) -> None:

@@ -9,7 +9,7 @@ fit is a `ProtocolError`, never an exception of another kind. Kinds: 0x40 to 0x4
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar, cast
 
 import attrs
 import msgpack
@@ -199,11 +199,19 @@ def encode(message: Message) -> bytes:
     return bytes([message.kind]) + packed
 
 
+#: The first message of either side of a client's session, which is of another protocol.
+_OF_SESSIONS: Final = {
+    b"\x01": "a client greets where only other nodes connect: clients take one of listen.endpoints",
+    b"\x03": "clients connect there: other nodes take the port of the node's network.listen",
+}
+
+
 def decode(data: bytes) -> Message:
     """The control message that `data` holds; `ProtocolError` if it is none."""
     cls = _by_kind.get(data[0]) if data else None
     if cls is None:
-        raise ProtocolError(f"unknown message kind {data[:1].hex() or 'of an empty message'}")
+        kind = f"unknown message kind {data[:1].hex() or 'of an empty message'}"
+        raise ProtocolError(_OF_SESSIONS.get(data[:1], kind))
     if len(data) > MAX_CONTROL:
         raise ProtocolError(f"{cls.__name__} of {len(data)} bytes")
     try:

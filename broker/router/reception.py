@@ -39,6 +39,7 @@ from broker.router.session import Session
 from broker.session import messages
 from broker.session.messages import MAGIC, PROTOCOL_VERSIONS, Hello, Refuse, Welcome
 from broker.store.event_log import EventLog
+from broker.troubles import Troubles
 
 #: A greeting is no longer than this, so that a stranger can not make the node hold much.
 MAX_GREETING = 4096
@@ -87,6 +88,7 @@ class Reception:
         self._greeting: set[_Greeting] = set()
         self._newest: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
         self._closed = False
+        self._troubles = Troubles(lambda text: self.log.info("{text}", text=text), clock.seconds)
         self.refused: Counter[str] = Counter()
         """Connections that were refused, by error code."""
         self.broken: Counter[str] = Counter()
@@ -118,9 +120,9 @@ class Reception:
     def note_refused(self, channel: ISocketChannel, error: BrokerError) -> None:
         """Count a connection that was refused, or that showed itself to be none of ours."""
         self.refused[error.code] += 1
-        self.log.info(
-            "connection from {peer} refused: {error}", peer=channel.peer_description, error=error
-        )
+        peer = channel.peer_description
+        host = peer.rpartition(":")[0]
+        self._troubles.came(host, error.code, f"connection from {peer} refused: {error}")
 
     # ------------------------------------------------------------------ the greeting
 

@@ -9,7 +9,7 @@ shows the bytes and who may send what when.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Final, TypeVar, cast
 
 import attrs
 import msgpack
@@ -307,11 +307,21 @@ def encode(message: Message) -> bytes:
     return bytes([message.kind]) + packed
 
 
+_OTHER_NODES = "other nodes connect there: clients take one of the node's listen.endpoints"
+#: The first message of either side of a greeting between nodes, which is of another protocol.
+_OF_NODES: Final = {
+    b"\x40": "a node greets where clients connect: it needs the port of this node's network.listen",
+    b"\x42": _OTHER_NODES,
+    b"\x43": _OTHER_NODES,
+}
+
+
 def decode(data: bytes) -> Message:
     """The control message that `data` holds; `ProtocolError` if it is none."""
     cls = _by_kind.get(data[0]) if data else None
     if cls is None:
-        raise ProtocolError(f"unknown message kind {data[:1].hex() or 'of an empty message'}")
+        kind = f"unknown message kind {data[:1].hex() or 'of an empty message'}"
+        raise ProtocolError(_OF_NODES.get(data[:1], kind))
     if len(data) > MAX_CONTROL and cls not in (Answer, Published, Ask):
         raise ProtocolError(f"{cls.__name__} of {len(data)} bytes")
     try:

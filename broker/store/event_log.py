@@ -109,10 +109,15 @@ class EventLog(LogReading):
         """Bytes of events that wait for a commit or are in one."""
         return self._gathering.size + (self._committing.size if self._committing else 0)
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether the last commit that was tried has succeeded."""
+        return self._epoch == self._bounds.epoch
+
     def check_available(self) -> None:
         """Raise `LogUnavailable` while the log rests after a failure: until it is written that a
         new epoch has begun, no place in it is given."""
-        if self._epoch != self._bounds.epoch:
+        if not self.is_writable:
             raise LogUnavailable("the event log can not be written at the moment; retry later")
 
     # ------------------------------------------------------------------ writing

@@ -87,6 +87,17 @@ def test_a_node_that_is_gone_is_a_row_that_says_why() -> None:
     assert "\x1b" not in text
 
 
+def test_the_row_of_a_node_that_is_gone_does_not_name_it_twice() -> None:
+    error = "no node answered at tcp:a:1 in 3 s: Connection refused"
+    text = " ".join(shown([Sample("tcp:a:1", 5.0, error=error)], [None]).split())
+    assert "gone: no node answered in 3 s: Connection refused" in text
+
+
+def test_a_node_whose_log_can_not_be_written_is_not_just_up() -> None:
+    full = {**status_of("a1"), "log": {"writable": False}}
+    assert "log not writable" in shown([Sample("tcp:a:1", 1.0, full)], [None])
+
+
 def test_a_node_that_is_alone_has_no_network() -> None:
     alone = {"node": "n1", "network": None, "published": {"received": 3}, "sessions": []}
     assert row(shown([Sample("tcp:a:1", 1.0, alone)], [None]), "n1")[-1] == "alone"

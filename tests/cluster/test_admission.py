@@ -215,3 +215,16 @@ def test_all_members_agree_who_came_too_late(seed: int) -> None:
     stay = [node.admitted for node in nodes if node.name not in leaving]
     assert max(stay) <= min(node.admitted for node in nodes if node.name in leaving)
     assert surplus({node.name: node for node in nodes}, 8) == ()
+
+
+def test_a_refusal_says_what_to_change() -> None:
+    def said(greeting: NodeHello) -> str:
+        refusal = judged(greeting, situation(N2))
+        assert refusal is not None
+        return str(refusal.error)
+
+    assert "n1 has dialled itself" in said(hello(OWN))
+    assert "another node has the node.name n1" in said(hello(OWN._replace(origin="f" * 16)))
+    assert "name the place in network.join" in said(hello(N3, GATEWAY))
+    text = said(hello(a_node("b/m1"), cluster=("b",)))
+    assert text == "n1 is of the cluster a.c1, and m1 wants a link to b"

@@ -112,3 +112,15 @@ def test_a_node_in_no_cluster_says_so() -> None:
         names = {name for name, *_ in samples(list(network_metrics(said)))}
         assert "xmlbroker_wants_installed" in names
         assert "xmlbroker_network_units" not in names
+
+
+def test_who_was_let_in_keeps_that_connection_and_makes_no_other() -> None:
+    world = NetworkWorld(seed=1)
+    with world:
+        world.add("a1", "alps")
+        world.add("a2", join=("a1",))
+        world.run(QUIET)
+        for name in ("a1", "a2"):
+            (link,) = report("test", world.network_of(name))["links"]
+            assert link["up"]
+            assert link["reconnections"] == 0

@@ -95,3 +95,26 @@ def test_nodes_of_one_host_find_each_other(tmp_path: Path) -> None:
             node(tmp_path, "n2", network, free_port(), "127.0.0.1"),
         ]
     )
+
+
+def test_links_over_udp_to_places_that_are_names(tmp_path: Path) -> None:
+    ports, places = [free_port() for _ in range(3)], [free_port() for _ in range(3)]
+    records = [f'SRV("_xmlbroker._udp.example.test", 0, 0, {places[0]}, "localhost")']
+    with NameServer(tmp_path, records) as server:
+        udp = [f'udp = "127.0.0.1:{place}"\ntransport = "udp"\n' for place in places]
+        find_each_other(
+            [
+                node(tmp_path, "n1", f'{udp[0]}cluster = "alps"', ports[0], "127.0.0.1"),
+                node(
+                    tmp_path,
+                    "n2",
+                    f'{udp[1]}join = ["localhost:{places[0]}"]',
+                    ports[1],
+                    "127.0.0.1",
+                ),
+                node(
+                    *(tmp_path, "n3", f'{udp[2]}discover = "_xmlbroker._udp.example.test"'),
+                    *(ports[2], "127.0.0.1", server.prelude),
+                ),
+            ]
+        )

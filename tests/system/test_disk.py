@@ -105,6 +105,7 @@ def test_a_full_disk_delays_publications_and_loses_none(tmp_path: Path) -> None:
             assert (await asyncio.to_thread(http, port, "/health"))[0] == 200
             status = await ask_status(node.endpoint)
             assert status["log"]["failures"] > 0
+            assert status["log"]["writable"] is False
             assert status["published"]["not_taken"] > 0
             # Subscribers keep what they had, and can still read the log.
             await inbox.until_received(receipts)

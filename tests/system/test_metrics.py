@@ -67,6 +67,7 @@ def test_the_figures_add_up(tmp_path: Path) -> None:
             assert page["xmlbroker_log_events"] == {"": 21}
             assert page["xmlbroker_sessions"] == {"": 1}
             assert page["xmlbroker_log_failures_total"] == {"": 0}
+            assert page["xmlbroker_log_writable"] == {"": 1}
             assert 0 < page["xmlbroker_private_bytes"][""] < 100 << 20
             await every.close()
             await some.close()
@@ -83,6 +84,7 @@ def test_the_figures_add_up(tmp_path: Path) -> None:
         assert http(port, "/health", method="HEAD") == (200, "")
         assert http(port, "/health", method="POST")[0] == 405
         assert "Traceback" not in node.log()
+        assert "/metrics" not in node.log()
 
 
 def test_a_node_of_a_network_has_figures_of_it(tmp_path: Path) -> None:

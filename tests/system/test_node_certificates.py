@@ -110,6 +110,7 @@ def test_who_shows_the_wrong_certificate_stays_outside(tmp_path: Path, shows: st
             "network.certificate {folder}/authority.pem has not what",
         ),
         ("both.pem", "empty.pem", "network.authority {folder}/empty.pem has not what"),
+        ("mixed.pem", "authority.pem", "mixed.pem: the private key is not that of the certificate"),
     ],
 )
 def test_a_file_that_can_not_be_used_is_told(
@@ -119,6 +120,8 @@ def test_a_file_that_can_not_be_used_is_told(
     both = make_certificate(tmp_path, "n1", issuer).together()
     both.rename(tmp_path / "both.pem")
     (tmp_path / "empty.pem").write_text("")
+    keys = issuer.key.read_bytes(), (tmp_path / "n1.pem").read_bytes()
+    (tmp_path / "mixed.pem").write_bytes(b"".join(keys))
     network = (
         f'[network]\ncluster = "alps"\n{at(free_port())}\n'
         f'certificate = "{tmp_path / certificate}"\nauthority = "{tmp_path / authority}"\n'

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +15,10 @@ import pytest
 
 from tests.system.namespaces import need_namespaces
 from tests.system.network_nodes import members
-from tests.system.node_process import NodeProcess, free_port
+from tests.system.node_process import ROOT, NodeProcess, free_port
 from tests.system.segment import Segment
 from tests.system.test_starting import the_line
+from tests.system.traffic import ask_status
 
 pytestmark = pytest.mark.system
 
@@ -117,3 +123,82 @@ def test_who_is_not_let_in_is_told_the_setting(tmp_path: Path, settings: str, wo
         with NodeProcess(tmp_path / "second", joiner, name=name) as second:
             assert "in no cluster yet" in second.await_log(rf"yet.*{words}")
             first.await_log(words)
+
+
+def test_whom_a_node_does_not_reach_is_told_once_with_the_place_and_what_is_wrong(
+    tmp_path: Path,
+) -> None:
+    nobody, elsewhere = free_port(), free_port()
+    with NodeProcess(tmp_path / "clients", name="clients") as clients:
+        gateways = [f"tcp:host=127.0.0.1:port={port}" for port in (nobody, clients.port)]
+        network = (
+            f'[network]\ncluster = "alps"\nlisten = ["tcp:port={elsewhere}:interface=127.0.0.1"]\n'
+            f'join = ["localhost:{nobody}"]\ngateways = {gateways}\n'
+        )
+        with NodeProcess(tmp_path / "node", network, name="node") as node:
+            node.await_log(f"listening on 127.0.0.1:{node.port} for clients")
+            node.await_log(f"listening on 127.0.0.1:{elsewhere} for other nodes")
+            line = node.await_log(f'to network.gateways "{gateways[0]}"')
+            assert "nobody listens there (connection refused)" in line
+            line = node.await_log(f'to network.gateways "{gateways[1]}"')
+            assert "clients connect there: other nodes take the port of the node's" in line
+            node.await_log(f"to the seed localhost:{nobody}, trying on: nobody listens there")
+            assert "a node greets where clients connect" in clients.await_log("refused")
+            client = [sys.executable, "-m", "broker.cli", "status", "--timeout", "2"]
+            asked = subprocess.run(
+                [*client, "--node", f"tcp:127.0.0.1:{elsewhere}"],
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                capture_output=True,
+                text=True,
+            )
+            assert "other nodes connect there: clients take one of" in asked.stderr
+            # Two seconds of trying, and each is told once.
+            assert node.log().count("no link to") == 3
+
+
+def test_strangers_are_told_once_with_their_number_and_leave_nothing_behind(tmp_path: Path) -> None:
+    port = free_port()
+    network = f'[network]\ncluster = "alps"\nlisten = ["tcp:port={port}:interface=127.0.0.1"]\n'
+    garbage = (
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\0\0\0\x02\xffx",
+        b"\0\0",
+        b"\xff" * 99,
+        b"\0\0\0\0",
+        b"",
+    )
+    with NodeProcess(tmp_path, network) as node:
+        descriptors = Path(f"/proc/{node.process.pid}/fd")
+        before = len(list(descriptors.iterdir()))
+        for said in garbage * 4:
+            for where in (port, node.port):
+                with socket.create_connection(("127.0.0.1", where)) as stranger:
+                    # The node may be quicker, and have closed it.
+                    with contextlib.suppress(OSError):
+                        stranger.sendall(said)
+                        stranger.shutdown(socket.SHUT_WR)
+                        while stranger.recv(1000):
+                            pass
+        # When it answers this it has done with all who came before.
+        asyncio.run(ask_status(node.endpoint))
+        assert len(list(descriptors.iterdir())) <= before + 2
+        node.stop()
+        assert "Traceback" not in node.log()
+        for words in ("no link with 127.0.0.1", "connection from 127.0.0.1"):
+            lines = [line for line in node.log().splitlines() if words in line]
+            assert 1 < len(lines) <= 4, lines
+        assert node.log().count("this is HTTP") == 2
+
+
+def test_a_node_that_is_stopped_while_it_asks_does_not_complain(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        network = (
+            f'[network]\nlisten = ["tcp:port={free_port()}:interface=127.0.0.1"]\n'
+            f'join = ["127.0.0.1:{silent.getsockname()[1]}"]\n'
+        )
+        with NodeProcess(tmp_path, network) as node:
+            asking, _ = silent.accept()
+            with asking:
+                node.stop()
+        assert "has stopped in good order" in node.log()
+        assert "in no cluster yet" not in node.log()

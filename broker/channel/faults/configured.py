@@ -143,13 +143,15 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
 )
 
 
-def layers_for(faults: Iterable[IFault], link: str, start: float) -> list[ILayer]:
+def layers_for(faults: Iterable[IFault], link: str, start: float, earlier: int = 0) -> list[ILayer]:
     """The layers of all faults that act on the link to the peer `link`, bottom up in their order.
 
-    `start` is the time, of the driver's clock, from which `after` counts.
+    `start` is the time, of the driver's clock, from which `after` counts. `earlier` is how many
+    links to this peer there were before: if each had the same faults, what is lost on one would be
+    lost on all of them, and never get through.
     """
     return [
-        make_layer(fault, crc32(f"{index} {link}".encode(), fault.seed), start)
+        make_layer(fault, crc32(f"{index} {link} {earlier}".encode(), fault.seed), start)
         for index, fault in enumerate(faults)
         if _matches(fault.links, link)
     ]

@@ -34,6 +34,15 @@ def encode(packets: Sequence[bytes]) -> list[bytes]:
     return pieces
 
 
+def _looks_like(length: int) -> str:
+    """What else it may be whose first four bytes are taken for this length."""
+    head = _pack_length(length)
+    if head in (b"HTTP", b"GET ", b"POST", b"HEAD", b"PUT "):
+        return ": this is HTTP"
+    # The records of an alert and of a handshake, of versions 1.0 and later.
+    return ": this is TLS" if head[:2] in (b"\x15\x03", b"\x16\x03") else ""
+
+
 class FrameDecoder:
     """Cuts packets out of a stream that arrives in pieces of any size.
 
@@ -111,6 +120,7 @@ class FrameDecoder:
         elif length > self.max_frame:
             self._error = FrameTooLarge(
                 f"a frame announces {length} bytes, and {self.max_frame} are accepted"
+                + _looks_like(length)
             )
         else:
             return length

@@ -54,6 +54,11 @@ class UdpPort:
         return address[0], address[1]
 
     @property
+    def family(self) -> socket.AddressFamily:
+        """Whether it speaks IPv4 or IPv6."""
+        return self._family
+
+    @property
     def endpoint(self) -> DatagramEndpoint:
         """What counts strangers. Raises `Closed` if the port is not started."""
         return self._started()[1]

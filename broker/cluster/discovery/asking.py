@@ -14,7 +14,7 @@ from broker.cluster.discovery.contract import ISeedSource
 
 #: Seconds between two questions: who has moved is found, and nobody is asked much.
 PERIOD = 30.0
-#: Seconds until the next one where nobody was found.
+#: Seconds until the next one where nobody was found: doubled now and then, up to the other.
 SHORTEST_PERIOD = 3.0
 
 
@@ -33,6 +33,7 @@ class Asking:
         self._asked: Deferred[object] | None = None
         self._failing = False
         self._stopped = False
+        self._in_vain = 0
 
     def start(self) -> None:
         """Ask now, and then every now and then."""
@@ -50,13 +51,22 @@ class Asking:
     def _answered(self, seeds: Sequence[Endpoint]) -> None:
         self._failing = False
         self._found(seeds)
-        self._again(PERIOD if seeds else SHORTEST_PERIOD)
+        if seeds:
+            self._in_vain = 0
+            self._again(PERIOD)
+        else:
+            self._again_in_vain()
 
     def _failed(self, failure: Failure) -> None:
         if not (self._failing or self._stopped):
             self._failing = True
             self.log.warn("no members were found: {error}", error=failure.getErrorMessage())
-        self._again(SHORTEST_PERIOD)
+        self._again_in_vain()
+
+    def _again_in_vain(self) -> None:
+        # A power beyond this is over the longest period in any case.
+        self._again(min(PERIOD, SHORTEST_PERIOD * 2.0 ** min(self._in_vain // 2, 10)))
+        self._in_vain += 1
 
     def _again(self, after: float) -> None:
         self._asked = None

@@ -108,6 +108,14 @@ def test_seeds_differ_between_links_and_faults_and_are_the_same_each_time() -> N
     assert len(set(seeds)) == 8
 
 
+def test_the_next_link_to_a_peer_has_other_faults_than_the_one_before() -> None:
+    (fault,) = faults('[[faults]]\nkind = "discard"\n')
+    layers = [layers_for([fault], "east-1", 0.0, earlier)[0] for earlier in (0, 1, 2, 1)]
+    seeds = [layer.seed for layer in layers if isinstance(layer, DiscardLayer)]
+    assert len(set(seeds)) == 3
+    assert seeds[1] == seeds[3]
+
+
 @pytest.mark.parametrize(
     ("pattern", "hit"),
     [

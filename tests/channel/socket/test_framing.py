@@ -138,3 +138,17 @@ def test_the_work_for_a_large_frame_grows_with_its_size_only() -> None:
 
     # Sixteen times the size; quadratic work would be 256 times as long.
     assert seconds(16_000_000) < 100 * max(seconds(1_000_000), 5e-4)
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b"GET /metrics HTTP/1.1\r\n", "this is HTTP"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "this is HTTP"),
+        (bytes.fromhex("1603010200"), "this is TLS"),
+        (bytes.fromhex("15030300020230"), "this is TLS"),
+    ],
+)
+def test_what_is_another_protocol_is_called_by_its_name(data: bytes, what: str) -> None:
+    with pytest.raises(FrameTooLarge, match=what):
+        FrameDecoder(1 << 20).feed(data)

@@ -41,6 +41,16 @@ def test_it_asks_often_until_somebody_is_found_and_then_now_and_then() -> None:
     assert source.asked == 4
 
 
+def test_who_finds_nobody_for_long_asks_less_often() -> None:
+    clock, source = Clock(), Source(*[()] * 100)
+    Asking(source, clock, lambda _: None).start()
+    clock.pump([1.0] * 600)
+    assert 20 < source.asked < 30
+    before = source.asked
+    clock.pump([1.0] * int(PERIOD))
+    assert source.asked == before + 1
+
+
 def test_it_stops_with_a_question_under_way_or_between_two() -> None:
     clock = Clock()
     cancelled: list[Any] = []

@@ -1,0 +1,46 @@
+"""Addresses of hosts that are known by name."""
+
+from __future__ import annotations
+
+import socket
+from ipaddress import ip_address
+from typing import Any
+
+from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.error import DNSLookupError
+from twisted.internet.interfaces import IAddress, IHostResolution, IResolutionReceiver
+from zope.interface import implementer
+
+
+def address_of(reactor: Any, host: str, family: socket.AddressFamily) -> Deferred[str]:
+    """The first address of a host in a family, as a number; fails with `DNSLookupError`."""
+    try:
+        ip_address(host)
+    except ValueError:
+        pass
+    else:
+        return succeed(host)
+    found = _First()
+    kind = IPv6Address if family == socket.AF_INET6 else IPv4Address
+    reactor.nameResolver.resolveHostName(found, host, 0, [kind])
+    return found.address
+
+
+@implementer(IResolutionReceiver)
+class _First:
+    def __init__(self) -> None:
+        self.address: Deferred[str] = Deferred()
+
+    def resolutionBegan(self, resolutionInProgress: IHostResolution) -> None:
+        """Nothing is known yet."""
+
+    def addressResolved(self, address: IAddress) -> None:
+        """There is one; of several the first counts."""
+        if isinstance(address, IPv4Address | IPv6Address) and not self.address.called:
+            self.address.callback(address.host)
+
+    def resolutionComplete(self) -> None:
+        """There are no more."""
+        if not self.address.called:
+            self.address.errback(DNSLookupError())
