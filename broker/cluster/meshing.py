@@ -18,6 +18,8 @@ from broker.cluster.descriptor import Endpoint
 #: Seconds before a target is tried again: doubled up to the longest, of that half to all by chance.
 SHORTEST_REST = 0.5
 LONGEST_REST = 30.0
+#: A link that was up for so long counts as one that came about.
+LASTED = 5.0
 #: Dialled at once; a whole cluster that comes back does not dial everybody in one moment.
 MOST_UNDER_WAY = 4
 
@@ -92,7 +94,7 @@ class Meshing:
         One that did not last counts as a failure: a peer that ends each link soon is left alone.
         """
         found = self._tries.get(key)
-        if found and found.linked and found.since + LONGEST_REST <= now:
+        if found and found.linked and found.since + LASTED <= now:
             self._tries[key] = _Try(not_before=now + self._rest(0))
         elif found and (found.linked or found.under_way):
             self._tries[key] = self._after_failure(found, now)

@@ -8,7 +8,15 @@ import pytest
 
 from broker.cluster.descriptor import Endpoint
 from broker.cluster.greeting import MEMBER
-from broker.cluster.meshing import LONGEST_REST, MOST_UNDER_WAY, Dial, Meshing, Target, keeps
+from broker.cluster.meshing import (
+    LASTED,
+    LONGEST_REST,
+    MOST_UNDER_WAY,
+    Dial,
+    Meshing,
+    Target,
+    keeps,
+)
 
 
 def targets(*names: str) -> dict[str, Target]:
@@ -126,5 +134,5 @@ def test_a_peer_that_ends_every_link_soon_is_dialled_less_and_less_often() -> No
         dials += len(meshing.handle_timeout(now))
     assert dials < 60, dials
     meshing.linked("a", now)
-    meshing.lost("a", now + 2 * LONGEST_REST)
-    assert meshing.next_timeout() <= now + 2 * LONGEST_REST + 0.5
+    meshing.lost("a", now + LASTED)
+    assert meshing.next_timeout() <= now + LASTED + 0.5
