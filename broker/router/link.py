@@ -221,7 +221,9 @@ class Link:
         subscription that has not got so far is told."""
         waits = bool(self._backlog) or self._backlog.untold
         for feed in self._feeds.values():
-            told = max(feed.told.get(origin, _NOWHERE), feed.flows_from.get(origin, _NOWHERE))
+            told = feed.told.get(origin, _NOWHERE)
+            if not feed.goes_on or told == _NOWHERE:
+                told = max(told, feed.flows_from.get(origin, _NOWHERE))
             if not (feed.accepted and feed.flowing and _NOWHERE < told < last):
                 continue
             if feed.pace is Pace.LIVE and not waits:

@@ -69,6 +69,28 @@ def test_what_the_origin_lost_while_a_node_was_cut_off_is_told_there(seed: int, 
 
 
 @pytest.mark.parametrize("seed", range(3))
+def test_a_durable_subscription_whose_node_was_away_is_told_what_is_gone(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        world.add("a", "one", settings=short_log())
+        world.add("b", "two", gateways=["a"])
+        world.run(2.0)
+        publisher = Publisher(world, world.client("publisher", "a"))
+        reader = Reader(world, world.client("reader", "b"), durable="d")
+        world.run(3.0)
+        publisher.publish()
+        read(world, reader)
+        logs = truths(world)
+        world.kill("b")
+        fill(world, publisher)
+        first = world["a"].event_log.bounds.first
+        # Its client is there, and what it wants flows, before anything has come of what is gone.
+        world.start("b")
+        settle(world, [publisher], [reader], seconds=60.0, seen=logs)
+        origin = world["a"].event_log.origin
+        assert bounds(reader.gaps) == [(origin, 2, first - 1, "retention")]
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_a_client_that_goes_to_another_node_is_told_what_that_did_not_ask_for(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "one")
