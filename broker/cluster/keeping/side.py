@@ -131,8 +131,9 @@ class Keeping:
             events = await self._log.read_kept(resume.origin, resume.after, PAGE_EVENTS, PAGE_BYTES)
         finally:
             self._reading = False
-        own = self._own()
-        if own is None:
+        own, span = self._own(), self._log.kept.get(resume.origin)
+        if own is None or span is None or resume.after < span.after:
+            # Some of them may have had to go while they were read: it is to ask again.
             return
         full = len(events) >= PAGE_EVENTS or sum([each.size for each in events]) >= PAGE_BYTES
         end = events[-1].mark if full else upto
