@@ -10,6 +10,7 @@ wanted, and that is true of what others know of it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 import attrs
@@ -82,6 +83,8 @@ class _Waiting:
     pause: float = ASK_AGAIN
     answered: bool = False
     """A page has come, and is to be asked for the next when it is durable."""
+    asked: Counter[Address] = attrs.field(factory=Counter)
+    """Who was asked how often since something came of it."""
     held: list[Arrived] = attrs.field(factory=list)
     size: int = 0
 
@@ -311,6 +314,7 @@ class Arrivals:
         if waiting.held or more:
             waiting.answered = more
             if more or nearer or effects:
+                waiting.asked.clear()
                 waiting.pause = ASK_AGAIN
                 waiting.ask_at = now + (ASK_AGAIN if more else PATIENCE)
         else:
@@ -319,4 +323,8 @@ class Arrivals:
 
     def _ask(self, origin: str, waiting: _Waiting) -> Ask:
         self.counts.asked += 1
-        return Ask(waiting.home, origin, self.stands_at(origin) or (0, 0), waiting.all)
+        # Who spoke of it last may have less than another one: a keeper, of a node that is back.
+        homes = (waiting.home, *self._heard.get(origin, ()))
+        home = min(homes, key=lambda each: waiting.asked[each])
+        waiting.asked[home] += 1
+        return Ask(home, origin, self.stands_at(origin) or (0, 0), waiting.all)

@@ -84,7 +84,7 @@ def test_a_keeper_that_is_asked_while_it_writes_keeps_all(tmp_path: Path) -> Non
         disk.step()
         exchange()
     assert owner.kept == (1, 40)
-    assert log.kept[origin] == ((0, 0), (1, 40))
+    assert log.kept[origin] == ((0, 0), (1, 40), str(owner_address))
     kept = log._file.read_kept(origin, (0, 0), 99, 1 << 30)
     assert [event.offset for event in kept] == list(range(1, 41))
 
