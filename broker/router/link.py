@@ -216,9 +216,9 @@ class Link:
 
     # ------------------------------------------------------------------ what is in no log
 
-    def gone(self, origin: str, after: Mark, last: Mark) -> None:
-        """What lies behind `after` and up to `last` can be had of nobody any more: every
-        subscription that has not got so far is told."""
+    def gone(self, origin: str, after: Mark, last: Mark, reason: str) -> None:
+        """What lies behind `after` and up to `last` does not come here: every subscription that
+        has not got so far is told."""
         waits = bool(self._backlog) or self._backlog.untold
         for feed in self._feeds.values():
             told = feed.told.get(origin, _NOWHERE)
@@ -230,7 +230,7 @@ class Link:
                 told = max(told, after)
             # One that has not got to the gap yet is told a wider one: where a client was told of a
             # gap, it begins behind it, if its session breaks now.
-            self.tell_gap(feed, origin, told, last, "retention")
+            self.tell_gap(feed, origin, told, last, reason)
 
     def tell_gap(self, feed: Feed, origin: str, after: Mark, last: Mark, reason: str) -> None:
         """What lies behind `after` and up to `last` may be missing, and does not come any more."""

@@ -39,7 +39,7 @@ class KeptSpan(NamedTuple):
     def unpacked(cls, value: bytes) -> KeptSpan:
         """What `packed` wrote."""
         epoch, offset, last_epoch, last_offset = _SPAN.unpack_from(value)
-        owner = bytes(value[_SPAN.size :]).decode()
+        owner = value[_SPAN.size :].decode()
         return cls((epoch, offset), (last_epoch, last_offset), owner)
 
 
@@ -95,7 +95,7 @@ class Kept:
             more = cursor.first()
             while more:
                 origin = bytes(cursor.key()).partition(b"\0")[0]
-                found[origin.decode()] = KeptSpan.unpacked(cursor.value())
+                found[origin.decode()] = KeptSpan.unpacked(bytes(cursor.value()))
                 more = cursor.set_range(origin + b"\1")
         return found
 

@@ -127,6 +127,36 @@ def test_a_client_that_goes_to_another_node_is_told_what_that_did_not_ask_for(se
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("durable", ["", "d"])
+def test_a_client_whose_node_meets_an_origin_later_is_told_what_it_missed(
+    seed: int, durable: str
+) -> None:
+    with NetworkWorld(seed) as world:
+        world.add("a", "one")
+        world.add("b", "two", gateways=["a"])
+        world.run(2.0)
+        publisher = Publisher(world, world.client("publisher", "a"))
+        reader = Reader(world, world.client("reader", "b"), durable=durable)
+        world.run(3.0)
+        publisher.publish()
+        read(world, reader)
+        world.cut("a", "b", refuse=True)
+        world.kill("b")
+        world.lose_disk("b")
+        world.start("b")
+        # What it wants flows while its node is alone and knows of nobody.
+        read(world, reader, seconds=10.0)
+        for _ in range(5):
+            publisher.publish()
+        world.run(2.0)
+        world.heal("a", "b")
+        world.run(40.0)
+        publisher.publish()
+        settle(world, [publisher], [reader])
+        assert bounds(reader.gaps) == [(world["a"].event_log.origin, 2, 6, "elsewhere")]
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_a_durable_subscription_goes_on_without_a_gap_where_it_was_left(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "one")
