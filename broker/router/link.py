@@ -93,7 +93,8 @@ class Link:
         """Begin to feed a subscription from its cursor on: it was told that it is accepted."""
         feed = self._feeds[number]
         feed.pace = Pace.CATCHING_UP
-        if feed.cursor > feed.given[1] and self._log.bounds.last <= feed.given[1]:
+        newest = feed.cursor > feed.given[1] and self._log.bounds.last <= feed.given[1]
+        if newest and not self._catching_up.is_ahead(feed):
             # It wants nothing older than what is to come: live at once, without a look at the
             # log. Events of a commit under way are not for it; the matcher did not know it.
             feed.go_live(feed.cursor)

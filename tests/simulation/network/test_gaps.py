@@ -157,6 +157,30 @@ def test_a_client_whose_node_meets_an_origin_later_is_told_what_it_missed(
 
 
 @pytest.mark.parametrize("seed", range(3))
+def test_a_client_that_goes_to_a_node_that_is_behind_gets_nothing_twice(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        world.add("a", "one")
+        world.add("b", "one", join=["a"])
+        world.run(2.0)
+        publisher = Publisher(world, world.client("publisher", "a"))
+        reader = Reader(world, world.client("reader", "a", "b"))
+        other = Reader(world, world.client("other", "b"))
+        world.run(3.0)
+        world.cut("a", "b", refuse=True)
+        for _ in range(5):
+            publisher.publish()
+        read(world, reader)
+        assert len(reader.events) == 5
+        world.kill("a")
+        read(world, reader, seconds=5.0)
+        world.start("a")
+        world.heal("a", "b")
+        publisher.publish()
+        settle(world, [publisher], [reader, other], seconds=60.0)
+        assert len(reader.events) == len(other.events) == 6
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_a_durable_subscription_goes_on_without_a_gap_where_it_was_left(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "one")
