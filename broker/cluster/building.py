@@ -56,7 +56,7 @@ def build_network(
     neighbour_dtds: NeighbourDtds,
     quarantine: Quarantine,
     committed: Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None],
-    gone: Callable[[str, Mark, Mark], None],
+    gone: Callable[[str, Mark, Mark, str], None],
     reactor: Any,
     wall_clock: Callable[[], int],
     dialler: Dialler | None,

@@ -180,7 +180,9 @@ class ClusterDriver:
             self.all_flow()
 
     def _cover(self, cover: Cover) -> None:
-        def done(_: object) -> None:
+        def done(result: object) -> None:
+            if not isinstance(result, BrokerError):
+                self.intake.begins(cover.origin, cover.upto)
             if self.traffic is not None:
                 self.do(self.traffic.log_settled(cover.origin, self.now()))
 

@@ -70,12 +70,13 @@ class Intake:
         clock: IClock,
         wall_clock: Callable[[], int],
         committed: Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None],
-        gone: Callable[[str, Mark, Mark], None],
+        gone: Callable[[str, Mark, Mark, str], None],
         accept_undescribed: bool,
         wanted_here: Callable[[tuple[int, ...]], bool],
     ) -> None:
         """`committed` is told durable events with what they match here, and `gone` before that what
-        of an origin can be had of nobody any more: what lies behind a mark, and up to another."""
+        of an origin does not come, behind a mark and up to another: nobody has it any more, or it
+        lies before what this node begins with."""
         self._matcher = matcher
         self._dtds = dtds
         self._event_log = event_log
@@ -143,6 +144,10 @@ class Intake:
 
         if not self._add(Job(arrived, chosen, matched, broken, splits=True)):
             failed(LogUnavailable("too many events of other nodes wait here"), len(chosen))
+
+    def begins(self, origin: str, mark: Mark) -> None:
+        """This node begins with an origin there: its clients may have been elsewhere before."""
+        self._gone(origin, (0, 0), mark, "elsewhere")
 
     def check(self, frame: Frame, checked: Callable[[Frame], None]) -> None:
         """Validate a frame that only passes through (K28): what is not valid goes no further.
@@ -319,6 +324,7 @@ class Intake:
     ) -> None:
         told, frame = job.arrived.range, job.arrived.frame
         gone = told.gone if told.gone is not None and told.gone > cursor else None
+        begins = not self._event_log.covers(frame.origin)
         try:
             self._event_log.check_available()
         except LogUnavailable as error:
@@ -356,7 +362,9 @@ class Intake:
                 return
             self.outcomes.logged += len(events)
             if gone is not None:
-                self._gone(frame.origin, cursor, gone)
+                self._gone(frame.origin, cursor, gone, "retention")
+            elif begins:
+                self.begins(frame.origin, told.after)
             if events:
                 self._committed(events, matches)
             settled(None)

@@ -77,9 +77,7 @@ class Pages:
     async def _read(self, resume: Resume) -> None:
         log = self._event_log
         origin, after = log.origin, resume.after
-        since = log.since.get(origin, (0, 0))
-        gone = since if since > after else None
-        start = max(after, since)
+        start = max(after, log.since.get(origin, (0, 0)))
         durable, newest = log.coverage[origin], log.cut
         # Where all is durable, an epoch may have begun in which there is nothing yet.
         upto = max(newest if newest[1] == durable[1] else durable, start)
@@ -88,6 +86,11 @@ class Pages:
             upto = events[-1].mark
         elif events:
             upto = max(upto, events[-1].mark)
+        # Retention may have taken some of them while they were read, or before that.
+        since = log.since.get(origin, (0, 0))
+        events = [event for event in events if event.mark > since]
+        gone = since if since > after else None
+        upto = max(upto, since)
         if resume.all:
             carried = self._cleared_of(events, resume.source)
         else:

@@ -99,12 +99,17 @@ class CatchingUp:
         bounds = self._log.bounds
         if feed.cursor <= bounds.last:
             return True
-        if self._log.durable >= feed.given:
+        if self._log.durable >= feed.given and not self.is_ahead(feed):
             feed.go_live(feed.cursor)
         else:
             # Events that were under way when it subscribed: the next commit brings them.
             feed.waiting_for_commit = True
         return False
+
+    def is_ahead(self, feed: Feed) -> bool:
+        """Whether its client has had elsewhere what has yet to come here, and is not for it."""
+        coverage = self._log.coverage
+        return any(mark > coverage[origin] for origin, mark in feed.skip.items())
 
     def _is_fed(self, feed: Feed) -> bool:
         return self._feeds.get(feed.number) is feed and feed.pace is Pace.CATCHING_UP

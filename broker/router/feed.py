@@ -64,6 +64,9 @@ class Feed:
     """Whether nothing that matches is missed of other origins, as far as they are covered."""
     flows_from: dict[str, Mark] = attrs.field(factory=dict)
     """Where that begins."""
+    goes_on: bool = False
+    """Whether it goes on where its client has got to, and the node has wanted it all the time: then
+    what lies before `flows_from` comes, too."""
     missed: dict[str, tuple[Mark, Mark]] = attrs.field(factory=dict)
     """Behind and up to where the log may lack, of other origins, what its client had not got when
     it came."""

@@ -93,7 +93,8 @@ class Link:
         """Begin to feed a subscription from its cursor on: it was told that it is accepted."""
         feed = self._feeds[number]
         feed.pace = Pace.CATCHING_UP
-        if feed.cursor > feed.given[1] and self._log.bounds.last <= feed.given[1]:
+        newest = feed.cursor > feed.given[1] and self._log.bounds.last <= feed.given[1]
+        if newest and not self._catching_up.is_ahead(feed):
             # It wants nothing older than what is to come: live at once, without a look at the
             # log. Events of a commit under way are not for it; the matcher did not know it.
             feed.go_live(feed.cursor)
@@ -216,19 +217,21 @@ class Link:
 
     # ------------------------------------------------------------------ what is in no log
 
-    def gone(self, origin: str, after: Mark, last: Mark) -> None:
-        """What lies behind `after` and up to `last` can be had of nobody any more: every
-        subscription that has not got so far is told."""
+    def gone(self, origin: str, after: Mark, last: Mark, reason: str) -> None:
+        """What lies behind `after` and up to `last` does not come here: every subscription that
+        has not got so far is told."""
         waits = bool(self._backlog) or self._backlog.untold
         for feed in self._feeds.values():
-            told = max(feed.told.get(origin, _NOWHERE), feed.flows_from.get(origin, _NOWHERE))
+            told = feed.told.get(origin, _NOWHERE)
+            if not feed.goes_on or told == _NOWHERE:
+                told = max(told, feed.flows_from.get(origin, _NOWHERE))
             if not (feed.accepted and feed.flowing and _NOWHERE < told < last):
                 continue
             if feed.pace is Pace.LIVE and not waits:
                 told = max(told, after)
             # One that has not got to the gap yet is told a wider one: where a client was told of a
             # gap, it begins behind it, if its session breaks now.
-            self.tell_gap(feed, origin, told, last, "retention")
+            self.tell_gap(feed, origin, told, last, reason)
 
     def tell_gap(self, feed: Feed, origin: str, after: Mark, last: Mark, reason: str) -> None:
         """What lies behind `after` and up to `last` may be missing, and does not come any more."""

@@ -62,11 +62,11 @@ class Output:
         for link in list(self._links):
             link.committed()
 
-    def gone(self, origin: str, after: Mark, last: Mark) -> None:
-        """What another node's log has not got any more, behind `after` and up to `last`, never
-        came here: let everybody know who waits for it."""
+    def gone(self, origin: str, after: Mark, last: Mark, reason: str) -> None:
+        """What another node's log has not got any more, behind `after` and up to `last`, or what
+        was not asked for here, never came: let everybody know who waits for it."""
         for link in list(self._links):
-            link.gone(origin, after, last)
+            link.gone(origin, after, last, reason)
 
     def begin_again(self, serial: int) -> None:
         """A failed commit took its serials back: `serial` will be given again."""

@@ -189,6 +189,7 @@ class Subscribing:
         if wanted.durable:
             key = (profile.identity.client_id, wanted.durable)
         goes_on = self._interest.is_wanted(key, pattern, query)
+        feed.goes_on = goes_on and resumes is not None
 
         def flows(cuts: Mapping[str, Mark]) -> None:
             if feed.flowing:

@@ -39,6 +39,8 @@ class Keeping:
     after: Mark
     upto: Mark
     events: list[LoggedEvent]
+    owner: str = ""
+    """The address of that node."""
 
 
 @attrs.define

@@ -162,7 +162,7 @@ class EventLog(LogReading):
         self._next = serial
         if relayed.gone is not None:
             self._gathering.commit.since[origin] = relayed.gone
-        elif not self._covers(origin):
+        elif not self.covers(origin):
             self._gathering.commit.since[origin] = relayed.after
         covers = max(relayed.covers, self._covered_upto(origin))
         self._gathering.add(events, (origin, covers), done)
@@ -183,7 +183,8 @@ class EventLog(LogReading):
         )
         self._begin()
 
-    def _covers(self, origin: str) -> bool:
+    def covers(self, origin: str) -> bool:
+        """Whether it has something of an origin, or is about to: if only where that begins."""
         pending = (self._gathering, self._committing)
         return origin in self.coverage or any(
             one is not None and origin in one.commit.covered for one in pending

@@ -3,7 +3,8 @@
 A table beside the log, for these are no events that anybody here wants. Its keys are the origin, a
 NUL and the place of the first event of a chunk (`epoch u32, offset u64`), its values chunks as in
 the log. What is kept of an origin is one span without a hole; it stands under the origin and a NUL
-alone: `epoch u32, offset u64` twice, behind which place it begins and up to which it goes.
+alone: `epoch u32, offset u64` twice, behind which place it begins and up to which it goes, and the
+address of its node in UTF-8.
 """
 
 from __future__ import annotations
@@ -27,6 +28,19 @@ class KeptSpan(NamedTuple):
 
     after: Mark
     upto: Mark
+    owner: str = ""
+    """The address of the origin's node; empty where that is not known."""
+
+    def packed(self) -> bytes:
+        """As it stands in the table."""
+        return _SPAN.pack(*self.after, *self.upto) + self.owner.encode()
+
+    @classmethod
+    def unpacked(cls, value: bytes) -> KeptSpan:
+        """What `packed` wrote."""
+        epoch, offset, last_epoch, last_offset = _SPAN.unpack_from(value)
+        owner = value[_SPAN.size :].decode()
+        return cls((epoch, offset), (last_epoch, last_offset), owner)
 
 
 class Kept:
@@ -42,7 +56,7 @@ class Kept:
         for chunk in chunks_of(events):
             key = _prefix(origin) + _MARK.pack(*chunk[0].mark)
             txn.put(key, encode_chunk(chunk), db=self.table)
-        txn.put(_prefix(origin), _SPAN.pack(*span.after, *span.upto), db=self.table)
+        txn.put(_prefix(origin), span.packed(), db=self.table)
 
     def begin_again(self, txn: lmdb.Transaction, origin: str) -> None:
         """What was kept of an origin does not go on: it goes."""
@@ -60,7 +74,7 @@ class Kept:
                 chunk = Chunk(0, cursor.value())
                 span = span._replace(after=chunk.mark(chunk.last))
                 cursor.delete()
-                txn.put(prefix, _SPAN.pack(*span.after, *span.upto), db=self.table)
+                txn.put(prefix, span.packed(), db=self.table)
         return span
 
     def oldest(self, txn: lmdb.Transaction, origins: Iterable[str]) -> str | None:
@@ -81,8 +95,7 @@ class Kept:
             more = cursor.first()
             while more:
                 origin = bytes(cursor.key()).partition(b"\0")[0]
-                epoch, offset, last_epoch, last_offset = _SPAN.unpack(cursor.value())
-                found[origin.decode()] = KeptSpan((epoch, offset), (last_epoch, last_offset))
+                found[origin.decode()] = KeptSpan.unpacked(bytes(cursor.value()))
                 more = cursor.set_range(origin + b"\1")
         return found
 

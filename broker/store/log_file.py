@@ -226,11 +226,11 @@ class LogFile:
             if span is not None and span.after <= each.after <= span.upto:
                 # Its owner may not have known yet what was on its way to the disk.
                 events = [event for event in events if event.mark > span.upto]
-                span = KeptSpan(span.after, max(span.upto, each.upto))
+                span = KeptSpan(span.after, max(span.upto, each.upto), each.owner)
             else:
                 if span is not None:
                     self._kept.begin_again(txn, each.origin)
-                span = KeptSpan(each.after, each.upto)
+                span = KeptSpan(each.after, each.upto, each.owner)
             self._kept.add(txn, span, each.origin, events)
             kept[each.origin] = span
         while self._pages(txn, self._kept.table) > self._retention.max_bytes // 2:

@@ -63,6 +63,9 @@ class FakeLog:
         if self.resting:
             raise LogUnavailable("resting")
 
+    def covers(self, origin: str) -> bool:
+        return True
+
     def append_relayed(self, relayed: Any, done: Any) -> None:
         self.pending.append((relayed, done))
 

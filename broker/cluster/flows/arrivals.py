@@ -10,6 +10,7 @@ wanted, and that is true of what others know of it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 import attrs
@@ -84,6 +85,8 @@ class _Waiting:
     pause: float = ASK_AGAIN
     answered: bool = False
     """A page has come, and is to be asked for the next when it is durable."""
+    asked: Counter[Address] = attrs.field(factory=Counter)
+    """Who was asked how often since something came of it."""
     held: list[Arrived] = attrs.field(factory=list)
     size: int = 0
 
@@ -197,13 +200,15 @@ class Arrivals:
     def lost(
         self, origin: str, upto: Mark | None, home: Address, empty: Frame, now: float
     ) -> list[Effect]:
-        """The home says that what is missing is in no log any more, up to `upto` or altogether.
+        """Who was asked says that what is missing is in no log any more, up to `upto` or altogether.
 
         The node goes on behind it, at most to where something has come: `empty` is a frame of the
         origin with a range for this node and nothing in it.
         """
         waiting, cursor = self._waiting.get(origin), self.stands_at(origin)
-        if waiting is None or waiting.home != home or cursor is None or self._closed:
+        if waiting is None or cursor is None or self._closed:
+            return []
+        if home != waiting.home and home not in waiting.asked:
             return []
         first = min((each.range.after for each in waiting.held), default=None)
         end = first if upto is None else min(upto, first or upto)
@@ -334,6 +339,7 @@ class Arrivals:
             waiting.answered = more
             if more or nearer or effects:
                 waiting.since = now
+                waiting.asked.clear()
                 waiting.pause = ASK_AGAIN
                 waiting.ask_at = now + (ASK_AGAIN if more else PATIENCE)
         else:
@@ -342,4 +348,8 @@ class Arrivals:
 
     def _ask(self, origin: str, waiting: _Waiting) -> Ask:
         self.counts.asked += 1
-        return Ask(waiting.home, origin, self.stands_at(origin) or (0, 0), waiting.all)
+        # Who spoke of it last may have less than another one: a keeper, of a node that is back.
+        homes = (waiting.home, *self._heard.get(origin, ()))
+        home = min(homes, key=lambda each: waiting.asked[each])
+        waiting.asked[home] += 1
+        return Ask(home, origin, self.stands_at(origin) or (0, 0), waiting.all)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import attrs
+
 from broker.cluster.address import Address
 from broker.cluster.flows.frame import MAX_HOPS
 from broker.cluster.flows.messages import Kept
@@ -33,7 +35,11 @@ class Keeper:
         self._own = own
         self._owners: dict[str, str] = {}
         """By neighbour: whose events it sends."""
-        self._addresses: dict[str, Address] = {}
+        self._addresses = {
+            origin: Address.parse(span.owner)
+            for origin, span in event_log.kept.items()
+            if span.owner
+        }
         self.replaced: set[str] = set()
         """Origins of which there are copies here, whose nodes have come with another log since."""
         self._taken: dict[str, Mark | None] = {}
@@ -42,8 +48,7 @@ class Keeper:
 
     @property
     def owners(self) -> dict[str, Address]:
-        """By origin: whose events are kept, as far as they were heard of since the start, and are
-        not `replaced`."""
+        """By origin: whose events are kept, as far as they are not `replaced`."""
         return dict(self._addresses)
 
     def asked(self, neighbour: Address, ask: AskKeeper) -> None:
@@ -53,23 +58,27 @@ class Keeper:
         if self._addresses.get(ask.origin, neighbour).node != neighbour.node:
             raise ProtocolError("AskKeeper for the events of another node")
         self._owners[neighbour.node] = ask.origin
-        for origin, address in list(self._addresses.items()):
-            if address.node == neighbour.node and origin != ask.origin:
-                del self._addresses[origin]
-                self.replaced.add(origin)
-        self.replaced &= self._log.kept.keys()
+        self.linked(neighbour.node, ask.origin)
         self._addresses[ask.origin] = neighbour
         span = self._log.kept.get(ask.origin)
         after, upto = ((0, 0), (0, 0)) if span is None else (span.after, span.upto)
         self._taken[ask.origin] = None
         self._tell(neighbour.node, KeeperHas(ask.origin, after, upto))
 
+    def linked(self, neighbour: str, log: str) -> None:
+        """A neighbour has a log with this origin now: that of another may have been its own."""
+        for origin, address in list(self._addresses.items()):
+            if address.node == neighbour and origin != log:
+                del self._addresses[origin]
+                self.replaced.add(origin)
+        self.replaced &= self._log.kept.keys()
+
     def keep(self, neighbour: Address, data: bytes) -> None:
         """Events of a neighbour. Raises `ProtocolError` if it has not asked, or they are none."""
         origin = self._owners.get(neighbour.node)
         if origin is None:
             raise ProtocolError("KEEP of a node that has not asked for a keeper")
-        keeping = decode_keep(data, origin)
+        keeping = attrs.evolve(decode_keep(data, origin), owner=str(neighbour))
         if origin not in self._taken or self._taken[origin] not in (None, keeping.after):
             # Something before it could not be written: its owner will ask what is here.
             return

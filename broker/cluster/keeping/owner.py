@@ -42,6 +42,8 @@ class _Sending:
     sent: Mark = (0, 0)
     kept: Mark = (0, 0)
     """Up to where it has said that it has them."""
+    begun: bool = False
+    """It was sent something since then."""
     reading: bool = False
     live: bool = False
     """It was sent all that is durable."""
@@ -157,7 +159,7 @@ class Owner:
         durable = self._log.coverage[self._log.origin]
         goes_on = begins <= has.upto <= durable
         sending.sent = has.upto if goes_on else begins
-        sending.answered = True
+        sending.answered, sending.begun = True, False
         if goes_on and has.after <= begins:
             self._keeps(has.upto)
         self._read_on(sending)
@@ -199,7 +201,7 @@ class Owner:
             # Read again when the keeper has got further, or is asked again.
             sending.live = False
             return
-        sending.sent = upto
+        sending.sent, sending.begun = upto, True
         sending.under_way.append((upto, len(data)))
         sending.bytes += len(data)
 
@@ -223,6 +225,14 @@ class Owner:
                 events = await log.read_of(log.origin, before, PAGE_EVENTS, PAGE_BYTES)
                 if self._sending is not sending or sending.sent != before:
                     return
+                begins = log.since.get(log.origin, (0, 0))
+                if begins > before:
+                    # Retention was quicker. What is kept has no hole: it begins behind that.
+                    if sending.begun:
+                        sending.answered = False
+                        return
+                    sending.sent = before = begins
+                    events = [event for event in events if event.mark > begins]
                 if not events:
                     sending.sent = max(durable, before)
                     continue

@@ -50,12 +50,17 @@ class Keeping:
         self._answer = answer
         self._replaced = replaced
         self._reading = False
+        self._links: dict[str, str] = {}
+        """By neighbour: the origin of its log."""
 
     # ------------------------------------------------------------------ links
 
     def links_changed(self, neighbours: Iterable[Neighbour], own: Address) -> None:
         """These links are up: the own keeper is the first of the own cluster, or else any."""
         up = [each for each in neighbours if each.up]
+        self._links = {each.name: each.node.origin for each in up}
+        for name, origin in self._links.items():
+            self.keeper.linked(name, origin)
         order = sorted(
             up, key=lambda each: (each.node.address.unit != own.unit, not each.trusted, each.name)
         )
@@ -95,9 +100,15 @@ class Keeping:
         """For each origin whose node is not `here`: who lacks something is to ask this node."""
         own = self._own()
         whom = list(destinations)
+        if own is None or not whom:
+            return
         addresses = self.keeper.owners
         for origin, span in self._log.kept.items():
-            if own is not None and whom and not here(origin, addresses.get(origin)):
+            address = addresses.get(origin)
+            # That there is a way into another cluster says nothing of a node in it: a link does.
+            far = address is not None and address.unit != own.unit
+            linked = address is not None and self._links.get(address.node) == origin
+            if not (linked if far else here(origin, address)):
                 ranges = [Range(each, span.upto, span.upto) for each in whom]
                 yield _frame(origin, own, ranges, [])
 
@@ -131,8 +142,9 @@ class Keeping:
             events = await self._log.read_kept(resume.origin, resume.after, PAGE_EVENTS, PAGE_BYTES)
         finally:
             self._reading = False
-        own = self._own()
-        if own is None:
+        own, span = self._own(), self._log.kept.get(resume.origin)
+        if own is None or span is None or resume.after < span.after:
+            # Some of them may have had to go while they were read: it is to ask again.
             return
         full = len(events) >= PAGE_EVENTS or sum([each.size for each in events]) >= PAGE_BYTES
         end = events[-1].mark if full else upto

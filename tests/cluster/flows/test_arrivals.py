@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
+
 from broker.cluster.address import Address
 from broker.cluster.flows.arrivals import (
     ASK_AGAIN,
@@ -102,6 +104,22 @@ def test_a_hole_is_asked_for_after_a_moment_and_again_ever_more_seldom() -> None
     pauses = [later - sooner for sooner, later in zip(times, times[1:], strict=False)]
     assert [round(pause, 6) for pause in pauses[:4]] == [ASK_AGAIN * 2**i for i in range(4)]
     assert round(pauses[-1], 6) == MOST_ASK_AGAIN
+
+
+def test_who_else_answers_for_an_origin_is_asked_too() -> None:
+    """A keeper may speak of a node that is back, and has less than that."""
+    log = Log(o=(1, 5))
+    keeper = Address(("a",), "keeper")
+    log.come(5, 6)
+    log.come(7, 9)
+    asked = []
+    for _ in range(6):
+        told = Range(ME, (1, 8), (1, 8))
+        log.arrivals.arrive(Arrived(told, attrs.evolve(frame([told]), home=keeper), 0), 0.0)
+        (ask,) = log.arrivals.handle_timeout(log.arrivals.next_timeout() or 0.0)
+        assert isinstance(ask, Ask)
+        asked.append(ask.home.node)
+    assert asked == ["keeper", HOME.node] * 3
 
 
 def test_a_new_way_is_tried_at_once() -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any, cast
 
 from twisted.internet.task import Clock
 
 from broker.cluster.keeping.keeper import Keeper
-from broker.cluster.keeping.messages import AskKeeper, KeeperHas
+from broker.cluster.keeping.messages import KEEP, AskKeeper, KeeperHas, decode_keep
 from broker.cluster.keeping.owner import ASK_AGAIN, Owner
 from broker.cluster.messages import decode
 from broker.config.settings import StreamSettings
 from broker.event.stream import StreamPattern
+from broker.store.commit import Retention
+from broker.store.event_log import EventLog
+from broker.store.log_file import LogFile
 from tests.cluster.flows.frames import node
-from tests.store.test_event_log import HEADER_RECORD, log_at
+from tests.store.test_event_log import HEADER_RECORD, Thread, log_at
 
 
 def test_a_keeper_that_is_asked_while_it_writes_keeps_all(tmp_path: Path) -> None:
@@ -80,7 +84,7 @@ def test_a_keeper_that_is_asked_while_it_writes_keeps_all(tmp_path: Path) -> Non
         disk.step()
         exchange()
     assert owner.kept == (1, 40)
-    assert log.kept[origin] == ((0, 0), (1, 40))
+    assert log.kept[origin] == ((0, 0), (1, 40), str(owner_address))
     kept = log._file.read_kept(origin, (0, 0), 99, 1 << 30)
     assert [event.offset for event in kept] == list(range(1, 41))
 
@@ -108,6 +112,47 @@ def test_a_second_keeper_that_gets_on_is_not_asked_again(tmp_path: Path) -> None
         owner.kept_upto("second", (1, upto))
         clock.advance(ASK_AGAIN * 0.9)
     assert len([each for each in sent if each[0] != 0x65]) == 1
+
+
+def test_what_is_kept_has_no_hole_where_retention_is_quicker_than_the_owner(tmp_path: Path) -> None:
+    clock = Clock()
+    thread, reader = Thread(), Thread()
+    file = LogFile(tmp_path, Retention(max_bytes=1 << 20), sync=False)
+    log = EventLog(file, clock=clock, wall_clock=lambda: 1000, write=thread, read=reader)
+
+    def append(count: int) -> None:
+        for _ in range(count):
+            log.append([(HEADER_RECORD, 1, bytes(50_000))], owner.committed)  # type: ignore[arg-type]
+            while thread.calls:
+                thread.step()
+
+    sent: list[bytes] = []
+    owner = Owner(
+        log,
+        [StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour")],
+        clock,
+        lambda name, data: not sent.append(data),
+    )
+    append(15)
+    owner.choose(["keeper"])
+    for after in ((0, 0), (1, 11)):
+        owner.keeper_has("keeper", KeeperHas(log.origin, after, after))
+        # The first page is under way to the keeper, or not, when what follows goes.
+        append(20)
+        while reader.calls:
+            reader.step()
+            append(15)
+        pages = [decode_keep(data, log.origin) for data in sent if data[0] == KEEP]
+        for before, page in itertools.pairwise(pages):
+            assert page.after == before.upto
+        for page in pages:
+            places = list(range(page.after[1] + 1, page.upto[1] + 1))
+            assert [event.offset for event in page.events] == places
+        assert pages
+        sent.clear()
+        clock.advance(ASK_AGAIN)
+        assert [data[0] for data in sent] == [0x63], "the rest is gone: it is asked again"
+        sent.clear()
 
 
 def test_kept_is_believed_only_for_what_was_sent(tmp_path: Path) -> None:

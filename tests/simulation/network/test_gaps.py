@@ -69,6 +69,28 @@ def test_what_the_origin_lost_while_a_node_was_cut_off_is_told_there(seed: int, 
 
 
 @pytest.mark.parametrize("seed", range(3))
+def test_a_durable_subscription_whose_node_was_away_is_told_what_is_gone(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        world.add("a", "one", settings=short_log())
+        world.add("b", "two", gateways=["a"])
+        world.run(2.0)
+        publisher = Publisher(world, world.client("publisher", "a"))
+        reader = Reader(world, world.client("reader", "b"), durable="d")
+        world.run(3.0)
+        publisher.publish()
+        read(world, reader)
+        logs = truths(world)
+        world.kill("b")
+        fill(world, publisher)
+        first = world["a"].event_log.bounds.first
+        # Its client is there, and what it wants flows, before anything has come of what is gone.
+        world.start("b")
+        settle(world, [publisher], [reader], seconds=60.0, seen=logs)
+        origin = world["a"].event_log.origin
+        assert bounds(reader.gaps) == [(origin, 2, first - 1, "retention")]
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_a_client_that_goes_to_another_node_is_told_what_that_did_not_ask_for(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "one")
@@ -102,6 +124,60 @@ def test_a_client_that_goes_to_another_node_is_told_what_that_did_not_ask_for(se
         assert len(alone.events) == 11
         assert other.gaps == []
         assert bounds(shared.gaps) == bounds(alone.gaps) == [(origin, 21, 30, "elsewhere")]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("durable", ["", "d"])
+def test_a_client_whose_node_meets_an_origin_later_is_told_what_it_missed(
+    seed: int, durable: str
+) -> None:
+    with NetworkWorld(seed) as world:
+        world.add("a", "one")
+        world.add("b", "two", gateways=["a"])
+        world.run(2.0)
+        publisher = Publisher(world, world.client("publisher", "a"))
+        reader = Reader(world, world.client("reader", "b"), durable=durable)
+        world.run(3.0)
+        publisher.publish()
+        read(world, reader)
+        world.cut("a", "b", refuse=True)
+        world.kill("b")
+        world.lose_disk("b")
+        world.start("b")
+        # What it wants flows while its node is alone and knows of nobody.
+        read(world, reader, seconds=10.0)
+        for _ in range(5):
+            publisher.publish()
+        world.run(2.0)
+        world.heal("a", "b")
+        world.run(40.0)
+        publisher.publish()
+        settle(world, [publisher], [reader])
+        assert bounds(reader.gaps) == [(world["a"].event_log.origin, 2, 6, "elsewhere")]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_client_that_goes_to_a_node_that_is_behind_gets_nothing_twice(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        world.add("a", "one")
+        world.add("b", "one", join=["a"])
+        world.run(2.0)
+        publisher = Publisher(world, world.client("publisher", "a"))
+        reader = Reader(world, world.client("reader", "a", "b"))
+        other = Reader(world, world.client("other", "b"))
+        world.run(3.0)
+        world.cut("a", "b", refuse=True)
+        for _ in range(5):
+            publisher.publish()
+        read(world, reader)
+        assert len(reader.events) == 5
+        world.kill("a")
+        read(world, reader, seconds=5.0)
+        world.start("a")
+        world.heal("a", "b")
+        publisher.publish()
+        settle(world, [publisher], [reader, other], seconds=60.0)
+        assert len(reader.events) == len(other.events) == 6
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -105,3 +105,43 @@ def test_an_owner_that_was_only_away_goes_on_where_its_keeper_vouched(seed: int)
         got = [name_of(event) for event in reader.events]
         assert len(publisher.receipts) == 40
         assert got == sorted(set(got)) and len(got) == 40, f"{got} (seed {seed})"
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_former_keeper_that_was_restarted_does_not_speak_for_an_owner_that_is_there(
+    seed: int,
+) -> None:
+    with NetworkWorld(seed) as world:
+        world.add("former", "far")
+        world.add("owner", "c", settings=GUARDED, gateways=["former"])
+        world.add("next", "c", join=["owner"], gateways=["former"], start=False)
+        world.add("zone", "far", join=["former"])
+        world.run(3.0)
+        reader = Reader(world, world.client("reader", "zone"))
+        publisher = Publisher(world, world.client("publisher", "owner"))
+        world.run_until(lambda: reader.flowing)
+        publish(world, publisher, 5)
+        world.run(1.0)
+        world.kill("former")
+        world.start("next")
+        publish(world, publisher, 5)
+        world.run(10.0)
+        world.start("former")
+        publish(world, publisher, 5)
+        read(world, reader, seconds=40.0)
+        former = world.network_of("former")
+        assert len(former.event_log.kept) == 1 and former.knowledge is not None
+        whom = former.knowledge.destinations()
+        assert list(former.keeping.vouch(former.knowledge.is_here, whom)) == [], f"seed {seed}"
+        assert len(publisher.receipts) == len(reader.events) == 15
+        traffic = world.network_of("zone").traffic
+        assert traffic is not None and traffic.arrivals.waiting == 0
+        # It does when the owner is gone, and when that comes back without its disk.
+        world.kill("owner")
+        world.lose_disk("owner")
+        for _ in range(2):
+            world.run(10.0)
+            whom = former.knowledge.destinations()
+            assert len(list(former.keeping.vouch(former.knowledge.is_here, whom))) == 1
+            if "owner" not in world.running:
+                world.start("owner")

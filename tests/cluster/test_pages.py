@@ -1,0 +1,103 @@
+"""Pages of the own log: what retention takes while they are read is told as gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+from twisted.internet.task import Clock
+
+from broker.cluster.flows.frame import MAX_HOPS, Carried, Frame, Range
+from broker.cluster.flows.messages import Resume
+from broker.cluster.keeping.side import Keeping
+from broker.cluster.pages import Pages
+from broker.store.commit import Keeping as ToKeep
+from broker.store.commit import Retention
+from broker.store.event_log import EventLog
+from broker.store.log_file import LogFile
+from broker.store.records import LoggedEvent
+from tests.cluster.flows.frames import node
+from tests.store.test_event_log import HEADER_RECORD, Thread
+
+SHORT = Retention(max_bytes=1 << 20)
+
+
+def short_log(folder: Path) -> tuple[EventLog, Thread, Thread]:
+    """A log that keeps little, with the threads that write and read it."""
+    writer, reader = Thread(), Thread()
+    log = EventLog(
+        LogFile(folder, SHORT, sync=False),
+        clock=Clock(),
+        wall_clock=lambda: 1000,
+        write=writer,
+        read=reader,
+    )
+    return log, writer, reader
+
+
+def test_what_goes_while_a_page_is_read_is_told_as_gone(tmp_path: Path) -> None:
+    log, writer, reader = short_log(tmp_path)
+
+    def append(count: int) -> None:
+        for _ in range(count):
+            log.append([(HEADER_RECORD, 1, bytes(50_000))], lambda _: None)
+            while writer.calls:
+                writer.step()
+
+    served: list[tuple[Range, list[Carried]]] = []
+    pages = Pages(
+        event_log=log,
+        matcher=cast(Any, None),
+        wants=cast(Any, None),
+        clock=Clock(),
+        destination_of=lambda address: address,
+        cleared=lambda address, rank: True,
+        served=lambda resume, page, carried: served.append((page, carried)),
+    )
+    append(10)
+    for after in ((1, 5), (1, 40), (1, 52)):
+        pages.serve(Resume(node("home"), node("reader"), MAX_HOPS, log.origin, after, True))
+        append(25)
+        reader.step()
+        page, carried = served.pop()
+        begins = page.after if page.gone is None else page.gone
+        assert page.after == after and begins >= after
+        places = [each.mark[1] for each in carried]
+        assert places == list(range(begins[1] + 1, page.upto[1] + 1))
+
+
+def test_copies_that_go_while_they_are_read_are_no_page(tmp_path: Path) -> None:
+    log, writer, reader = short_log(tmp_path)
+
+    def keep(first: int, last: int) -> None:
+        for n in range(first, last + 1):
+            event = LoggedEvent(1, n, 5, 1, HEADER_RECORD, bytes(50_000), "far", n)
+            log.keep(ToKeep("far", (1, n - 1), (1, n), [event]), lambda _: None)
+            while writer.calls:
+                writer.step()
+
+    answered: list[Frame] = []
+    keeping = Keeping(
+        log,
+        owner=cast(Any, None),
+        tell=lambda name, message: None,
+        say=lambda message: None,
+        own=lambda: node("keeper"),
+        answer=answered.append,
+        replaced=lambda whose, origin: False,
+    )
+    keep(1, 3)
+    keeping.serve(Resume(node("keeper"), node("reader"), MAX_HOPS, "far", (1, 0)))
+    keep(4, 30)
+    reader.step()
+    assert answered == []
+    after = log.kept["far"].after
+    assert after > (1, 0)
+    keeping.serve(Resume(node("keeper"), node("reader"), MAX_HOPS, "far", after))
+    reader.step()
+    (frame,) = answered
+    assert (frame.ranges[0].after, frame.ranges[0].upto, frame.count) == (
+        after,
+        (1, 30),
+        30 - after[1],
+    )
