@@ -23,7 +23,7 @@ from broker.content.contract import Accepted, IMatcher, Refused, TypeMissing, Ve
 from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
-from broker.errors import BrokerError, LogUnavailable, OurError, ProtocolError, UnknownType
+from broker.errors import BrokerError, LogUnavailable, ProtocolError, UnknownType
 from broker.event.place import Mark
 from broker.router.quarantine import Quarantine
 from broker.router.turns import MOST_DOCUMENTS, SECONDS_A_TURN, Turns
@@ -133,7 +133,7 @@ class Intake:
             if self._failures[origin] != life:
                 # Taken behind what was not logged: alone it would hide that.
                 failed(LogUnavailable("what comes before it was not logged"), len(job.carried))
-            elif busy := _busy(job):
+            elif busy := job.busy:
                 failed(busy, len(job.carried))
             else:
                 self._append(job, cursor, settled, failed)
@@ -156,7 +156,7 @@ class Intake:
         """
 
         def judged(job: Job) -> None:
-            if _busy(job):
+            if job.busy:
                 return
             valid = [i for i, each in enumerate(job.verdicts) if isinstance(each, Accepted)]
             self._turn_away(job)
@@ -184,7 +184,7 @@ class Intake:
             return
 
         def done(job: Job) -> None:
-            if _busy(job):
+            if job.busy:
                 # It may be valid: those inside find a hole, and ask for it later.
                 late()
                 return
@@ -388,13 +388,3 @@ class Intake:
             error = job.missing[verdict.reference]
         self._quarantine.keep(each.document, error, job.arrived.frame.home.node)
         return error
-
-
-def _busy(job: Job) -> OurError | None:
-    """Why a type could not be looked up now that an event may have: it may come again later."""
-    missing = (
-        job.missing[verdict.reference]
-        for verdict in job.verdicts
-        if isinstance(verdict, TypeMissing)
-    )
-    return next((error for error in missing if isinstance(error, OurError)), None)

@@ -9,9 +9,9 @@ import attrs
 
 from broker.cluster.flows.arrivals import Arrived
 from broker.cluster.flows.frame import Carried
-from broker.content.contract import Verdict
+from broker.content.contract import TypeMissing, Verdict
 from broker.dtd.reference import DtdReference
-from broker.errors import BrokerError
+from broker.errors import BrokerError, OurError
 
 
 @attrs.define(eq=False)
@@ -44,6 +44,16 @@ class Job:
         self.arrived = attrs.evolve(self.arrived, range=told._replace(upto=end))
         self.carried = self.carried[:count]
         return rest
+
+    @property
+    def busy(self) -> OurError | None:
+        """Why a type could not be looked up now that an event may have: it may come again later."""
+        missing = (
+            self.missing[verdict.reference]
+            for verdict in self.verdicts
+            if isinstance(verdict, TypeMissing)
+        )
+        return next((error for error in missing if isinstance(error, OurError)), None)
 
     @property
     def size(self) -> int:

@@ -200,7 +200,7 @@ class Arrivals:
     def lost(
         self, origin: str, upto: Mark | None, home: Address, empty: Frame, now: float
     ) -> list[Effect]:
-        """Who was asked says that what is missing is in no log any more, up to `upto` or altogether.
+        """Who was asked says that what is missing is in no log any more, to `upto` or altogether.
 
         The node goes on behind it, at most to where something has come: `empty` is a frame of the
         origin with a range for this node and nothing in it.
