@@ -77,16 +77,38 @@ class Kept:
                 txn.put(prefix, span.packed(), db=self.table)
         return span
 
+    def forget(
+        self, txn: lmdb.Transaction, origin: str, span: KeptSpan, before: int
+    ) -> KeptSpan | None:
+        """Let chunks go that were logged `before` (ms since 1970); None if nothing is left."""
+        while True:
+            arrival = self._oldest_arrival(txn, origin)
+            if arrival is None:
+                self.begin_again(txn, origin)
+                return None
+            if arrival >= before:
+                return span
+            span = self.trim(txn, origin, span)
+
     def oldest(self, txn: lmdb.Transaction, origins: Iterable[str]) -> str | None:
         """The origin that has the oldest chunk, as its owner logged it; None if there is none."""
-        found: list[tuple[int, str]] = []
-        with txn.cursor(db=self.table) as cursor:
-            for origin in origins:
-                prefix = _prefix(origin)
-                if cursor.set_range(prefix + b"\0") and bytes(cursor.key()).startswith(prefix):
-                    chunk = Chunk(0, cursor.value())
-                    found.append((chunk.arrival(chunk.last), origin))
+        found = [
+            (arrival, origin)
+            for origin in origins
+            for arrival in [self._oldest_arrival(txn, origin)]
+            if arrival is not None
+        ]
         return min(found)[1] if found else None
+
+    def _oldest_arrival(self, txn: lmdb.Transaction, origin: str) -> int | None:
+        prefix = _prefix(origin)
+        with txn.cursor(db=self.table) as cursor:
+            if not cursor.set_range(prefix + b"\0"):
+                return None
+            if not bytes(cursor.key()).startswith(prefix):
+                return None
+            chunk = Chunk(0, cursor.value())
+            return chunk.arrival(chunk.last)
 
     def spans(self, txn: lmdb.Transaction) -> dict[str, KeptSpan]:
         """What is kept of each origin."""

@@ -266,9 +266,11 @@ class LogFile:
         return since
 
     def forget_old(self, now_ms: int) -> int:
-        """Drop marks that nobody used for their age. Returns how many were dropped."""
+        """Drop marks that nobody used for their age, and copies as old as events may be here.
+        Returns how many marks were dropped."""
         dropped = 0
         limit = now_ms - self._retention.marks_age_ms
+        oldest = now_ms - self._retention.max_age_ms
         with self._writing() as txn, txn.cursor(db=self._marks) as cursor:
             more = cursor.first()
             while more:
@@ -277,6 +279,8 @@ class LogFile:
                     dropped += 1
                 else:
                     more = cursor.next()
+            left = {o: self._kept.forget(txn, o, span, oldest) for o, span in self.kept.items()}
+        self.kept = {origin: span for origin, span in left.items() if span is not None}
         return dropped
 
     # ------------------------------------------------------------------ reading

@@ -50,3 +50,19 @@ def test_what_was_kept_just_now_is_there_beside_much_of_another(tmp_path: Path) 
     # Kept(other, (1, 20)) is sent now.
     assert [e.offset for e in log.read_kept("other", (0, 0), 99, 1 << 30)] == list(range(1, 21))
     assert log.kept["other"] == KeptSpan((0, 0), (1, 20))
+
+
+def test_copies_as_old_as_events_may_be_go_and_with_the_last_one_the_span(tmp_path: Path) -> None:
+    log = LogFile(tmp_path, Retention(max_age_ms=1000), sync=False)
+    keep(log, "one", (0, 0), copies("one", 1, 5))
+    keep(log, "other", (0, 0), copies("other", 2001, 5))
+    keep(log, "other", (1, 2005), copies("other", 3001, 5))
+    log.forget_old(3010)
+    assert log.kept == {"other": KeptSpan((1, 2005), (1, 3005))}
+    assert log.read_kept("one", (0, 0), 99, 1 << 30) == []
+    keep(log, "one", (1, 5), copies("one", 6, 5))
+    assert log.kept["one"] == KeptSpan((1, 5), (1, 10))
+    log.close()
+    again = LogFile(tmp_path, Retention(), sync=False)
+    assert again.kept["other"] == KeptSpan((1, 2005), (1, 3005))
+    again.close()
