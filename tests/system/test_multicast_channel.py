@@ -4,16 +4,15 @@ interface has no route for its groups."""
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
 from twisted.internet import reactor as the_reactor
-from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
-from twisted.trial.unittest import SkipTest, TestCase
+from twisted.trial.unittest import SkipTest
 
 from broker.channel.socket.multicast import MulticastPort
 from broker.errors import Closed, ConfigurationError
+from tests.system.events import Events
 from tests.system.group_member import NotingMember
 
 reactor = cast(Any, the_reactor)
@@ -25,27 +24,16 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
-class MulticastTests(TestCase):
+class MulticastTests(Events):
     """IPv4, on the loopback interface by its address."""
 
-    timeout = 30
     group = "239.255.77.1"
     interface: ClassVar[str] = "127.0.0.1"
 
     def setUp(self) -> None:
-        self.waiting: Deferred[None] | None = None
+        super().setUp()
         self.port = free_port()
         self.present: list[MulticastPort] = []
-
-    def changed(self) -> None:
-        waiting, self.waiting = self.waiting, None
-        if waiting is not None:
-            reactor.callLater(0, waiting.callback, None)
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            self.waiting = Deferred()
-            await self.waiting
 
     def member(self, name: str, **settings: Any) -> tuple[MulticastPort, NotingMember]:
         noting = NotingMember(self.changed)

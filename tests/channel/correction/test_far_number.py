@@ -33,6 +33,7 @@ def test_a_member_that_lies_about_its_numbers_stops_nobody() -> None:
     datagram = here.core._seal.sealed(wire.data(here.core._session, 2**60, 0, 7, [b"\0\0\0\1x"]))
     with seconds(5):
         there.core.receive([(datagram, members.address("a"))], members.clock.seconds())
+    assert there.heard["a"] == [b"first"]
 
 
 def test_skipping_tells_what_it_told_before() -> None:
