@@ -330,11 +330,10 @@ class Intake:
         except LogUnavailable as error:
             failed(error, len(job.carried))
             return
-        for verdict in job.verdicts:
-            if isinstance(verdict, Accepted):
-                # Read before anything is recorded: what is recorded is logged.
-                known = verdict.header.event_id
-                self._event_log.deduplication.following((known.client_id, known.incarnation))
+        accepted = [each.header.event_id for each in job.verdicts if isinstance(each, Accepted)]
+        for publisher in {(each.client_id, each.incarnation) for each in accepted}:
+            # Read before anything is recorded: what is recorded is logged.
+            self._event_log.deduplication.following(publisher)
         entries: list[tuple[Mark, bytes, int, bytes]] = []
         matches: list[tuple[int, ...]] = []
         now = self._wall_clock()

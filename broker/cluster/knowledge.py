@@ -158,16 +158,10 @@ class Knowledge:
         ]
         return near + far
 
-    def is_here(self, origin: str, address: Address | None) -> bool:
-        """Whether the node of an origin can be reached: as far as that is known, at `address`."""
-        address = self.map.node_of_origin(origin) or address
-        if address is None:
-            return False
-        if address.unit == self.address.unit:
-            # Where a node has lost its disk, another origin is at its address.
-            there = self.map.node_of_origin(origin) is not None
-            return there and address.node in self.map.reachable()
-        return self.next_hop(address, 0) is not None
+    def is_here(self, origin: str) -> bool:
+        """Whether a node of the own cluster has the log with this origin, and can be reached."""
+        node = self.map.node_of_origin(origin)
+        return node is not None and node.node in self.map.reachable()
 
     def has_other_log(self, address: Address, origin: str) -> bool:
         """Whether the node at an address of the own cluster is known, and has another log."""

@@ -28,7 +28,7 @@ from broker.store.log_file import LogFile
 from broker.store.log_reading import LogReading, Worker
 from broker.store.records import LoggedEvent
 
-#: After a failed commit, how long (seconds) appends are refused before the disk is tried again.
+#: After a failed commit, when (seconds) to come again: the disk is tried again in half of that.
 RETRY_AFTER = 1.0
 #: How long (seconds) a change that can wait (a durable position) waits for company.
 LINGER = 0.1
@@ -111,7 +111,7 @@ class EventLog(LogReading):
 
     @property
     def is_writable(self) -> bool:
-        """Whether the last commit that was tried has succeeded."""
+        """Whether the last commit that was tried has succeeded: that tells of its epoch."""
         return self._epoch == self._bounds.epoch
 
     def check_available(self) -> None:
@@ -204,7 +204,7 @@ class EventLog(LogReading):
         self._gathering.commit.durables.append((key, value))
         if stored is not None:
             self._gathering.stored.append(stored)
-        if stored is None or self._epoch != self._bounds.epoch:
+        if stored is None or not self.is_writable:
             self._begin_soon()
         else:
             self._begin()
@@ -230,7 +230,7 @@ class EventLog(LogReading):
         self._stop_lingering()
         gathering = self._gathering
         commit = gathering.commit
-        if gathering.empty and self._epoch == self._bounds.epoch:
+        if gathering.empty and self.is_writable:
             self._settle(gathering)
             return
         commit.marks = self.deduplication.changed()

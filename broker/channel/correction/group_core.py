@@ -99,6 +99,8 @@ class GroupCore:
         self._hearers: dict[int, float] = {}
         """By the session of a member: when it last said that it hears us."""
         self._shares: dict[int, int] = {}
+        self._left: list[Effect] = []
+        """What is yet to be told of a silent sender that made room."""
 
     # ----------------------------------------------------------------- from above
 
@@ -153,7 +155,8 @@ class GroupCore:
         for session in touched:
             effects += self._ask(session, now)
             effects += self._deliver(session)
-        return effects
+        left, self._left = self._left, []
+        return [*left, *effects]
 
     def handle_timeout(self, now: float) -> list[Effect]:
         """Do what is due."""
@@ -246,7 +249,7 @@ class GroupCore:
             if not silent:
                 self.counts.ignored += 1
                 return None
-            self._forget(silent[0])
+            self._left += self._forget(silent[0])
             del self._former[silent[0]]  # it is heard again where there is room again
         receiver = GroupReceiver(
             *(self._settings, address, max(first, 1), self._max_frame, self._draw, now)

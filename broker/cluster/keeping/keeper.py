@@ -55,7 +55,9 @@ class Keeper:
         """A neighbour wants its events to be kept."""
         if neighbour.node not in self._owners and len(self._owners) >= MOST_OWNERS:
             return
-        if self._addresses.get(ask.origin, neighbour).node != neighbour.node:
+        if any(
+            name != neighbour.node and origin == ask.origin for name, origin in self._owners.items()
+        ):
             raise ProtocolError("AskKeeper for the events of another node")
         self._owners[neighbour.node] = ask.origin
         self.linked(neighbour.node, ask.origin)

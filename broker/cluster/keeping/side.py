@@ -95,7 +95,7 @@ class Keeping:
     # ------------------------------------------------------------------ for those that are gone
 
     def vouch(
-        self, here: Callable[[str, Address | None], bool], destinations: Iterable[Address]
+        self, here: Callable[[str], bool], destinations: Iterable[Address]
     ) -> Iterator[Frame]:
         """For each origin whose node is not `here`: who lacks something is to ask this node."""
         own = self._own()
@@ -108,7 +108,7 @@ class Keeping:
             # That there is a way into another cluster says nothing of a node in it: a link does.
             far = address is not None and address.unit != own.unit
             linked = address is not None and self._links.get(address.node) == origin
-            if not (linked if far else here(origin, address)):
+            if not (linked if far else here(origin)):
                 ranges = [Range(each, span.upto, span.upto) for each in whom]
                 yield _frame(origin, own, ranges, [])
 

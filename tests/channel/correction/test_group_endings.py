@@ -103,3 +103,22 @@ def test_who_made_room_while_it_was_silent_is_heard_again() -> None:
     b.send([b"after"])
     members.run(lambda: bool(a.heard["b"]), 2.0)
     assert a.heard["b"] == [b"after"]
+
+
+def test_what_a_silent_sender_had_sent_behind_a_hole_is_told_when_it_makes_room() -> None:
+    settings = GroupSettings(datagram_bytes=400, patience=60.0, senders=1, liveness=2.0)
+    members = Members(0, "ab", settings=settings)
+    here, there = members.all
+    first = here.core.sender.highest + 1
+    packets = [bytes([each]) * 300 for each in range(4)]
+    here.send(packets[:1])
+    members.run(lambda: bool(there.heard["a"]), 1.0)
+    lose_data(members, first + 1)
+    here.send(packets[1:])
+    members.run(lambda: False, 0.003)
+    members.network.cut(members.address("a"), members.address("b"))
+    members.run(lambda: there.told[-1] == ("a", "vanished"), 5.0)
+    Member("c", members, b"")
+    members.run(lambda: ("c", "appeared") in there.told, 2.0)
+    assert there.heard["a"] == [packets[0], *packets[2:]]
+    assert there.gaps == [1]

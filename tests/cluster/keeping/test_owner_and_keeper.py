@@ -6,6 +6,7 @@ import itertools
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 from twisted.internet.task import Clock
 
 from broker.cluster.keeping.keeper import Keeper
@@ -13,6 +14,7 @@ from broker.cluster.keeping.messages import KEEP, AskKeeper, KeeperHas, decode_k
 from broker.cluster.keeping.owner import ASK_AGAIN, Owner
 from broker.cluster.messages import decode
 from broker.config.settings import StreamSettings
+from broker.errors import ProtocolError
 from broker.event.stream import StreamPattern
 from broker.store.commit import Retention
 from broker.store.event_log import EventLog
@@ -173,3 +175,18 @@ def test_kept_is_believed_only_for_what_was_sent(tmp_path: Path) -> None:
     safe: list[bool] = []
     owner.when_safe(lambda: safe.append(True))
     assert not safe
+
+
+def test_a_node_that_was_given_another_name_has_its_keeper_still(tmp_path: Path) -> None:
+    log, _ = log_at(tmp_path, Clock())
+    told: list[tuple[str, object]] = []
+    keeper = Keeper(
+        log, lambda *said: told.append(said), kept=lambda _: None, own=lambda: node("keeper")
+    )
+    keeper.asked(node("before"), AskKeeper("origin"))
+    with pytest.raises(ProtocolError):
+        keeper.asked(node("liar"), AskKeeper("origin"))
+    keeper.neighbour_gone("before")
+    keeper.asked(node("after"), AskKeeper("origin"))
+    assert [name for name, _ in told] == ["before", "after"]
+    assert keeper.owners == {"origin": node("after")}
