@@ -44,6 +44,7 @@ from broker.router.outgoing import DELIVERY_BYTES, QueueLimits
 from broker.router.output import Output
 from broker.router.quarantine import Quarantine
 from broker.router.reception import Reception, ReceptionLimits
+from broker.router.recovery import NoRecovery
 from broker.router.safety import AT_ONCE
 from broker.router.selection import Selection
 from broker.router.session import Session, SessionServices
@@ -147,6 +148,7 @@ class Node:
             output=self.output,
             durables=self.durables,
             interest=self.network or Alone(),
+            recovery=NoRecovery(),
             max_subscriptions=settings.limits.max_subscriptions_per_client,
         )
         self.event_log.began_again = self.output.begin_again
@@ -268,6 +270,7 @@ class Node:
             log=self.event_log,
             select=self._select,
             failed=failed,
+            clock=self._reactor,
         )
 
     async def _select(

@@ -95,11 +95,15 @@ class Recovery(Protocol):
     """What a node can recover from."""
 
     @property
+    def available(self) -> bool:
+        """Whether there is anything to recover from but the own log."""
+
+    @property
     def has_past(self) -> bool:
         """Whether there is an archive: then the past begins before the log does."""
 
-    def begin(self, missed: Missed) -> Recovering | None:
-        """Begin to recover; None where there is nothing to recover from."""
+    def begin(self, missed: Missed) -> Recovering:
+        """Begin to recover."""
 
     def take_over(self, roamer: Roamer) -> Deferred[Former | None]:
         """Have a durable subscription handed over by whoever has it. None if nobody does."""
@@ -112,11 +116,12 @@ class Recovery(Protocol):
 class NoRecovery:
     """There is nothing but the own log."""
 
+    available = False
     has_past = False
 
-    def begin(self, missed: Missed) -> Recovering | None:
-        """There is nothing to recover from."""
-        return None
+    def begin(self, missed: Missed) -> Recovering:
+        """Nobody asks for it."""
+        raise NotImplementedError("there is nothing to recover from")
 
     def take_over(self, roamer: Roamer) -> Deferred[Former | None]:
         """Nobody else has any."""
