@@ -153,13 +153,13 @@ class Durables:
         self._store(key, attrs.evolve(durable, former=""))
         return durable.former
 
-    def move(self, client_id: str, name: str, whereto: str) -> None:
-        """It is handed over to the node at an address."""
+    def move(self, client_id: str, name: str, whereto: str, stored: Callable[[], object]) -> None:
+        """It is handed over to the node at an address; `stored` is told when that is durable."""
         key = _key(client_id, name)
-        durable = self._kept.get(key)
-        if durable is not None:
-            moved = attrs.evolve(durable, moved_to=whereto, used=self._wall_clock())
-            self._store(key, moved)
+        durable = self._kept[key]
+        moved = attrs.evolve(durable, moved_to=whereto, used=self._wall_clock())
+        self._kept[key] = moved
+        self._log.put_durable(key, moved.encode(), stored)
 
     def release(self, client_id: str, name: str) -> None:
         """It is not in use any more: its time to expire begins."""
