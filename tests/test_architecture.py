@@ -28,7 +28,7 @@ FLOORS = (
     ("broker.dtd", "broker.config"),
     ("broker.content", "broker.store", "broker.identity"),
     ("broker.session",),
-    ("broker.router", "broker.cluster", "broker.client", "plugins"),
+    ("broker.router", "broker.cluster", "broker.client", "broker.recovery", "plugins"),
     (
         *("broker.interfaces", "broker.metrics", "broker.status", "broker.node"),
         *("broker.service", "broker.tap", "broker.cli", "broker.threads", "broker.event_types"),
@@ -54,7 +54,7 @@ CORES = (
     *("broker/event/*.py", "plugins/*/core.py", "plugins/*/*_core.py"),
     *(
         f"broker/{folder}/{name}"
-        for folder in ("channel", "session", "router", "cluster", "client")
+        for folder in ("channel", "session", "router", "cluster", "client", "recovery")
         for name in ("core.py", "*/core.py", "*_core.py", "*sender.py", "*receiver.py")
     ),
 )
