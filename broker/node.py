@@ -19,19 +19,17 @@ from broker.cluster.dtds import NeighbourDtds
 from broker.cluster.membership import Dialler
 from broker.cluster.network import Network
 from broker.config import Settings
-from broker.content.contract import IMatcher
-from broker.content.limits import DocumentLimits
-from broker.content.query.limits import QueryLimits
 from broker.content.query.query import parse_query
-from broker.content.reference import ReferenceMatcher
 from broker.content.schema.advice import Advisor
-from broker.content.switch import Switch
 from broker.dtd.hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, LogUnavailable
 from broker.event.envelope import Liveness
 from broker.event_types import make_dtds
 from broker.identity import Identity, authenticator_for
+from broker.matching import make_matcher, query_limits
+from broker.recovery.building import build_recovery
+from broker.recovery.replays import Replays
 from broker.router.deliverability import Deliverability
 from broker.router.durables import Durables
 from broker.router.explaining import Explaining
@@ -44,7 +42,6 @@ from broker.router.outgoing import DELIVERY_BYTES, QueueLimits
 from broker.router.output import Output
 from broker.router.quarantine import Quarantine
 from broker.router.reception import Reception, ReceptionLimits
-from broker.router.recovery import NoRecovery
 from broker.router.safety import AT_ONCE
 from broker.router.selection import Selection
 from broker.router.session import Session, SessionServices
@@ -57,11 +54,6 @@ from broker.store.event_log import EventLog
 from broker.store.log_file import LogFile
 from broker.threads import Threads
 
-#: Engines of content routing by their name in the settings.
-_ENGINES: Mapping[str, Callable[..., IMatcher]] = {
-    "switch": Switch,
-    "reference": ReferenceMatcher,
-}
 #: How often (seconds) subscribers are told positions that moved without an event.
 PROGRESS_EVERY = 1.0
 #: How often (seconds) old marks and durable subscriptions are looked for.
@@ -88,6 +80,7 @@ class Node:
         open_file: Callable[..., LogFile] = LogFile,
         dialler: Dialler | None = None,
         random: Random | None = None,
+        archive: Replays | None = None,
     ) -> None:
         """Opens the event log under `settings.node.data`: raises `LogUnavailable`, `LogCorrupt`.
 
@@ -104,18 +97,7 @@ class Node:
         self._neighbour_dtds = NeighbourDtds(reactor)
         self.dtds, self._types = make_dtds(settings.types, reactor, self._neighbour_dtds)
         self.event_log = self._open_log(data)
-        self.matcher = _ENGINES[settings.validation.engine](
-            self.dtds,
-            document_limits=DocumentLimits(
-                max_bytes=settings.limits.max_event_bytes,
-                max_depth=settings.limits.max_depth,
-                max_attributes=settings.limits.max_attributes,
-            ),
-            query_limits=self._query_limits(),
-            clock=time.perf_counter,
-            max_run_time=settings.query.max_run_time,
-            max_share=settings.query.max_share,
-        )
+        self.matcher = make_matcher(settings, self.dtds)
         self.output = Output()
         self.quarantine = Quarantine(
             data / "quarantine",
@@ -128,6 +110,20 @@ class Node:
             self.event_log, wall_clock, int(settings.log.durable_expiry * 1000)
         )
         self.network = self._make_network(dialler, random or Random())
+        self._selection = Selection(self.matcher, self.dtds)
+        self.recovery = build_recovery(
+            event_log=self.event_log,
+            matcher=self.matcher,
+            durables=self.durables,
+            select=self._select,
+            parse_query=self._parse_query,
+            network=self.network,
+            supersede=lambda *who: self.reception.supersede(*who),
+            replays=archive,
+            archive_soon=lambda: None,
+            patience=0.0,
+            clock=reactor,
+        )
         self.input = Input(
             matcher=self.matcher,
             dtds=self.dtds,
@@ -138,7 +134,6 @@ class Node:
             accept_undescribed=settings.types.undescribed == "accept",
             safety=AT_ONCE if self.network is None else self.network.keeping.owner,
         )
-        self._selection = Selection(self.matcher, self.dtds)
         self._advisor = Advisor(self._types, undescribed=settings.types.undescribed == "accept")
         self.subscribing = Subscribing(
             matcher=self.matcher,
@@ -148,11 +143,12 @@ class Node:
             output=self.output,
             durables=self.durables,
             interest=self.network or Alone(),
-            recovery=NoRecovery(),
+            recovery=self.recovery,
             max_subscriptions=settings.limits.max_subscriptions_per_client,
         )
         self.event_log.began_again = self.output.begin_again
         self.reception = self._make_reception()
+        self.reception.address = self._address
         self.explaining = self._make_explaining()
         self.notices = Notices(self._types, lambda: self.reception.sessions, reactor)
         self.dtds.on_new_version = self.notices.new_version
@@ -235,6 +231,10 @@ class Node:
             make_session=make_session,
         )
 
+    def _address(self) -> str:
+        knowledge = None if self.network is None else self.network.knowledge
+        return self.settings.node.name if knowledge is None else str(knowledge.address)
+
     def _make_explaining(self) -> Explaining:
         return Explaining(
             matcher=self.matcher,
@@ -285,12 +285,8 @@ class Node:
         limits = self.settings.limits
         return min(DELIVERY_BYTES, limits.window_bytes // 2, limits.max_frame_bytes // 2)
 
-    def _query_limits(self) -> QueryLimits:
-        settings = self.settings.query
-        return QueryLimits(max_length=settings.max_length, max_cost=settings.max_cost)
-
     def _parse_query(self, text: str, namespaces: Mapping[str, str]) -> Any:
-        return parse_query(text, namespaces, self._query_limits())
+        return parse_query(text, namespaces, query_limits(self.settings))
 
     # ------------------------------------------------------------------ running
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 import attrs
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.channel.clock import IClock
@@ -50,7 +50,6 @@ class Surroundings:
     patience: float
     """Seconds for which the newest events of others may take to be in the archive."""
     clock: IClock
-    client_of: Callable[[Missed], tuple[str, str]] = lambda _: ("", "")
 
 
 class Filling:
@@ -86,7 +85,7 @@ class Filling:
     def lost(self) -> Sequence[Lost]:
         """At the end: what no source had."""
         return [
-            Lost(origin, after, upto)
+            Lost(origin, after, upto, self._missed.lack)
             for origin, (after, upto) in self._left.ranges.items()
             if upto is not None
         ]
@@ -152,8 +151,7 @@ class Filling:
     async def _from_former(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         address = Address.parse(self._missed.former)
         request = self._request(self._left.ranges)
-        client_id, name = self._around.client_of(self._missed)
-        request = attrs.evolve(request, client_id=client_id, name=name)
+        request = attrs.evolve(request, client_id=self._missed.client_id, name=self._missed.name)
         async for page in self._pages(address, request):
             yield page.events
 
@@ -180,16 +178,19 @@ class Filling:
                 ):
                     yield page
             except BrokerError as error:
-                self.log.info("{whom} sends nothing of {origin}: {error}", whom=address, origin=origin, error=error)
+                self.log.info(
+                    "{whom} sends nothing of {origin}: {error}",
+                    whom=address,
+                    origin=origin,
+                    error=error,
+                )
 
     async def _from_own_log(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         request = attrs.evolve(self._request(self._left.ranges), any_origin=True)
         async for page in self._pages(None, request):
             yield page.events
 
-    async def _pages(
-        self, address: Address | None, request: PageRequest
-    ) -> AsyncIterator[Page]:
+    async def _pages(self, address: Address | None, request: PageRequest) -> AsyncIterator[Page]:
         """Pages of a node's log, or of this one's; what was looked at is noted once it is taken."""
         while not self._cancelled:
             page = await self._page(address, request)

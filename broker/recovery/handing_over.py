@@ -8,7 +8,7 @@ subscription was processed. Incarnations decide where a client is that seems to 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TypeAlias
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -30,12 +30,9 @@ TIMEOUT = 3.0
 MOST_MOVES = 8
 
 
-class Presence(Protocol):
-    """Who is at this node."""
-
-    def supersede(self, client_id: str, incarnation: int, token: bytes) -> None:
-        """A process of a client is at another node: its session here ends. Raises
-        `IncarnationRefused` where a later process is known here."""
+#: A process of a client (ClientId, incarnation, token) is at another node: its session here ends.
+#: Raises `IncarnationRefused` where a later process is known here.
+Supersede: TypeAlias = Callable[[str, int, bytes], object]
 
 
 class HandingOver:
@@ -47,16 +44,13 @@ class HandingOver:
         self,
         post: Correspondence,
         durables: Durables,
-        presence: Presence,
+        supersede: Supersede,
         clock: IClock,
-        forget: Callable[[str, str], object],
     ) -> None:
-        """`forget` is told of a subscription that another node has for good."""
         self._post = post
         self._durables = durables
-        self._presence = presence
+        self._supersede = supersede
         self._clock = clock
-        self._forget = forget
         self._asked: dict[int, Deferred[HandedOver | None]] = {}
         self._number = 0
         self.handed_over = 0
@@ -154,7 +148,7 @@ class HandingOver:
             self._answer(message, durable.position, durable.moved_to)
             return
         try:
-            self._presence.supersede(client_id, message.incarnation, message.token)
+            self._supersede(client_id, message.incarnation, message.token)
         except BrokerError as error:
             self._answer(message, error=error)
             return
@@ -201,4 +195,4 @@ class HandingOver:
     def _release(self, message: Release) -> None:
         durable = self._durables.get(message.client_id, message.name)
         if durable is not None and durable.moved_to == str(message.source):
-            self._forget(message.client_id, message.name)
+            self._durables.forget(message.client_id, message.name)

@@ -23,8 +23,8 @@ from broker.router.recovery import MarkRange
 from broker.store.event_log import EventLog
 from broker.store.records import LoggedEvent
 
-#: A page has about so many bytes. For it the log is read at most so often, so many events each time:
-#: a rare query must not take a question to another node for each of them.
+#: A page has about so many bytes. The log is read for it at most so often, so many events at a
+#: time: a rare query must not take a question to another node for each of them.
 PAGE_BYTES = 256 << 10
 READ_EVENTS = 512
 MOST_READS = 32
@@ -127,6 +127,23 @@ class LogPages:
             if size >= PAGE_BYTES:
                 break
         return Page(found, passed, serial, denied)
+
+    async def _kept_page(self, request: PageRequest) -> Page:
+        """The same of an origin of which there are copies here (`acknowledge = "neighbour"`)."""
+        for origin, (after, upto) in request.ranges.items():
+            span = self._log.kept.get(origin)
+            if span is None or after < span.after or after >= span.upto:
+                continue
+            events = await self._log.read_kept(origin, after, READ_EVENTS, PAGE_BYTES)
+            wanted = [event for event in events if _lies_in(event, request.ranges, request)]
+            matched = await self._matching(request, wanted)
+            cleared = [event for event in matched if event.level <= request.clearance]
+            reached = events[-1].mark if events else span.upto
+            if upto is not None:
+                reached = min(reached, upto)
+            more = reached < span.upto and (upto is None or reached < upto)
+            return Page(cleared, {origin: reached}, int(more), len(matched) - len(cleared))
+        return Page([], {}, 0)
 
     async def _matching(self, request: PageRequest, events: list[LoggedEvent]) -> list[LoggedEvent]:
         matched: list[LoggedEvent] = []

@@ -128,7 +128,7 @@ class Link:
 
     def _recovered(self, feed: Feed, joins: Mapping[str, Mark], lost: Sequence[Lost]) -> None:
         for each in lost:
-            self.tell_gap(feed, each.origin, each.after, each.upto, "lost")
+            self.tell_gap(feed, each.origin, each.after, each.upto, each.reason)
         feed.skip = dict(joins)
         feed.cursor = serial_behind(self._log, joins)
         feed.pace = Pace.CATCHING_UP

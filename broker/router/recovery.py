@@ -64,8 +64,13 @@ class Missed:
     """Arrival at the origin, ms since 1970: not before, and before; 0 is no bound."""
     last: int = 0
     """Only so many, the newest; 0: all."""
+    client_id: str = ""
+    name: str = ""
+    """Of the durable subscription, where it is one."""
     former: str = ""
     """The address of a node whose log has all of it that was for the client."""
+    lack: str = "lost"
+    """What the client is told of what is not found, as the reason of a gap."""
 
 
 @attrs.frozen
@@ -75,6 +80,8 @@ class Lost:
     origin: str
     after: Mark
     upto: Mark
+    reason: str
+    """As in `session.messages.Gap`."""
 
 
 class Recovering(Protocol):

@@ -25,12 +25,14 @@ class Seam:
     joins: Mapping[str, Mark]
 
 
-def at_cut(position: Mapping[str, Mark], cut: Mapping[str, Mark]) -> Seam:
+def at_cut(
+    position: Mapping[str, Mark], cut: Mapping[str, Mark], own: str, since: Mapping[str, Mark]
+) -> Seam:
     """The seam of a client that comes from elsewhere: all up to the cut is recovered.
 
-    That goes for this node's own events, too: one that its publisher sent here before another one
-    that it sent elsewhere must not come behind that. An origin of which nothing is known here may
-    be gone for good: whatever there is of it is recovered.
+    That goes for this node's own events, too, where others are recovered: one that its publisher
+    sent here before another one that it sent elsewhere must not come behind that. An origin of
+    which nothing is known here may be gone for good: whatever there is of it is recovered.
     """
     ranges: dict[str, MarkRange] = {}
     for origin, mark in cut.items():
@@ -40,6 +42,8 @@ def at_cut(position: Mapping[str, Mark], cut: Mapping[str, Mark]) -> Seam:
     for origin, mark in position.items():
         if origin not in cut:
             ranges[origin] = (mark, None)
+    if ranges.keys() <= {own} and position.get(own, _NOWHERE) >= since.get(own, _NOWHERE):
+        return Seam({}, dict(position))
     return Seam(ranges, _further(position, cut))
 
 

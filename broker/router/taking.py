@@ -288,7 +288,7 @@ class Taking:
             return Seam({}, {})
         position = self._begins.position
         if not self._is_complete_here():
-            return at_cut(position, feed.flows_from)
+            return at_cut(position, feed.flows_from, log.origin, log.since)
         complete: dict[str, Mark] = {}
         if self._stored is not None and self._stored.flows_from is not None:
             complete = dict(self._stored.flows_from.marks)
@@ -311,7 +311,11 @@ class Taking:
             from_ms=wanted.time if wanted.start == "time" else 0,
             until_ms=wanted.until_ms,
             last=wanted.last if wanted.start == "last" else 0,
+            client_id=self._profile.identity.client_id,
+            name=wanted.durable,
             former=self._former,
+            # What was wanted here all the time was in the log, until retention took it.
+            lack="retention" if self._is_complete_here() else "lost",
         )
 
     def _tell_missing(self) -> None:
@@ -319,7 +323,8 @@ class Taking:
         feed, own = self._feed, self._around.log.origin
         if self._is_complete_here():
             return
-        for origin, (after, upto) in at_cut(self._begins.position, feed.flows_from).ranges.items():
+        seam = at_cut(self._begins.position, feed.flows_from, own, {})
+        for origin, (after, upto) in seam.ranges.items():
             if origin != own and upto is not None:
                 self._profile.link.tell_gap(feed, origin, after, upto, "elsewhere")
 
