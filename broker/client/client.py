@@ -40,6 +40,7 @@ from broker.client.received import NEW, Receipt, Start
 from broker.client.settings import ClientSettings
 from broker.client.subscription import Subscription
 from broker.client.waiting import Waiting
+from broker.client.wish import Wish
 from broker.errors import BrokerError, Closed, TooLarge
 from broker.event.envelope import EventLinkage, EventType
 from broker.event.identity import EventId, Mint
@@ -211,9 +212,8 @@ class Client:
         """
         self._check_open()
         begin = start if start is not None else (Start("stored") if durable else NEW)
-        number, effects = self._core.subscribe(
-            query, streams, namespaces=namespaces or {}, durable=durable, start=begin
-        )
+        wish = Wish(query, streams, namespaces or {}, durable, begin).check()
+        number, effects = self._core.subscribe(wish)
         subscription = Subscription(self, self._loop, number, query, streams, on_gap, on_change)
         self._subscriptions[number] = subscription
         self._apply(effects)
@@ -270,7 +270,8 @@ class Client:
         """The connection came or went."""
         if view.state is LinkState.CONNECTED:
             self.last_error = None
-            self._apply(self._core.session_up(view.resumed))
+            node = self.welcome.address if self.welcome is not None else ""
+            self._apply(self._core.session_up(view.resumed, node))
             self._waiting.session_up()
             self._flush()
             if self.on_state is not None:

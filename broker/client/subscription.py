@@ -121,8 +121,11 @@ class Subscription:
             events.extend(self._portion.events[self._index :])
             self._index = len(self._portion.events)
             return events
-        self._finish()
-        while self._items and not events:
+        while not events:
+            # One of which all had come before holds no event, and is done with at once.
+            self._finish()
+            if not self._items:
+                break
             item = self._items.popleft()
             if isinstance(item, Portion):
                 self._portion, self._index = item, len(item.events)
@@ -136,7 +139,8 @@ class Subscription:
 
         Only for who stops in the middle: iterating moves the position by itself.
         """
-        if not self.over:
+        # Of what may have holes before it only the whole is done with, when they are filled.
+        if not self.over and self._portion is not None and self._portion.position.marks:
             self._owner.taken(self._number, Moved(Position().advanced([event.place])))
 
     # ------------------------------------------------------------------ from the client

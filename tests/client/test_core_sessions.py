@@ -120,7 +120,7 @@ def test_goodbye_acknowledges_first_and_needs_a_connection() -> None:
     take(core, tell(core, delivery(11)))
     assert [type(message) for message in sent(core.goodbye())] == [Acknowledge, Goodbye]
     core.session_down()
-    assert core.goodbye() == []
+    assert sent(core.goodbye()) == []
 
 
 # ----------------------------------------------------------------------------- questions, the end
