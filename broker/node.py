@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -28,8 +29,8 @@ from broker.event.envelope import Liveness
 from broker.event_types import make_dtds
 from broker.identity import Identity, authenticator_for
 from broker.matching import make_matcher, query_limits
+from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.building import build_recovery
-from broker.recovery.replays import Replays
 from broker.router.deliverability import Deliverability
 from broker.router.durables import Durables
 from broker.router.explaining import Explaining
@@ -80,7 +81,7 @@ class Node:
         open_file: Callable[..., LogFile] = LogFile,
         dialler: Dialler | None = None,
         random: Random | None = None,
-        archive: Replays | None = None,
+        archive: ArchiveAccess | None = None,
     ) -> None:
         """Opens the event log under `settings.node.data`: raises `LogUnavailable`, `LogCorrupt`.
 
@@ -119,9 +120,7 @@ class Node:
             parse_query=self._parse_query,
             network=self.network,
             supersede=lambda *who: self.reception.supersede(*who),
-            replays=archive,
-            archive_soon=lambda: None,
-            patience=0.0,
+            archive=archive,
             clock=reactor,
         )
         self.input = Input(
@@ -360,6 +359,20 @@ class Node:
             found = self.output.subscriber(number)
             if found is not None and found[0] in sessions:
                 sessions[found[0]].cancel(found[1].number, error)
+
+    # ------------------------------------------------------------------ for the archive
+
+    def dead_origins(self) -> Sequence[str]:
+        """Origins that are kept here and whose nodes are gone."""
+        network = self.network
+        if network is None or network.knowledge is None:
+            return ()
+        return network.keeping.dead(network.knowledge.is_here)
+
+    def dtd_text(self, reference: DtdReference) -> Deferred[bytes | None]:
+        """The text of a DTD that an event of this node named; None where it is not known."""
+        dtd: Deferred[Any] = self.dtds.lookup(reference, FetchHint(""))
+        return dtd.addCallbacks(lambda found: found.text, lambda _: None)
 
     # ------------------------------------------------------------------ answers
 

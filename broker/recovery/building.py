@@ -11,12 +11,12 @@ from broker.cluster.network import Network
 from broker.content.contract import IMatcher
 from broker.content.query.query import Query
 from broker.errors import BadName
+from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.fetching import Fetching
 from broker.recovery.filling import Surroundings
 from broker.recovery.handing_over import HandingOver, Supersede
 from broker.recovery.log_pages import LogPages, Select
 from broker.recovery.node_recovery import NodeRecovery
-from broker.recovery.replays import Replays
 from broker.router.durables import Durables
 from broker.store.event_log import EventLog
 
@@ -30,12 +30,10 @@ def build_recovery(
     parse_query: Callable[[str, Mapping[str, str]], Query],
     network: Network | None,
     supersede: Supersede,
-    replays: Replays | None,
-    archive_soon: Callable[[], object],
-    patience: float,
+    archive: ArchiveAccess | None,
     clock: IClock,
 ) -> NodeRecovery:
-    """A node's recovery; `patience` is how long (seconds) the archive may be behind."""
+    """A node's recovery, with what there is to recover from."""
     pages = LogPages(event_log, matcher, select, durables)
     post = fetching = handing = None
     if network is not None:
@@ -55,9 +53,7 @@ def build_recovery(
         fetching=fetching,
         homes=lambda origin: [] if post is None else post.homes(origin),
         reachable=reachable,
-        replays=replays,
-        archive_soon=archive_soon,
-        patience=patience,
+        archive=archive,
         clock=clock,
     )
     return NodeRecovery(around, handing)

@@ -18,10 +18,11 @@ from broker.channel.clock import IClock
 from broker.cluster.address import Address
 from broker.errors import BrokerError
 from broker.event.place import Mark
+from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.fetching import Fetching
 from broker.recovery.log_pages import LogPages, Page, PageRequest
 from broker.recovery.planning import Remaining, Sources, Step, plan
-from broker.recovery.replays import Replay, Replays
+from broker.recovery.replays import Replay
 from broker.recovery.request import ReplayRequest
 from broker.router.recovery import Lost, MarkRange, Missed
 from broker.store.records import LoggedEvent
@@ -44,11 +45,7 @@ class Surroundings:
     """Whose logs have all of an origin, the best first; this node's own is not among them."""
     reachable: Callable[[str], bool]
     """Whether there is a way to an address."""
-    replays: Replays | None
-    archive_soon: Callable[[], object]
-    """Let this node's newest events go into the archive now."""
-    patience: float
-    """Seconds for which the newest events of others may take to be in the archive."""
+    archive: ArchiveAccess | None
     clock: IClock
 
 
@@ -107,7 +104,7 @@ class Filling:
             if origin == around.origin or (here and around.homes(origin))
         ]
         reachable = bool(former) and here and around.reachable(former)
-        return Sources(former if reachable else "", logs, around.replays is not None)
+        return Sources(former if reachable else "", logs, around.archive is not None)
 
     async def _all(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         if not self._missed.last:
@@ -209,9 +206,9 @@ class Filling:
 
     async def _from_archive(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         around, missed = self._around, self._missed
-        assert around.replays is not None
-        await self._await_archive(around.replays)
-        replay = self._replay = around.replays.replay(
+        assert around.archive is not None
+        await self._await_archive(around.archive)
+        replay = self._replay = around.archive.replays.replay(
             ReplayRequest(
                 pattern=missed.pattern.text,
                 query=missed.query.text,
@@ -233,14 +230,15 @@ class Filling:
         finally:
             self._replay = None
 
-    async def _await_archive(self, replays: Replays) -> None:
+    async def _await_archive(self, archive: ArchiveAccess) -> None:
         """Wait until the newest events are in the archive, as long as their origins may take."""
         clock = self._around.clock
-        until = clock.seconds() + self._around.patience
-        self._around.archive_soon()
+        until = clock.seconds() + archive.patience
+        archive.flush_soon()
         while not self._cancelled:
             left = self._left.ranges
-            covered = await replays.covered({origin: after for origin, (after, _) in left.items()})
+            begins = {origin: after for origin, (after, _) in left.items()}
+            covered = await archive.replays.covered(begins)
             missing = [
                 origin
                 for origin, (_, upto) in left.items()

@@ -22,7 +22,7 @@ class NodeRecovery:
     @property
     def has_past(self) -> bool:
         """Whether there is an archive."""
-        return self._around.replays is not None
+        return self._around.archive is not None
 
     def begin(self, missed: Missed) -> Recovering:
         """Begin to recover."""
