@@ -46,12 +46,12 @@ class Correspondence:
         return self._network.cleared(address, rank)
 
     def members(self) -> list[Address]:
-        """The other nodes of the own cluster that can be reached."""
+        """The other nodes of the own cluster that are known, whether they can be reached or not."""
         knowledge = self._network.knowledge
         if knowledge is None:
             return []
         own = knowledge.address
-        return [Address(own.unit, name) for name in knowledge.map.reachable() if name != own.node]
+        return [Address(own.unit, name) for name in knowledge.map.members() if name != own.node]
 
     def homes(self, origin: str) -> list[Address]:
         """The nodes that can be asked for events of an origin: its own, or who answers for it."""

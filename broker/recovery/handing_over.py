@@ -26,6 +26,11 @@ from broker.session.messages import NO_ERROR
 
 #: Seconds that a node has to hand a subscription over.
 TIMEOUT = 3.0
+#: Seconds for which who does not answer is asked again, and between two times.
+PATIENCE = 60.0
+ASK_AGAIN = 1.0
+#: Seconds that a node has after its start to learn of the others of its cluster.
+SETTLING = 3.0
 #: Nodes that are asked after each other where one names the next.
 MOST_MOVES = 8
 
@@ -53,6 +58,7 @@ class HandingOver:
         self._clock = clock
         self._asked: dict[int, Deferred[HandedOver | None]] = {}
         self._number = 0
+        self._began = clock.seconds()
         self.handed_over = 0
         self.taken_over = 0
         post.hear(TakeOver, self._hand_over)
@@ -64,16 +70,26 @@ class HandingOver:
     async def take_over(self, roamer: Roamer) -> Former | None:
         """Ask for a subscription where its client was; None if nobody has it.
 
-        Raises `IncarnationRefused` where a later process of the client is at another node, and
-        `NotConnected` where the node that had it can not be reached and nobody else knows it.
+        Who does not answer is asked again for a while. Raises `IncarnationRefused` where a later
+        process of the client is at another node, and `NotConnected` where the node that the client
+        names can not be reached.
         """
-        try:
-            address = Address.parse(roamer.former) if roamer.former else None
-        except BadName:
-            address = None
-        if address is not None and address != self._post.own:
-            return await self._follow(roamer, address)
-        return await self._look_for(roamer)
+        address = _address(roamer.former)
+        until = self._clock.seconds() + PATIENCE
+        while True:
+            try:
+                if address is not None and address != self._post.own:
+                    return await self._follow(roamer, address)
+                return await self._look_for(roamer)
+            except NotConnected as error:
+                if self._clock.seconds() >= until:
+                    if address is not None:
+                        raise
+                    self.log.warn("{error}: it is taken for a new one", error=error)
+                    return None
+            later: Deferred[None] = Deferred()
+            self._clock.callLater(ASK_AGAIN, later.callback, None)
+            await later
 
     async def _follow(self, roamer: Roamer, address: Address) -> Former | None:
         furthest: Former | None = None
@@ -82,9 +98,7 @@ class HandingOver:
             asked.add(address)
             answer = await self._ask(roamer, address)
             if answer is None:
-                if furthest is None:
-                    raise NotConnected(f"{address}, where {roamer.name!r} was, can not be reached")
-                return furthest
+                raise NotConnected(f"{address}, where {roamer.name!r} was, can not be reached")
             if answer.position is None:
                 return furthest
             position = Position.from_wire(answer.position)
@@ -98,13 +112,22 @@ class HandingOver:
 
     async def _look_for(self, roamer: Roamer) -> Former | None:
         """The client does not know where it was: the nodes of the cluster may."""
-        asked = [self._ask(roamer, address) for address in self._post.members()]
-        for answered in asked:
+        if self._clock.seconds() < self._began + SETTLING:
+            raise NotConnected("this node has just begun, and does not know who may have it")
+        members = self._post.members()
+        asked = [self._ask(roamer, address) for address in members]
+        silent: list[str] = []
+        found: Former | None = None
+        for address, answered in zip(members, asked, strict=True):
             answer = await answered
-            if answer is not None and answer.position is not None and not answer.moved_to:
-                self.taken_over += 1
-                return Former(Position.from_wire(answer.position), str(answer.source))
-        return None
+            if answer is None:
+                silent.append(str(address))
+            elif answer.position is not None and not answer.moved_to:
+                found = Former(Position.from_wire(answer.position), str(answer.source))
+        if found is None and silent:
+            raise NotConnected(f"{', '.join(silent)} may have {roamer.name!r} and do not answer")
+        self.taken_over += found is not None
+        return found
 
     def _ask(self, roamer: Roamer, address: Address) -> Deferred[HandedOver | None]:
         answer: Deferred[HandedOver | None] = Deferred()
@@ -196,3 +219,11 @@ class HandingOver:
         durable = self._durables.get(message.client_id, message.name)
         if durable is not None and durable.moved_to == str(message.source):
             self._durables.forget(message.client_id, message.name)
+
+
+def _address(text: str) -> Address | None:
+    """Of the node that the client remembers, if it remembers one."""
+    try:
+        return Address.parse(text) if text else None
+    except BadName:
+        return None

@@ -14,9 +14,9 @@ class NodeRecovery:
 
     available = True
 
-    def __init__(self, around: Surroundings, handing: HandingOver | None) -> None:
+    def __init__(self, around: Surroundings, handing_over: HandingOver | None) -> None:
         self._around = around
-        self._handing = handing
+        self.handing_over = handing_over
         self.begun = 0
 
     @property
@@ -31,11 +31,11 @@ class NodeRecovery:
 
     def take_over(self, roamer: Roamer) -> Deferred[Former | None]:
         """Have a durable subscription handed over by whoever has it."""
-        if self._handing is None:
+        if self.handing_over is None:
             return succeed(None)
-        return Deferred.fromCoroutine(self._handing.take_over(roamer))
+        return Deferred.fromCoroutine(self.handing_over.take_over(roamer))
 
     def settled(self, client_id: str, name: str, former: str) -> None:
         """The node where a subscription was need not keep it any more."""
-        if self._handing is not None:
-            self._handing.release(former, client_id, name)
+        if self.handing_over is not None:
+            self.handing_over.release(former, client_id, name)
