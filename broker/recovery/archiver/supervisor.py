@@ -39,7 +39,6 @@ class ArchiverSupervisor:
         log_folder: Path,
         uri: str,
         every: float,
-        dtd_text: Callable[[DtdReference], Deferred[bytes | None]],
     ) -> None:
         """`reactor` starts processes and knows the time; `every` is in seconds."""
         self._process: IReactorProcess = reactor
@@ -49,7 +48,8 @@ class ArchiverSupervisor:
             *("--log", str(log_folder), "--archive", uri, "--every", str(every)),
         ]
         self.uri = uri
-        self._dtd_text = dtd_text
+        self.dtd_text: Callable[[DtdReference], Deferred[bytes | None]] = lambda _: succeed(None)
+        """The text of a DTD; None where it is not known."""
         self._running: _Running | None = None
         self._stopping: Deferred[None] | None = None
         self._rest = FIRST_REST
@@ -118,7 +118,7 @@ class ArchiverSupervisor:
         said = lines.understood(line)
         if isinstance(said, lines.AskDtds):
             for reference in said.references:
-                self._dtd_text(reference).addBoth(self._tell_dtd, reference)
+                self.dtd_text(reference).addBoth(self._tell_dtd, reference)
             return
         if said.reached:
             self._rest = FIRST_REST
