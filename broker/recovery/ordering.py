@@ -50,6 +50,14 @@ class Keys:
     """Where the order of protocol stacks is wanted: the stack's number, negative for none."""
     stack_order: Integers | None = None
 
+    def of(self, rows: Integers, *, stacks: bool = False) -> Keys:
+        """The keys of these rows alone, with those of stacks or without."""
+        columns = [self.origin, self.epoch, self.offset, self.arrival, self.publisher]
+        columns += [self.sequence, self.timestamp]
+        if stacks and self.stack is not None and self.stack_order is not None:
+            columns += [self.stack, self.stack_order]
+        return Keys(*(column[rows] for column in columns))
+
 
 @attrs.frozen(eq=False)
 class Ordered:

@@ -3,7 +3,7 @@ request are looked at by the thousand."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -26,7 +26,7 @@ class Places:
         """`origins` are those that a `Scope` knows; a row of another one has the number -1."""
         names, codes = coded(batch.column("origin"))
         numbers = {name: number for number, name in enumerate(origins)}
-        known = np.array([numbers.get(name, -1) for name in names], dtype=np.int64)
+        known = np.array([numbers.get(name or "", -1) for name in names], dtype=np.int64)
         self.origin: Integers = known[codes] if len(names) else codes
         self.epoch = integers(batch.column("epoch"))
         self.offset = integers(batch.column("offset"))
@@ -73,13 +73,14 @@ class Scope:
         """Which pairs of a row and a request agree in place and time; clearance is left out."""
         origin, arrival = places.origin[rows], places.arrival[rows]
         at = (requests, origin)
-        return (
+        found: Flags = (
             self._wanted[at]
             & (origin >= 0)
             & self._behind(places, rows, at)
             & (arrival >= self.start[requests])
             & (arrival < self.end[requests])
         )
+        return found
 
     def _behind(self, places: Places, rows: Integers, at: Any) -> Any:
         epoch, offset = places.epoch[rows], places.offset[rows]
@@ -88,17 +89,21 @@ class Scope:
             (epoch < upto) | ((epoch == upto) & (offset <= self._upto_offset[at]))
         )
 
-    def passed(self, origin: int, epoch: int, offset: int, requests: Integers) -> Flags:
-        """Which requests begin behind this place: their clients have had what is there."""
+    def passed(self, place: tuple[int, int, int], requests: Integers) -> Flags:
+        """Which requests begin behind this place (origin, epoch, offset): their clients have had
+        what is there."""
+        origin, epoch, offset = place
         after = self._after_epoch[requests, origin]
-        return self._wanted[requests, origin] & (
+        found: Flags = self._wanted[requests, origin] & (
             (epoch < after) | ((epoch == after) & (offset <= self._after_offset[requests, origin]))
         )
+        return found
 
     def for_any(self, places: Places, requests: Integers) -> Flags:
         """Which rows some of these requests may want, by the widest bounds of all of them."""
         arrival = places.arrival
-        found = (arrival >= self.start[requests].min()) & (arrival < self.end[requests].max())
+        found: Flags = arrival >= self.start[requests].min()
+        found &= arrival < self.end[requests].max()
         wanted = np.zeros(len(arrival), dtype=np.bool_)
         for origin, start, end in places.runs():
             of = requests[self._wanted[requests, origin]]
@@ -106,11 +111,12 @@ class Scope:
                 low = _least(self._after_epoch[of, origin], self._after_offset[of, origin])
                 high = _greatest(self._upto_epoch[of, origin], self._upto_offset[of, origin])
                 wanted[_within(places, start, end, low, high)] = True
-        return found & wanted
+        found &= wanted
+        return found
 
     def rows_of(self, places: Places, request: int) -> Integers:
         """The rows that one request wants by place and time; clearance is left out."""
-        found = []
+        found: list[Integers] = []
         for origin, start, end in places.runs():
             if self._wanted[request, origin]:
                 low = (self._after_epoch[request, origin], self._after_offset[request, origin])
@@ -119,9 +125,10 @@ class Scope:
                 found.append(np.arange(part.start, part.stop))
         if not found:
             return np.empty(0, dtype=np.int64)
-        rows = np.concatenate(found)
+        rows: Integers = np.concatenate(found)
         arrival = places.arrival[rows]
-        return rows[(arrival >= self.start[request]) & (arrival < self.end[request])]
+        kept = (arrival >= self.start[request]) & (arrival < self.end[request])
+        return np.asarray(rows[kept])
 
     def reaches(self, spans: Sequence[tuple[int, tuple[int, int], tuple[int, int]]]) -> Flags:
         """Which requests want places between the first and the last mark of (origin, first, last),
@@ -140,6 +147,20 @@ class Scope:
                     | ((first[0] == upto) & (first[1] <= self._upto_offset[:, origin]))
                 )
             )
+        return found
+
+    def meets(self, bounds: Mapping[str, tuple[Any, Any]]) -> Flags:
+        """Which requests may want something of rows whose columns have these bounds."""
+        found = np.ones(len(self.start), dtype=np.bool_)
+        if "arrival" in bounds:
+            least, greatest = bounds["arrival"]
+            found &= (greatest >= self.start) & (least < self.end)
+        first, last = bounds.get("origin", ("", None))
+        if first == last and first in self.origins and {"epoch", "offset"} <= bounds.keys():
+            # Rows are sorted by mark, but an epoch may begin at any offset.
+            (epoch, upto_epoch), (offset, upto_offset) = bounds["epoch"], bounds["offset"]
+            marks = ((epoch, offset), (upto_epoch, upto_offset))
+            found &= self.reaches([(self.origins.index(first), *marks)])
         return found
 
     def latest_after(self, origin: int) -> tuple[int, int]:
