@@ -64,7 +64,7 @@ class GrowingFile:
         )
         self._waiting: list[pa.Table] = []
         self._waiting_bytes = 0
-        self._parts: list[_Part] = []
+        self._parts: list[Part] = []
 
     @property
     def rows(self) -> int:
@@ -78,7 +78,7 @@ class GrowingFile:
 
     def add(self, rows: pa.Table) -> None:
         """Add rows that are sorted by place and stand behind all before them; at least one."""
-        self._parts.append(_Part.of(rows))
+        self._parts.append(Part.of(rows))
         size = rows.column("document").nbytes
         average = max(1, size // rows.num_rows)
         group = max(1, ROW_GROUP_BYTES // average)
@@ -98,7 +98,8 @@ class GrowingFile:
         self._write()
         self._writer.close()
         data = self._sink.getvalue()
-        return EncodedFile(_describe(self._parts, self._partition, data), data)
+        sha256 = hashlib.sha256(data).hexdigest()
+        return EncodedFile(describe(self._parts, self._partition, data.size, sha256), data)
 
     def _write(self) -> None:
         if self._waiting:
@@ -108,7 +109,7 @@ class GrowingFile:
 
 
 @attrs.frozen
-class _Part:
+class Part:
     """What a manifest is to know of some rows."""
 
     rows: int
@@ -119,7 +120,8 @@ class _Part:
     types: frozenset[tuple[str, str]]
 
     @classmethod
-    def of(cls, rows: pa.Table) -> _Part:
+    def of(cls, rows: pa.Table) -> Part:
+        """Of at least one row, sorted by place."""
         arrivals = pc.min_max(rows.column("arrival")).as_py()
         kinds = rows.select(["type", "version"]).group_by(["type", "version"]).aggregate([])
         return cls(
@@ -132,7 +134,10 @@ class _Part:
         )
 
 
-def _describe(parts: Sequence[_Part], partition: str, data: Any) -> ArchivedFile:
+def describe(
+    parts: Sequence[Part], partition: str, size: int, sha256: str, path: str = ""
+) -> ArchivedFile:
+    """What a manifest says of a file of these rows; the path is a new one unless it is given."""
     spans: dict[str, tuple[Mark, Mark]] = {}
     for part in parts:
         for origin, (first, last) in part.spans.items():
@@ -142,12 +147,12 @@ def _describe(parts: Sequence[_Part], partition: str, data: Any) -> ArchivedFile
     hour = hour_of(arrivals[0])
     streams = sorted(frozenset[str]().union(*(part.streams for part in parts)))
     return ArchivedFile(
-        path=events_path(partition, hour, origin, first, last[1], secrets.token_hex(4)),
+        path=path or events_path(partition, hour, origin, first, last[1], secrets.token_hex(4)),
         partition=partition,
         hour=hour,
         rows=sum(part.rows for part in parts),
-        bytes=data.size,
-        sha256=hashlib.sha256(data).hexdigest(),
+        bytes=size,
+        sha256=sha256,
         spans=spans,
         arrivals=arrivals,
         levels=tuple(sorted(frozenset[int]().union(*(part.levels for part in parts)))),

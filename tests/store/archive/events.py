@@ -88,3 +88,14 @@ def once(found: Sequence[LoggedEvent]) -> list[LoggedEvent]:
 
 def _content(each: LoggedEvent) -> tuple[object, ...]:
     return (each.place, each.arrival, each.level, each.record, each.document)
+
+
+class Wall:
+    """A wall clock that is moved by hand."""
+
+    def __init__(self, now: int = MORNING) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        """Ms since 1970."""
+        return self.now
