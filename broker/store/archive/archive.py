@@ -23,6 +23,7 @@ from broker.store.archive.manifest import Manifest, SetAside
 from broker.store.archive.manifests import Ledger, Manifests
 from broker.store.archive.objects import Objects, objects_at
 from broker.store.archive.state import ArchiveState
+from broker.store.archive.table import SCHEMA
 
 #: Rows of a batch that `read` gives, unless it is told otherwise: some megabytes of events.
 BATCH_ROWS: Final = 8192
@@ -120,9 +121,12 @@ class Archive:
         """
         source = pa.BufferReader(self._checked(file)) if checked else self.objects.open(file.path)
         try:
-            return pq.ParquetFile(source)
+            opened = pq.ParquetFile(source)
         except (pa.ArrowException, OSError) as error:
             raise ArchiveCorrupt(f"{file.path} can not be read: {error}") from None
+        if not opened.schema_arrow.equals(SCHEMA):
+            raise ArchiveCorrupt(f"{file.path} has not the columns of an archive")
+        return opened
 
     def read(
         self,

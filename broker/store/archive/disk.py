@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+
 #: What a file system answers that knows no second name for a file.
 _NO_LINKS: Final = {errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS}
 
@@ -70,15 +72,21 @@ class Disk:
         """Whether there is such a folder."""
         return path.is_dir()
 
-    def below(self, folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-        """All files below a folder; none if there is no such folder."""
+    def open(self, path: Path) -> pa.NativeFile:
+        """A file to read parts of."""
+        return pa.OSFile(str(path))
+
+    def below(self, folder: Path) -> Iterator[tuple[Path, int, int]]:
+        """All files below a folder, each with its bytes and when it was changed last, in ms since
+        1970; none if there is no such folder."""
         for parent, _, names in os.walk(folder, onerror=_unless_missing):
             for name in names:
                 path = Path(parent, name)
                 try:
-                    yield path, path.stat()
+                    about = path.stat()
                 except FileNotFoundError:
                     continue
+                yield path, about.st_size, about.st_mtime_ns // 1_000_000
 
 
 def _unless_missing(error: OSError) -> None:
