@@ -246,6 +246,10 @@ class Client:
         """How far a subscription was processed."""
         return self._core.position(number)
 
+    def duplicates_of(self, number: int) -> int:
+        """How many events came again for a subscription, and were dropped."""
+        return self._core.duplicates_of(number)
+
     # ------------------------------------------------------------------ from the stack
 
     def messages_received(self, batch: Sequence[bytes]) -> None:

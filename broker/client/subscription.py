@@ -23,6 +23,7 @@ class Owner(Protocol):
     def discarded(self, item: Item) -> None: ...
     def unsubscribe(self, number: int, forget: bool) -> None: ...
     def position_of(self, number: int) -> Position: ...
+    def duplicates_of(self, number: int) -> int: ...
 
 
 class Subscription:
@@ -79,6 +80,11 @@ class Subscription:
         if self._last_position is not None:
             return self._last_position
         return self._owner.position_of(self._number)
+
+    @property
+    def duplicates_dropped(self) -> int:
+        """Events that came again, at another place or from another node, while it was not over."""
+        return self._owner.duplicates_of(self._number)
 
     def unsubscribe(self, *, forget: bool = False) -> None:
         """Get no more, not even what has arrived and was not asked for yet.
