@@ -57,9 +57,8 @@ class Subscription:
         self._on_change = on_change
         self._items: deque[Portion | Moved | Gap | TypeChanged] = deque()
         self._wanted: Promise | None = None
-        self._flowing: Promise | None = loop.promise()
-        self.flowing: Awaitable[Subscription] = self._flowing.awaitable
-        """Fires with the subscription when it is flowing."""
+        self._flowing: Promise | None = None
+        self._flows = False
         self._portion: Portion | None = None
         self._index = 0
         self._error: BrokerError | None = None
@@ -73,6 +72,15 @@ class Subscription:
         """The newest gaps."""
         self.changes: deque[TypeChanged] = deque(maxlen=1000)
         """The newest notices of changed types."""
+
+    @property
+    def flowing(self) -> Awaitable[Subscription]:
+        """Fires with the subscription when it is flowing; fails if it ends before that."""
+        if self._flowing is None:
+            # Who only iterates leaves nothing behind that nobody looks at.
+            self._flowing = self._loop.promise()
+            self._settle_flowing()
+        return self._flowing.awaitable
 
     @property
     def position(self) -> Position:
@@ -157,9 +165,8 @@ class Subscription:
             self.warnings = item.warnings
         elif isinstance(item, Flow):
             self.cut = item.cut
-            if self._flowing is not None:
-                self._flowing.fulfil(self)
-                self._flowing = None
+            self._flows = True
+            self._settle_flowing()
         elif isinstance(item, Over):
             self._last_position = item.position
             self.closed(item.error)
@@ -171,12 +178,19 @@ class Subscription:
         """The subscription, or the client, is at its end; what has arrived can still be read."""
         self.over = True
         self._error = error
-        if self._flowing is not None:
-            self._flowing.fail(error or Closed("the client was closed"))
-            self._flowing = None
+        self._settle_flowing()
         self._wake()
 
     # ------------------------------------------------------------------ inside
+
+    def _settle_flowing(self) -> None:
+        """A promise is settled once: what comes later changes nothing."""
+        if self._flowing is None:
+            return
+        if self._flows:
+            self._flowing.fulfil(self)
+        elif self.over:
+            self._flowing.fail(self._error or Closed("the client was closed"))
 
     def _next_event(self) -> ReceivedEvent | None:
         while True:
