@@ -90,8 +90,8 @@ class ClientCore:
         self._held_up = False
         self._acknowledge_at: float | None = None
         self._keep_at: float | None = None
-        self.duplicates_dropped = 0
-        """Events that came again for a subscription, over all that are over."""
+        self._duplicates_dropped = 0
+        """Of subscriptions that are over."""
 
     # ------------------------------------------------------------------ the user's wishes
 
@@ -119,7 +119,7 @@ class ClientCore:
         if number not in self._subscriptions:
             return []
         following = self._subscriptions.pop(number)
-        self.duplicates_dropped += following.duplicates_dropped
+        self._duplicates_dropped += following.duplicates_dropped
         self._ending[number] = (following, forget)
         effects = self._drop_held(following)
         name = following.wish.durable
@@ -178,6 +178,12 @@ class ClientCore:
         following = self._subscriptions.get(number)
         return Position() if following is None else following.processed
 
+    @property
+    def duplicates_dropped(self) -> int:
+        """How many events came again for any subscription, and were dropped."""
+        now = sum(each.duplicates_dropped for each in self._subscriptions.values())
+        return self._duplicates_dropped + now
+
     def duplicates_of(self, number: int) -> int:
         """How many events came again for a subscription, and were dropped."""
         following = self._subscriptions.get(number)
@@ -186,8 +192,8 @@ class ClientCore:
     def goodbye(self) -> list[Effect]:
         """End the session in good order."""
         if not self.connected:
-            return self._keep()
-        return [*self._acknowledge(), *self._keep(), _send(Goodbye())]
+            return []
+        return [*self._acknowledge(), _send(Goodbye())]
 
     def _process(self, following: Following, position: Position, events: int, now: float) -> None:
         if position.marks:
@@ -199,8 +205,8 @@ class ClientCore:
             if self._keep_at is None:
                 self._keep_at = now + ACKNOWLEDGE_AFTER
 
-    def _keep(self) -> list[Effect]:
-        """What the next process of this client is to know."""
+    def keep(self) -> list[Effect]:
+        """Say what the next process of this client is to know of durable subscriptions."""
         self._keep_at = None
         for following in self._subscriptions.values():
             self._leave(following)
@@ -280,7 +286,7 @@ class ClientCore:
         if self._acknowledge_at is not None and now >= self._acknowledge_at:
             effects += self._acknowledge()
         if self._keep_at is not None and now >= self._keep_at:
-            effects += self._keep()
+            effects += self.keep()
         return effects
 
     # ------------------------------------------------------------------ messages of the node
@@ -342,7 +348,7 @@ class ClientCore:
             return _arrived(number, following.flows(message, self._node))
         if isinstance(message, Ended):
             del self._subscriptions[number]
-            self.duplicates_dropped += following.duplicates_dropped
+            self._duplicates_dropped += following.duplicates_dropped
             return _arrived(number, following.ends(message))
         if isinstance(message, messages.TypeChanged):
             return [Arrived(number, TypeChanged.of(message))]
