@@ -31,14 +31,8 @@ FLOORS = (
     ("broker.router", "broker.cluster", "broker.client", "broker.recovery", "plugins"),
     (
         *("broker.interfaces", "broker.metrics", "broker.status", "broker.node"),
-        *(
-            "broker.service",
-            "broker.tap",
-            "broker.cli",
-            "broker.threads",
-            "broker.event_types",
-            "broker.matching",
-        ),
+        *("broker.service", "broker.beside", "broker.tap", "broker.cli", "broker.threads"),
+        *("broker.event_types", "broker.matching"),
     ),
     # Fakes of everything; nothing that runs imports them.
     ("broker.testing",),

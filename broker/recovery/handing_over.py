@@ -82,6 +82,9 @@ class HandingOver:
                     return await self._follow(roamer, address)
                 return await self._look_for(roamer)
             except NotConnected as error:
+                if roamer.knows_position:
+                    self.log.info("{error}: its client knows how far it has got", error=error)
+                    return None
                 if self._clock.seconds() >= until:
                     if address is not None:
                         raise

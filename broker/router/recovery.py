@@ -33,6 +33,8 @@ class Roamer:
     token: bytes = attrs.field(repr=False)
     former: str = ""
     """The address of the node where it was last, as the client remembers it; it may be wrong."""
+    knows_position: bool = False
+    """Whether the client remembers how far it has got, too: it can go on without that node."""
 
 
 @attrs.frozen

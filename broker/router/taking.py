@@ -153,7 +153,8 @@ class Taking:
         former = wanted.former
         if self._stored is not None and self._stored.moved_to:
             former = self._stored.moved_to
-        roamer = Roamer(*self._name(), profile.incarnation, profile.token, former)
+        knows = bool(wanted.position)
+        roamer = Roamer(*self._name(), profile.incarnation, profile.token, former, knows)
         taken = self._around.recovery.take_over(roamer)
         taken.addCallbacks(self._taken_over, self._not_taken_over)
 

@@ -20,7 +20,7 @@ import attrs
 import click
 
 from broker.dtd.reference import DtdReference
-from broker.errors import ArchiveUnavailable, LogUnavailable
+from broker.errors import BrokerError
 from broker.recovery.archiver import lines
 from broker.recovery.archiver.archiving import Archiving
 from broker.store.archive.archive import Archive, wall_clock_ms
@@ -42,6 +42,9 @@ class Conversation:
         self.flushes: list[int] = []
         self.dead: tuple[str, ...] = ()
         self.over = False
+        """This process is to end."""
+        self._gone = False
+        """The node is."""
         self._texts: dict[DtdReference, bytes | None] = {}
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -56,7 +59,7 @@ class Conversation:
             sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
         except BrokenPipeError:
-            self.over = True
+            self.over = self._gone = True
 
     def listen(self, seconds: float) -> None:
         """Take what the node says, until it wants something or the time is over."""
@@ -71,7 +74,7 @@ class Conversation:
         self._texts.clear()
         self.tell(lines.ask_dtds(wanted))
         until = time.monotonic() + DTD_TIMEOUT
-        while not self.over and self._texts.keys() < set(wanted):
+        while not self._gone and self._texts.keys() < set(wanted):
             left = until - time.monotonic()
             if left <= 0 or not self._take(left):
                 break
@@ -84,6 +87,8 @@ class Conversation:
             return False
         match said:
             case None:
+                self.over = self._gone = True
+            case lines.End():
                 self.over = True
             case lines.Flush(number):
                 self.flushes.append(number)
@@ -105,7 +110,7 @@ def run(log: LogAlong, archive: Archive, every: float, conversation: Conversatio
         try:
             while archiving.flush(conversation.dead):
                 conversation.tell(lines.report(_report(archiving)))
-        except (ArchiveUnavailable, LogUnavailable) as error:
+        except BrokerError as error:
             problem = str(error)
         conversation.tell(lines.report(_report(archiving, numbers, problem)))
         conversation.listen(RETRY if problem else every)
@@ -133,12 +138,14 @@ def main(log: Path, uri: str, every: float) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     conversation = Conversation()
     held = alone(log)
-    while not conversation.over:
+    while True:
         try:
             run(LogAlong(log), Archive.open(uri), every, conversation)
-        except (ArchiveUnavailable, LogUnavailable) as error:
+        except BrokerError as error:
             conversation.tell(lines.report(lines.Report(problem=str(error))))
             conversation.listen(RETRY)
+        if conversation.over:
+            break
     held.close()
 
 

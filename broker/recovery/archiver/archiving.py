@@ -58,6 +58,7 @@ class Archiving:
         self._known: set[DtdReference] = set()
         self._stored: dict[tuple[str, str], bytes] | None = None
         self._change = -1
+        self._looked_for_texts = False
         self.figures = Figures()
         self.reached: dict[str, Mark] = {}
         """By origin, up to where the archive has it."""
@@ -68,6 +69,7 @@ class Archiving:
         for origin in dead:
             more = self._flush_kept(origin) or more
         self._put_durables()
+        self._put_missing_texts()
         return more
 
     def _flush_own(self) -> bool:
@@ -121,6 +123,18 @@ class Archiving:
             named.add((fields[_TYPE], fields[_VERSION]))
         new = sorted({DtdReference(*each) for each in named} - self._known)
         return self._ask_dtds(new) if new else {}
+
+    def _put_missing_texts(self) -> None:
+        """What was archived when its DTD could not be had: once after the start."""
+        if self._looked_for_texts:
+            return
+        self._looked_for_texts = True
+        state = self._archive.state()
+        named = {DtdReference(*each) for file in state.files.values() for each in file.types}
+        missing = sorted(named - state.dtds.keys())
+        texts = self._ask_dtds(missing) if missing else {}
+        if texts:
+            self._writer.write([], [], texts)
 
     def _put_durables(self) -> None:
         change = self._log.change()

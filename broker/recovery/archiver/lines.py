@@ -1,12 +1,12 @@
 """What a node and its archiver say to each other: a JSON object a line, over pipes.
 
 node:     {"flush": number}                        archive what is new now, and say so
-          {"dead": [origin...]}                    of these archive what is kept here
+          {"end": true}                            archive it once more, then end
+              {"dead": [origin...]}                    of these archive what is kept here
           {"dtd": [type, version, text or null]}
 archiver: {"dtds": [[type, version]...]}           tell these
           {"reached": {origin: [epoch, offset]}, "flushed": [number...], "problem": text,
-           "events", "files", "bytes", "flushes", "lost": since it began}
-          {"problem": text}                        it can not even begin
+           "figures": {"events", "files", "bytes", "flushes", "lost": since it began}}
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ class Flush:
 
 
 @attrs.frozen
+class End:
+    """Archive what is new once more, and end."""
+
+
+@attrs.frozen
 class Dead:
     """These origins' nodes are gone: archive what is kept of them."""
 
@@ -43,7 +48,7 @@ class TellDtd:
     text: bytes | None
 
 
-Said: TypeAlias = Flush | Dead | TellDtd
+Said: TypeAlias = Flush | End | Dead | TellDtd
 
 
 @attrs.frozen
@@ -72,6 +77,8 @@ def encode(said: Said) -> bytes:
     match said:
         case Flush(number):
             return _line({"flush": number})
+        case End():
+            return _line({"end": True})
         case Dead(origins):
             return _line({"dead": list(origins)})
         case TellDtd(reference, text):
@@ -84,6 +91,8 @@ def decode(line: bytes) -> Said:
     match json.loads(line):
         case {"flush": int(number)}:
             return Flush(number)
+        case {"end": True}:
+            return End()
         case {"dead": list(origins)}:
             return Dead(tuple(origins))
         case {"dtd": [str(name), str(version), text]}:

@@ -90,8 +90,8 @@ class ArchiverSupervisor:
             self._again.cancel()
         if running is None or running.transport is None:
             return succeed(None)
+        self._say(lines.End())
         stopping = self._stopping = Deferred()
-        running.transport.closeStdin()
         timer = self._clock.callLater(LAST_FLUSH, running.kill)
 
         def stopped(result: object) -> object:
@@ -103,7 +103,7 @@ class ArchiverSupervisor:
 
     def _say(self, said: lines.Said) -> None:
         running = self._running
-        if running is not None and running.transport is not None and self._stopping is None:
+        if running is not None and running.transport is not None:
             running.transport.write(lines.encode(said))
 
     # ------------------------------------------------------------------ from the process
@@ -120,7 +120,9 @@ class ArchiverSupervisor:
             for reference in said.references:
                 self.dtd_text(reference).addBoth(self._tell_dtd, reference)
             return
-        if said.reached:
+        if said.figures:
+            if not self.figures:
+                self.log.info("events are archived in {uri}", uri=self.uri)
             self._rest = FIRST_REST
             self.reached, self.figures = said.reached, said.figures
         if said.problem != self.problem:
@@ -137,7 +139,7 @@ class ArchiverSupervisor:
 
     def ended(self, reason: str) -> None:
         """The process is over."""
-        self._running = None
+        self._running, self.figures = None, {}
         if self._stopping is not None:
             stopping, self._stopping = self._stopping, None
             stopping.callback(None)
@@ -157,7 +159,7 @@ class _Running(ProcessProtocol):
 
     def __init__(self, supervisor: ArchiverSupervisor) -> None:
         self._supervisor = supervisor
-        self._received = b""
+        self._received = self._complaint = b""
 
     def connectionMade(self) -> None:
         self._supervisor.began()
@@ -174,7 +176,9 @@ class _Running(ProcessProtocol):
             self.kill()
 
     def errReceived(self, data: bytes) -> None:
-        self._supervisor.complained(data.decode(errors="replace").rstrip())
+        *complete, self._complaint = (self._complaint + data)[-MOST_LINE:].split(b"\n")
+        for line in complete:
+            self._supervisor.complained(line.decode(errors="replace"))
 
     def processEnded(self, reason: Failure) -> None:
         self.transport = None
