@@ -18,11 +18,10 @@ from broker.channel.clock import IClock
 from broker.cluster.address import Address
 from broker.errors import BrokerError
 from broker.event.place import Mark
-from broker.recovery.archive_access import ArchiveAccess
+from broker.recovery.archive_access import ArchiveAccess, Replay
 from broker.recovery.fetching import Fetching
 from broker.recovery.log_pages import LogPages, Page, PageRequest
 from broker.recovery.planning import Remaining, Sources, Step, plan
-from broker.recovery.replays import Replay
 from broker.recovery.request import ReplayRequest
 from broker.router.recovery import Lost, MarkRange, Missed
 from broker.store.records import LoggedEvent
