@@ -98,8 +98,12 @@ LIMITS: Final = Limits()
 class Engine(Protocol):
     """Runs jobs, one at a time; blocks. `close` ends what it keeps warm."""
 
-    name: str
-    """As it is called in settings and notices."""
+    @property
+    def name(self) -> str:
+        """As it is called in settings and notices."""
+
+    def warm(self) -> None:
+        """Have at hand what takes long to get; raises `EngineUnavailable`."""
 
     def run(
         self,

@@ -36,6 +36,9 @@ class LocalEngine:
         self._kept: tuple[str, Matching] | None = None
         self._jobs = 0
 
+    def warm(self) -> None:
+        """See `Engine`: there is nothing that takes long."""
+
     def run(
         self,
         requests: Sequence[ReplayRequest],

@@ -49,7 +49,7 @@ def _nobody(_text: str) -> None:
 
 
 class SparkEngine:
-    """Implements `Engine`. The session starts with `start`, or with the first job."""
+    """Implements `Engine`. The session starts with `warm`, or with the first job."""
 
     name = "spark"
     wave_rows = _WAVE_ROWS
@@ -72,8 +72,8 @@ class SparkEngine:
         self._context: tuple[str, Any] | None = None
         self._tries = 0
 
-    def start(self) -> None:
-        """Have a session; raises `EngineUnavailable`."""
+    def warm(self) -> None:
+        """See `Engine`."""
         if self._session is None:
             self._session = spark_session.start_session(self._settings)
 
@@ -124,7 +124,7 @@ class SparkEngine:
         self, context: Context, parts: Sequence[Part], cancelled: Callable[[], bool]
     ) -> pa.Table | None:
         """The rows of a wave; None if the JVM died on the way and may be tried again."""
-        self.start()
+        self.warm()
         try:
             with self._cancelling(context.job, cancelled):
                 return self._collected(context, parts)

@@ -45,7 +45,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngine]:
     engine = SparkEngine(archive, CATALOGUE, settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        engine.start()
+        engine.warm()
     yield engine
     engine.close()
 
