@@ -62,6 +62,8 @@ class ArchiverSupervisor:
         """Why nothing is archived at the moment."""
         self.figures: Mapping[str, int] = {}
         self.restarts = 0
+        self._sought: dict[int, Deferred[bytes | None]] = {}
+        self._asked: dict[int, Deferred[Mapping[str, Mark]]] = {}
 
     def start(self) -> None:
         """Start it."""
@@ -75,6 +77,26 @@ class ArchiverSupervisor:
         """What is durable now is to be archived at once, and not when its time comes."""
         self._flush += 1
         self._say(lines.Flush(self._flush))
+
+    def covered(self, after: Mapping[str, Mark]) -> Deferred[Mapping[str, Mark]]:
+        """By origin: how far the archive has all of it from these marks on; those that are not
+        named it could not tell at the moment."""
+        self._flush += 1
+        answer = self._asked[self._flush] = Deferred()
+        self._say(lines.AskCovered(self._flush, after))
+        if self._running is None:
+            self._settle(self._flush, {})
+        return answer
+
+    def durable(self, client_id: str, name: str) -> Deferred[bytes | None]:
+        """What the archive has stored of a durable subscription; None: nothing, or it could not
+        tell at the moment."""
+        self._flush += 1
+        answer = self._sought[self._flush] = Deferred()
+        self._say(lines.AskDurable(self._flush, client_id, name))
+        if self._running is None:
+            self._sought.pop(self._flush).callback(None)
+        return answer
 
     def set_dead(self, origins: Iterable[str]) -> None:
         """The nodes of these origins are gone: what is kept of them here is to be archived."""
@@ -120,6 +142,14 @@ class ArchiverSupervisor:
             for reference in said.references:
                 self.dtd_text(reference).addBoth(self._tell_dtd, reference)
             return
+        if isinstance(said, lines.FoundDurable):
+            answer = self._sought.pop(said.number, None)
+            if answer is not None:
+                answer.callback(said.stored)
+            return
+        if isinstance(said, lines.Coverage):
+            self._settle(said.number, said.upto)
+            return
         if said.figures:
             if not self.figures:
                 self.log.info("events are archived in {uri}", uri=self.uri)
@@ -140,6 +170,11 @@ class ArchiverSupervisor:
     def ended(self, reason: str) -> None:
         """The process is over."""
         self._running, self.figures = None, {}
+        for number in list(self._asked):
+            self._settle(number, {})
+        sought, self._sought = self._sought, {}
+        for answer in sought.values():
+            answer.callback(None)
         if self._stopping is not None:
             stopping, self._stopping = self._stopping, None
             stopping.callback(None)
@@ -149,6 +184,11 @@ class ArchiverSupervisor:
         self.restarts += 1
         self._again = self._clock.callLater(self._rest, self.start)
         self._rest = min(2 * self._rest, LONGEST_REST)
+
+    def _settle(self, number: int, upto: Mapping[str, Mark]) -> None:
+        answer = self._asked.pop(number, None)
+        if answer is not None:
+            answer.callback(upto)
 
     def _tell_dtd(self, text: bytes | None | Failure, reference: DtdReference) -> None:
         self._say(lines.TellDtd(reference, text if isinstance(text, bytes) else None))
