@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -11,6 +11,9 @@ from twisted.internet.defer import Deferred
 from broker.event.place import Mark
 from broker.recovery.request import ReplayRequest
 from broker.store.records import LoggedEvent
+
+#: By origin what the archive has all of, in order: behind the first mark, up to the second.
+Covered: TypeAlias = Mapping[str, Sequence[tuple[Mark, Mark]]]
 
 
 class Replay(Protocol):
@@ -41,8 +44,9 @@ class ArchiveAccess:
     """The archive, as a node uses it."""
 
     replays: Replays
-    covered: Callable[[Mapping[str, Mark]], Deferred[Mapping[str, Mark]]]
-    """By origin: how far the archive has all of it, from these marks on."""
+    covered: Callable[[Mapping[str, Mark]], Deferred[Covered]]
+    """What the archive has of these origins behind these marks; of those that are not named it
+    could not tell."""
     durable: Callable[[str, str], Deferred[bytes | None]]
     """What is stored there of a durable subscription, by client and name; None: nothing."""
     flush_soon: Callable[[], object]

@@ -21,9 +21,11 @@ from broker.event.place import Mark
 from broker.recovery.archive_access import ArchiveAccess, Replay
 from broker.recovery.fetching import Fetching
 from broker.recovery.log_pages import LogPages, Page, PageRequest
-from broker.recovery.planning import Remaining, Sources, Step, plan
+from broker.recovery.planning import Remaining, Sources, Step, holes, plan
 from broker.recovery.request import ReplayRequest
 from broker.router.recovery import Lost, MarkRange, Missed
+from broker.store.archive.intervals import Interval
+from broker.store.archive.intervals import merged as merged_intervals
 from broker.store.records import LoggedEvent
 
 #: Seconds between looks whether the archive has got far enough.
@@ -88,7 +90,13 @@ class Filling:
             for origin, (after, upto) in self._left.ranges.items()
             if upto is not None
         ]
-        return [Lost(*each, self._missed.lack) for each in (*self._holes, *left)]
+        lost: dict[str, list[Interval]] = {}
+        for origin, after, upto in (*self._holes, *left):
+            lost.setdefault(origin, []).append((after, upto))
+        lack = self._missed.lack
+        return [
+            Lost(o, *each, lack) for o, found in lost.items() for each in merged_intervals(found)
+        ]
 
     def cancel(self) -> None:
         """Nobody wants the rest."""
@@ -254,14 +262,17 @@ class Filling:
         archive.flush_soon()
         while not self._cancelled:
             left = self._left.ranges
-            begins = {origin: after for origin, (after, _) in left.items()}
-            covered = await archive.covered(begins)
-            missing = [
-                origin
-                for origin, (_, upto) in left.items()
-                if upto is not None and covered.get(origin, (0, 0)) < upto
-            ]
-            if not missing or clock.seconds() >= until:
+            covered = await archive.covered({origin: after for origin, (after, _) in left.items()})
+            ready = all(
+                upto is None
+                or max((end for _, end in covered.get(origin, ())), default=after) >= upto
+                for origin, (after, upto) in left.items()
+            )
+            if ready or clock.seconds() >= until:
+                # What was never archived is told now: what follows it is there.
+                for origin, (after, upto) in left.items():
+                    missing = holes(after, upto, covered.get(origin, ()))
+                    self._holes += [(origin, *each) for each in missing]
                 return
             later: Deferred[None] = Deferred()
             clock.callLater(LOOK_AGAIN, later.callback, None)

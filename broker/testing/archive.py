@@ -18,8 +18,8 @@ from broker.channel.clock import IClock
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.errors import ArchiveUnavailable, BrokerError
 from broker.event.place import Mark
-from broker.recovery.archive_access import ArchiveAccess
-from broker.recovery.archiver.archiving import Archiving
+from broker.recovery.archive_access import ArchiveAccess, Covered
+from broker.recovery.archiver.archiving import Archiving, covered
 from broker.recovery.engine.contract import Report
 from broker.recovery.engine.local import LocalEngine
 from broker.recovery.request import ReplayRequest
@@ -80,11 +80,8 @@ class SimulatedArchive:
         (report,) = engine.run([request], folder, lambda done, of: None, lambda: False)
         return Spool(folder), report
 
-    def _covered(self, after: Mapping[str, Mark]) -> Deferred[Mapping[str, Mark]]:
-        if self.broken:
-            return succeed({})
-        state = self.open().state()
-        return succeed({origin: state.upto(origin, mark) for origin, mark in after.items()})
+    def _covered(self, after: Mapping[str, Mark]) -> Deferred[Covered]:
+        return succeed({} if self.broken else covered(self.open().state(), after))
 
     def _durable(self, client_id: str, name: str) -> Deferred[bytes | None]:
         if self.broken:

@@ -22,7 +22,7 @@ import click
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError
 from broker.recovery.archiver import lines
-from broker.recovery.archiver.archiving import Archiving
+from broker.recovery.archiver.archiving import Archiving, covered
 from broker.store.archive.archive import Archive, wall_clock_ms
 from broker.store.reading_along import LogAlong
 
@@ -131,12 +131,11 @@ def _answer(archive: Archive, conversation: Conversation) -> None:
             conversation.tell(lines.found(asked.number, _stored(archive, asked)))
             continue
         try:
-            state = archive.state()
-            upto = {origin: state.upto(origin, after) for origin, after in asked.after.items()}
+            intervals = covered(archive.state(), asked.after)
         except BrokerError:
             # It is asked again, until it can be read or the node has no patience any more.
-            upto = {}
-        conversation.tell(lines.coverage(asked.number, upto))
+            intervals = {}
+        conversation.tell(lines.coverage(asked.number, intervals))
 
 
 def _stored(archive: Archive, asked: lines.AskDurable) -> bytes | None:

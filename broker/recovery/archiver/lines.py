@@ -7,7 +7,7 @@ node:     {"flush": number}                        archive what is new now, and 
           {"dtd": [type, version, text or null]}
           {"end": true}                            archive what is new once more, then end
 archiver: {"dtds": [[type, version]...]}           tell these
-          {"coverage": number, "upto": {origin: mark}}
+          {"coverage": number, "intervals": {origin: [[after, upto]...]}}
           {"found": number, "stored": base64 or null}
           {"reached": {origin: mark}, "flushed": [number...], "problem": text,
            "figures": {"events", "files", "bytes", "flushes", "lost": since it began}}
@@ -37,7 +37,7 @@ class Flush:
 
 @attrs.frozen
 class AskCovered:
-    """How far does the archive have all of these origins, from these marks on?"""
+    """What does the archive have of these origins behind these marks?"""
 
     number: int
     after: Mapping[str, Mark]
@@ -106,10 +106,10 @@ class FoundDurable:
 
 @attrs.frozen
 class Coverage:
-    """How far the archive has all of some origins."""
+    """What the archive has all of, by origin: behind and up to two marks each."""
 
     number: int
-    upto: Mapping[str, Mark]
+    intervals: Mapping[str, Sequence[tuple[Mark, Mark]]]
 
 
 def encode(said: Said) -> bytes:
@@ -158,9 +158,9 @@ def report(report: Report) -> bytes:
     return _line(attrs.asdict(report))
 
 
-def coverage(number: int, upto: Mapping[str, Mark]) -> bytes:
+def coverage(number: int, intervals: Mapping[str, Sequence[tuple[Mark, Mark]]]) -> bytes:
     """The archiver's answer to `AskCovered`."""
-    return _line({"coverage": number, "upto": dict(upto)})
+    return _line({"coverage": number, "intervals": dict(intervals)})
 
 
 def found(number: int, stored: bytes | None) -> bytes:
@@ -172,8 +172,11 @@ def found(number: int, stored: bytes | None) -> bytes:
 def understood(line: bytes) -> Report | AskDtds | Coverage | FoundDurable:
     """What the archiver's line says; ValueError if nothing."""
     match json.loads(line):
-        case {"coverage": int(number), "upto": upto}:
-            return Coverage(number, _marks(upto))
+        case {"coverage": int(number), "intervals": intervals}:
+            return Coverage(
+                number,
+                {o: [(_mark(a), _mark(u)) for a, u in each] for o, each in intervals.items()},
+            )
         case {"found": int(number), "stored": stored}:
             return FoundDurable(number, None if stored is None else base64.b64decode(stored))
         case {"dtds": list(wanted)}:
@@ -184,7 +187,12 @@ def understood(line: bytes) -> Report | AskDtds | Coverage | FoundDurable:
 
 
 def _marks(said: Mapping[str, Any]) -> dict[str, Mark]:
-    return {origin: (int(epoch), int(offset)) for origin, (epoch, offset) in said.items()}
+    return {origin: _mark(mark) for origin, mark in said.items()}
+
+
+def _mark(said: Sequence[int]) -> Mark:
+    epoch, offset = said
+    return int(epoch), int(offset)
 
 
 def _line(said: dict[str, Any]) -> bytes:

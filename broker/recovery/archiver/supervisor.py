@@ -16,6 +16,7 @@ from twisted.python.failure import Failure
 
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
+from broker.recovery.archive_access import Covered
 from broker.recovery.archiver import lines
 
 #: Seconds until an archiver that died is started again, at first and at most.
@@ -63,7 +64,7 @@ class ArchiverSupervisor:
         self.figures: Mapping[str, int] = {}
         self.restarts = 0
         self._sought: dict[int, Deferred[bytes | None]] = {}
-        self._asked: dict[int, Deferred[Mapping[str, Mark]]] = {}
+        self._asked: dict[int, Deferred[Covered]] = {}
 
     def start(self) -> None:
         """Start it."""
@@ -78,9 +79,9 @@ class ArchiverSupervisor:
         self._flush += 1
         self._say(lines.Flush(self._flush))
 
-    def covered(self, after: Mapping[str, Mark]) -> Deferred[Mapping[str, Mark]]:
-        """By origin: how far the archive has all of it from these marks on; those that are not
-        named it could not tell at the moment."""
+    def covered(self, after: Mapping[str, Mark]) -> Deferred[Covered]:
+        """What the archive has of these origins behind these marks; of those that are not named it
+        could not tell at the moment."""
         self._flush += 1
         answer = self._asked[self._flush] = Deferred()
         self._say(lines.AskCovered(self._flush, after))
@@ -148,7 +149,7 @@ class ArchiverSupervisor:
                 answer.callback(said.stored)
             return
         if isinstance(said, lines.Coverage):
-            self._settle(said.number, said.upto)
+            self._settle(said.number, said.intervals)
             return
         if said.figures:
             if not self.figures:
@@ -185,10 +186,10 @@ class ArchiverSupervisor:
         self._again = self._clock.callLater(self._rest, self.start)
         self._rest = min(2 * self._rest, LONGEST_REST)
 
-    def _settle(self, number: int, upto: Mapping[str, Mark]) -> None:
+    def _settle(self, number: int, covered: Covered) -> None:
         answer = self._asked.pop(number, None)
         if answer is not None:
-            answer.callback(upto)
+            answer.callback(covered)
 
     def _tell_dtd(self, text: bytes | None | Failure, reference: DtdReference) -> None:
         self._say(lines.TellDtd(reference, text if isinstance(text, bytes) else None))

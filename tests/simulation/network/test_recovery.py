@@ -66,8 +66,9 @@ def test_what_retention_took_comes_from_the_archive(seed: int) -> None:
         publisher.publish()
         read(world, away)
         world.kill_client(process)
-        fill(world, publisher)
-        world.run(5.0)
+        for _ in range(6):
+            fill(world, publisher, 10)
+            world.run(3.0)
         first = world["a"].event_log.bounds.first
         assert first > 3
         back = Reader(world, world.client("away", "a", incarnation=2), durable="d", start=STORED)
@@ -80,3 +81,30 @@ def test_what_retention_took_comes_from_the_archive(seed: int) -> None:
         (request,) = world.archive.requests
         # What the log has is not asked for.
         assert [upto for _, upto in request.ranges.values()] == [(1, first - 1)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_retention_took_before_it_was_archived_is_told(seed: int) -> None:
+    with NetworkWorld(seed, archived=True) as world:
+        world.add("a", "one", settings=short_log())
+        world.run(1.0)
+        publisher = Publisher(world, world.client("publisher", "a"))
+        process = world.client("away", "a")
+        away = Reader(world, process, durable="d")
+        world.run_until(lambda: away.flowing)
+        publisher.publish()
+        read(world, away)
+        world.kill_client(process)
+        assert world.archive is not None
+        world.archive.broken = True
+        fill(world, publisher)
+        lost = world["a"].event_log.bounds.first - 1
+        world.archive.broken = False
+        world.run(5.0)
+        back = Reader(world, world.client("away", "a", incarnation=2), durable="d", start=STORED)
+        publisher.publish()
+        read(world, back, seconds=30.0)
+        came = [each.event_id.sequence_number for each in back.events]
+        told = [n for gap in back.gaps for n in range(gap.first.offset, gap.last.offset + 1)]
+        assert sorted(came + told) == list(range(2, publisher.published + 1))
+        assert lost - 5 < len(told) < lost
