@@ -334,6 +334,9 @@ def _kept(begins: Beginning, wanted: Subscribe, stored: Position | None) -> Posi
     # processed: if it dies now, the rest has to be sent again.
     if wanted.start == "position" and stored is not None:
         return _common(stored, position)
+    if wanted.processed is not None:
+        # It comes from another node.
+        return _common(Position.from_wire(wanted.processed), position)
     return position
 
 
