@@ -83,6 +83,8 @@ class Following:
             last=start.last,
             pace=wish.pace,
             rate=wish.rate,
+            # What has arrived and is not processed has to come again if this process ends.
+            processed=self.processed.to_wire() if wish.durable and self.begun else None,
         )
 
     def _start(self) -> Start:

@@ -41,6 +41,10 @@ def beginning(
         return _at(log, log.first_at(wanted.time))
     if position is None:
         return Beginning(log.newest[1] + 1, cut)
+    if wanted.time and wanted.start == "position":
+        # It began at a time, which holds on for origins of which it has had nothing.
+        before = log.position_before(log.first_at(wanted.time))
+        position = Position({**before, **position.marks})
     check_position(log, position)
     return Beginning(serial_behind(log, position.marks), position.marks, dict(position.marks))
 

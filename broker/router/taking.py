@@ -200,10 +200,13 @@ class Taking:
             self._accepted()
             return
         position = Position(self._begins.position)
-        if wanted.start == "position" and self._left_off is not None:
+        if wanted.start == "position":
             # A client that comes back begins behind what it has received. Only what it has
             # acknowledged is processed: if it dies now, the rest has to be sent again.
-            position = _common(self._left_off, position)
+            if self._left_off is not None:
+                position = _common(self._left_off, position)
+            if wanted.processed is not None:
+                position = _common(Position.from_wire(wanted.processed), position)
         flows_from = None
         if self._is_complete_here():
             flows_from = None if self._stored is None else self._stored.flows_from

@@ -164,6 +164,8 @@ class Subscribe(Message):
     """Factor of the pace at which recovered events arrived at first; 0: as fast as possible."""
     rate: int = attrs.field(converter=fields.count, default=0)
     """Recovered events a second at most; 0: no bound."""
+    processed: WirePosition | None = attrs.field(converter=fields.optional_position, default=None)
+    """How far a durable one that goes on at `position` was processed: what is stored of it."""
 
 
 @_message(0x21)

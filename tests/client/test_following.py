@@ -8,7 +8,7 @@ import pytest
 from broker.client.core import ClientCore
 from broker.client.effects import Effect, Keep, Left, Moved, Over, Portion
 from broker.client.outbox import Outbox
-from broker.client.received import ALL, NEW, STORED, Flow, Start, last, since, since_time
+from broker.client.received import ALL, NEW, STORED, Flow, Gap, Start, last, since, since_time
 from broker.client.wish import Wish
 from broker.errors import BadPosition
 from broker.event.envelope import Liveness
@@ -164,6 +164,28 @@ def test_when_too_much_waits_it_goes_out_and_does_not_come_twice() -> None:
     assert asked.position == wire(m=10)
     told = tell(core, flows(m=10), says(*places))
     assert got + given(told) == places
+
+
+def test_a_session_that_held_too_much_is_not_the_measure_of_the_next() -> None:
+    core = ClientCore(Outbox(100, 100_000), 1000)
+    core.session_up(False)
+    subscribe(core, since(of(m=10)))
+    large = says(*[("m", offset) for offset in range(11, 40)])
+    assert len(given(tell(core, large))) == 29
+    again(core)
+    assert given(tell(core, says(("m", 40)))) == []
+    assert given(tell(core, flows(m=10))) == [("m", 40)]
+
+
+@pytest.mark.parametrize(("first", "goes_on"), [(11, 14), (12, 10)])
+def test_a_gap_before_it_flows_counts_where_nothing_lies_before_it(
+    first: int, goes_on: int
+) -> None:
+    core = begun(m=10)
+    again(core)
+    told = tell(core, messages.Gap(1, "m", (1, first), (1, 14), 2, "slow"), flows(m=20))
+    assert [item for item in arrived(told) if isinstance(item, Gap)]
+    assert again(core).position == wire(m=goes_on)
 
 
 # ----------------------------------------------------------------------------- acknowledging

@@ -166,6 +166,25 @@ def test_the_next_process_tells_another_node_where_it_was_left(net: FakeNet, tmp
     assert (wish.start, wish.position, wish.former) == ("stored", (("n", 1, 15),), "c/a")
 
 
+def test_closing_waits_for_no_thread_to_write_what_the_next_process_needs(
+    net: FakeNet, tmp_path: Any
+) -> None:
+    settings = client_settings(client_id="alice", state=tmp_path)
+    node = FakeNode(net, "a")
+    client = net.client(node, positions=settings.positions)
+    assert client._keeping is not None
+    client._keeping._aside = lambda call: None
+    asked: Any = client.subscribe(durable="d")
+    net.run(0.1)
+    begin(node, 11, cut=10)
+    asked.result.take_ready()
+    asked.result.take_ready()
+    net.run(1.0)
+    assert settings.positions is not None and settings.positions.read() == {}
+    client.close()
+    assert settings.positions.read() == {"d": Left(at(11), "c/a")}
+
+
 def _event(offset: int) -> ReceivedEvent:
     header = Header(
         EventId("p", 1, offset, 1), "s", "t", "1.0", SecurityLevel.MED, Liveness.RECOVERY

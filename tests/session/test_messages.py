@@ -40,7 +40,7 @@ EXAMPLES: list[Message] = [
     Subscribe(1, "a.>", "/x:y", {"x": "urn:x"}, "name", "position", (("n", 1, 17),), 0),
     Subscribe(
         *(2, ">", "true()", {}, "", "last", (), 0),
-        *("alps.c1/n", 1 << 40, (("n", 1, 9),), 100, 0.5, 1000),
+        *("alps.c1/n", 1 << 40, (("n", 1, 9),), 100, 0.5, 1000, (("n", 1, 3),)),
     ),
     messages.Subscribed(1, (("n", 1, 17),), ("a warning",)),
     messages.Subscribed(1, None, ()),
@@ -121,7 +121,7 @@ WANTED = (1, "a", "b", {}, "", "last", (), 0)
 
 def test_what_a_subscription_leaves_unsaid_is_that_nothing_is_wanted_of_it() -> None:
     encoded = bytes([Subscribe.kind]) + msgpack.packb(WANTED)
-    assert messages.decode(encoded) == Subscribe(*WANTED, "", 0, (), 0, 0.0, 0)
+    assert messages.decode(encoded) == Subscribe(*WANTED, "", 0, (), 0, 0.0, 0, None)
 
 
 def test_a_factor_may_be_written_as_a_whole_number() -> None:
@@ -148,6 +148,8 @@ def test_a_factor_may_be_written_as_a_whole_number() -> None:
         ("", 0, (), 0, True, 0),
         ("", 0, (), 0, 0.0, -1),
         ("", 0, (), 0, 0.0, 0, 0),
+        ("", 0, (), 0, 0.0, 0, (("n", 1),)),
+        ("", 0, (), 0, 0.0, 0, None, 0),
     ],
 )
 def test_a_subscription_that_asks_for_what_can_not_be_is_refused(told: tuple[object, ...]) -> None:

@@ -81,3 +81,29 @@ def test_an_event_that_came_under_another_place_does_not_come_again(seed: int) -
         assert had == 20 and len(reader.events) == 20
         assert reader.subscription is not None
         assert reader.subscription.duplicates_dropped == 20
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_arrived_and_was_not_processed_comes_to_the_next_process(seed: int) -> None:
+    """The process moved on to another node with it, and died there."""
+    with NetworkWorld(seed) as world:
+        a_cluster(world, "a", "first", "second")
+        publisher = Publisher(world, world.client("publisher", "a"))
+        other = Reader(world, world.client("other", "second"))
+        client = world.client("reader", "first", "second", longest_wait=0.2)
+        reader = Reader(world, client, durable="d")
+        world.run_until(lambda: reader.flowing and other.flowing)
+        for _ in range(world.random.randint(1, 40)):
+            publisher.publish()
+            world.run(0.01)
+        world.run(0.5)
+        world.kill("first")
+        sessions = world["second"].reception
+        world.run_until(lambda: any(s.identity.client_id == "reader" for s in sessions.sessions))
+        world.run(1.0)
+        assert not reader.events
+        world.kill_client(client)
+        again = Reader(world, world.client("reader", "second", incarnation=2), durable="d")
+        again.began_after = reader.began_after
+        settle(world, [publisher], [again, other])
+        assert len(again.events) == publisher.published
