@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from twisted.internet.defer import succeed
+
 from broker.channel.clock import IClock
 from broker.cluster.address import Address
 from broker.cluster.correspondence import Correspondence
@@ -39,7 +41,10 @@ def build_recovery(
     if network is not None:
         post = Correspondence(network)
         fetching = Fetching(post, pages, parse_query, clock)
-        handing = HandingOver(post, durables, supersede, clock)
+        handing = HandingOver(
+            *(post, durables, supersede, clock),
+            archived=(lambda *_: succeed(None)) if archive is None else archive.durable,
+        )
 
     def reachable(text: str) -> bool:
         try:

@@ -20,7 +20,7 @@ from broker.cluster.flows.frame import MAX_HOPS
 from broker.errors import BadName, BrokerError, NotConnected, from_wire
 from broker.event.place import Position
 from broker.recovery.messages import HandedOver, Release, TakeOver
-from broker.router.durables import Durables
+from broker.router.durables import Durable, Durables
 from broker.router.recovery import Former, Roamer
 from broker.session.messages import NO_ERROR
 
@@ -29,6 +29,8 @@ TIMEOUT = 3.0
 #: Seconds for which who does not answer is asked again, and between two times.
 PATIENCE = 60.0
 ASK_AGAIN = 1.0
+#: Seconds after which what the archive has stored is good enough: a little less, maybe.
+REACHING = 5.0
 #: Seconds that a node has after its start to learn of the others of its cluster.
 SETTLING = 3.0
 #: Nodes that are asked after each other where one names the next.
@@ -51,10 +53,13 @@ class HandingOver:
         durables: Durables,
         supersede: Supersede,
         clock: IClock,
+        archived: Callable[[str, str], Deferred[bytes | None]],
     ) -> None:
+        """`archived` is what the archive has stored of a subscription, by client and name."""
         self._post = post
         self._durables = durables
         self._supersede = supersede
+        self._archived = archived
         self._clock = clock
         self._asked: dict[int, Deferred[HandedOver | None]] = {}
         self._number = 0
@@ -75,7 +80,8 @@ class HandingOver:
         names can not be reached.
         """
         address = _address(roamer.former)
-        until = self._clock.seconds() + PATIENCE
+        tried = self._clock.seconds()
+        until = tried + PATIENCE
         while True:
             try:
                 if address is not None and address != self._post.own:
@@ -85,6 +91,11 @@ class HandingOver:
                 if roamer.knows_position:
                     self.log.info("{error}: its client knows how far it has got", error=error)
                     return None
+                if self._clock.seconds() >= tried + REACHING:
+                    stored = await self._archived(roamer.client_id, roamer.name)
+                    if stored is not None:
+                        self.log.info("{error}: the archive has its position", error=error)
+                        return Former(Durable.decode(stored).position)
                 if self._clock.seconds() >= until:
                     if address is not None:
                         raise

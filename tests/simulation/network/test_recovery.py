@@ -8,7 +8,15 @@ from broker.client.received import STORED
 from broker.event.envelope import Liveness
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.test_gaps import fill, short_log
-from tests.simulation.network.watching import INTERESTS, Publisher, Reader, read, settle, truths
+from tests.simulation.network.watching import (
+    INTERESTS,
+    Publisher,
+    Reader,
+    name_of,
+    read,
+    settle,
+    truths,
+)
 
 SEEDS = range(4)
 
@@ -108,3 +116,35 @@ def test_what_retention_took_before_it_was_archived_is_told(seed: int) -> None:
         told = [n for gap in back.gaps for n in range(gap.first.offset, gap.last.offset + 1)]
         assert sorted(came + told) == list(range(2, publisher.published + 1))
         assert lost - 5 < len(told) < lost
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_new_process_goes_on_though_its_node_and_that_disk_are_gone(seed: int) -> None:
+    """It knows nothing itself: the archive has how far it had got, and what it missed."""
+    with NetworkWorld(seed, archived=True) as world:
+        a_cluster(world, "a", "b", "c")
+        publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in "ab"]
+        process = world.client("rover", "a")
+        before = Reader(world, process, INTERESTS[1], durable="d")
+        world.run_until(lambda: before.flowing)
+        for publisher in publishers:
+            for _ in range(10):
+                publisher.publish("asdi.zbw.tz")
+        read(world, before)
+        world.kill_client(process)
+        for publisher in publishers:
+            for _ in range(10):
+                publisher.publish("asdi.zbw.tz")
+        world.run(5.0)
+        seen = truths(world)
+        world.kill("a")
+        world.lose_disk("a")
+        publishers[1].publish("asdi.zbw.tz")
+        world.run(1.0)
+        after = Reader(world, world.client("rover", "b", incarnation=2), INTERESTS[1], durable="d")
+        read(world, after, seconds=90.0)
+        assert after.error is None and after.gaps == []
+        got = [name_of(event) for event in (*before.events, *after.events)]
+        assert len(got) == len(set(got))
+        assert set(got) == set(before.wanted(truths(world, seen)))
+        assert len(after.events) == 21
