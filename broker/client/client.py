@@ -35,6 +35,7 @@ from broker.client.effects import (
     Settled,
 )
 from broker.client.loop import Loop, Promise
+from broker.client.merged import Merging, subscription_as
 from broker.client.outbox import Outbox
 from broker.client.received import NEW, Receipt, Start
 from broker.client.settings import ClientSettings
@@ -88,8 +89,7 @@ class Client:
         self.on_state: Callable[[bool, BrokerError | None], None] | None = None
         """Told True when connected, False with the reason when not."""
         self.trouble: BrokerError | None = None
-        """Why the node takes no publications for now (its disk is full); None while it does.
-        They wait in the outbox and are sent again by themselves."""
+        """Why the node takes no publications for now; None while it does. The outbox keeps them."""
         self.on_trouble: Callable[[BrokerError | None], None] | None = None
         """Told when `trouble` comes, and None when it is over."""
 
@@ -201,20 +201,22 @@ class Client:
         start: Start | None = None,
         on_gap: Callable[..., None] | None = None,
         on_change: Callable[..., None] | None = None,
+        merge: Merging | None = None,
     ) -> Awaitable[Subscription]:
         """Subscribe; resolves when the node has accepted the query and the flow has begun.
 
         `start` is `NEW` for a transient and `STORED` for a durable subscription unless given.
         `on_gap` is told each `Gap`, `on_change` each `TypeChanged`, in order with the events.
-        Raises `BadQuery`, `QueryTooExpensive`, `BadName`, `NotAllowed`, `BadPosition` or
-        `TooManySubscriptions` as the node says.
+        With `merge` it is a `MergedSubscription`. Raises `BadQuery`, `QueryTooExpensive`,
+        `BadName`, `NotAllowed`, `BadPosition` or `TooManySubscriptions` as the node says.
         """
         self._check_open()
         begin = start if start is not None else (Start("stored") if durable else NEW)
         number, effects = self._core.subscribe(
             query, streams, namespaces=namespaces or {}, durable=durable, start=begin
         )
-        subscription = Subscription(self, self._loop, number, query, streams, on_gap, on_change)
+        made = subscription_as(merge)
+        subscription = made(self, self._loop, number, query, streams, on_gap, on_change)
         self._subscriptions[number] = subscription
         self._apply(effects)
         return subscription.flowing
@@ -255,8 +257,7 @@ class Client:
             try:
                 effects = self._core.message_received(data, now)
             except BrokerError as error:
-                # What the stack has delivered it will not deliver again: only a new session, which
-                # begins where this one has got to, can mend that.
+                # The stack delivers nothing twice: a new session goes on from what has arrived.
                 self.last_error = error
                 self._driver.consumed(len(batch) - index)
                 self._apply(self._core.goodbye())
@@ -340,8 +341,7 @@ class Client:
                 case HeldUp(error):
                     self.trouble = error
                     if self.on_trouble is not None:
-                        told = functools.partial(self.on_trouble, error)
-                        self._loop.soon(told)
+                        self._loop.soon(functools.partial(self.on_trouble, error))
                 case SessionOver(error):
                     self._session_over(error)
         if self._core.outbox.events == 0:
