@@ -121,9 +121,29 @@ def test_another_process_of_a_publisher_may_have_a_slower_clock() -> None:
     merge = run(wait=1.0)
     old = event(0, 90_000, FP, "plans", PAIR)
     new = old._replace(item=1, event_id=old.event_id._replace(timestamp=1000, incarnation=2))
-    merge.receive(0.0, old, new, event(2, 1500, TZ, "radar", PAIR))
-    # Were the old time believed, the track would go before the plan that follows.
-    assert merge.receive(0.1, event(3, 1600, FP, "other", PAIR)) == []
+    tracks = (event(2, 1500, TZ, "radar", PAIR), event(3, 3000, TZ, "radar", PAIR))
+    # Were the old time believed, the first track would go before a plan that is yet to come.
+    assert merge.receive(0.0, old, new, *tracks) == [1]
+
+
+def test_a_publisher_that_is_behind_is_waited_for() -> None:
+    merge = run(wait=50.0)
+    free = linked("none", "time")
+    one, two, three = (
+        event(n, time, "s", client, free)
+        for n, time, client in ((0, 5, "behind"), (1, 20, "ahead"), (2, 8, "mine"))
+    )
+    assert merge.receive(0.0, one, two, three, event(3, 30, "s", "mine", free)) == [0]
+    assert merge.receive(0.0, event(4, 7, "s", "behind", free)) == [4]
+
+
+def test_the_same_time_stamp_may_come_once_more() -> None:
+    merge = run(wait=50.0)
+    free = linked("none", "time")
+    assert merge.receive(0.0, event(0, 10, "s", "a", free), event(1, 10, "s", "b", free)) == []
+    assert merge.receive(0.0, event(2, 10, "s", "a", free)) == []
+    merge.receive(0.0, event(3, 11, "s", "a", free), event(4, 11, "s", "b", free))
+    assert merge.items == [0, 2, 1]
 
 
 # ----------------------------------------------------------------------------- bundles
@@ -164,6 +184,24 @@ def test_a_hole_is_waited_for_and_told() -> None:
     assert merge.merger.counts.missing == 2
     assert alerts(merge, 2.0, 2) == [2]
     assert merge.late == {2}
+
+
+def test_what_follows_a_hole_goes_with_it() -> None:
+    merge = run(wait=1.0)
+    alerts(merge, 0.0, 1)
+    alerts(merge, 0.1, 5)
+    alerts(merge, 0.9, 6, 8)
+    merge.until(1.1)
+    assert merge.items == [1, 5, 6]
+
+
+def test_what_is_over_takes_along_all_that_waits_before_it() -> None:
+    merge = run(wait=1.0)
+    for item, numbers in enumerate(([("a", 3)], [("a", 2), ("b", 2)], [("b", 1), ("c", 5)])):
+        linkage = linked(None, "bundle", bundles=numbers)
+        merge.receive(item / 10, event(item, 0, "alerts", f"c{item}", linkage))
+    merge.until(1.0)
+    assert (merge.items, merge.late) == ([2, 1, 0], set())
 
 
 def test_who_comes_in_the_middle_of_a_bundle_lacks_nothing() -> None:
