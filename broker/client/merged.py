@@ -96,6 +96,7 @@ class MergedSubscription(Subscription):
         super().unsubscribe(forget=forget)
         self._merger = self._new_merger()
         self._outputs.clear()
+        self._given.clear()
         self._alarm.set(None)
 
     def take_ready(self) -> list[ReceivedEvent]:
