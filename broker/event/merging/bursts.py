@@ -48,6 +48,8 @@ class Bursts(Generic[T]):
         """(time stamp, serial, event), sorted: what is behind the current burst."""
         self._current: list[tuple[Key, int, Held[T]]] = []
         """(key, serial, event), sorted: what is left of the burst that was begun."""
+        self._first_lane: list[tuple[Key, int, Held[T]]] = []
+        """(key, serial, event), sorted: those of the first entry of the order, once more."""
         self._burst: tuple[int, int] | None = None
         self._last: Key | None = None
 
@@ -58,10 +60,12 @@ class Bursts(Generic[T]):
         """Take an event; False if it is late, and is not held."""
         if self._burst is None or held.time > self._burst[1]:
             bisect.insort(self._later, (held.time, held.serial, held))
-            return True
-        if held.time < self._burst[0] or (self._last is not None and held.key < self._last):
+        elif held.time < self._burst[0] or (self._last is not None and held.key < self._last):
             return False
-        bisect.insort(self._current, (held.key, held.serial, held))
+        else:
+            bisect.insort(self._current, (held.key, held.serial, held))
+        if held.key[0] == 0:
+            bisect.insort(self._first_lane, (held.key, held.serial, held))
         return True
 
     def release(self, stream_time: StreamTime) -> list[Held[T]]:
@@ -83,14 +87,12 @@ class Bursts(Generic[T]):
         So does one of the first lane when the other publishers have passed its time stamp: its
         own publisher's next one comes behind it. A single feed waits for nobody, then.
         """
-        if self._current:
-            first = self._current[0][2]
-        elif stream_time.others_least <= self._later[0][0]:
+        while self._first_lane and self._first_lane[0][2].out:
+            del self._first_lane[0]
+        if not self._first_lane:
             return False
-        else:
-            count = bisect.bisect_right(self._later, (self._end(), math.inf))
-            first = min((held for _, _, held in self._later[:count]), key=lambda held: held.key)
-        return first.key[0] == 0 and stream_time.without(first) > first.time
+        first = self._first_lane[0][2]
+        return first.time <= self._end() and stream_time.without(first) > first.time
 
     def force(self, held: Held[T]) -> list[Held[T]]:
         """The event and all that are before it in the order; they may be no whole burst."""
@@ -118,5 +120,7 @@ class Bursts(Generic[T]):
     def _give(self, count: int) -> list[Held[T]]:
         given = [held for _, _, held in self._current[:count]]
         del self._current[:count]
+        for held in given:
+            held.out = True
         self._last = given[-1].key
         return given

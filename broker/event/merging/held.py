@@ -44,7 +44,7 @@ class Held(Generic[T]):
     deadline: float
     """Seconds; it is given out by then, whatever is missing."""
     out: bool = False
-    """Has left its bundles."""
+    """Has left its merge."""
     late: bool = False
     """Something that follows it in the resolved order is out."""
 

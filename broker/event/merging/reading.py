@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import Final
 
@@ -11,9 +10,12 @@ from lxml import etree
 from broker.event.envelope import NAMESPACE, EventLinkage
 from broker.event.reading import linkage_of_element, read_event
 
-_LINKAGE = re.compile(rb"<Mspaces:EventLinkage\b[^>]*>.*?</Mspaces:EventLinkage\s*>", re.DOTALL)
-#: Where one of these comes before the linkage, bytes that look like one may be none.
-_REMARKS = re.compile(rb"<!--|<!\[CDATA\[|(?!^)<\?")
+_BEGIN: Final = b"<Mspaces:EventLinkage"
+_END: Final = b"</Mspaces:EventLinkage"
+#: Where one of these comes before the linkage or in it, bytes that look like one may be none.
+_REMARKS: Final = (b"<!--", b"<![CDATA[", b"<?")
+#: The declaration's own.
+_AFTER_DECLARATION: Final = 2
 _AROUND: Final = b'<Mspaces:Event xmlns:Mspaces="%s">' % NAMESPACE.encode()
 
 
@@ -23,11 +25,13 @@ def linkage_of(document: bytes) -> EventLinkage:
     Events of a stream mostly have the same bytes here, or one number that counts: so this costs
     one look-up, or a parse of the few bytes alone.
     """
-    found = _LINKAGE.search(document)
-    if found is None or _REMARKS.search(document, 0, found.end()):
-        return read_event(document).linkage
+    begin = document.find(_BEGIN)
+    end = document.find(b">", document.find(_END, begin)) + 1
+    plain = 0 < begin < end and not any(
+        document.find(remark, _AFTER_DECLARATION, end) >= 0 for remark in _REMARKS
+    )
     try:
-        return _linkage(found.group())
+        return _linkage(document[begin:end]) if plain else read_event(document).linkage
     except (etree.XMLSyntaxError, ValueError):
         # Whatever is odd about it is told by who reads all of it.
         return read_event(document).linkage
