@@ -121,7 +121,7 @@ def test_another_process_of_a_publisher_may_have_a_slower_clock() -> None:
     merge = run(wait=1.0)
     old = event(0, 90_000, FP, "plans", PAIR)
     new = old._replace(item=1, event_id=old.event_id._replace(timestamp=1000, incarnation=2))
-    tracks = (event(2, 1500, TZ, "radar", PAIR), event(3, 3000, TZ, "radar", PAIR))
+    tracks = (event(2, 1500, TZ, "radar", PAIR), event(3, 95_000, TZ, "radar", PAIR))
     # Were the old time believed, the first track would go before a plan that is yet to come.
     assert merge.receive(0.0, old, new, *tracks) == [1]
 

@@ -72,6 +72,18 @@ def test_paths_slower_than_the_wait_make_events_late_and_lose_none(seed: int) ->
 
 
 @pytest.mark.parametrize("seed", range(100))
+def test_a_stream_that_falls_silent_blocks_nobody(seed: int) -> None:
+    random = Random(seed)
+    arrivals = by_time(random, random.choice(CONSTRAINTS), longest_delay=0.5)
+    silent, since = random.choice(STREAMS), random.uniform(0.0, 1.0)
+    arrivals = [(at, e) for at, e in arrivals if e.stream != silent or at < since]
+    if arrivals:
+        done = run(arrivals, Merging(wait=0.6, idle=random.choice((0.7, 30.0))))
+        check_run(done, arrivals)
+        assert done.merger.counts.late == 0, f"seed {seed}"
+
+
+@pytest.mark.parametrize("seed", range(100))
 def test_bundles_through_delays_losses_and_silence(seed: int) -> None:
     random = Random(seed)
     wait = random.choice((0.2, 1.0))
