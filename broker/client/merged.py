@@ -170,7 +170,8 @@ class MergedSubscription(Subscription):
             if isinstance(item, Portion):
                 arrived += map(_linked, item.events)
                 for event in item.events:
-                    self._ledger.came(event.place)
+                    self._ledger.came(event.place, solid=bool(item.position.marks))
+                self._ledger.passed(item.position)
                 # It makes room in the session's window, and moves no position.
                 self._owner.discarded(item)
             elif isinstance(item, Moved):

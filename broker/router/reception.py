@@ -77,6 +77,8 @@ class Reception:
         make_session: Callable[[Identity, int, bytes], Session],
     ) -> None:
         self._node = node
+        self.address: Callable[[], str] = lambda: node
+        """Where the node is, for clients that move on to another one."""
         self._authenticator = authenticator
         self._event_log = event_log
         self._clock = clock
@@ -157,6 +159,7 @@ class Reception:
                         origin=self._event_log.origin,
                         max_event_bytes=self.limits.max_event_bytes,
                         max_frame_bytes=self.limits.max_frame_bytes,
+                        address=self.address(),
                     )
                 )
             ]

@@ -309,6 +309,10 @@ class Subscribing:
             )
         position = stored if wanted.start == "stored" else Position.from_wire(wanted.position)
         assert position is not None
+        if wanted.time and wanted.start == "position":
+            # It began at a time, which holds on for origins of which it has had nothing.
+            before = log.position_before(log.first_at(wanted.time))
+            position = Position({**before, **position.marks})
         mark = position.marks.get(log.origin)
         if mark is not None and mark > log.cut:
             raise BadPosition(
@@ -334,6 +338,9 @@ def _kept(begins: Beginning, wanted: Subscribe, stored: Position | None) -> Posi
     # processed: if it dies now, the rest has to be sent again.
     if wanted.start == "position" and stored is not None:
         return _common(stored, position)
+    if wanted.processed is not None:
+        # It comes from another node.
+        return _common(Position.from_wire(wanted.processed), position)
     return position
 
 

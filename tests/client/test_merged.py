@@ -55,7 +55,8 @@ def fp(offset: int, time: int) -> ReceivedEvent:
 
 
 def portion(*events: ReceivedEvent) -> Portion:
-    return Portion(events, Share(1, 100))
+    places = [event.place for event in events]
+    return Portion(events, Share(1, 100), Position().advanced(places))
 
 
 class FakeOwner:
@@ -76,6 +77,9 @@ class FakeOwner:
 
     def unsubscribe(self, number: int, forget: bool) -> None:
         self.ended.append(forget)
+
+    def duplicates_of(self, number: int) -> int:
+        return 0
 
     def position_of(self, number: int) -> Position:
         return self.positions[-1] if self.positions else Position()
@@ -140,6 +144,28 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.assertNoResult(self.next())
         self.assertEqual(self.owner.positions, [at(1), at(6)])
         self.assertEqual(self.subscription.position, at(6))
+
+    def test_before_the_flow_events_alone_move_no_position(self) -> None:
+        unsound = Portion([received(7), tz(4, 1000)], Share(1, 100))
+        self.arrive(unsound)
+        self.assertEqual(self.ready(), [7])
+        self.assertEqual(self.ready(), [])
+        self.assertEqual(self.owner.positions, [])
+        # The flow has begun, and nothing is missing up to here; but one is still held.
+        self.arrive(Moved(at(9)), portion(received(11)))
+        self.assertEqual(self.ready(), [11])
+        self.assertEqual(self.ready(), [])
+        self.assertEqual(self.owner.positions, [])
+        self.loop.clock.advance(2.0)
+        self.assertEqual(self.ready(), [4])
+        self.assertEqual(self.ready(), [])
+        self.assertEqual(self.owner.positions, [at(11)])
+
+    def test_what_had_come_before_moves_the_position(self) -> None:
+        # Its only event was given out before, at another place.
+        self.arrive(Portion([], Share(1, 100), at(3)))
+        self.assertEqual(self.ready(), [])
+        self.assertEqual(self.owner.positions, [at(3)])
 
     def test_progress_alone_moves_the_position(self) -> None:
         self.arrive(Moved(at(9)))

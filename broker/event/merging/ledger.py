@@ -30,11 +30,13 @@ class Ledger:
     def __init__(self) -> None:
         self._origins: dict[str, _Origin] = {}
 
-    def came(self, place: Place) -> None:
-        """An event that will be processed later."""
+    def came(self, place: Place, *, solid: bool = True) -> None:
+        """An event that will be processed later. If it is not `solid`, earlier ones of its origin
+        may be missing still: then only `passed` says that they are not."""
         origin = self._origins.setdefault(place.origin, _Origin())
         origin.open[place.mark] = origin.newest
-        self._move(origin, place.mark)
+        if solid:
+            self._move(origin, place.mark)
 
     def passed(self, position: Position) -> None:
         """Up to here nothing more will come: it did, or it did not match."""
