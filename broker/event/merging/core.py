@@ -19,14 +19,12 @@ from broker.event.merging.group import Group
 from broker.event.merging.held import Given, Held, Linked, Missing, Output, UnknownWord, key_of
 from broker.event.merging.settings import Merging
 from broker.event.merging.sources import Sources
-from broker.event.merging.vocabulary import Rule, Scheme, rule_of
+from broker.event.merging.vocabulary import Rule, Scheme, bundles_of, rule_of
 
 T = TypeVar("T")
 
 #: Merges at once: each distinct linkage of events that are to be merged by time is one.
 MOST_GROUPS: Final = 1_000
-#: An event that claims to be in more bundles waits in the first of them only.
-MOST_BUNDLES: Final = 64
 #: Unknown words that are told; whoever makes up more gets no more attention.
 MOST_UNKNOWN: Final = 100
 
@@ -117,7 +115,7 @@ class Merger(Generic[T]):
 
     def _take(self, linked: Linked[T], now: float) -> None:
         rule = self._rule(linked)
-        bundles = linked.linkage.bundles[:MOST_BUNDLES]
+        bundles = bundles_of(linked.linkage)
         if rule is None or (rule.scheme is Scheme.BUNDLE and not bundles):
             self._take_unlinked(linked)
             return

@@ -10,9 +10,8 @@ from broker.event.envelope import EventLinkage
 from broker.event.identity import EventId
 from broker.event.merging.bursts import OVER, Bursts
 from broker.event.merging.chains import chain_order
-from broker.event.merging.core import MOST_BUNDLES
 from broker.event.merging.held import Held, Linked, key_of
-from broker.event.merging.vocabulary import Rule, Scheme, rule_of
+from broker.event.merging.vocabulary import Rule, Scheme, bundles_of, rule_of
 
 
 class Row(NamedTuple):
@@ -52,7 +51,7 @@ def resolve(rows: Sequence[Row], rule: Rule | None = None) -> list[int]:
 
 def _held(index: int, row: Row, rule: Rule | None) -> Held[int] | None:
     chosen = rule if rule is not None else rule_of(row.linkage)[0]
-    bundles = row.linkage.bundles[:MOST_BUNDLES]
+    bundles = bundles_of(row.linkage)
     if chosen is None or (chosen.scheme is Scheme.BUNDLE and not bundles):
         return None
     key = key_of(chosen, row.event_id, chosen.lanes(row.stream, bundles))

@@ -16,6 +16,8 @@ _END: Final = b"</Mspaces:EventLinkage"
 _REMARKS: Final = (b"<!--", b"<![CDATA[", b"<?")
 #: The declaration's own.
 _AFTER_DECLARATION: Final = 2
+#: Longer ones are read anew each time: the texts that are remembered take limited room.
+_LONGEST_KEPT: Final = 2_048
 _AROUND: Final = b'<Mspaces:Event xmlns:Mspaces="%s">' % NAMESPACE.encode()
 
 
@@ -30,15 +32,20 @@ def linkage_of(document: bytes) -> EventLinkage:
     plain = 0 < begin < end and not any(
         document.find(remark, _AFTER_DECLARATION, end) >= 0 for remark in _REMARKS
     )
+    if not plain:
+        return read_event(document).linkage
+    read = _known if end - begin <= _LONGEST_KEPT else _linkage
     try:
-        return _linkage(document[begin:end]) if plain else read_event(document).linkage
+        return read(document[begin:end])
     except (etree.XMLSyntaxError, ValueError):
         # Whatever is odd about it is told by who reads all of it.
         return read_event(document).linkage
 
 
-@lru_cache(maxsize=4096)
 def _linkage(text: bytes) -> EventLinkage:
     parser = etree.XMLParser(resolve_entities=False, no_network=True)
     root = etree.fromstring(_AROUND + text + b"</Mspaces:Event>", parser)
     return linkage_of_element(root[0])
+
+
+_known = lru_cache(maxsize=4096)(_linkage)

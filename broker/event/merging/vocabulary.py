@@ -18,6 +18,13 @@ from broker.event.envelope import Bundle, EventLinkage, Order
 
 #: A longer constraint is no known word: nobody holds a live event for hours.
 LONGEST_MS: Final = 3_600_000
+#: What is remembered of a linkage is bounded: no publisher's long words fill a subscriber's memory.
+LONGEST_WORD: Final = 80
+LONGEST_BUNDLE_ID: Final = 256
+LONGEST_ORDER: Final = 8_192
+"""Characters of all names of a BundleOrder."""
+#: An event that claims to be in more bundles waits in the first of them only.
+MOST_BUNDLES: Final = 64
 _UNITS: Final = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000}
 _LENGTH = re.compile(r"([0-9]{1,9}) ?(ms|s|min|h)", re.ASCII)
 _BUNDLE_PREFIX: Final = "bundle:"
@@ -63,7 +70,7 @@ class Constraint:
         )
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Rule:
     """What an event's BundleLinkage and BundleOrder ask for. Events of one rule are one merge."""
 
@@ -103,10 +110,22 @@ def rule_of(linkage: EventLinkage) -> tuple[Rule | None, tuple[str, ...]]:
     An event with an unknown word is not merged: it was accepted long ago, by nodes that do not
     look at these words, and holding it on a guess would be worse.
     """
-    return _rule_of(linkage.time_constraint or "", linkage.merge_scheme or "", linkage.order)
+    constraint, scheme = linkage.time_constraint or "", linkage.merge_scheme or ""
+    long = [word for word in (scheme, constraint) if len(word) > LONGEST_WORD]
+    if sum(len(entry.name) for entry in linkage.order) > LONGEST_ORDER:
+        long.append("a BundleOrder that is too long")
+    if long:
+        return None, tuple(word[:LONGEST_WORD] for word in long)
+    return _rule_of(constraint, scheme, linkage.order)
 
 
-@lru_cache(maxsize=4096)
+def bundles_of(linkage: EventLinkage) -> tuple[Bundle, ...]:
+    """The bundles that a merge looks at: so many, with ids of limited length."""
+    bundles = linkage.bundles[:MOST_BUNDLES]
+    return tuple(each for each in bundles if len(each.bundle_id) <= LONGEST_BUNDLE_ID)
+
+
+@lru_cache(maxsize=1024)
 def _rule_of(
     constraint: str, scheme: str, order: tuple[Order, ...]
 ) -> tuple[Rule | None, tuple[str, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.event.envelope import EventLinkage
-from broker.event.merging import bundles, core, sources
+from broker.event.merging import bundles, core, sources, vocabulary
 from broker.event.merging.core import Merger
 from broker.event.merging.held import Given, Missing, UnknownWord
 from broker.event.merging.settings import Merging
@@ -307,9 +307,27 @@ def test_made_up_words_merges_and_bundles_take_limited_room(
 
 def test_an_event_in_very_many_bundles_waits_in_the_first_of_them() -> None:
     merge = run()
-    many = [(f"b{number}", 1) for number in range(core.MOST_BUNDLES)] + [("last", 9)]
+    many = [(f"b{number}", 1) for number in range(vocabulary.MOST_BUNDLES)] + [("last", 9)]
     linkage = linked(None, "bundle", bundles=many)
     assert merge.receive(0.0, event(0, 0, "s", "c", linkage)) == [0]
+
+
+def test_long_words_names_and_orders_are_not_remembered() -> None:
+    merge = run()
+    long = "x" * 1_000_000
+    for item, linkage in enumerate(
+        (
+            linked(long, "time", FP),
+            linked("within 1s", long, FP),
+            linked("within 1s", "time", *(long[:1000] for _ in range(9))),
+            linked(None, "bundle", bundles=[(long, 7)]),
+        )
+    ):
+        assert merge.receive(0.0, event(item, 0, FP, "c", linkage)) == [item]
+    words = [output.word for _, output in merge.outputs if isinstance(output, UnknownWord)]
+    assert words == [long[: vocabulary.LONGEST_WORD], "a BundleOrder that is too long"]
+    assert not merge.merger._bundles._bundles
+    assert not merge.merger._groups
 
 
 def test_the_subscribers_rule_counts_more_than_what_events_say() -> None:

@@ -7,9 +7,18 @@ from pathlib import Path
 
 import attrs
 
-from broker.event.merging import bundles, core
+from broker.event.merging import bundles
 from broker.event.merging.settings import Merging
-from broker.event.merging.vocabulary import LONGEST_MS, Scheme, parse_rule, read_constraint, rule_of
+from broker.event.merging.vocabulary import (
+    LONGEST_BUNDLE_ID,
+    LONGEST_MS,
+    LONGEST_ORDER,
+    MOST_BUNDLES,
+    Scheme,
+    parse_rule,
+    read_constraint,
+    rule_of,
+)
 from tests.event.merging.schedules import linked
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "merging.md").read_text(encoding="utf-8")
@@ -53,7 +62,9 @@ def test_its_settings_are_those_of_a_merge() -> None:
 
 
 def test_its_bounds_are_those_of_the_core() -> None:
-    assert f"more than {core.MOST_BUNDLES} bundles" in PAGE
+    assert f"more than {MOST_BUNDLES} bundles" in PAGE
+    assert f"longer than {LONGEST_BUNDLE_ID} characters" in PAGE
+    assert f"of more than {LONGEST_ORDER // 1024} KiB" in PAGE
     assert f"{bundles.BUNDLES_REMEMBERED:,} other bundles" in PAGE
 
 
