@@ -11,6 +11,7 @@ from broker.event.envelope import Bundle, EventLinkage, Order
 from broker.event.identity import EventId
 from broker.event.merging.core import Merger
 from broker.event.merging.held import Given, Linked, Missing, Output
+from broker.event.merging.settings import Merging
 from broker.event.merging.vocabulary import Constraint, Rule, rule_of
 
 Event: TypeAlias = Linked[int]
@@ -89,6 +90,15 @@ class Run:
     def given_at(self) -> dict[int, float]:
         """When each event was given out."""
         return {o.item: now for now, o in self.outputs if isinstance(o, Given)}
+
+
+#: Flight plans go before the tracks that belong to them.
+PAIR = linked("within 250ms", "time", "fp", "tz")
+
+
+def run(wait: float = 1.0, **more: float) -> Run:
+    """A run that has just begun; `more` are settings of `Merging`."""
+    return Run(Merger(Merging(wait=wait, **more)))  # type: ignore[arg-type]
 
 
 def naive_key(rule: Rule, each: Event) -> tuple[int, EventIdKey]:
