@@ -114,6 +114,36 @@ class LogCorrupt(OurError):
     code = "log-corrupt"
 
 
+class ArchiveUnavailable(OurError):
+    """The archive can not be reached, read or written now. Nothing is lost; retry."""
+
+    code = "archive-unavailable"
+
+
+class ArchiveCorrupt(OurError):
+    """Something in the archive is not what was written there. Names the object."""
+
+    code = "archive-corrupt"
+
+
+class ArchiveObjectMissing(ArchiveCorrupt):
+    """The archive has no object of that name (any more): its state may be newer by now."""
+
+    code = "archive-object-missing"
+
+
+class EngineUnavailable(OurError):
+    """The engine of replays can not run here, or it died. Says what is missing, or that."""
+
+    code = "engine-unavailable"
+
+
+class ReplayCancelled(OurError):
+    """The replay was cancelled before it was done."""
+
+    code = "replay-cancelled"
+
+
 class Overloaded(OurError):
     """A bounded queue is full; its stated rule was applied."""
 

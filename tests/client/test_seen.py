@@ -53,12 +53,28 @@ def test_each_event_is_new_once_however_it_is_cut_and_repeated(seed: int) -> Non
         had.update(fresh)
 
 
-def test_the_window_that_was_used_longest_ago_goes_first() -> None:
-    seen = Seen(most_windows=2)
-    seen.fresh([event(1, "a")])
-    seen.fresh([event(1, "b")])
-    assert seen.fresh([event(1, "a")]) == []
-    seen.fresh([event(1, "c")])
-    assert len(seen) == 2
-    assert seen.fresh([event(1, "a")]) == [], "it was used after that of b"
+def test_what_was_not_used_for_long_goes() -> None:
+    seen = Seen(generation=2)
+    for client in "abcd":
+        seen.fresh([event(1, client)])
+    assert seen.fresh([event(1, "a"), event(1, "d")]) == [], "two generations are there"
+    seen.fresh([event(1, "e")])
+    assert len(seen) <= 4
+    for client in "fghij":
+        assert len(seen.fresh([event(1, client)])) == 1
+        assert seen.fresh([event(1, "e")]) == [], "it is used all the time"
+    assert len(seen) <= 4
     assert len(seen.fresh([event(1, "b")])) == 1
+
+
+def test_the_newest_windows_of_a_generation_are_there_whatever_comes() -> None:
+    seen = Seen(generation=50)
+    random = Random(7)
+    newest: dict[str, None] = {}
+    for _ in range(3000):
+        client = f"p{random.randint(0, 120)}"
+        fresh = seen.fresh([event(1, client)])
+        assert not (fresh and client in list(newest)[-50:])
+        newest.pop(client, None)
+        newest[client] = None
+        assert len(seen) <= 100

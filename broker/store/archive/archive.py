@@ -1,0 +1,161 @@
+"""The archive, opened: what it has, and reading it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from broker.dtd.reference import DtdReference
+from broker.errors import ArchiveCorrupt, ArchiveObjectMissing, ArchiveUnavailable
+from broker.store.archive.disk import Disk
+from broker.store.archive.durables import Durables, StoredDurable
+from broker.store.archive.layout import FORMAT, MARKER
+from broker.store.archive.leases import ReadingLease
+from broker.store.archive.listed import ArchivedFile
+from broker.store.archive.manifest import Manifest, SetAside
+from broker.store.archive.manifests import Ledger, Manifests
+from broker.store.archive.objects import Objects, objects_at
+from broker.store.archive.state import ArchiveState
+from broker.store.archive.table import SCHEMA
+
+#: Rows of a batch that `read` gives, unless it is told otherwise: some megabytes of events.
+BATCH_ROWS: Final = 8192
+#: How names of writers begin that are never used again.
+GUEST: Final = "guest-"
+
+
+def wall_clock_ms() -> int:
+    """Ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def guest_name() -> str:
+    """A name for a writer that writes little and never comes back under it."""
+    return f"{GUEST}{secrets.token_hex(8)}"
+
+
+class Archive:
+    """An archive that one thread uses. All methods block and may raise `ArchiveUnavailable`."""
+
+    def __init__(self, objects: Objects, wall_clock: Callable[[], int] = wall_clock_ms) -> None:
+        """Use `open` instead, unless the objects are there already."""
+        self.objects = objects
+        self.wall_clock = wall_clock
+        self.manifests = Manifests(objects)
+        self._durables = Durables(objects)
+        self._own: Ledger | None = None
+
+    @classmethod
+    def open(
+        cls,
+        uri: str,
+        create: bool = True,
+        *,
+        wall_clock: Callable[[], int] = wall_clock_ms,
+        disk: Disk | None = None,
+    ) -> Archive:
+        """The archive at a path or URI (`file:///...`, `s3://...`); made if it is not there.
+
+        `ConfigurationError` if that is no URI, `ArchiveUnavailable` if there is nothing and
+        nothing is to be made, `ArchiveCorrupt` if something else lies there.
+        """
+        objects = objects_at(uri, disk)
+        try:
+            said = json.loads(objects.get(MARKER))
+        except ArchiveObjectMissing:
+            if not create:
+                raise ArchiveUnavailable(f"there is no archive at {uri}") from None
+            objects.put([(MARKER, json.dumps({"format": FORMAT}).encode() + b"\n")])
+        except ValueError:
+            raise ArchiveCorrupt(f"{uri} is no archive: {MARKER} is not JSON") from None
+        else:
+            if not isinstance(said, dict) or said.get("format") != FORMAT:
+                raise ArchiveCorrupt(f"{uri} is no archive of the format {FORMAT}")
+        return cls(objects, wall_clock)
+
+    @property
+    def uri(self) -> str:
+        """Of the folder under which everything lies, as Spark reads it too."""
+        return self.objects.uri
+
+    def location(self, file: ArchivedFile) -> str:
+        """The URI of a file, for Spark."""
+        return f"{self.uri}/{file.path}"
+
+    def state(self) -> ArchiveState:
+        """What the archive has now; the same object as before when nothing is new."""
+        return self.manifests.state()
+
+    def durables(self) -> Mapping[tuple[str, str], StoredDurable]:
+        """By client and name each durable subscription: (writer, stored bytes, at)."""
+        return self._durables.all()
+
+    def reading(self) -> ReadingLease:
+        """A lease: what `state` says after it began is there until it ends.
+
+        Long readers call its `refresh` now and then.
+        """
+        return ReadingLease(self.objects, self.wall_clock)
+
+    def read_dtd(self, reference: DtdReference) -> bytes:
+        """The text of a DTD, checked. `ArchiveObjectMissing` if the archive has none."""
+        text = self.state().dtds.get(reference)
+        if text is None:
+            raise ArchiveObjectMissing(f"the archive has no DTD of {reference}")
+        data = self.objects.get(text.path)
+        if hashlib.sha256(data).hexdigest() != text.sha256:
+            raise ArchiveCorrupt(f"{text.path} is not what its hash says")
+        return data
+
+    def open_file(self, file: ArchivedFile, *, checked: bool = False) -> pq.ParquetFile:
+        """A file, to read row groups of. `checked` reads it whole first, and compares its hash.
+
+        `ArchiveCorrupt` if it is damaged, `ArchiveObjectMissing` if it is not there.
+        """
+        source = pa.BufferReader(self._checked(file)) if checked else self.objects.open(file.path)
+        try:
+            opened = pq.ParquetFile(source)
+        except (pa.ArrowException, OSError) as error:
+            raise ArchiveCorrupt(f"{file.path} can not be read: {error}") from None
+        if not opened.schema_arrow.equals(SCHEMA):
+            raise ArchiveCorrupt(f"{file.path} has not the columns of an archive")
+        return opened
+
+    def read(
+        self,
+        file: ArchivedFile,
+        columns: Sequence[str] | None = None,
+        *,
+        checked: bool = False,
+        batch_rows: int = BATCH_ROWS,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of a file in their order, all columns or these. Errors as of `open_file`."""
+        with self.open_file(file, checked=checked) as opened:
+            try:
+                yield from opened.iter_batches(batch_rows, columns=columns, use_threads=False)
+            except (pa.ArrowException, OSError) as error:
+                raise ArchiveCorrupt(f"{file.path} can not be read: {error}") from None
+
+    def set_aside(self, file: ArchivedFile, reason: str) -> None:
+        """Nobody is to read this damaged file any more; its places count as lost.
+
+        Its bytes stay until `expire` takes them.
+        """
+        if self._own is None:
+            self._own = Ledger(self.manifests, guest_name(), self.wall_clock)
+        self._own.enter(Manifest(aside={file.path: SetAside(reason, self.wall_clock())}))
+
+    def _checked(self, file: ArchivedFile) -> bytes:
+        data = self.objects.get(file.path)
+        if len(data) != file.bytes:
+            raise ArchiveCorrupt(f"{file.path} has {len(data)} bytes instead of {file.bytes}")
+        if hashlib.sha256(data).hexdigest() != file.sha256:
+            raise ArchiveCorrupt(f"{file.path} is not what its hash says")
+        return data

@@ -1,0 +1,56 @@
+"""Sets of places of one origin, as intervals of marks `(after, upto]`.
+
+Offsets go on through epochs, so intervals that meet are one; a place in a later epoch that was not
+used is no hole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from broker.event.place import Mark
+
+#: What lies behind `after`, up to and with `upto`.
+Interval: TypeAlias = tuple[Mark, Mark]
+#: In order, apart from each other, none of them empty.
+Intervals: TypeAlias = tuple[Interval, ...]
+
+
+def merged(intervals: Iterable[Interval]) -> Intervals:
+    """The union of any intervals."""
+    found: list[Interval] = []
+    for after, upto in sorted(intervals):
+        if upto <= after:
+            continue
+        if found and after <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], upto))
+        else:
+            found.append((after, upto))
+    return tuple(found)
+
+
+def without(intervals: Iterable[Interval], taken: Iterable[Interval]) -> Intervals:
+    """What is in `intervals` and not in `taken`."""
+    left = list(merged(intervals))
+    for start, end in merged(taken):
+        rest: list[Interval] = []
+        for after, upto in left:
+            rest.append((after, min(upto, start)))
+            rest.append((max(after, end), upto))
+        left = [each for each in rest if each[0] < each[1]]
+    return tuple(left)
+
+
+def common(intervals: Iterable[Interval], others: Iterable[Interval]) -> Intervals:
+    """What is in both."""
+    mine = merged(intervals)
+    return without(mine, without(mine, others))
+
+
+def reach(intervals: Intervals, after: Mark) -> Mark:
+    """How far `intervals` go on from `after` without a hole; `after` itself if not at all."""
+    for start, end in intervals:
+        if start <= after < end:
+            return end
+    return after

@@ -1,0 +1,127 @@
+"""Where things lie under the archive's URI, and what may be a part of a path.
+
+Paths are relative to the URI, with `/` between their parts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Final
+
+from broker.errors import BadName
+from broker.event.place import Mark
+from broker.event.stream import StreamPattern
+
+FORMAT: Final = "xmlbroker-archive-1"
+MARKER: Final = "archive.json"
+EVENTS: Final = "events"
+DTDS: Final = "dtds"
+MANIFESTS: Final = "manifests"
+DURABLES: Final = "durables"
+READERS: Final = "readers"
+
+#: A partition's last token when it holds all streams below; no token of a stream is spelt so.
+BELOW: Final = "+"
+#: Most partitions of one hour that a flush writes: each is a file to sync, list and open.
+MOST_PARTITIONS: Final = 16
+#: File systems take names of 255 bytes.
+_LONGEST_PARTITION: Final = 200
+_HOUR_MS: Final = 3_600_000
+_WRITER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,99}", re.ASCII)
+_ORIGIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@]{0,63}", re.ASCII)
+
+
+def check_writer(name: str) -> str:
+    """The name itself; `BadName` when it can not be a folder of its own."""
+    if _WRITER.fullmatch(name) is None:
+        raise BadName(f"{name[:80]!r} is no name of a writer: 1 to 100 of A-Z a-z 0-9 _ . @ -")
+    return name
+
+
+def hour_of(arrival: int) -> str:
+    """The folder of an hour, UTC, such as `2026-11-20T07`; `arrival` is ms since 1970."""
+    return f"{datetime.fromtimestamp(arrival // _HOUR_MS * 3600, UTC):%Y-%m-%dT%H}"
+
+
+def hour_starts(hour: str) -> int:
+    """The first ms since 1970 of an hour that `hour_of` wrote."""
+    return int(datetime.strptime(hour, "%Y-%m-%dT%H").replace(tzinfo=UTC).timestamp()) * 1000
+
+
+def hour_ends(hour: str) -> int:
+    """The first ms since 1970 after an hour."""
+    return hour_starts(hour) + _HOUR_MS
+
+
+def events_path(
+    partition: str, hour: str, origin: str, first: Mark, last_offset: int, token: str
+) -> str:
+    """The path of a file of events; only its manifest says what is in it.
+
+    `origin` is that of the first row. A file of several origins bears the marks of that one.
+    """
+    epoch, offset = first
+    shown = origin if _ORIGIN.fullmatch(origin) else hashlib.sha256(origin.encode()).hexdigest()
+    return f"{EVENTS}/{partition}/{hour}/{shown}-{epoch}-{offset}-{last_offset}-{token}.parquet"
+
+
+def dtd_path(kind: str, version: str, sha256: str) -> str:
+    """The path of the text of a DTD."""
+    return f"{DTDS}/{kind}/{version}-{sha256}.dtd"
+
+
+def partitions_of(streams: Collection[str], most: int = MOST_PARTITIONS) -> dict[str, str]:
+    """The partition of each stream: its own name, unless that makes more than `most`.
+
+    Then the deepest names lose their last tokens until it fits (`asdi.zbw.+`, `asdi.+`, `+`).
+    """
+    partitions = {stream: _short_enough(stream) for stream in streams}
+    depth = max((name.count(".") + 1 for name in partitions.values()), default=0)
+    while len(set(partitions.values())) > most and depth > 0:
+        depth -= 1
+        partitions = {s: _cut(name, depth) for s, name in partitions.items()}
+    return partitions
+
+
+def partition_holds(partition: str, stream: str) -> bool:
+    """Whether events of the stream may lie in the partition."""
+    if partition == BELOW:
+        return True
+    if partition.endswith(f".{BELOW}"):
+        return stream.startswith(partition[: -len(BELOW)])
+    return stream == partition
+
+
+def partition_meets(partition: str, pattern: StreamPattern) -> bool:
+    """Whether the partition may hold a stream that the pattern matches."""
+    if not partition.endswith(BELOW):
+        return pattern.matches(partition)
+    known = partition.split(".")[:-1]
+    wanted = pattern.tokens
+    for index, token in enumerate(known):
+        if index >= len(wanted):
+            return False
+        if wanted[index] == ">":
+            return True
+        if wanted[index] not in ("*", token):
+            return False
+    # What is below has a token more at least.
+    return len(wanted) > len(known)
+
+
+def _cut(name: str, depth: int) -> str:
+    """The partition of all that begins as `name` does with `depth` tokens; or `name` itself."""
+    tokens = name.split(".")
+    if len(tokens) <= depth:
+        return name
+    return ".".join((*tokens[:depth], BELOW))
+
+
+def _short_enough(stream: str) -> str:
+    name = stream
+    while len(name) > _LONGEST_PARTITION:
+        name = _cut(name, name.count(".") - name.endswith(f".{BELOW}"))
+    return name

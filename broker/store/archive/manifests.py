@@ -1,0 +1,64 @@
+"""The manifests of an archive: those of all writers read, those of one written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.store.archive.journal import Journal
+from broker.store.archive.layout import MANIFESTS
+from broker.store.archive.manifest import Manifest
+from broker.store.archive.objects import Objects
+from broker.store.archive.paging import JournalWriter
+from broker.store.archive.state import ArchiveState, StateReading
+
+
+class Manifests:
+    """What all writers say, as it becomes known."""
+
+    def __init__(self, objects: Objects) -> None:
+        self.objects = objects
+        self._journal = Journal(objects, MANIFESTS, Manifest.from_json)
+        self._reading = StateReading()
+
+    def state(self) -> ArchiveState:
+        """What there is now; the same object as before when nothing is new."""
+        return self._reading.state(self._journal.read())
+
+    def said_by(self, writer: str) -> Manifest:
+        """What one writer has said, as of the last `state`."""
+        return self._reading.said_by(writer)
+
+    def damaged(self, writer: str) -> bool:
+        """Whether a part of what it has said can not be read, as of the last `state`."""
+        return self._journal.damaged(writer)
+
+    def writers(self) -> list[str]:
+        """All that have said something, as of the last `state`."""
+        return self._journal.writers()
+
+
+class Ledger:
+    """The manifests of one writer. No other process may use its name at the same time."""
+
+    def __init__(self, manifests: Manifests, writer: str, wall_clock: Callable[[], int]) -> None:
+        """`wall_clock` gives ms since 1970. `BadName` for a name that can be no folder."""
+        self._manifests = manifests
+        self._journal = JournalWriter(manifests.objects, MANIFESTS, writer)
+        self._wall_clock = wall_clock
+        self.writer = writer
+
+    def enter(self, manifest: Manifest) -> None:
+        """Say this, with the time. `ArchiveUnavailable`: it may have been said all the same."""
+        manifest.at = self._wall_clock()
+        self._journal.put(manifest.to_json(), self._snapshot)
+
+    def _snapshot(self) -> dict[str, object] | None:
+        """All that this writer has said and that is of use still.
+
+        None while a part can not be read: behind a snapshot that part would be forgotten, and what
+        only it lists would be taken for what nobody lists.
+        """
+        state = self._manifests.state()
+        if self._manifests.damaged(self.writer):
+            return None
+        return self._manifests.said_by(self.writer).without_gone(state.everything).to_json()

@@ -1,0 +1,57 @@
+"""Writing a journal: the next number, and a snapshot now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from broker.errors import ArchiveUnavailable
+from broker.store.archive.journal import Journal, Page, page_path
+from broker.store.archive.layout import check_writer
+from broker.store.archive.objects import Objects
+
+#: Pages between snapshots: what somebody reads who opens the archive is at most so much more.
+SNAPSHOT_EVERY: Final = 64
+
+
+class JournalWriter:
+    """The journal of one writer. No other process may write under its name at the same time."""
+
+    def __init__(self, objects: Objects, folder: str, writer: str) -> None:
+        self.writer = check_writer(writer)
+        self._objects = objects
+        self._folder = folder
+        self._last: int | None = None
+        self._since = 0
+
+    def put(self, body: dict[str, Any], snapshot: Callable[[], dict[str, Any] | None]) -> None:
+        """Say this. `ArchiveUnavailable`: it may have been said all the same.
+
+        `snapshot` gives the body that repeats everything, if it is time for that; None if there
+        should be none now. It is not an error if that one can not be put.
+        """
+        self._page(body, False)
+        self._since += 1
+        if self._since >= SNAPSHOT_EVERY:
+            try:
+                repeated = snapshot()
+                if repeated is not None:
+                    self._page(repeated, True)
+                    self._since = 0
+            except ArchiveUnavailable:
+                # Said is said; it is tried again at the next one.
+                return
+
+    def _page(self, body: dict[str, Any], snapshot: bool) -> None:
+        last, self._last = self._newest() if self._last is None else self._last, None
+        page = Page(last + 1, snapshot, body)
+        path = page_path(self._folder, self.writer, page.number)
+        self._objects.put_new(path, page.encode())
+        # Forgotten until here: after an error only a look shows which number is free.
+        self._last = page.number
+
+    def _newest(self) -> int:
+        numbers = Journal(self._objects, self._folder).numbers(self.writer)
+        # A writer that comes back makes a snapshot soon if many pages lie there.
+        self._since = max(self._since, len(numbers))
+        return max(numbers, default=0)
