@@ -17,6 +17,7 @@ from typing import Any
 
 from broker.client.conversation import Conversation
 from broker.client.loop import Loop
+from broker.client.merged import Merging, subscription_as
 from broker.client.received import ALL, NEW, STORED, Gap, Receipt, Start, TypeChanged
 from broker.client.received import last as the_last
 from broker.client.received import since as since_position
@@ -163,6 +164,7 @@ class Client(Conversation):
         rate: int = 0,
         on_gap: Callable[..., None] | None = None,
         on_change: Callable[..., None] | None = None,
+        merge: Merging | None = None,
     ) -> Awaitable[Subscription]:
         """Subscribe; resolves when the node has accepted the query and the flow has begun.
 
@@ -173,13 +175,13 @@ class Client(Conversation):
         `rate` events a second; 0 is as fast as possible.
 
         `on_gap` is told each `Gap`, `on_change` each `TypeChanged`, in order with the events.
-        Raises `BadQuery`, `QueryTooExpensive`, `BadName`, `NotAllowed`, `BadPosition` or
-        `TooManySubscriptions` as the node says.
+        With `merge` it is a `MergedSubscription`. Raises `BadQuery`, `QueryTooExpensive`,
+        `BadName`, `NotAllowed`, `BadPosition` or `TooManySubscriptions` as the node says.
         """
         begin = start if start is not None else (STORED if durable else NEW)
         end = Position() if until is None else until
         wish = Wish(query, streams, namespaces or {}, durable, begin, end, until_time, pace, rate)
-        return self._subscribe(wish, on_gap, on_change).flowing
+        return self._subscribe(wish, on_gap, on_change, merge).flowing
 
     def replay(
         self,
@@ -195,6 +197,7 @@ class Client(Conversation):
         pace: float = 0.0,
         rate: int = 0,
         on_gap: Callable[[Gap], None] | None = None,
+        merge: Merging | None = None,
     ) -> Subscription:
         """What was published and matches, as an asynchronous iterator that ends by itself.
 
@@ -216,7 +219,7 @@ class Client(Conversation):
         if not (end.marks or until_time):
             until_time = self._settings.wall_clock()
         wish = Wish(query, streams, namespaces or {}, "", begin, end, until_time, pace, rate)
-        return self._subscribe(wish, on_gap, None)
+        return self._subscribe(wish, on_gap, None, merge)
 
     def ask(self, what: str, document: bytes = b"", /, **arguments: str) -> Awaitable[Any]:
         """Ask the node something (`status`, `dtd-list`, `dtd-show`, `explain`), maybe about an
@@ -234,10 +237,11 @@ class Client(Conversation):
         wish: Wish,
         on_gap: Callable[[Gap], None] | None,
         on_change: Callable[[TypeChanged], None] | None,
+        merge: Merging | None,
     ) -> Subscription:
         self._check_open()
         number, effects = self._core.subscribe(wish.check())
-        subscription = Subscription(
+        subscription = subscription_as(merge)(
             self, self._loop, number, wish.query, wish.pattern, on_gap, on_change
         )
         self._subscriptions[number] = subscription

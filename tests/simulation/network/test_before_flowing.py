@@ -100,7 +100,8 @@ def test_what_arrived_and_was_not_processed_comes_to_the_next_process(seed: int)
         world.kill("first")
         sessions = world["second"].reception
         world.run_until(lambda: any(s.identity.client_id == "reader" for s in sessions.sessions))
-        world.run(1.0)
+        # The one where it was is asked for it, and does not answer.
+        world.run(20.0)
         assert not reader.events
         world.kill_client(client)
         again = Reader(world, world.client("reader", "second", incarnation=2), durable="d")
