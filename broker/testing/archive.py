@@ -114,11 +114,12 @@ class _Carrier:
             pass
 
 
-@attrs.frozen
+@attrs.define
 class _Shown:
     """A log file as `LogAlong` shows it from another process."""
 
     _file: LogFile
+    _looks: int = 0
 
     @property
     def origin(self) -> str:
@@ -147,7 +148,8 @@ class _Shown:
         return found
 
     def change(self) -> int:
-        return -2
+        self._looks += 1
+        return self._looks
 
 
 class _Replays:
