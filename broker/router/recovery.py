@@ -111,6 +111,9 @@ class Recovery(Protocol):
     def has_past(self) -> bool:
         """Whether there is an archive: then the past begins before the log does."""
 
+    def is_too_much_for_log(self, places: int) -> bool:
+        """Whether so many places are rather recovered from the archive than read from the log."""
+
     def begin(self, missed: Missed) -> Recovering:
         """Begin to recover."""
 
@@ -127,6 +130,10 @@ class NoRecovery:
 
     available = False
     has_past = False
+
+    def is_too_much_for_log(self, places: int) -> bool:
+        """There is nothing else."""
+        return False
 
     def begin(self, missed: Missed) -> Recovering:
         """Nobody asks for it."""

@@ -291,6 +291,9 @@ class Taking:
         if not self._resumes:
             return Seam({}, {})
         position = self._begins.position
+        behind = log.position()
+        if self._is_complete_here() and self._is_too_much(position, behind):
+            return at_cut(position, behind, "", {})
         if not self._is_complete_here():
             return at_cut(position, feed.flows_from, log.origin, log.since)
         complete: dict[str, Mark] = {}
@@ -298,6 +301,11 @@ class Taking:
             complete = dict(self._stored.flows_from.marks)
             complete.pop(log.origin, None)
         return at_retention(position, complete, log.since)
+
+    def _is_too_much(self, position: Mapping[str, Mark], upto: Mapping[str, Mark]) -> bool:
+        """Whether the log has so much for it that the archive is better asked."""
+        places = sum(max(0, mark[1] - position.get(o, (0, 0))[1]) for o, mark in upto.items())
+        return self._around.recovery.is_too_much_for_log(places)
 
     def _missed(self, seam: Seam) -> Missed:
         feed, wanted = self._feed, self._wanted
