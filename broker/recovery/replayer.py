@@ -1,5 +1,6 @@
 """`python -m broker.recovery.replayer`: the replay process, as a node starts it.
 
+It writes `ready` to its standard output when it can be connected to, and its log to standard error.
 It ends in good order on SIGTERM or SIGINT; with `--attached` also when its standard input closes,
 so that it does not outlive the node that holds the other end.
 """
@@ -10,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 from twisted.internet import task
@@ -32,6 +33,8 @@ from broker.recovery.replayer_service import Replayer
 from broker.recovery.replays import ReplayerLimits
 from broker.store.archive.archive import Archive
 
+#: What it writes to its standard output when it can be connected to.
+READY: Final = "ready"
 _JOB, _ALL = Limits(), ReplayerLimits()
 #: Whoever can connect gets any event of the archive, so nobody but the node's user can.
 _SOCKET_MODE = 0o600
@@ -102,6 +105,7 @@ async def _serve(
     attached: bool,
 ) -> None:
     replayer = Replayer(reactor, engine, spool, limits)
+    # Of a process that was killed.
     socket.unlink(missing_ok=True)
     await UNIXServerEndpoint(reactor, str(socket), mode=_SOCKET_MODE).listen(replayer)
     reactor.addSystemEventTrigger(
@@ -110,6 +114,7 @@ async def _serve(
     if attached:
         StandardIO(_Attached(reactor.stop))
     warm = replayer.start()
+    print(READY, flush=True)
     await warm
     await Deferred()
 

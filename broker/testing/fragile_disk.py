@@ -160,12 +160,12 @@ class FragileDisk(Disk):
         self._alive()
         return path in self._folders
 
-    def below(self, folder: Path) -> Iterator[tuple[Path, int, int]]:
+    def below(self, folder: Path) -> Iterator[tuple[str, int, int]]:
         """See `Disk`."""
         self._alive()
         for path, file in list(self._files.items()):
             if folder in path.parents:
-                yield path, len(file.data), file.modified
+                yield path.relative_to(folder).as_posix(), len(file.data), file.modified
 
     # ------------------------------------------------------------------ damage
 

@@ -127,7 +127,7 @@ class SparkEngine:
         self.warm()
         try:
             with self._cancelling(context.job, cancelled):
-                return self._collected(context, parts)
+                table = self._collected(context, parts)
         except Exception as error:
             # What py4j and Spark raise depends on where they were.
             if cancelled():
@@ -140,6 +140,10 @@ class SparkEngine:
                 raise EngineUnavailable(f"the JVM died {self._tries} times") from None
             self._notice(f"the JVM died: starting another one, {self._tries} of {_TRIES}")
             return None
+        if cancelled():
+            # What came may be a part of it.
+            raise ReplayCancelled("nobody waits for this replay any more")
+        return table
 
     def _collected(self, context: Context, parts: Sequence[Part]) -> pa.Table:
         session = self._session

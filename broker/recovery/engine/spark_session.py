@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _JAVA: Final = 17
 _VERSION: Final = re.compile(r'version "(\d+)')
 _SECONDS_FOR_JAVA: Final = 20.0
+_SECONDS_TO_DIE: Final = 1.0
 _PACKAGES: Final = Path(broker.__file__).resolve().parents[1]
 
 
@@ -130,11 +131,18 @@ def forget_session() -> None:
 
 
 def is_alive() -> bool:
-    """Whether the JVM of this process's session runs."""
+    """Whether the JVM of this process's session runs. One that dies may be heard of before it is
+    gone, so this waits a moment."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
-    return gateway is not None and gateway.proc.poll() is None
+    if gateway is None:
+        return False
+    try:
+        gateway.proc.wait(_SECONDS_TO_DIE)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
 
 
 def _settings(settings: SparkSettings) -> dict[str, str]:

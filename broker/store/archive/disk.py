@@ -76,19 +76,24 @@ class Disk:
         """A file to read parts of."""
         return pa.OSFile(str(path))
 
-    def below(self, folder: Path) -> Iterator[tuple[Path, int, int]]:
-        """All files below a folder, each with its bytes and when it was changed last, in ms since
+    def below(self, folder: Path) -> Iterator[tuple[str, int, int]]:
+        """All files below a folder: path in it, bytes, and when it was changed last, in ms since
         1970; none if there is no such folder."""
-        for parent, _, names in os.walk(folder, onerror=_unless_missing):
-            for name in names:
-                path = Path(parent, name)
-                try:
-                    about = path.stat()
-                except FileNotFoundError:
-                    continue
-                yield path, about.st_size, about.st_mtime_ns // 1_000_000
+        return _below(str(folder), "")
 
 
-def _unless_missing(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error
+def _below(folder: str, name: str) -> Iterator[tuple[str, int, int]]:
+    # With scandir a file costs a third of what it does with Path: pages are thousands.
+    try:
+        entries = list(os.scandir(folder))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if entry.is_dir():
+            yield from _below(entry.path, f"{name}{entry.name}/")
+            continue
+        try:
+            about = entry.stat()
+        except FileNotFoundError:
+            continue
+        yield f"{name}{entry.name}", about.st_size, about.st_mtime_ns // 1_000_000

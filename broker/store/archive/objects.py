@@ -136,8 +136,9 @@ class LocalObjects:
     def below(self, folder: str) -> list[StoredObject]:
         """See `Objects`."""
         with _available("listed"):
+            within = f"{folder}/" if folder else ""
             return [
-                StoredObject(path.relative_to(self._root).as_posix(), size, modified)
+                StoredObject(f"{within}{path}", size, modified)
                 for path, size, modified in self._disk.below(self._root / folder)
             ]
 

@@ -71,8 +71,9 @@ class ArchiveWriter:
         """Archive the events, which are all that is to be archived of the places in `covers`.
 
         `dtds` are the texts of the versions that they name; those that are there already cost
-        nothing. `ArchiveUnavailable`: either all of it is archived or nothing, and the same may be
-        written again: a place that is there twice is one event.
+        nothing. All documents together have less than 2 GiB. `ArchiveUnavailable`: either all of it
+        is archived or nothing, and the same may be written again: a place that is there twice is
+        one event.
         """
         manifest = Manifest()
         manifest.cover(covers)

@@ -9,6 +9,7 @@ import attrs
 import pyarrow as pa
 import pytest
 
+from broker.errors import ArchiveUnavailable
 from broker.store.archive import merging, parquet
 from broker.store.archive.archive import Archive
 from broker.store.archive.compaction import Compaction, CompactionRules, plan_merges
@@ -203,6 +204,26 @@ def test_files_that_follow_each_other_are_not_open_at_once(place: Place) -> None
         gc.collect()
         most = max(most, len(alive))
     assert most == 1
+
+
+def test_a_full_disk_leaves_everything_as_it_was() -> None:
+    made = [event(n) for n in range(1, 13)]
+    for room in range(0, 9_000, 307):
+        place = Place()
+        for each in made:
+            place.writer.write(covering([each]), [each], {})
+        place.wall.now += 2 * HOUR
+        before = set(place.archive.state().files)
+        place.disk.room = room
+        try:
+            place.compaction(name=f"c{room}").run()
+        except ArchiveUnavailable as error:
+            assert "No space left" in error.text
+            assert set(place.opened().state().files) == before
+        place.disk.room = None
+        place.compaction().run()
+        assert len(place.archive.state().files) == 1
+        assert same(everything_in(place.archive), made)
 
 
 def test_a_large_file_is_left_alone() -> None:

@@ -172,6 +172,19 @@ def test_what_was_lost_can_be_written_again(place: Place) -> None:
     assert place.archive.state().covers("aa", (1, 0), (1, 10))
 
 
+def test_one_that_was_silent_for_long_comes_back_as_another_guest(place: Place) -> None:
+    reader = place.opened()
+    first, second = reader.state().files.values()
+    reader.set_aside(first, "for the test")
+    for _ in range(4):
+        place.wall.now += DAY
+        place.expire()
+    reader.set_aside(second, "for the test")
+    state = place.opened().state()
+    assert state.problems == {}
+    assert set(state.aside) == {first.path, second.path}
+
+
 def test_journals_do_not_grow_for_ever(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "SNAPSHOT_EVERY", 4)
     for number in range(11, 61):

@@ -82,6 +82,21 @@ def test_a_snapshot_stands_for_all_before_it(monkeypatch: pytest.MonkeyPatch) ->
     assert reader.read() == Journal(store, "manifests").read()
 
 
+def test_snapshots_take_no_more_room_than_what_they_repeat() -> None:
+    store = objects()
+    writer, said = JournalWriter(store, "manifests", "aa"), list[str]()
+    for n in range(1500):
+        said.append(f"a file of some length, number {n}")
+        writer.put({"n": said[-1]}, lambda: {"n": said})
+    sizes: dict[bool, int] = {False: 0, True: 0}
+    for each in store.below("manifests"):
+        sizes[Page.decode(store.get(each.path)).snapshot] += each.bytes
+    assert 0 < sizes[True] < 2 * sizes[False]
+    [pages] = Journal(store, "manifests").read().values()
+    assert len(pages.pages) < 1024
+    assert [*pages.pages[0].body["n"], *(page.body["n"] for page in pages.pages[1:])] == said
+
+
 def test_a_writer_that_comes_back_goes_on_behind_its_last_page() -> None:
     store = objects()
     for n in range(3):

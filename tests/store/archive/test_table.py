@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.errors import ArchiveCorrupt
@@ -32,6 +32,7 @@ def logged(draw: st.DrawFn) -> LoggedEvent:
     )
 
 
+@settings(deadline=None)
 @given(st.lists(logged(), max_size=6))
 def test_what_goes_in_comes_out_byte_for_byte(made: list[LoggedEvent]) -> None:
     batch = events_to_batch(made)
