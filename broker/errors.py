@@ -132,6 +132,18 @@ class ArchiveObjectMissing(ArchiveCorrupt):
     code = "archive-object-missing"
 
 
+class EngineUnavailable(OurError):
+    """The engine of replays can not run here, or it died. Says what is missing, or that."""
+
+    code = "engine-unavailable"
+
+
+class ReplayCancelled(OurError):
+    """The replay was cancelled before it was done."""
+
+    code = "replay-cancelled"
+
+
 class Overloaded(OurError):
     """A bounded queue is full; its stated rule was applied."""
 

@@ -1,0 +1,65 @@
+"""The processes beside a node: its archiver, and the one that replays from the archive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred, gatherResults
+
+from broker.config import Settings
+from broker.node import Node
+from broker.recovery.archive_access import ArchiveAccess
+from broker.recovery.archiver.supervisor import ArchiverSupervisor
+from broker.recovery.replaying import ReplayProcess, ReplaySettings
+
+#: How often the archiver may be due until what was logged must be in the archive.
+ROUNDS = 3
+#: Seconds that it has for that in any case.
+LEAST_PATIENCE = 15.0
+
+
+class ProcessesBeside:
+    """Those of one node with an archive."""
+
+    def __init__(self, settings: Settings, reactor: Any, uri: str) -> None:
+        self.archiver = ArchiverSupervisor(
+            reactor,
+            log_folder=settings.node.data / "log",
+            uri=uri,
+            every=settings.archive.every,
+        )
+        said = settings.recovery
+        self.replays = ReplayProcess(
+            reactor,
+            ReplaySettings(
+                *(uri, settings.node.data / "replays", said.engine, said.master),
+                *(said.spool_bytes, said.request_bytes, said.idle),
+            ),
+        )
+        self.access = ArchiveAccess(
+            replays=self.replays,
+            covered=self.archiver.covered,
+            durable=self.archiver.durable,
+            flush_soon=self.archiver.flush_soon,
+            patience=max(ROUNDS * settings.archive.every, LEAST_PATIENCE),
+        )
+
+    def start(self, node: Node) -> None:
+        """The node runs: start what serves it."""
+        self.archiver.dtd_text = node.dtd_text
+        self.archiver.start()
+
+    def look_at(self, node: Node) -> None:
+        """Tell them what has changed: to be called each second."""
+        self.archiver.set_dead(node.dead_origins())
+
+    def stop(self) -> Deferred[None]:
+        """End them; what the log has is archived first."""
+        both = gatherResults([self.archiver.stop(), self.replays.stop()], consumeErrors=True)
+        return both.addCallback(lambda _: None)
+
+
+def processes_beside(settings: Settings, reactor: Any) -> ProcessesBeside | None:
+    """What a node with these settings has beside it; None without an archive."""
+    uri = settings.archive.uri(settings.node.data)
+    return ProcessesBeside(settings, reactor, uri) if uri else None

@@ -1,0 +1,55 @@
+"""What a node's recovery knows of its archive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import attrs
+from twisted.internet.defer import Deferred
+
+from broker.event.place import Mark
+from broker.recovery.request import ReplayRequest
+from broker.store.records import LoggedEvent
+
+#: By origin what the archive has all of, in order: behind the first mark, up to the second.
+Covered: TypeAlias = Mapping[str, Sequence[tuple[Mark, Mark]]]
+
+
+class Replay(Protocol):
+    """One request to the archive, under way."""
+
+    def more(self) -> Deferred[Sequence[LoggedEvent]]:
+        """The next events; none at the end. Fails with a `BrokerError` where it can not go on."""
+
+    def reached(self) -> Mapping[str, Mark]:
+        """At the end: by origin up to where the archive goes."""
+
+    def holes(self) -> Sequence[tuple[str, Mark, Mark]]:
+        """At the end: of origins, behind and up to where events are lost to damaged files."""
+
+    def cancel(self) -> None:
+        """Nobody wants the rest."""
+
+
+class Replays(Protocol):
+    """The archive, as recoveries use it."""
+
+    def replay(self, request: ReplayRequest) -> Replay:
+        """Begin one."""
+
+
+@attrs.frozen
+class ArchiveAccess:
+    """The archive, as a node uses it."""
+
+    replays: Replays
+    covered: Callable[[Mapping[str, Mark]], Deferred[Covered]]
+    """What the archive has of these origins behind these marks; of those that are not named it
+    could not tell."""
+    durable: Callable[[str, str], Deferred[bytes | None]]
+    """What is stored there of a durable subscription, by client and name; None: nothing."""
+    flush_soon: Callable[[], object]
+    """What is durable in the node's log now is to be archived at once."""
+    patience: float
+    """Seconds that the newest events of other nodes may take to be in it."""

@@ -1,0 +1,199 @@
+"""What a node and its archiver say to each other: a JSON object a line, over pipes.
+
+node:     {"flush": number}                        archive what is new now, and say so
+          {"covered": number, "after": {origin: mark}}   how far do you have it from there?
+          {"durable": number, "of": [client, name]}      what is stored of it, by whomever?
+          {"dead": [origin...]}                    of these archive what is kept here
+          {"dtd": [type, version, text or null]}
+          {"end": true}                            archive what is new once more, then end
+archiver: {"dtds": [[type, version]...]}           tell these
+          {"coverage": number, "intervals": {origin: [[after, upto]...]}}
+          {"found": number, "stored": base64 or null}
+          {"reached": {origin: mark}, "flushed": [number...], "problem": text,
+           "figures": {"events", "files", "bytes", "flushes", "lost": since it began}}
+
+A mark is [epoch, offset].
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+
+from broker.dtd.reference import DtdReference
+from broker.event.place import Mark
+
+
+@attrs.frozen
+class Flush:
+    """Archive what is new now; a report names the number."""
+
+    number: int
+
+
+@attrs.frozen
+class AskCovered:
+    """What does the archive have of these origins behind these marks?"""
+
+    number: int
+    after: Mapping[str, Mark]
+
+
+@attrs.frozen
+class AskDurable:
+    """What is stored of a durable subscription?"""
+
+    number: int
+    client_id: str
+    name: str
+
+
+@attrs.frozen
+class End:
+    """Archive what is new once more, and end."""
+
+
+@attrs.frozen
+class Dead:
+    """These origins' nodes are gone: archive what is kept of them."""
+
+    origins: tuple[str, ...]
+
+
+@attrs.frozen
+class TellDtd:
+    """A DTD; None: nobody has it."""
+
+    reference: DtdReference
+    text: bytes | None
+
+
+Said: TypeAlias = Flush | AskCovered | AskDurable | End | Dead | TellDtd
+
+
+@attrs.frozen
+class Report:
+    """How far the archiver is."""
+
+    reached: Mapping[str, Mark] = attrs.field(factory=dict)
+    """By origin, up to where the archive has it."""
+    flushed: Sequence[int] = ()
+    """The flushes that were asked for and are done."""
+    problem: str = ""
+    """Why nothing can be archived at the moment."""
+    figures: Mapping[str, int] = attrs.field(factory=dict)
+    """See `broker.recovery.archiver.archiving.Figures`."""
+
+
+@attrs.frozen
+class AskDtds:
+    """The archiver lacks these."""
+
+    references: tuple[DtdReference, ...]
+
+
+@attrs.frozen
+class FoundDurable:
+    """What is stored of a durable subscription; None: nothing."""
+
+    number: int
+    stored: bytes | None
+
+
+@attrs.frozen
+class Coverage:
+    """What the archive has all of, by origin: behind and up to two marks each."""
+
+    number: int
+    intervals: Mapping[str, Sequence[tuple[Mark, Mark]]]
+
+
+def encode(said: Said) -> bytes:
+    """The line of the node."""
+    match said:
+        case Flush(number):
+            return _line({"flush": number})
+        case AskCovered(number, after):
+            return _line({"covered": number, "after": dict(after)})
+        case AskDurable(number, client_id, name):
+            return _line({"durable": number, "of": [client_id, name]})
+        case End():
+            return _line({"end": True})
+        case Dead(origins):
+            return _line({"dead": list(origins)})
+        case TellDtd(reference, text):
+            shown = None if text is None else text.decode()
+            return _line({"dtd": [reference.type, reference.version, shown]})
+
+
+def decode(line: bytes) -> Said:
+    """What the node's line says; ValueError if nothing."""
+    match json.loads(line):
+        case {"flush": int(number)}:
+            return Flush(number)
+        case {"covered": int(number), "after": after}:
+            return AskCovered(number, _marks(after))
+        case {"durable": int(number), "of": [str(client_id), str(name)]}:
+            return AskDurable(number, client_id, name)
+        case {"end": True}:
+            return End()
+        case {"dead": list(origins)}:
+            return Dead(tuple(origins))
+        case {"dtd": [str(name), str(version), text]}:
+            return TellDtd(DtdReference(name, version), None if text is None else text.encode())
+    raise ValueError(f"a line that says nothing: {line[:80]!r}")
+
+
+def ask_dtds(wanted: Sequence[DtdReference]) -> bytes:
+    """The archiver's question."""
+    return _line({"dtds": [[each.type, each.version] for each in wanted]})
+
+
+def report(report: Report) -> bytes:
+    """The archiver's report."""
+    return _line(attrs.asdict(report))
+
+
+def coverage(number: int, intervals: Mapping[str, Sequence[tuple[Mark, Mark]]]) -> bytes:
+    """The archiver's answer to `AskCovered`."""
+    return _line({"coverage": number, "intervals": dict(intervals)})
+
+
+def found(number: int, stored: bytes | None) -> bytes:
+    """The archiver's answer to `AskDurable`."""
+    shown = None if stored is None else base64.b64encode(stored).decode()
+    return _line({"found": number, "stored": shown})
+
+
+def understood(line: bytes) -> Report | AskDtds | Coverage | FoundDurable:
+    """What the archiver's line says; ValueError if nothing."""
+    match json.loads(line):
+        case {"coverage": int(number), "intervals": intervals}:
+            return Coverage(
+                number,
+                {o: [(_mark(a), _mark(u)) for a, u in each] for o, each in intervals.items()},
+            )
+        case {"found": int(number), "stored": stored}:
+            return FoundDurable(number, None if stored is None else base64.b64decode(stored))
+        case {"dtds": list(wanted)}:
+            return AskDtds(tuple(DtdReference(*each) for each in wanted))
+        case {"reached": reached, "flushed": flushed, "problem": str(problem), "figures": figures}:
+            return Report(_marks(reached), tuple(flushed), problem, figures)
+    raise ValueError(f"a line that says nothing: {line[:80]!r}")
+
+
+def _marks(said: Mapping[str, Any]) -> dict[str, Mark]:
+    return {origin: _mark(mark) for origin, mark in said.items()}
+
+
+def _mark(said: Sequence[int]) -> Mark:
+    epoch, offset = said
+    return int(epoch), int(offset)
+
+
+def _line(said: dict[str, Any]) -> bytes:
+    return json.dumps(said, separators=(",", ":")).encode() + b"\n"

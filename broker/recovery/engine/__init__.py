@@ -1,0 +1,1 @@
+"""What runs a replay: events of the archive against all that is asked at once (DESIGN 8)."""

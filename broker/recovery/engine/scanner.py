@@ -1,0 +1,75 @@
+"""How an engine scans files: what a job asks of it, and what a worker is told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import attrs
+import pyarrow as pa
+
+from broker.dtd.reference import DtdReference
+from broker.recovery.engine.contract import Limits
+from broker.recovery.engine.matching import Matching
+from broker.recovery.engine.plan import Part
+from broker.recovery.engine.scan import EVENT, Note, scan
+from broker.recovery.request import ReplayRequest
+from broker.recovery.spool import PartWriter
+from broker.store.archive.archive import Archive
+
+
+@attrs.frozen(eq=False)
+class Context:
+    """What a worker needs to know of a job, beside the part that it scans."""
+
+    job: str
+    """Unlike that of any other job, so that a matcher is kept for this one."""
+    uri: str
+    requests: Sequence[ReplayRequest]
+    origins: Sequence[str]
+    texts: Mapping[DtdReference, bytes]
+    """DTDs of the events' types."""
+    limits: Limits
+    folder: str
+    """Where the events of each part go (`spool.py`)."""
+
+    def matching(self) -> Matching:
+        """A new matcher for this job."""
+        return Matching(self.requests, self.origins, self.texts, time.perf_counter)
+
+
+class Scanner(Protocol):
+    """How an engine scans files."""
+
+    @property
+    def wave_rows(self) -> int:
+        """About how many rows it is given at a time."""
+
+    def scan(
+        self, context: Context, parts: Sequence[Part], cancelled: Callable[[], bool]
+    ) -> Iterable[pa.RecordBatch | Note]:
+        """What somebody wants of these parts (`KEYS`), whose events it has put into the folder, and
+        a note for each part, in any order.
+
+        Blocks; raises `ReplayCancelled` or `EngineUnavailable`.
+        """
+
+
+def scan_into(
+    folder: Path, archive: Archive, part: Part, matching: Matching, limits: Limits
+) -> Iterator[pa.RecordBatch | Note]:
+    """The keys of what is wanted of a part, whose events go into the folder; a note at the end."""
+    writer = PartWriter(folder, part.number, EVENT)
+    try:
+        for item in scan(archive, part, matching, limits):
+            if isinstance(item, Note):
+                writer.commit()
+                yield item
+            else:
+                writer.write(item.events)
+                yield item.keys
+    except BaseException:
+        writer.abandon()
+        raise

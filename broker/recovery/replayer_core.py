@@ -1,0 +1,274 @@
+"""The replay process without its sockets, threads and files: requests become jobs, and spools
+become pages (X8, X16, Q3).
+
+| a replay is | until | then |
+|---|---|---|
+| waiting | no job runs, and the first that waits has for `GATHERING` | in a job, with all that do |
+| in a job | the job is over | ready; or failed, and forgotten |
+| ready | its last event is sent | sent |
+| sent | it is cancelled | forgotten |
+
+A page is sent when the node has asked for one (`More`), and read when it is to be sent. When the
+connection breaks, replays stay for `LEASE`; `Resume` takes one over. `Cancel` forgets it in any
+state. When the last replay of a job is forgotten its folder goes, or the job is stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from broker.errors import (
+    BadPosition,
+    BrokerError,
+    Overloaded,
+    ProtocolError,
+    UnknownSubscription,
+    WireError,
+)
+from broker.recovery import replayer_messages as messages
+from broker.recovery.engine.contract import Report
+from broker.recovery.replayer_effects import (
+    CancelJob,
+    Drop,
+    Effect,
+    ForgetRequest,
+    ReadPage,
+    RemoveJob,
+    Send,
+    StartJob,
+)
+from broker.recovery.replays import GATHERING, LEASE, Replay, ReplayerLimits, State
+from broker.recovery.request import ReplayRequest
+
+
+class ReplayerCore:
+    """See above. Each method returns what is to be done; `next_timeout` may have changed then."""
+
+    def __init__(self, limits: ReplayerLimits) -> None:
+        self._limits = limits
+        self._replays: dict[int, Replay] = {}
+        self._orphans: dict[int, float] = {}
+        """When they are forgotten, by id: replays without a connection."""
+        self._held = 0
+        self._jobs: dict[int, dict[int, Replay]] = {}
+        self._running: int | None = None
+        self._begin: float | None = None
+        self._last_job = 0
+        self._failures = 0
+
+    # ---------------------------------------------------------------- connections
+
+    def disconnected(self, link: int, now: float) -> None:
+        """A connection is gone, whose number is not used again; its replays stay for a while."""
+        for replay in self._replays.values():
+            if replay.link == link:
+                replay.link = None
+                replay.credit = 0
+                self._orphans[replay.id] = now + LEASE
+
+    def received(self, link: int, message: messages.Message, now: float) -> list[Effect]:
+        """A message came over a connection."""
+        match message:
+            case messages.Replay():
+                return self._ask(link, message, now)
+            case messages.More():
+                return self._more(link, message)
+            case messages.Cancel():
+                replay = self._replays.get(message.id)
+                return [] if replay is None else self._forget(replay)
+            case messages.Resume():
+                return self._resume(link, message)
+            case messages.Status():
+                return [Send(link, messages.State(dict(self.figures())))]
+            case _:
+                error = ProtocolError(f"a node does not send {type(message).__name__}")
+                return [Drop(link, error)]
+
+    def _ask(self, link: int, message: messages.Replay, now: float) -> list[Effect]:
+        if message.id in self._replays:
+            return [Drop(link, ProtocolError(f"there is a replay {message.id} already"))]
+        try:
+            request = ReplayRequest.from_wire(message.request)
+            self._check_room()
+        except BrokerError as error:
+            return [Send(link, messages.Failed(message.id, error.to_wire()))]
+        self._replays[message.id] = Replay(message.id, request, link)
+        if self._begin is None:
+            self._begin = now + GATHERING
+        return [Send(link, messages.Accepted(message.id))]
+
+    def _check_room(self) -> None:
+        if len(self._replays) >= self._limits.replays:
+            raise Overloaded(f"{len(self._replays)} replays are under way")
+        if self._held > self._limits.spool_bytes:
+            raise Overloaded(f"replays that were not fetched yet hold {self._held} bytes")
+
+    def _more(self, link: int, message: messages.More) -> list[Effect]:
+        replay = self._replays.get(message.id)
+        if replay is None or replay.link != link:
+            # It may have failed, or gone to another connection, when this was under way.
+            return []
+        replay.credit = min(replay.credit + message.pages, self._limits.pages)
+        return self._read(replay)
+
+    def _resume(self, link: int, message: messages.Resume) -> list[Effect]:
+        replay = self._replays.get(message.id)
+        if replay is None:
+            gone = UnknownSubscription(f"there is no replay {message.id} any more: ask again")
+            return [Send(link, messages.Failed(message.id, gone.to_wire()))]
+        if replay.sends and message.first > replay.report.events:
+            beyond = BadPosition(f"replay {message.id} has {replay.report.events} events")
+            return [Send(link, messages.Failed(message.id, beyond.to_wire()))]
+        replay.link = link
+        self._orphans.pop(replay.id, None)
+        replay.credit, replay.reading = 0, False
+        replay.turn += 1
+        replay.next = message.first
+        effects: list[Effect] = [Send(link, messages.Accepted(message.id))]
+        if replay.sends:
+            replay.state = State.READY
+            effects += [Send(link, messages.Found(replay.id, replay.report.events))]
+            effects += self._read(replay)
+        return effects
+
+    # ---------------------------------------------------------------- time
+
+    def next_timeout(self) -> float | None:
+        """When `handle_timeout` is to be called at the latest."""
+        times = list(self._orphans.values())
+        if self._begin is not None and self._running is None:
+            times.append(self._begin)
+        return min(times, default=None)
+
+    def handle_timeout(self, now: float) -> list[Effect]:
+        """It is so late now."""
+        effects: list[Effect] = []
+        for number in [number for number, expires in self._orphans.items() if expires <= now]:
+            effects += self._forget(self._replays[number])
+        return effects + self._start_job(now)
+
+    # ---------------------------------------------------------------- jobs
+
+    def _start_job(self, now: float) -> list[Effect]:
+        if self._running is not None or self._begin is None or self._begin > now:
+            return []
+        waiting = [each for each in self._replays.values() if each.state is State.WAITING]
+        chosen = waiting[: self._limits.requests]
+        self._begin = now if len(waiting) > len(chosen) else None
+        if not chosen:
+            return []
+        self._last_job += 1
+        self._running = self._last_job
+        self._jobs[self._running] = dict(enumerate(chosen))
+        for number, replay in enumerate(chosen):
+            replay.state, replay.job, replay.number = State.IN_JOB, self._running, number
+        return [StartJob(self._running, tuple(replay.request for replay in chosen))]
+
+    def job_progress(self, job: int, done: int, of: int) -> list[Effect]:
+        """So many of the rows have been looked at."""
+        return [
+            Send(replay.link, messages.Progress(replay.id, done, of))
+            for replay in self._jobs.get(job, {}).values()
+            if replay.link is not None
+        ]
+
+    def job_done(self, job: int, reports: Sequence[Report], now: float) -> list[Effect]:
+        """The job is over; a report for each of its requests."""
+        return self._over(job, reports, None, now)
+
+    def job_failed(self, job: int, error: BrokerError, now: float) -> list[Effect]:
+        """The whole job could not be done."""
+        self._failures += 1
+        return self._over(job, (), error.to_wire(), now)
+
+    def _over(
+        self, job: int, reports: Sequence[Report], error: WireError | None, now: float
+    ) -> list[Effect]:
+        self._running = None
+        # Where nobody is left to forget it, it goes now.
+        effects: list[Effect] = [] if job in self._jobs else [RemoveJob(job)]
+        for number, replay in list(self._jobs.get(job, {}).items()):
+            report = Report(error=error) if error is not None else reports[number]
+            if report.error is not None:
+                effects += self._fail(replay, report.error)
+            else:
+                effects += self._ready(replay, report)
+        return effects + self._start_job(now)
+
+    def _ready(self, replay: Replay, report: Report) -> list[Effect]:
+        if replay.next > report.events:
+            error = BadPosition(f"replay {replay.id} has {report.events} events")
+            return self._fail(replay, error.to_wire())
+        replay.state, replay.report = State.READY, report
+        self._held += report.bytes
+        effects: list[Effect] = []
+        if replay.link is not None:
+            effects.append(Send(replay.link, messages.Found(replay.id, report.events)))
+        return effects + self._read(replay)
+
+    # ---------------------------------------------------------------- pages
+
+    def _read(self, replay: Replay) -> list[Effect]:
+        """The next page is to be read, if there is one and it may be sent."""
+        if replay.state is not State.READY or replay.link is None or replay.reading:
+            return []
+        if replay.next >= replay.report.events:
+            replay.state = State.SENT
+            return [Send(replay.link, messages.Done(replay.id, replay.report.to_wire()))]
+        if not replay.credit:
+            return []
+        replay.reading = True
+        return [ReadPage(replay.id, replay.job, replay.number, replay.next, replay.turn)]
+
+    def page_read(self, page: ReadPage, chunks: Sequence[bytes], events: int) -> list[Effect]:
+        """What `ReadPage` wanted: `events` of them, at least one."""
+        replay = self._current(page)
+        if replay is None or replay.link is None:
+            return []
+        replay.reading = False
+        replay.credit -= 1
+        replay.next = page.first + events
+        message = messages.Page(replay.id, page.first, tuple(chunks))
+        return [Send(replay.link, message), *self._read(replay)]
+
+    def page_failed(self, page: ReadPage, error: BrokerError) -> list[Effect]:
+        """It could not be read."""
+        replay = self._current(page)
+        return [] if replay is None else self._fail(replay, error.to_wire())
+
+    def _current(self, page: ReadPage) -> Replay | None:
+        replay = self._replays.get(page.id)
+        if replay is None or replay.turn != page.turn or not replay.reading:
+            return None
+        if replay.link is None:
+            # Read for a connection that is gone.
+            replay.reading = False
+        return replay
+
+    # ---------------------------------------------------------------- the end
+
+    def _fail(self, replay: Replay, error: WireError) -> list[Effect]:
+        effects = self._forget(replay)
+        if replay.link is not None:
+            effects.append(Send(replay.link, messages.Failed(replay.id, error)))
+        return effects
+
+    def _forget(self, replay: Replay) -> list[Effect]:
+        del self._replays[replay.id]
+        self._orphans.pop(replay.id, None)
+        self._held -= replay.report.bytes
+        if replay.state is State.WAITING:
+            return []
+        others = self._jobs[replay.job]
+        del others[replay.number]
+        if others:
+            return [ForgetRequest(replay.job, replay.number)]
+        del self._jobs[replay.job]
+        return [CancelJob(replay.job) if replay.job == self._running else RemoveJob(replay.job)]
+
+    def figures(self) -> Mapping[str, int]:
+        """How many replays are in which state, and the like."""
+        found = {state.name.lower(): 0 for state in State}
+        for replay in self._replays.values():
+            found[replay.state.name.lower()] += 1
+        return {**found, "bytes": self._held, "jobs": self._last_job, "failed_jobs": self._failures}

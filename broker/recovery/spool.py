@@ -1,0 +1,170 @@
+"""What a job found, on disk until it has been sent: a folder with each event once.
+
+`part-<n>.arrow` (an Arrow IPC file) has the events of the n-th file of the archive that somebody
+wants, with the columns `EVENT`. `request-<n>.arrow` says in which order the n-th request gets them:
+the columns `part`, `row` and `size` (bytes, about). So an event that a thousand requests want is
+stored once, and a request is read from any event number on.
+
+Files are written under another name first: what is there is whole.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from broker.recovery.ordering import Integers
+from broker.store.archive.table import batch_to_events
+from broker.store.records import LoggedEvent
+
+_INDEX: Final = pa.schema([pa.field(name, pa.int32()) for name in ("part", "row", "size")])
+#: Parts whose files are held open: each is mapped, not read.
+_MOST_OPEN: Final = 64
+
+
+def part_path(folder: Path, number: int) -> Path:
+    """Where the events of a part lie."""
+    return folder / f"part-{number}.arrow"
+
+
+class PartWriter:
+    """Writes the events of a part; nothing is there if it is given up, or if there are none."""
+
+    def __init__(self, folder: Path, number: int, schema: pa.Schema) -> None:
+        self._path = part_path(folder, number)
+        # Several may write the same, when a task is tried again beside one that hangs.
+        self._writing = self._path.with_suffix(f".{os.getpid()}.{id(self)}")
+        self._sink = pa.OSFile(str(self._writing), "wb")
+        self._writer = pa.ipc.new_file(self._sink, schema)
+        self._rows = 0
+
+    def write(self, events: pa.RecordBatch) -> None:
+        """Some more; OSError when the disk is full."""
+        if events.num_rows:
+            self._writer.write_batch(events)
+            self._rows += events.num_rows
+
+    def commit(self) -> None:
+        """That is all of them."""
+        self._close()
+        if self._rows:
+            self._writing.replace(self._path)
+        else:
+            self._writing.unlink()
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        self._close()
+        self._writing.unlink(missing_ok=True)
+
+    def _close(self) -> None:
+        self._writer.close()
+        self._sink.close()
+
+
+def write_request(
+    folder: Path, number: int, parts: Integers, rows: Integers, sizes: Integers
+) -> None:
+    """The order in which a request gets the events at these places, and their sizes in bytes."""
+    columns = [pa.array(column, pa.int32()) for column in (parts, rows, sizes)]
+    batch = pa.RecordBatch.from_arrays(columns, schema=_INDEX)
+    path = _request_path(folder, number)
+    writing = path.with_suffix(".new")
+    with pa.OSFile(str(writing), "wb") as sink, pa.ipc.new_file(sink, _INDEX) as writer:
+        writer.write_batch(batch)
+    writing.replace(path)
+
+
+class Spool:
+    """The folder of a job, for reading. One thread at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._parts: OrderedDict[int, _Part] = OrderedDict()
+        self._orders: dict[int, tuple[Integers, ...]] = {}
+
+    def size(self, request: int) -> int:
+        """How many events a request gets."""
+        return len(self._order(request)[0])
+
+    def read(self, request: int, first: int, most: int, most_bytes: int) -> list[LoggedEvent]:
+        """Up to `most` events of a request from the event number `first` (from 0) on.
+
+        They are not more than `most_bytes` together; one there is at least, if the request has as
+        many.
+        """
+        parts, rows, sizes = (column[first : first + most] for column in self._order(request))
+        end = int(np.searchsorted(np.cumsum(sizes, dtype=np.int64), most_bytes, "right")) or 1
+        parts, rows = parts[:end], rows[:end]
+        found: list[LoggedEvent | None] = [None] * len(parts)
+        for number in np.unique(parts).tolist():
+            places = np.flatnonzero(parts == number)
+            events = self._part(number).events(rows[places])
+            for place, event in zip(places.tolist(), events, strict=True):
+                found[place] = event
+        return [event for event in found if event is not None]
+
+    def forget(self, request: int) -> None:
+        """Nobody reads this request any more."""
+        self._orders.pop(request, None)
+        _request_path(self._folder, request).unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """The job is over: the folder goes."""
+        self._parts.clear()
+        self._orders.clear()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _order(self, request: int) -> tuple[Integers, ...]:
+        known = self._orders.get(request)
+        if known is None:
+            with pa.memory_map(str(_request_path(self._folder, request))) as source:
+                table = pa.ipc.open_file(source).read_all()
+            known = self._orders[request] = tuple(
+                table.column(name).to_numpy() for name in _INDEX.names
+            )
+        return known
+
+    def _part(self, number: int) -> _Part:
+        part = self._parts.get(number)
+        if part is None:
+            part = self._parts[number] = _Part(part_path(self._folder, number))
+            if len(self._parts) > _MOST_OPEN:
+                self._parts.popitem(last=False)
+        self._parts.move_to_end(number)
+        return part
+
+
+class _Part:
+    """The events of a part, mapped: only what is asked for is read from disk."""
+
+    def __init__(self, path: Path) -> None:
+        with pa.memory_map(str(path)) as source:
+            opened = pa.ipc.open_file(source)
+            self._batches = [opened.get_batch(n) for n in range(opened.num_record_batches)]
+        self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
+
+    def events(self, rows: Integers) -> Sequence[LoggedEvent]:
+        """The events at these rows, in their order."""
+        found: dict[int, LoggedEvent] = {}
+        for batch, places in self._by_batch(rows):
+            wanted = self._batches[batch].take(pa.array(rows[places] - self._starts[batch]))
+            found.update(zip(places.tolist(), batch_to_events(wanted), strict=True))
+        return [found[place] for place in range(len(rows))]
+
+    def _by_batch(self, rows: Integers) -> Iterable[tuple[int, Integers]]:
+        """(batch, which of `rows` are in it)."""
+        batches = np.searchsorted(self._starts, rows, "right") - 1
+        for batch in np.unique(batches).tolist():
+            yield batch, np.flatnonzero(batches == batch)
+
+
+def _request_path(folder: Path, number: int) -> Path:
+    return folder / f"request-{number}.arrow"
