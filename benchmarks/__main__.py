@@ -24,7 +24,7 @@ from benchmarks.harness.speed import parse_microseconds
 from broker.errors import BrokerError
 
 #: In the order in which they run; each is a module of this package with `DESCRIPTION` and `run`.
-NAMES: Final = ("node", "latency", "memory", "content", "links", "line", "network")
+NAMES: Final = ("node", "latency", "memory", "content", "links", "line", "network", "archive")
 #: How long (seconds) to wait for a quiet machine before each.
 PATIENCE: Final = 60.0
 RESULTS: Final = Path(__file__).parent / "results"
@@ -34,6 +34,13 @@ RESULTS: Final = Path(__file__).parent / "results"
 @click.argument("names", nargs=-1, type=click.Choice(NAMES), metavar="[NAME]...")
 @click.option("--list", "listing", is_flag=True, help="Say what there is, and do nothing.")
 @click.option("--quick", is_flag=True, help="Little of everything: shows that it works.")
+@click.option(
+    "--events",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="So many events in `archive`; 0: a million flights, 100,000 VOEvents.",
+)
 @click.option(
     "--results",
     type=click.Path(path_type=Path, file_okay=False),
@@ -48,7 +55,9 @@ RESULTS: Final = Path(__file__).parent / "results"
     show_default=True,
     help="Where nodes keep their logs meanwhile: a folder on the disk to be measured.",
 )
-def main(names: tuple[str, ...], listing: bool, quick: bool, results: Path, data: Path) -> None:
+def main(
+    names: tuple[str, ...], listing: bool, quick: bool, events: int, results: Path, data: Path
+) -> None:
     """Measure this machine: all benchmarks, or those NAMEd."""
     modules = {name: importlib.import_module(f"benchmarks.{name}") for name in names or NAMES}
     if listing:
@@ -65,7 +74,7 @@ def main(names: tuple[str, ...], listing: bool, quick: bool, results: Path, data
         console.print(f"{data} is in memory: nothing is durable there; see --data")
     try:
         for name, module in modules.items():
-            report = _measured(module.run, data, quick, name)
+            report = _measured(module.run, data, quick, events, name)
             show(report, console, quick=quick)
             written = save(report, results, here, quick=quick)
             console.print(f"- written: {', '.join(map(str, written))}")
@@ -75,7 +84,9 @@ def main(names: tuple[str, ...], listing: bool, quick: bool, results: Path, data
         raise click.ClickException(f"{name}: {error}") from None
 
 
-def _measured(run: Callable[[Lab], Report], data: Path, quick: bool, name: str) -> Report:
+def _measured(
+    run: Callable[[Lab], Report], data: Path, quick: bool, events: int, name: str
+) -> Report:
     progress = Console(stderr=True)
     # Refreshed by hand: no thread may run while children are started.
     with Live(console=progress, auto_refresh=False, transient=True) as live, Children() as children:
@@ -84,7 +95,7 @@ def _measured(run: Callable[[Lab], Report], data: Path, quick: bool, name: str) 
             if progress.is_terminal:
                 live.update(Text(f"{name}: {text}"), refresh=True)
 
-        lab = Lab(children, data, quick, say)
+        lab = Lab(children, data, quick, say, events)
         others = 0.0 if quick else wait_until_quiet(PATIENCE, lab.say)
         before = parse_microseconds()
         report = run(lab)

@@ -23,6 +23,8 @@ class Lab:
     """Whether it is only to be shown that all of it works: the figures then mean nothing."""
     say: Callable[[str], None]
     """Tells the person who waits what is going on."""
+    events: int = 0
+    """So many events, where a benchmark lets that be said; 0: as many as it takes by itself."""
 
     @contextmanager
     def empty_folder(self) -> Iterator[Path]:

@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "explain": "Say how a query is answered, and why an event matches it or does not.",
     "status": "Show what a node is doing, or several, side by side.",
     "top": "Watch nodes, their links, and what flows.",
+    "archive": "List, verify, compact and expire the archive of a network.",
     "dtd": "List and show DTDs; check one of your own.",
     "config": "Explain or check a node's configuration; hash a secret for it.",
 }

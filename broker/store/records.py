@@ -82,6 +82,12 @@ def encode_header(header: Header) -> bytes:
     return record
 
 
+def encode_fields(fields: tuple[Any, ...]) -> bytes:
+    """The record of a header of which the values are known as they stand in it, in that order."""
+    record: bytes = _pack(fields)
+    return record
+
+
 def header_from_fields(fields: Any) -> Header:
     """The header of an unpacked record; ValueError, TypeError or KeyError if it is none."""
     client_id, timestamp, number, incarnation, stream, name, version, level, liveness = fields

@@ -23,11 +23,14 @@ from broker.store.archive.manifest import Manifest, SetAside
 from broker.store.archive.manifests import Ledger, Manifests
 from broker.store.archive.objects import Objects, objects_at
 from broker.store.archive.state import ArchiveState
+from broker.store.archive.table import SCHEMA
 
 #: Rows of a batch that `read` gives, unless it is told otherwise: some megabytes of events.
 BATCH_ROWS: Final = 8192
-#: How names of writers begin that are never used again.
+#: How names of writers begin that come once: after a day of silence others speak for them.
 GUEST: Final = "guest-"
+#: A guest's name is used no longer than that (ms) after it was used last.
+_GUEST_MS: Final = 3_600_000
 
 
 def wall_clock_ms() -> int:
@@ -50,6 +53,7 @@ class Archive:
         self.manifests = Manifests(objects)
         self._durables = Durables(objects)
         self._own: Ledger | None = None
+        self._own_used = 0
 
     @classmethod
     def open(
@@ -120,9 +124,12 @@ class Archive:
         """
         source = pa.BufferReader(self._checked(file)) if checked else self.objects.open(file.path)
         try:
-            return pq.ParquetFile(source)
+            opened = pq.ParquetFile(source)
         except (pa.ArrowException, OSError) as error:
             raise ArchiveCorrupt(f"{file.path} can not be read: {error}") from None
+        if not opened.schema_arrow.equals(SCHEMA):
+            raise ArchiveCorrupt(f"{file.path} has not the columns of an archive")
+        return opened
 
     def read(
         self,
@@ -144,9 +151,12 @@ class Archive:
 
         Its bytes stay until `expire` takes them.
         """
-        if self._own is None:
+        now = self.wall_clock()
+        # A guest that was silent for long may count as gone: then this is another one.
+        if self._own is None or now - self._own_used > _GUEST_MS:
             self._own = Ledger(self.manifests, guest_name(), self.wall_clock)
-        self._own.enter(Manifest(aside={file.path: SetAside(reason, self.wall_clock())}))
+        self._own_used = now
+        self._own.enter(Manifest(aside={file.path: SetAside(reason, now)}))
 
     def _checked(self, file: ArchivedFile) -> bytes:
         data = self.objects.get(file.path)

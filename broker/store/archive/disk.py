@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+
 #: What a file system answers that knows no second name for a file.
 _NO_LINKS: Final = {errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS}
 
@@ -70,17 +72,28 @@ class Disk:
         """Whether there is such a folder."""
         return path.is_dir()
 
-    def below(self, folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-        """All files below a folder; none if there is no such folder."""
-        for parent, _, names in os.walk(folder, onerror=_unless_missing):
-            for name in names:
-                path = Path(parent, name)
-                try:
-                    yield path, path.stat()
-                except FileNotFoundError:
-                    continue
+    def open(self, path: Path) -> pa.NativeFile:
+        """A file to read parts of."""
+        return pa.OSFile(str(path))
+
+    def below(self, folder: Path) -> Iterator[tuple[str, int, int]]:
+        """All files below a folder: path in it, bytes, and when it was changed last, in ms since
+        1970; none if there is no such folder."""
+        return _below(str(folder), "")
 
 
-def _unless_missing(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error
+def _below(folder: str, name: str) -> Iterator[tuple[str, int, int]]:
+    # With scandir a file costs a third of what it does with Path: pages are thousands.
+    try:
+        entries = list(os.scandir(folder))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if entry.is_dir():
+            yield from _below(entry.path, f"{name}{entry.name}/")
+            continue
+        try:
+            about = entry.stat()
+        except FileNotFoundError:
+            continue
+        yield f"{name}{entry.name}", about.st_size, about.st_mtime_ns // 1_000_000

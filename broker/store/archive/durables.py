@@ -9,11 +9,12 @@ that lets go what moved to another one takes nothing away there.
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from broker.store.archive.journal import Journal, Page, Pages
+from broker.errors import ArchiveCorrupt
+from broker.store.archive.journal import Journal, Pages
 from broker.store.archive.layout import DURABLES
 from broker.store.archive.objects import Objects
 from broker.store.archive.paging import JournalWriter
@@ -32,7 +33,7 @@ class Durables:
     """What all writers say of durable subscriptions."""
 
     def __init__(self, objects: Objects) -> None:
-        self._journal = Journal(objects, DURABLES)
+        self._journal = Journal(objects, DURABLES, _changes)
 
     def all(self) -> Mapping[Key, StoredDurable]:
         """By client and name what is stored. `ArchiveUnavailable`."""
@@ -87,7 +88,7 @@ class DurablesWriter:
 def _body(said: Said) -> dict[str, Any]:
     return {
         "changes": [
-            [client, name, None if stored is None else base64.b64encode(stored).decode(), rank]
+            [client, name, None if stored is None else b64encode(stored).decode(), rank]
             for (client, name), (stored, rank) in said.items()
         ]
     }
@@ -96,10 +97,15 @@ def _body(said: Said) -> dict[str, Any]:
 def _said(pages: Pages) -> Said:
     said: Said = {}
     for page in pages.pages:
-        said.update(_changes(page))
+        said.update(page.body)
     return said
 
 
-def _changes(page: Page) -> Iterable[tuple[Key, tuple[bytes | None, int]]]:
-    for client, name, stored, rank in page.body["changes"]:
-        yield (client, name), (None if stored is None else base64.b64decode(stored), rank)
+def _changes(body: dict[str, Any]) -> Said:
+    try:
+        return {
+            (str(client), str(name)): (None if stored is None else b64decode(stored), int(rank))
+            for client, name, stored, rank in body["changes"]
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArchiveCorrupt(f"is no page of durable subscriptions: {error!r}") from None

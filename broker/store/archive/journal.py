@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import attrs
@@ -28,7 +28,8 @@ class Page:
 
     number: int
     snapshot: bool
-    body: dict[str, Any]
+    body: Any
+    """A dictionary of JSON; when a journal was read, what its reader makes of that."""
 
     def encode(self) -> bytes:
         """Its bytes."""
@@ -72,9 +73,13 @@ class Pages:
 class Journal:
     """Reads the journals of all writers in a folder, and only once what it has read."""
 
-    def __init__(self, objects: Objects, folder: str) -> None:
+    def __init__(
+        self, objects: Objects, folder: str, parse: Callable[[dict[str, Any]], Any] = dict
+    ) -> None:
+        """`parse` makes of a page's body what is wanted; `ArchiveCorrupt` if that is not in it."""
         self._objects = objects
         self._folder = folder
+        self._parse = parse
         self._known: dict[str, Pages] = {}
 
     def read(self) -> Mapping[str, Pages]:
@@ -145,14 +150,13 @@ class Journal:
             page = Page.decode(self._objects.get(path))
             if page.number != number:
                 raise ArchiveCorrupt(f"is page {page.number}, not {number}")
+            return attrs.evolve(page, body=self._parse(page.body))
         except ArchiveObjectMissing:
             if not last_try:
                 raise
             problems[path] = "is missing"
         except ArchiveCorrupt as error:
             problems[path] = error.text
-        else:
-            return page
         return None
 
     def _missing(self, writer: str, pages: list[Page], fresh: list[int]) -> dict[str, str]:

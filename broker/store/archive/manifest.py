@@ -8,7 +8,7 @@ manifests before it say, so it is a manifest like any other.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -20,6 +20,9 @@ from broker.store.archive.listed import ArchivedFile, DtdText
 #: An origin, and an interval of its places.
 Range: TypeAlias = tuple[str, Mark, Mark]
 Ranges: TypeAlias = dict[str, list[Interval]]
+
+#: How long (ms) it is remembered that a writer was absorbed: its pages are long gone by then.
+_ABSORBED_MS: Final = 30 * 86_400_000
 
 
 @attrs.frozen
@@ -52,6 +55,9 @@ class Manifest:
     heals: set[str] = attrs.field(factory=set)
     """Paths of files set aside whose places this manifest covers again."""
     dtds: set[DtdText] = attrs.field(factory=set)
+    absorbed: dict[str, tuple[int, int]] = attrs.field(factory=dict)
+    """Writers that never come back, whose manifests up to a number are repeated here; since when,
+    ms."""
 
     def cover(self, ranges: Iterable[Range]) -> None:
         """These places are covered, too."""
@@ -75,6 +81,7 @@ class Manifest:
             self.aside.setdefault(path, aside)
         self.heals |= other.heals
         self.dtds |= other.dtds
+        self.absorbed.update(other.absorbed)
 
     def without_gone(self, everything: Manifest) -> Manifest:
         """The same without what is of no use to anybody, given what all manifests say together.
@@ -90,6 +97,11 @@ class Manifest:
             deleted={path for path in self.deleted if path in known},
             aside={path: why for path, why in self.aside.items() if path in known},
             heals={path for path in self.heals if path in known},
+            absorbed={
+                writer: (number, at)
+                for writer, (number, at) in self.absorbed.items()
+                if at + _ABSORBED_MS > everything.at
+            },
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -104,6 +116,7 @@ class Manifest:
             "aside": [[path, why.reason, why.at] for path, why in self.aside.items()],
             "heals": sorted(self.heals),
             "dtds": [text.to_json() for text in sorted(self.dtds)],
+            "absorbed": [[writer, *said] for writer, said in self.absorbed.items()],
         }
         return {key: value for key, value in said.items() if value}
 
@@ -121,6 +134,7 @@ class Manifest:
                 aside={str(p): SetAside(str(r), int(at)) for p, r, at in said.get("aside", ())},
                 heals=set(map(str, said.get("heals", ()))),
                 dtds=set(map(DtdText.from_json, said.get("dtds", ()))),
+                absorbed={str(w): (int(n), int(at)) for w, n, at in said.get("absorbed", ())},
             )
             manifest.cover(_ranges(said.get("covers", ())))
             manifest.forget(_ranges(said.get("forgets", ())))

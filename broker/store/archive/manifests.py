@@ -17,7 +17,7 @@ class Manifests:
 
     def __init__(self, objects: Objects) -> None:
         self.objects = objects
-        self._journal = Journal(objects, MANIFESTS)
+        self._journal = Journal(objects, MANIFESTS, Manifest.from_json)
         self._reading = StateReading()
 
     def state(self) -> ArchiveState:

@@ -131,18 +131,15 @@ class LocalObjects:
     def open(self, path: str) -> pa.NativeFile:
         """See `Objects`."""
         with _available(_READ):
-            return pa.OSFile(str(self._root / path))
+            return self._disk.open(self._root / path)
 
     def below(self, folder: str) -> list[StoredObject]:
         """See `Objects`."""
         with _available("listed"):
+            within = f"{folder}/" if folder else ""
             return [
-                StoredObject(
-                    path.relative_to(self._root).as_posix(),
-                    about.st_size,
-                    about.st_mtime_ns // 1_000_000,
-                )
-                for path, about in self._disk.below(self._root / folder)
+                StoredObject(f"{within}{path}", size, modified)
+                for path, size, modified in self._disk.below(self._root / folder)
             ]
 
     def delete(self, paths: Sequence[str]) -> None:

@@ -10,8 +10,11 @@ from broker.store.archive.journal import Journal, Page, page_path
 from broker.store.archive.layout import check_writer
 from broker.store.archive.objects import Objects
 
-#: Pages between snapshots: what somebody reads who opens the archive is at most so much more.
+#: Pages between snapshots, at least: what somebody reads who opens the archive is about so much.
 SNAPSHOT_EVERY: Final = 64
+#: A large snapshot waits until the pages since the last one are a half of it, so that snapshots
+#: take no more room than twice what they repeat; but not for more pages than this.
+_MOST_PAGES: Final = 1024
 
 
 class JournalWriter:
@@ -23,6 +26,8 @@ class JournalWriter:
         self._folder = folder
         self._last: int | None = None
         self._since = 0
+        self._bytes_since = 0
+        self._snapshot_bytes = 0
 
     def put(self, body: dict[str, Any], snapshot: Callable[[], dict[str, Any] | None]) -> None:
         """Say this. `ArchiveUnavailable`: it may have been said all the same.
@@ -30,25 +35,32 @@ class JournalWriter:
         `snapshot` gives the body that repeats everything, if it is time for that; None if there
         should be none now. It is not an error if that one can not be put.
         """
-        self._page(body, False)
+        self._bytes_since += self._page(body, False)
         self._since += 1
-        if self._since >= SNAPSHOT_EVERY:
+        if self._is_time():
             try:
                 repeated = snapshot()
                 if repeated is not None:
-                    self._page(repeated, True)
-                    self._since = 0
+                    self._snapshot_bytes = self._page(repeated, True)
+                    self._since = self._bytes_since = 0
             except ArchiveUnavailable:
                 # Said is said; it is tried again at the next one.
                 return
 
-    def _page(self, body: dict[str, Any], snapshot: bool) -> None:
+    def _is_time(self) -> bool:
+        enough = self._since >= SNAPSHOT_EVERY and 2 * self._bytes_since >= self._snapshot_bytes
+        return enough or self._since >= _MOST_PAGES
+
+    def _page(self, body: dict[str, Any], snapshot: bool) -> int:
+        """Put a page; its bytes."""
         last, self._last = self._newest() if self._last is None else self._last, None
         page = Page(last + 1, snapshot, body)
         path = page_path(self._folder, self.writer, page.number)
-        self._objects.put_new(path, page.encode())
+        data = page.encode()
+        self._objects.put_new(path, data)
         # Forgotten until here: after an error only a look shows which number is free.
         self._last = page.number
+        return len(data)
 
     def _newest(self) -> int:
         numbers = Journal(self._objects, self._folder).numbers(self.writer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Sequence
 from typing import Any, Final
 
 import attrs
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from broker.event.place import Mark
 from broker.store.archive.layout import events_path, hour_of
 from broker.store.archive.listed import MOST_STREAMS, ArchivedFile
 from broker.store.archive.table import SCHEMA
@@ -38,73 +40,135 @@ class EncodedFile:
     """Its bytes, as a buffer."""
 
 
-def sort_rows(rows: pa.Table) -> pa.Table:
-    """The rows by origin, epoch and offset, as they are if they are so already."""
-    ranks, epochs, offsets = place_keys(rows)
-    order = np.lexsort((offsets, epochs, ranks))
-    if np.array_equal(order, np.arange(len(order))):
-        return rows
-    return rows.take(order)
-
-
-def place_keys(rows: pa.Table) -> tuple[Any, Any, Any]:
-    """Origin (as its rank among the names), epoch and offset of each row."""
-    origins = rows.column("origin").combine_chunks()
-    names = origins.dictionary.to_pylist()
-    ranks = np.empty(len(names), np.int32)
-    ranks[np.argsort(np.array(names, dtype=object), kind="stable")] = np.arange(len(names))
-    numbers = ranks[origins.indices.to_numpy()]
-    return numbers, rows.column("epoch").to_numpy(), rows.column("offset").to_numpy()
-
-
 def encode_file(rows: pa.Table, partition: str, level: int = COMPRESSION_LEVEL) -> EncodedFile:
-    """A file of sorted rows, at least one, of one hour and partition."""
-    sink = pa.BufferOutputStream()
-    documents = rows.column("document")
-    average = max(1, documents.nbytes // rows.num_rows)
-    with pq.ParquetWriter(
-        sink,
-        SCHEMA,
-        compression="zstd",
-        compression_level=level,
-        use_dictionary=_DICTIONARIES,
-        write_statistics=_STATISTICS,
-    ) as writer:
-        writer.write_table(rows, row_group_size=max(1, ROW_GROUP_BYTES // average))
-    data = sink.getvalue()
-    return EncodedFile(_describe(rows, partition, data), data)
+    """A file of rows sorted by place, at least one, of one hour and partition."""
+    growing = GrowingFile(partition, level)
+    growing.add(rows)
+    return growing.finish()
 
 
-def _describe(rows: pa.Table, partition: str, data: Any) -> ArchivedFile:
-    spans = _spans(rows)
-    arrivals = pc.min_max(rows.column("arrival")).as_py()
-    hour = hour_of(arrivals["min"])
+class GrowingFile:
+    """A file of events that gets its rows bit by bit, all of one hour and partition."""
+
+    def __init__(self, partition: str, level: int = COMPRESSION_LEVEL) -> None:
+        """`level` is zstd's."""
+        self._partition = partition
+        self._sink = pa.BufferOutputStream()
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            SCHEMA,
+            compression="zstd",
+            compression_level=level,
+            use_dictionary=_DICTIONARIES,
+            write_statistics=_STATISTICS,
+        )
+        self._waiting: list[pa.Table] = []
+        self._waiting_bytes = 0
+        self._parts: list[Part] = []
+
+    @property
+    def rows(self) -> int:
+        """So many were added."""
+        return sum(part.rows for part in self._parts)
+
+    @property
+    def bytes(self) -> int:
+        """What is written; rows that wait for their row group do not count yet."""
+        return int(self._sink.tell())
+
+    def add(self, rows: pa.Table) -> None:
+        """Add rows that are sorted by place and stand behind all before them; at least one."""
+        self._parts.append(Part.of(rows))
+        size = rows.column("document").nbytes
+        average = max(1, size // rows.num_rows)
+        group = max(1, ROW_GROUP_BYTES // average)
+        if not self._waiting and rows.num_rows > group:
+            whole = rows.num_rows // group * group
+            self._writer.write_table(rows.slice(0, whole), row_group_size=group)
+            rows = rows.slice(whole)
+            size = average * rows.num_rows
+        if rows.num_rows:
+            self._waiting.append(rows)
+            self._waiting_bytes += size
+        if self._waiting_bytes >= ROW_GROUP_BYTES:
+            self._write()
+
+    def finish(self) -> EncodedFile:
+        """The file, to which nothing is added any more."""
+        self._write()
+        self._writer.close()
+        data = self._sink.getvalue()
+        sha256 = hashlib.sha256(data).hexdigest()
+        return EncodedFile(describe(self._parts, self._partition, data.size, sha256), data)
+
+    def _write(self) -> None:
+        if self._waiting:
+            rows = pa.concat_tables(self._waiting).unify_dictionaries()
+            self._writer.write_table(rows, row_group_size=rows.num_rows)
+        self._waiting, self._waiting_bytes = [], 0
+
+
+@attrs.frozen
+class Part:
+    """What a manifest is to know of some rows."""
+
+    rows: int
+    spans: dict[str, tuple[Mark, Mark]]
+    arrivals: tuple[int, int]
+    levels: frozenset[int]
+    streams: frozenset[str]
+    types: frozenset[tuple[str, str]]
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> Part:
+        """Of at least one row, sorted by place."""
+        arrivals = pc.min_max(rows.column("arrival")).as_py()
+        kinds = rows.select(["type", "version"]).group_by(["type", "version"]).aggregate([])
+        return cls(
+            rows.num_rows,
+            _spans(rows),
+            (arrivals["min"], arrivals["max"]),
+            frozenset(pc.unique(rows.column("level")).to_pylist()),
+            frozenset(pc.unique(rows.column("stream")).to_pylist()),
+            frozenset((row["type"], row["version"]) for row in kinds.to_pylist()),
+        )
+
+
+def describe(
+    parts: Sequence[Part], partition: str, size: int, sha256: str, path: str = ""
+) -> ArchivedFile:
+    """What a manifest says of a file of these rows; the path is a new one unless it is given."""
+    spans: dict[str, tuple[Mark, Mark]] = {}
+    for part in parts:
+        for origin, (first, last) in part.spans.items():
+            spans[origin] = (spans.get(origin, (first, last))[0], last)
     origin, (first, last) = next(iter(spans.items()))
-    streams = sorted(pc.unique(rows.column("stream")).to_pylist())
-    kinds = pa.TableGroupBy(rows.select(["type", "version"]), ["type", "version"]).aggregate([])
+    arrivals = (min(p.arrivals[0] for p in parts), max(p.arrivals[1] for p in parts))
+    hour = hour_of(arrivals[0])
+    streams = sorted(frozenset[str]().union(*(part.streams for part in parts)))
     return ArchivedFile(
-        path=events_path(partition, hour, origin, first, last[1], secrets.token_hex(4)),
+        path=path or events_path(partition, hour, origin, first, last[1], secrets.token_hex(4)),
         partition=partition,
         hour=hour,
-        rows=rows.num_rows,
-        bytes=data.size,
-        sha256=hashlib.sha256(data).hexdigest(),
+        rows=sum(part.rows for part in parts),
+        bytes=size,
+        sha256=sha256,
         spans=spans,
-        arrivals=(arrivals["min"], arrivals["max"]),
-        levels=tuple(sorted(pc.unique(rows.column("level")).to_pylist())),
+        arrivals=arrivals,
+        levels=tuple(sorted(frozenset[int]().union(*(part.levels for part in parts)))),
         streams=tuple(streams) if len(streams) <= MOST_STREAMS else None,
-        types=tuple(sorted((row["type"], row["version"]) for row in kinds.to_pylist())),
+        types=tuple(sorted(frozenset[tuple[str, str]]().union(*(part.types for part in parts)))),
     )
 
 
-def _spans(rows: pa.Table) -> dict[str, tuple[tuple[int, int], tuple[int, int]]]:
+def _spans(rows: pa.Table) -> dict[str, tuple[Mark, Mark]]:
     """First and last mark of each origin, whose rows are neighbours."""
     origins = rows.column("origin").combine_chunks()
     names, numbers = origins.dictionary.to_pylist(), origins.indices.to_numpy()
     starts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist()]
     ends = [*starts[1:], len(numbers)]
 
-    def mark(row: int) -> tuple[int, int]:
+    def mark(row: int) -> Mark:
         return rows.column("epoch")[row].as_py(), rows.column("offset")[row].as_py()
 
     return {

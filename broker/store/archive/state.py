@@ -100,14 +100,18 @@ class StateReading:
         self._state = ArchiveState(Manifest(), {})
 
     def state(self, journals: Mapping[str, Pages]) -> ArchiveState:
-        """The state that these journals tell; the same object as before if nothing is new."""
+        """The state that these manifests tell; the same object as before if nothing is new."""
         if journals == self._journals:
             return self._state
-        problems: dict[str, str] = {}
         everything = Manifest()
         for writer in sorted(journals):
             everything.merge(self._writer(writer, journals[writer].pages))
-            problems |= journals[writer].problems
+        problems: dict[str, str] = {}
+        for writer, pages in journals.items():
+            repeated, _ = everything.absorbed.get(writer, (0, 0))
+            # Pages that others repeat may be half deleted.
+            if pages.newest > repeated:
+                problems |= pages.problems
         self._merged = {writer: self._merged[writer] for writer in journals}
         self._journals = journals
         self._state = ArchiveState(everything, problems)
@@ -122,6 +126,6 @@ class StateReading:
         if pages[: len(known)] != known:
             known, manifest = (), Manifest()
         for page in pages[len(known) :]:
-            manifest.merge(Manifest.from_json(page.body))
+            manifest.merge(page.body)
         self._merged[writer] = (pages, manifest)
         return manifest

@@ -1,14 +1,14 @@
 """Events as columns and back, a column at a time: nothing of Arrow is made for a single event.
 
-The record of an event is not stored: `encode_header` makes it again from the columns, byte for
-byte.
+The record of an event is not stored: it is made again from the columns, byte for byte as
+`encode_header` made it.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, repeat
 from operator import attrgetter
 from typing import Any, Final
 
@@ -17,9 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from broker.errors import ArchiveCorrupt
-from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
-from broker.store.records import LoggedEvent, encode_header
+from broker.event.envelope import Liveness, SecurityLevel
+from broker.store.records import LoggedEvent, encode_fields
 
 #: Bytes of a document's hash: enough to find any damage, and no secret is kept by it.
 DIGEST_BYTES: Final = 16
@@ -51,10 +50,10 @@ SCHEMA: Final = pa.schema(
 PLACE_COLUMNS: Final = ("origin", "epoch", "offset")
 ID_COLUMNS: Final = ("client", "timestamp", "sequence", "incarnation")
 
-#: As the columns `level` and `liveness` have them.
-_LEVELS: Final = tuple(sorted(SecurityLevel))
-_LIVENESS: Final = (Liveness.LIVE, Liveness.RECOVERY)
-_LIVENESS_NUMBER: Final = {each.value: number for number, each in enumerate(_LIVENESS)}
+#: What the numbers in the columns `level` and `liveness` stand for in a record.
+_LEVELS: Final = dict(enumerate(level.value for level in sorted(SecurityLevel)))
+_LIVENESS: Final = {0: Liveness.LIVE.value, 1: Liveness.RECOVERY.value}
+_LIVENESS_NUMBER: Final = {text: number for number, text in _LIVENESS.items()}
 _FIELDS_OF_A_RECORD: Final = 9
 
 _record = attrgetter("record")
@@ -78,13 +77,11 @@ def events_to_batch(events: Sequence[LoggedEvent]) -> pa.RecordBatch:
             _numbers(events, attrgetter("arrival"), np.int64),
             _numbers(events, attrgetter("level"), np.int8),
             pa.array(client, _NAMES),
-            pa.array(timestamp, pa.int64()),
-            pa.array(sequence, pa.int64()),
-            pa.array(incarnation, pa.int64()),
+            *(_integers(each, np.int64) for each in (timestamp, sequence, incarnation)),
             pa.array(stream, _NAMES),
             pa.array(kind, _NAMES),
             pa.array(version, _NAMES),
-            pa.array(map(_LIVENESS_NUMBER.__getitem__, liveness), pa.int8(), size=len(events)),
+            _integers(list(map(_LIVENESS_NUMBER.__getitem__, liveness)), np.int8),
             pa.nulls(len(events), _NAMES),
             nothing,
             _digests(documents),
@@ -100,39 +97,45 @@ def batch_to_events(batch: pa.RecordBatch) -> list[LoggedEvent]:
     Their serials are 0. `ArchiveCorrupt` if a value is none that an event can have.
     """
 
-    def column(name: str) -> list[Any]:
-        values: list[Any] = batch.column(name).to_pylist()
-        return values
-
-    events: list[LoggedEvent] = []
-    levels = column("level")
     try:
-        for *event_id, stream, kind, version, level, liveness, place, document in zip(
-            *map(column, (*ID_COLUMNS, "stream", "type", "version")),
-            levels,
-            column("liveness"),
-            zip(*map(column, (*PLACE_COLUMNS, "arrival")), strict=True),
-            column("document"),
-            strict=True,
-        ):
-            header = Header(
-                EventId(*event_id), stream, kind, version, _LEVELS[level], _LIVENESS[liveness]
+        levels = _values(batch, "level")
+        records = map(
+            encode_fields,
+            zip(
+                *(_values(batch, name) for name in (*ID_COLUMNS, "stream", "type", "version")),
+                map(_LEVELS.__getitem__, levels),
+                map(_LIVENESS.__getitem__, _values(batch, "liveness")),
+                strict=True,
+            ),
+        )
+        return list(
+            map(
+                LoggedEvent,
+                *(_values(batch, name) for name in ("epoch", "offset", "arrival")),
+                *(levels, records, _values(batch, "document"), _values(batch, "origin")),
+                repeat(0),
             )
-            origin, epoch, offset, arrival = place
-            events.append(
-                LoggedEvent(
-                    *(epoch, offset, arrival, level),
-                    *(encode_header(header), document, origin, 0),
-                )
-            )
-    except (IndexError, TypeError, ValueError) as error:
-        raise ArchiveCorrupt(f"a row of the archive is no event: {error}") from None
-    return events
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArchiveCorrupt(f"a row of the archive is no event: {error!r}") from None
 
 
 def digest_of(document: bytes) -> bytes:
     """The hash of a document that the column `digest` holds (blake2b)."""
     return hashlib.blake2b(document, digest_size=DIGEST_BYTES).digest()
+
+
+def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
+    """A column as Python's values: several times as fast as Arrow's own way, one by one."""
+    column = batch.column(name)
+    if column.null_count:
+        raise ValueError(f"{name} is null")
+    if pa.types.is_dictionary(column.type):
+        names = column.dictionary.to_pylist()
+        return [names[index] for index in column.indices.to_numpy().tolist()]
+    binary = pa.types.is_binary(column.type)
+    values: list[Any] = column.to_pylist() if binary else column.to_numpy().tolist()
+    return values
 
 
 def _headers(events: Sequence[LoggedEvent]) -> list[tuple[Any, ...]]:
@@ -155,6 +158,13 @@ def _numbers(
     return pa.array(np.fromiter(map(number, events), kind, len(events)))
 
 
+def _integers(values: Sequence[int], kind: type) -> pa.Array:
+    try:
+        return pa.array(np.fromiter(values, kind, len(values)))
+    except OverflowError:
+        raise ValueError("a number in a record is above 2**63 - 1") from None
+
+
 def _documents(documents: Sequence[bytes]) -> pa.Array:
     # Three times as fast as a list of bytes given to Arrow.
     ends = np.fromiter(_offsets(documents), np.int64, len(documents) + 1)
@@ -169,6 +179,8 @@ def _offsets(documents: Sequence[bytes]) -> Iterable[int]:
 
 
 def _digests(documents: Sequence[bytes]) -> pa.Array:
-    whole = b"".join(map(digest_of, documents))
+    # As `digest_of` does: a call of it would be a tenth of the time.
+    hashed = hashlib.blake2b
+    whole = b"".join([hashed(each, digest_size=DIGEST_BYTES).digest() for each in documents])
     kind = pa.binary(DIGEST_BYTES)
     return pa.Array.from_buffers(kind, len(documents), [None, pa.py_buffer(whole)])

@@ -20,7 +20,8 @@ from broker.store.archive.layout import dtd_path, partitions_of
 from broker.store.archive.listed import DtdText
 from broker.store.archive.manifest import Manifest
 from broker.store.archive.manifests import Ledger
-from broker.store.archive.parquet import COMPRESSION_LEVEL, EncodedFile, encode_file, sort_rows
+from broker.store.archive.parquet import COMPRESSION_LEVEL, EncodedFile, encode_file
+from broker.store.archive.places import sorted_once
 from broker.store.archive.table import events_to_batch
 from broker.store.records import LoggedEvent
 
@@ -70,8 +71,9 @@ class ArchiveWriter:
         """Archive the events, which are all that is to be archived of the places in `covers`.
 
         `dtds` are the texts of the versions that they name; those that are there already cost
-        nothing. `ArchiveUnavailable`: either all of it is archived or nothing, and the same may be
-        written again: a place that is there twice is one event.
+        nothing. All documents together have less than 2 GiB. `ArchiveUnavailable`: either all of it
+        is archived or nothing, and the same may be written again: a place that is there twice is
+        one event.
         """
         manifest = Manifest()
         manifest.cover(covers)
@@ -131,7 +133,7 @@ class ArchiveWriter:
             return []
         rows = pa.Table.from_batches([events_to_batch(events)])
         return [
-            encode_file(sort_rows(part), partition, self._level)
+            encode_file(sorted_once(part), partition, self._level)
             for partition, part in split_rows(rows)
         ]
 

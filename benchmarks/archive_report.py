@@ -1,0 +1,137 @@
+"""The report of the benchmark `archive`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import attrs
+
+from benchmarks.harness.report import Floor, Report, Sheet, number
+from broker.store.archive.parquet import COMPRESSION_LEVEL
+
+#: Most of the processor's microseconds that archiving one flight event may take.
+MOST_MICROSECONDS: Final = 6.0
+#: Most seconds to open an archive of a million events and to list what it has.
+MOST_SECONDS_TO_OPEN: Final = 1.0
+
+
+@attrs.define
+class Measured:
+    """One workload, archived at one level of compression."""
+
+    workload: str
+    level: int
+    events: int = 0
+    raw: int = 0
+    """Bytes of the documents."""
+    archived: int = 0
+    """Bytes of the files."""
+    gzip: int = 0
+    """Bytes of the documents, one behind the other, by gzip."""
+    cpu: float = 0.0
+    """Seconds of the processor in `ArchiveWriter.write`."""
+    seconds: float = 0.0
+    """Seconds in it by the clock."""
+
+    @property
+    def micros(self) -> float:
+        """Microseconds of the processor for one event."""
+        return 1e6 * self.cpu / self.events
+
+
+@attrs.frozen
+class Cold:
+    """Something done with a whole archive by somebody who opens it."""
+
+    workload: str
+    what: str
+    files: int
+    events: int
+    bytes: int
+    seconds: float
+
+
+def report(measured: Sequence[Measured], cold: Sequence[Cold], missing: list[str]) -> Report:
+    """Tables, floors and plot."""
+    floors = [
+        Floor("flights, an event", each.micros, MOST_MICROSECONDS, "us", at_least=False)
+        for each in measured
+        if each.workload == "flights" and each.level == COMPRESSION_LEVEL
+    ]
+    floors += [
+        Floor(f"{each.workload}, size against gzip", each.archived / each.gzip, 2.0, "", False)
+        for each in measured
+        if each.level == COMPRESSION_LEVEL
+    ]
+    floors += [
+        Floor(f"{each.workload}, {each.what}", each.seconds, MOST_SECONDS_TO_OPEN, "s", False)
+        for each in cold
+        if each.what.startswith("open")
+    ]
+    return Report(
+        name="archive",
+        sheets=[_written(measured), _done(cold)],
+        floors=floors,
+        notes=[
+            "an event is what the log has, its header packed and its document; flushes of 10,000 "
+            "events go to one partition, each of them synced, with a manifest; us/event is the "
+            "processor's time in `ArchiveWriter.write`, other time is waiting for the disk",
+            "gzip -6 of the same documents one behind the other, in one stream; the archive has "
+            "the headers, places and hashes besides",
+            "VOEvents are real packets repeated in envelopes of their own; neither way looks back "
+            "as far as the same packet",
+            "opening, reading and merging: files that the system has cached, one process, new",
+            *(f"left out: {reason}" for reason in missing),
+        ],
+        figures={
+            "measured": [{**attrs.asdict(each), "micros": each.micros} for each in measured],
+            "cold": [attrs.asdict(each) for each in cold],
+        },
+        draw=lambda figure: _draw(measured, figure),
+    )
+
+
+def _written(measured: Sequence[Measured]) -> Sheet:
+    return Sheet(
+        "Events archived",
+        [
+            *("workload", "zstd", "events", "bytes/event", "us/event", "events/s"),
+            *("raw, MB", "archive, MB", "of raw", "gzip, MB", "of gzip"),
+        ],
+        [
+            [
+                *(each.workload, str(each.level), number(each.events)),
+                *(number(each.raw / each.events), f"{each.micros:.2f}"),
+                *(number(each.events / each.seconds), number(each.raw / 1e6)),
+                *(number(each.archived / 1e6), f"{100 * each.archived / each.raw:.1f}%"),
+                *(number(each.gzip / 1e6), f"{100 * each.archived / each.gzip:.0f}%"),
+            ]
+            for each in measured
+        ],
+    )
+
+
+def _done(cold: Sequence[Cold]) -> Sheet:
+    return Sheet(
+        "The whole archive, by somebody who opens it",
+        ["workload", "what", "files", "MB", "seconds", "us/event"],
+        [
+            [
+                *(each.workload, each.what, number(each.files), number(each.bytes / 1e6)),
+                *(number(each.seconds), number(1e6 * each.seconds / each.events)),
+            ]
+            for each in cold
+        ],
+    )
+
+
+def _draw(measured: Sequence[Measured], figure: Any) -> None:
+    shown = [each for each in measured if each.level == COMPRESSION_LEVEL]
+    for column, each in enumerate(shown, 1):
+        axes = figure.add_subplot(1, len(shown), column)
+        sizes = [size / each.events for size in (each.raw, each.gzip, each.archived)]
+        bars = axes.bar(["raw XML", "gzip -6", "archive"], sizes)
+        axes.bar_label(bars, [number(size) for size in sizes])
+        axes.set_title(each.workload)
+        axes.set_ylabel("bytes an event")

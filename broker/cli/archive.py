@@ -1,0 +1,154 @@
+"""`xmlbroker archive`: what the archive has, whether it is sound, and its care."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from broker.cli.archive_access import opened_archive, size_type, span_type
+from broker.cli.archive_report import (
+    compacted_lines,
+    expired_lines,
+    file_lines,
+    merge_lines,
+    progress_of,
+    verified_lines,
+)
+from broker.cli.terminal import on_terminal
+
+_where = click.argument("where", metavar="URI|NODE.toml")
+_json = click.option("--json", "as_json", is_flag=True, help="JSON lines, on a terminal too.")
+_dry = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+
+
+@click.group(no_args_is_help=True)
+def command() -> None:
+    """List, verify, compact and expire the archive of a network.
+
+    It is named by its URI (a folder, file:///..., s3://...), or by the configuration of a node that
+    writes to it. Nodes may write to it meanwhile.
+    """
+
+
+@command.command("list")
+@_where
+@_json
+@click.option("--files", is_flag=True, help="Every file, not a line for a partition.")
+def list_(where: str, as_json: bool, files: bool) -> None:
+    """List what the archive has: events, bytes and hours by partition, and what it covers."""
+    archive = opened_archive(where)
+    state = archive.state()
+    file_lines(state, files=files, for_people=_people(as_json))()
+    if state.aside or state.problems:
+        sys.exit(1)
+
+
+@command.command()
+@_where
+@_json
+@click.option("--keep", is_flag=True, help="Only say what is damaged; set nothing aside.")
+def verify(where: str, as_json: bool, keep: bool) -> None:
+    """Read every file, and compare it with its hash and with what its manifest says.
+
+    Damaged files are set aside: nobody reads them any more, the rest stays usable. The exit status
+    is 1 if anything is wrong.
+    """
+    from broker.store.archive.verification import Verification
+
+    archive = opened_archive(where)
+    with progress_of("verified", bytes_=True) as progress:
+        done = Verification(archive).run(progress, set_aside=not keep)
+    verified_lines(done, for_people=_people(as_json))()
+    if done.faults:
+        sys.exit(1)
+
+
+@command.command()
+@_where
+@_json
+@_dry
+@click.option(
+    "--target",
+    type=size_type,
+    default="64MiB",
+    show_default=True,
+    help="What files grow to; those of half of it are left alone.",
+)
+def compact(where: str, as_json: bool, dry_run: bool, target: int) -> None:
+    """Merge small files of one partition and hour into large ones.
+
+    The exit status is 1 if a damaged file was found.
+    """
+    from broker.store.archive.archive import guest_name
+    from broker.store.archive.compaction import Compaction, CompactionRules
+    from broker.store.archive.manifests import Ledger
+
+    archive = opened_archive(where)
+    ledger = Ledger(archive.manifests, guest_name(), archive.wall_clock)
+    compaction = Compaction(archive, ledger, CompactionRules(target_bytes=target))
+    if dry_run:
+        merge_lines(compaction.plan(), for_people=_people(as_json))()
+        return
+    with progress_of("merged", bytes_=True) as progress:
+        done = compaction.run(progress)
+    compacted_lines(done, for_people=_people(as_json))()
+    if done.damaged:
+        sys.exit(1)
+
+
+@command.command()
+@_where
+@_json
+@_dry
+@click.option("--age", type=span_type, default="0", help="Hours that are older go, as 30d.")
+@click.option("--size", type=size_type, default="0", help="The oldest hours go beyond it, as 1TB.")
+@click.option(
+    "--hard-age",
+    type=span_type,
+    default="90d",
+    show_default=True,
+    help="Older hours go even if a durable subscription needs them; 0: none does.",
+)
+@click.option(
+    "--grace",
+    type=span_type,
+    default="1h",
+    show_default=True,
+    help="What was removed is deleted after so long.",
+)
+def expire(**options: Any) -> None:
+    """Take away what is too old, and delete what nobody can be reading.
+
+    Without --age and --size nothing is too old. What a durable subscription has not processed
+    stays. The exit status is 1 if files stay that a damaged manifest may list.
+    """
+    _expire(**options)
+
+
+def _expire(
+    where: str, as_json: bool, dry_run: bool, age: int, size: int, hard_age: int, grace: int
+) -> None:
+    from broker.cli.archive_access import needed_by_durables
+    from broker.store.archive.archive import guest_name
+    from broker.store.archive.expiry import Expiry, ExpiryRules
+    from broker.store.archive.manifests import Ledger
+    from broker.store.archive.retention import Retention
+
+    archive = opened_archive(where)
+    rules = ExpiryRules(Retention(age, size, hard_age), grace_ms=grace)
+    ledger = Ledger(archive.manifests, guest_name(), archive.wall_clock)
+    expiry = Expiry(archive, ledger, rules, needed_by_durables(archive))
+    if dry_run:
+        expired = expiry.plan()
+    else:
+        with progress_of("deleted", bytes_=False) as progress:
+            expired = expiry.run(progress)
+    expired_lines(expired, dry_run=dry_run, for_people=_people(as_json))()
+    if expired.kept_orphans:
+        sys.exit(1)
+
+
+def _people(as_json: bool) -> bool:
+    return on_terminal() and not as_json

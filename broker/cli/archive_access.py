@@ -1,0 +1,76 @@
+"""Which archive a command is about, and what its options mean."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from broker.cli.failing import Failure
+from broker.cli.terminal import note
+from broker.config.units import parse_duration, parse_size
+
+if TYPE_CHECKING:
+    from broker.store.archive.archive import Archive
+    from broker.store.archive.retention import Needed
+
+
+class _Quantity(click.ParamType[int]):
+    def __init__(self, name: str, parse: Callable[[str], int]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number; a usage error says what is wrong."""
+        try:
+            return self._parse(str(value))
+        except ValueError as error:
+            self.fail(f"{value!r}: {error}", param, ctx)
+
+
+#: Ms, from a text such as `30d`.
+span_type = _Quantity("duration", lambda text: round(parse_duration(text) * 1000))
+#: Bytes, from a text such as `64MiB`.
+size_type = _Quantity("size", parse_size)
+
+
+def opened_archive(where: str) -> Archive:
+    """The archive that a URI, a path or a node's configuration names; it must be there."""
+    from broker.store.archive.archive import Archive
+
+    uri = _uri_in(Path(where)) if where.endswith(".toml") and "://" not in where else where
+    return Archive.open(uri, create=False)
+
+
+def needed_by_durables(archive: Archive) -> list[Needed]:
+    """What durable subscriptions that are kept in the archive have not processed yet."""
+    from broker.errors import BadName
+    from broker.event.place import Position
+    from broker.event.stream import StreamPattern
+    from broker.router.durables import Durable
+    from broker.store.archive.retention import Needed
+
+    needed = []
+    for (client, name), (_, stored, _) in archive.durables().items():
+        try:
+            durable = Durable.decode(stored)
+            needed.append(Needed(StreamPattern.parse(durable.pattern), durable.position))
+        except (ValueError, TypeError, BadName) as error:
+            note(f"{name} of {client} can not be read, and so holds everything: {error}")
+            needed.append(Needed(StreamPattern.parse(">"), Position()))
+    return needed
+
+
+def _uri_in(file: Path) -> str:
+    try:
+        uri = tomllib.loads(file.read_text()).get("archive", {}).get("uri", "")
+    except OSError as error:
+        raise Failure(f"{file} can not be read: {error.strerror}") from None
+    except (ValueError, AttributeError) as error:
+        raise Failure(f"{file} is no configuration: {error}") from None
+    if not uri or not isinstance(uri, str):
+        raise Failure(f"{file} names no archive: [archive] has no uri")
+    return uri

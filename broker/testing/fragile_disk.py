@@ -1,0 +1,197 @@
+"""A disk in memory that forgets what was not synced, dies at a chosen step, and can be full."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+
+import attrs
+import pyarrow as pa
+
+from broker.store.archive.disk import Disk
+
+
+class Died(BaseException):
+    """The process is dead: nothing that it would still do has an effect."""
+
+
+@attrs.define(eq=False)
+class _File:
+    data: bytes
+    modified: int
+    synced: bool = False
+
+
+class FragileDisk(Disk):
+    """Every call that changes something is a step; `write` is three: begin, half, and synced.
+
+    Names are durable when their folder is synced. What was not is there after a loss of power, or
+    not, as chance has it; each change of a name by itself.
+    """
+
+    def __init__(self, wall_clock: Callable[[], int]) -> None:
+        """`wall_clock` gives ms since 1970."""
+        self._wall_clock = wall_clock
+        self._folders: set[Path] = {Path("/")}
+        self._files: dict[Path, _File] = {}
+        self._durable: dict[Path, _File] = {}
+        self._durable_folders: set[Path] = {Path("/")}
+        self.steps = 0
+        """Taken so far."""
+        self.dies_at: int | None = None
+        """The step that is not taken any more."""
+        self.room: int | None = None
+        """Bytes that can be written before the disk is full; None for no end."""
+        self.dead = False
+
+    # ------------------------------------------------------------------ after the end
+
+    def kill(self) -> FragileDisk:
+        """What the next process finds when the last one was killed: all that was done."""
+        return self._next(dict(self._files), set(self._folders))
+
+    def lose_power(self, random: Random) -> FragileDisk:
+        """What the next process finds when the power went."""
+        folders = {
+            each for each in self._folders if each in self._durable_folders or random.random() < 0.5
+        }
+        files: dict[Path, _File] = {}
+        for path in sorted(self._files.keys() | self._durable.keys()):
+            newer, older = self._files.get(path), self._durable.get(path)
+            file = newer if newer is older or random.random() < 0.5 else older
+            if file is not None and all(parent in folders for parent in path.parents):
+                files[path] = file if file.synced else self._torn(file, random)
+        return self._next(files, folders)
+
+    def _next(self, files: dict[Path, _File], folders: set[Path]) -> FragileDisk:
+        disk = FragileDisk(self._wall_clock)
+        disk._files, disk._folders = files, folders
+        disk._durable, disk._durable_folders = dict(files), set(folders)
+        return disk
+
+    def _torn(self, file: _File, random: Random) -> _File:
+        return _File(file.data[: random.randrange(len(file.data) + 1)], file.modified, True)
+
+    # ------------------------------------------------------------------ as a disk
+
+    def write(self, path: Path, data: bytes | memoryview) -> None:
+        """See `Disk`."""
+        self._step()
+        if path in self._files:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        self._need(path.parent)
+        whole = bytes(data)
+        file = self._files[path] = _File(b"", self._wall_clock())
+        self._step()
+        taken = whole[: len(whole) // 2] if self.room is None else whole[: self.room]
+        file.data = taken
+        if self.room is not None:
+            self.room -= len(taken)
+            if len(taken) < len(whole):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        self._step()
+        file.data = whole
+        file.synced = True
+
+    def rename(self, old: Path, new: Path) -> None:
+        """See `Disk`."""
+        self._step()
+        self._need(new.parent)
+        self._files[new] = self._found(old)
+        del self._files[old]
+
+    def rename_new(self, old: Path, new: Path) -> None:
+        """See `Disk`."""
+        self._step()
+        self._need(new.parent)
+        if new in self._files:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
+        self._files[new] = self._found(old)
+        self._step()
+        del self._files[old]
+
+    def remove(self, path: Path) -> None:
+        """See `Disk`."""
+        self._step()
+        file = self._files.pop(path, None)
+        if file is not None and self.room is not None:
+            self.room += len(file.data)
+
+    def remove_folder(self, path: Path) -> None:
+        """See `Disk`."""
+        self._step()
+        self._need(path)
+        if any(path in each.parents for each in (*self._files, *self._folders)):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
+        self._folders.discard(path)
+        self._durable_folders.discard(path)
+
+    def make_folder(self, path: Path) -> None:
+        """See `Disk`."""
+        self._step()
+        self._need(path.parent)
+        self._folders.add(path)
+
+    def sync_folder(self, path: Path) -> None:
+        """See `Disk`."""
+        self._step()
+        self._need(path)
+        for each in self._files.keys() | self._durable.keys():
+            if each.parent == path:
+                if each in self._files:
+                    self._durable[each] = self._files[each]
+                else:
+                    del self._durable[each]
+        self._durable_folders |= {each for each in self._folders if each.parent == path}
+
+    def read(self, path: Path) -> bytes:
+        """See `Disk`."""
+        return self._found(path).data
+
+    def open(self, path: Path) -> pa.NativeFile:
+        """See `Disk`."""
+        return pa.BufferReader(self._found(path).data)
+
+    def is_folder(self, path: Path) -> bool:
+        """See `Disk`."""
+        self._alive()
+        return path in self._folders
+
+    def below(self, folder: Path) -> Iterator[tuple[str, int, int]]:
+        """See `Disk`."""
+        self._alive()
+        for path, file in list(self._files.items()):
+            if folder in path.parents:
+                yield path.relative_to(folder).as_posix(), len(file.data), file.modified
+
+    # ------------------------------------------------------------------ damage
+
+    def change(self, path: Path, damage: Callable[[bytes], bytes]) -> None:
+        """Damage the bytes of a file behind everybody's back."""
+        self._files[path].data = damage(self._files[path].data)
+
+    # ------------------------------------------------------------------ steps
+
+    def _step(self) -> None:
+        self._alive()
+        if self.steps == self.dies_at:
+            self.dead = True
+            raise Died
+        self.steps += 1
+
+    def _alive(self) -> None:
+        if self.dead:
+            raise Died
+
+    def _need(self, folder: Path) -> None:
+        if folder not in self._folders:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)
+
+    def _found(self, path: Path) -> _File:
+        self._alive()
+        if path not in self._files:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return self._files[path]

@@ -1,0 +1,60 @@
+"""Processes on one archive: `python -m tests.store.archive.archive_process FOLDER PART`.
+
+PART is the name of an origin, whose events are written from where the archive covers it until
+`EVENTS` of them are there; or `care`, which merges and deletes until its stdin ends. A line is
+printed after each flush or round.
+"""
+
+from __future__ import annotations
+
+import select
+import sys
+
+from broker.store.archive.archive import Archive, guest_name, wall_clock_ms
+from broker.store.archive.compaction import Compaction, CompactionRules
+from broker.store.archive.expiry import Expiry, ExpiryRules
+from broker.store.archive.manifests import Ledger
+from broker.store.archive.writer import ArchiveWriter
+from broker.store.records import LoggedEvent
+from tests.store.archive.events import covering, events
+
+EVENTS = 900
+FLUSH = 15
+
+
+def made_by(origin: str) -> list[LoggedEvent]:
+    """All events of an origin."""
+    return events(range(1, EVENTS + 1), origin=origin)
+
+
+def write(folder: str, origin: str) -> None:
+    """Write all that is not covered yet."""
+    archive = Archive.open(folder)
+    writer = ArchiveWriter(archive, origin, wall_clock_ms)
+    made = made_by(origin)
+    while True:
+        _, done = archive.state().upto(origin, (1, 0))
+        print(done, flush=True)
+        if done == EVENTS:
+            return
+        flush = made[done : done + FLUSH]
+        writer.write(covering(flush), flush, {})
+
+
+def care(folder: str) -> None:
+    """Merge, and delete what has had its grace, until stdin ends."""
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        archive = Archive.open(folder)
+        ledger = Ledger(archive.manifests, guest_name(), archive.wall_clock)
+        rules = CompactionRules(many=4, target_rows=200)
+        Compaction(archive, ledger, rules).run()
+        expired = Expiry(archive, ledger, ExpiryRules()).run()
+        print(len(expired.deleted), flush=True)
+
+
+if __name__ == "__main__":
+    _, where, part = sys.argv
+    if part == "care":
+        care(where)
+    else:
+        write(where, part)
