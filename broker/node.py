@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -19,19 +20,17 @@ from broker.cluster.dtds import NeighbourDtds
 from broker.cluster.membership import Dialler
 from broker.cluster.network import Network
 from broker.config import Settings
-from broker.content.contract import IMatcher
-from broker.content.limits import DocumentLimits
-from broker.content.query.limits import QueryLimits
 from broker.content.query.query import parse_query
-from broker.content.reference import ReferenceMatcher
 from broker.content.schema.advice import Advisor
-from broker.content.switch import Switch
 from broker.dtd.hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, LogUnavailable
 from broker.event.envelope import Liveness
 from broker.event_types import make_dtds
 from broker.identity import Identity, authenticator_for
+from broker.matching import make_matcher, query_limits
+from broker.recovery.archive_access import ArchiveAccess
+from broker.recovery.building import build_recovery
 from broker.router.deliverability import Deliverability
 from broker.router.durables import Durables
 from broker.router.explaining import Explaining
@@ -56,11 +55,6 @@ from broker.store.event_log import EventLog
 from broker.store.log_file import LogFile
 from broker.threads import Threads
 
-#: Engines of content routing by their name in the settings.
-_ENGINES: Mapping[str, Callable[..., IMatcher]] = {
-    "switch": Switch,
-    "reference": ReferenceMatcher,
-}
 #: How often (seconds) subscribers are told positions that moved without an event.
 PROGRESS_EVERY = 1.0
 #: How often (seconds) old marks and durable subscriptions are looked for.
@@ -87,6 +81,7 @@ class Node:
         open_file: Callable[..., LogFile] = LogFile,
         dialler: Dialler | None = None,
         random: Random | None = None,
+        archive: ArchiveAccess | None = None,
     ) -> None:
         """Opens the event log under `settings.node.data`: raises `LogUnavailable`, `LogCorrupt`.
 
@@ -103,18 +98,7 @@ class Node:
         self._neighbour_dtds = NeighbourDtds(reactor)
         self.dtds, self._types = make_dtds(settings.types, reactor, self._neighbour_dtds)
         self.event_log = self._open_log(data)
-        self.matcher = _ENGINES[settings.validation.engine](
-            self.dtds,
-            document_limits=DocumentLimits(
-                max_bytes=settings.limits.max_event_bytes,
-                max_depth=settings.limits.max_depth,
-                max_attributes=settings.limits.max_attributes,
-            ),
-            query_limits=self._query_limits(),
-            clock=time.perf_counter,
-            max_run_time=settings.query.max_run_time,
-            max_share=settings.query.max_share,
-        )
+        self.matcher = make_matcher(settings, self.dtds)
         self.output = Output()
         self.quarantine = Quarantine(
             data / "quarantine",
@@ -127,6 +111,18 @@ class Node:
             self.event_log, wall_clock, int(settings.log.durable_expiry * 1000)
         )
         self.network = self._make_network(dialler, random or Random())
+        self._selection = Selection(self.matcher, self.dtds)
+        self.recovery = build_recovery(
+            event_log=self.event_log,
+            matcher=self.matcher,
+            durables=self.durables,
+            select=self._select,
+            parse_query=self._parse_query,
+            network=self.network,
+            supersede=lambda *who: self.reception.supersede(*who),
+            archive=archive,
+            clock=reactor,
+        )
         self.input = Input(
             matcher=self.matcher,
             dtds=self.dtds,
@@ -137,7 +133,6 @@ class Node:
             accept_undescribed=settings.types.undescribed == "accept",
             safety=AT_ONCE if self.network is None else self.network.keeping.owner,
         )
-        self._selection = Selection(self.matcher, self.dtds)
         self._advisor = Advisor(self._types, undescribed=settings.types.undescribed == "accept")
         self.subscribing = Subscribing(
             matcher=self.matcher,
@@ -147,10 +142,12 @@ class Node:
             output=self.output,
             durables=self.durables,
             interest=self.network or Alone(),
+            recovery=self.recovery,
             max_subscriptions=settings.limits.max_subscriptions_per_client,
         )
         self.event_log.began_again = self.output.begin_again
         self.reception = self._make_reception()
+        self.reception.address = self._address
         self.explaining = self._make_explaining()
         self.notices = Notices(self._types, lambda: self.reception.sessions, reactor)
         self.dtds.on_new_version = self.notices.new_version
@@ -233,6 +230,10 @@ class Node:
             make_session=make_session,
         )
 
+    def _address(self) -> str:
+        knowledge = None if self.network is None else self.network.knowledge
+        return self.settings.node.name if knowledge is None else str(knowledge.address)
+
     def _make_explaining(self) -> Explaining:
         return Explaining(
             matcher=self.matcher,
@@ -268,6 +269,7 @@ class Node:
             log=self.event_log,
             select=self._select,
             failed=failed,
+            clock=self._reactor,
         )
 
     async def _select(
@@ -282,12 +284,8 @@ class Node:
         limits = self.settings.limits
         return min(DELIVERY_BYTES, limits.window_bytes // 2, limits.max_frame_bytes // 2)
 
-    def _query_limits(self) -> QueryLimits:
-        settings = self.settings.query
-        return QueryLimits(max_length=settings.max_length, max_cost=settings.max_cost)
-
     def _parse_query(self, text: str, namespaces: Mapping[str, str]) -> Any:
-        return parse_query(text, namespaces, self._query_limits())
+        return parse_query(text, namespaces, query_limits(self.settings))
 
     # ------------------------------------------------------------------ running
 
@@ -361,6 +359,20 @@ class Node:
             found = self.output.subscriber(number)
             if found is not None and found[0] in sessions:
                 sessions[found[0]].cancel(found[1].number, error)
+
+    # ------------------------------------------------------------------ for the archive
+
+    def dead_origins(self) -> Sequence[str]:
+        """Origins that are kept here and whose nodes are gone."""
+        network = self.network
+        if network is None or network.knowledge is None:
+            return ()
+        return network.keeping.dead(network.knowledge.is_here)
+
+    def dtd_text(self, reference: DtdReference) -> Deferred[bytes | None]:
+        """The text of a DTD that an event of this node named; None where it is not known."""
+        dtd: Deferred[Any] = self.dtds.lookup(reference, FetchHint(""))
+        return dtd.addCallbacks(lambda found: found.text, lambda _: None)
 
     # ------------------------------------------------------------------ answers
 

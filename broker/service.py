@@ -18,6 +18,7 @@ from twisted.internet.interfaces import IListeningPort
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
+from broker.beside import ProcessesBeside, processes_beside
 from broker.channel.socket.tcp import TcpChannelFactory
 from broker.cluster.dialling import dialler_of
 from broker.cluster.listening import Listening
@@ -77,6 +78,8 @@ class NodeService(Service):
         self._failed = False
         self._listening: Listening | None = None
         self.node: Node | None = None
+        self.beside: ProcessesBeside | None = None
+        """What archives the node's events and searches the archive."""
 
     def startService(self) -> None:
         """Open the log and listen. What can not be done ends the process: one line, status 1."""
@@ -88,8 +91,13 @@ class NodeService(Service):
 
     async def _start(self) -> None:
         dialler = dialler_of(self._settings, self._reactor)
+        self.beside = processes_beside(self._settings, self._reactor)
         node = self.node = Node(
-            self._settings, self._reactor, ReactorThreads(self._reactor), dialler=dialler
+            self._settings,
+            self._reactor,
+            ReactorThreads(self._reactor),
+            dialler=dialler,
+            archive=None if self.beside is None else self.beside.access,
         )
         listening = [
             serverFromString(self._reactor, text).listen(
@@ -108,8 +116,10 @@ class NodeService(Service):
             self._ports += await self._listening.start()
         # Not before it can not fail any more: a process does not end while its threads run.
         node.start()
+        if self.beside is not None:
+            self.beside.start(node)
         collect_rarely()
-        for call, every in ((node.progress, PROGRESS_EVERY), (node.care, CARE_EVERY)):
+        for call, every in ((self._progress, PROGRESS_EVERY), (node.care, CARE_EVERY)):
             loop = LoopingCall(call)
             loop.clock = self._reactor
             loop.start(every, now=False).addErrback(self._loop_failed)
@@ -124,6 +134,12 @@ class NodeService(Service):
             first=node.event_log.bounds.first,
             last=node.event_log.bounds.last,
         )
+
+    def _progress(self) -> None:
+        assert self.node is not None
+        self.node.progress()
+        if self.beside is not None:
+            self.beside.look_at(self.node)
 
     def _places(self, own: int) -> Iterator[tuple[str, str]]:
         """Where the node listens, and for whom; the first `own` ports are not of the network."""
@@ -172,6 +188,8 @@ class NodeService(Service):
                 self.log.info("the node has stopped in good order")
             except BrokerError as error:
                 self.log.error("the node has stopped, but: {error}", error=error)
+        if self.beside is not None:
+            await self.beside.stop()
 
 
 def address_text(address: Any) -> str:

@@ -12,10 +12,13 @@ from broker.cli.rendering import (
     change_as_text,
     gap_as_json,
     gap_as_text,
+    missing_as_json,
+    missing_as_text,
 )
 from broker.cli.stopping import Stop
 from broker.cli.terminal import note
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
+from broker.event.merging.held import Missing
 
 #: What is not written yet never exceeds this by more than one event, in bytes.
 _ENOUGH: Final = 64 * 1024
@@ -61,6 +64,12 @@ class Output:
         note(change_as_text(change))
         if self._json:
             self._print(change_as_json(change))
+
+    def missing(self, missing: Missing) -> None:
+        """Tell of a hole in a bundle on stderr, and among the lines of JSON."""
+        note(missing_as_text(missing))
+        if self._json:
+            self._print(missing_as_json(missing))
 
     def flush(self) -> None:
         """Write what was printed. A pipe without a reader means that the user has had enough."""

@@ -9,7 +9,9 @@ from typing import Final
 import attrs
 
 from broker.cli.terminal import json_line, printable
+from broker.client.merged import MergedEvent
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
+from broker.event.merging.held import Missing
 
 #: Makes the bytes that are printed for an event.
 Form = Callable[[ReceivedEvent], bytes]
@@ -29,7 +31,7 @@ def as_json(event: ReceivedEvent) -> bytes:
     """One line of JSON; `xmlbroker pub` reads it."""
     header = event.header
     payload = event.payload
-    content = {
+    content: dict[str, str | bool | None] = {
         "place": str(event.place),
         "id": str(event.event_id),
         "stream": event.stream,
@@ -39,6 +41,8 @@ def as_json(event: ReceivedEvent) -> bytes:
         "liveness": event.liveness.value,
         "payload": None if payload is None else payload.decode("utf-8", "replace"),
     }
+    if isinstance(event, MergedEvent) and event.late:
+        content["late"] = True
     return (json_line(content) + "\n").encode()
 
 
@@ -54,6 +58,8 @@ def as_text(event: ReceivedEvent) -> bytes:
         f"{event.event_id.client_id}#{event.event_id.sequence_number}",
         str(event.place),
     ]
+    if isinstance(event, MergedEvent) and event.late:
+        words.append("late")
     payload = event.payload
     body = "" if payload is None else printable(payload.decode("utf-8", "replace")) + "\n"
     return f"{'  '.join(words)}\n{body}".encode()
@@ -90,6 +96,19 @@ def gap_as_json(gap: Gap) -> bytes:
         "reason": gap.reason,
     }
     return (json_line({"gap": content}) + "\n").encode()
+
+
+def missing_as_text(missing: Missing) -> str:
+    """For people."""
+    which = str(missing.first)
+    if missing.last > missing.first:
+        which = f"{which} to {missing.last}"
+    return f"bundle: {missing.bundle_id!r} of {missing.stream} lacks {which}"
+
+
+def missing_as_json(missing: Missing) -> bytes:
+    """One line of JSON among those of the events."""
+    return (json_line({"missing": attrs.asdict(missing)}) + "\n").encode()
 
 
 _EFFECTS: Final = {

@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from broker.cli.merge_options import merge_options
 from broker.cli.namespaces import namespace_option
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.output import Output
@@ -14,6 +15,7 @@ from broker.cli.rendering import as_document, as_json, as_payload, as_text
 from broker.cli.starting_point import parse_start
 from broker.cli.stopping import Stop, stop_on_signals
 from broker.cli.terminal import note, on_terminal
+from broker.client.merged import MergedSubscription, Merging
 from broker.client.received import Start
 from broker.client.subscription import Subscription
 from broker.errors import BrokerError
@@ -46,6 +48,7 @@ def _start(_: click.Context, __: click.Parameter, value: str | None) -> Start | 
     help="new, all, stored, a time (ISO 8601 or ms since 1970), or a position.  "
     "[default: new; stored with --durable]",
 )
+@merge_options
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after N events.")
 @click.option(
     "--idle",
@@ -66,6 +69,7 @@ def command(
     namespaces: dict[str, str],
     durable: str,
     start: Start | None,
+    merge: Merging | None,
     count: int | None,
     idle: float | None,
     form: str | None,
@@ -105,10 +109,13 @@ def command(
                         start=start,
                         on_gap=output.gap,
                         on_change=output.change,
+                        merge=merge,
                     )
                 )
                 if subscription is None:
                     return
+                if isinstance(subscription, MergedSubscription):
+                    subscription.on_missing = output.missing
                 for warning in subscription.warnings:
                     note(f"warning: {warning}")
                 try:

@@ -57,6 +57,10 @@ class AsyncioLoop:
         """Call in a later turn."""
         self._loop.call_soon(call)
 
+    def aside(self, call: Callable[[], None]) -> None:
+        """Call in a thread of the loop's executor, which is awaited when the loop ends."""
+        self._loop.run_in_executor(None, call)
+
     def dial(
         self,
         endpoint: str,

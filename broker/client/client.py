@@ -12,86 +12,32 @@ subscription goes on after a broken connection without gap or duplicate.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from zope.interface import implementer
-
-from broker.channel.alarm import Alarm
-from broker.channel.driver import IStackReceiver, StackDriver
-from broker.channel.socket import ISocketChannel
-from broker.channel.view import LinkState, View
-from broker.client.connection import FATAL, Connection, connecting
-from broker.client.core import ClientCore
-from broker.client.effects import (
-    Answered,
-    Arrived,
-    Consumed,
-    Effect,
-    HeldUp,
-    Send,
-    SessionOver,
-    Settled,
-)
-from broker.client.loop import Loop, Promise
-from broker.client.outbox import Outbox
-from broker.client.received import NEW, Receipt, Start
+from broker.client.conversation import Conversation
+from broker.client.loop import Loop
+from broker.client.merged import Merging, subscription_as
+from broker.client.received import ALL, NEW, STORED, Gap, Receipt, Start, TypeChanged
+from broker.client.received import last as the_last
+from broker.client.received import since as since_position
+from broker.client.received import since_time as since_moment
 from broker.client.settings import ClientSettings
 from broker.client.subscription import Subscription
-from broker.client.waiting import Waiting
-from broker.errors import BrokerError, Closed, TooLarge
+from broker.client.wish import Wish
+from broker.errors import BadPosition, BrokerError, Closed, TooLarge
 from broker.event.envelope import EventLinkage, EventType
 from broker.event.identity import EventId, Mint
+from broker.event.place import Position
 from broker.event.writing import payload_element, write_event
-from broker.session.messages import Welcome
-from broker.session.stack import session_layers
 
 
-@implementer(IStackReceiver)
-class Client:
+class Client(Conversation):
     """One client: one ClientId, one incarnation, any number of connections one after another."""
 
     def __init__(self, loop: Loop, endpoints: Sequence[str], settings: ClientSettings) -> None:
-        self._loop = loop
-        self._settings = settings
+        super().__init__(loop, endpoints, settings)
         self._mint = Mint(settings.client_id, settings.incarnation)
-        outbox = Outbox(settings.outbox_events, settings.outbox_bytes)
-        self._core = ClientCore(outbox, settings.window_bytes)
-        self._driver = StackDriver(
-            session_layers(settings.incarnation, settings.window_bytes, settings.outbox_bytes),
-            loop.clock,
-            self,
-        )
-        self._connection = connecting(
-            Connection(
-                loop=loop,
-                endpoints=endpoints,
-                hello=settings.hello,
-                attach=self._attach,
-                down=self._down,
-                stopped=self._stopped,
-                backoff=settings.backoff(),
-            )
-        )
-        self._waiting = Waiting(loop, ", ".join(endpoints), lambda: self.last_error)
-        self._alarm = Alarm(loop.clock, self._timeout)
-        self._subscriptions: dict[int, Subscription] = {}
-        self._flushing = False
-        self._error: BrokerError | None = None
-        self._closed: Promise | None = None
-        self._over = False
-        self.last_error: BrokerError | None = None
-        """Why the newest attempt or connection failed; None while all is well."""
-        self.welcome: Welcome | None = None
-        """What the node said of itself at the newest greeting."""
-        self.on_state: Callable[[bool, BrokerError | None], None] | None = None
-        """Told True when connected, False with the reason when not."""
-        self.trouble: BrokerError | None = None
-        """Why the node takes no publications for now (its disk is full); None while it does.
-        They wait in the outbox and are sent again by themselves."""
-        self.on_trouble: Callable[[BrokerError | None], None] | None = None
-        """Told when `trouble` comes, and None when it is over."""
 
     # ------------------------------------------------------------------ life
 
@@ -115,6 +61,16 @@ class Client:
         """Events in the outbox."""
         return self._core.outbox.events
 
+    @property
+    def duplicates_dropped(self) -> int:
+        """Events that came again for one of its subscriptions, and were dropped."""
+        return self._core.duplicates_dropped
+
+    @property
+    def keeping_error(self) -> BrokerError | None:
+        """Why positions can not be written to the state folder; None while they can."""
+        return None if self._keeping is None else self._keeping.error
+
     def start(self) -> None:
         """Begin to connect, and keep at it until `close`."""
         self._connection.start()
@@ -136,6 +92,9 @@ class Client:
         """End the session in good order: positions are acknowledged, the outbox is not awaited."""
         if self._closed is None:
             self._closed = self._loop.promise()
+            self._apply(self._core.keep())
+            if self._keeping is not None:
+                self._keeping.finish()
             if self._over:
                 # It ended by itself, and has said why.
                 self._closed.fulfil(None)
@@ -199,25 +158,68 @@ class Client:
         namespaces: Mapping[str, str] | None = None,
         durable: str = "",
         start: Start | None = None,
+        until: Position | None = None,
+        until_time: int = 0,
+        pace: float = 0.0,
+        rate: int = 0,
         on_gap: Callable[..., None] | None = None,
         on_change: Callable[..., None] | None = None,
+        merge: Merging | None = None,
     ) -> Awaitable[Subscription]:
         """Subscribe; resolves when the node has accepted the query and the flow has begun.
 
-        `start` is `NEW` for a transient and `STORED` for a durable subscription unless given.
+        `start` is `NEW` for a transient and `STORED` for a durable subscription unless given. It
+        ends by itself when everything up to the position `until` has come, or before what arrived
+        at its origin at `until_time` (ms since 1970) or later, if one of them is given. What was
+        published before is sent at `pace` times the pace at which it arrived, and no more than
+        `rate` events a second; 0 is as fast as possible.
+
         `on_gap` is told each `Gap`, `on_change` each `TypeChanged`, in order with the events.
-        Raises `BadQuery`, `QueryTooExpensive`, `BadName`, `NotAllowed`, `BadPosition` or
-        `TooManySubscriptions` as the node says.
+        With `merge` it is a `MergedSubscription`. Raises `BadQuery`, `QueryTooExpensive`,
+        `BadName`, `NotAllowed`, `BadPosition` or `TooManySubscriptions` as the node says.
         """
-        self._check_open()
-        begin = start if start is not None else (Start("stored") if durable else NEW)
-        number, effects = self._core.subscribe(
-            query, streams, namespaces=namespaces or {}, durable=durable, start=begin
-        )
-        subscription = Subscription(self, self._loop, number, query, streams, on_gap, on_change)
-        self._subscriptions[number] = subscription
-        self._apply(effects)
-        return subscription.flowing
+        begin = start if start is not None else (STORED if durable else NEW)
+        end = Position() if until is None else until
+        wish = Wish(query, streams, namespaces or {}, durable, begin, end, until_time, pace, rate)
+        return self._subscribe(wish, on_gap, on_change, merge).flowing
+
+    def replay(
+        self,
+        query: str = "true()",
+        streams: str = ">",
+        *,
+        namespaces: Mapping[str, str] | None = None,
+        since: Position | None = None,
+        since_time: int = 0,
+        last: int = 0,
+        until: Position | None = None,
+        until_time: int = 0,
+        pace: float = 0.0,
+        rate: int = 0,
+        on_gap: Callable[[Gap], None] | None = None,
+        merge: Merging | None = None,
+    ) -> Subscription:
+        """What was published and matches, as an asynchronous iterator that ends by itself.
+
+        It begins behind the position `since`, at `since_time` (ms since 1970), or with the `last`
+        so many; else with the oldest event that there is. It ends where `subscribe` says; without
+        an end, with what arrived before now, as this machine's clock says. A broken connection
+        does not end it: it goes on where it has got to. `unsubscribe()` ends it early.
+
+        Iterating raises what `subscribe` raises; only `BadPosition` for what no node can be asked
+        comes at once.
+        """
+        starts = [] if since is None else [since_position(since)]
+        starts += [since_moment(since_time)] if since_time else []
+        starts += [the_last(last)] if last else []
+        if len(starts) > 1:
+            raise BadPosition("a replay begins at a position, at a time, or with the last so many")
+        begin = starts[0] if starts else ALL
+        end = Position() if until is None else until
+        if not (end.marks or until_time):
+            until_time = self._settings.wall_clock()
+        wish = Wish(query, streams, namespaces or {}, "", begin, end, until_time, pace, rate)
+        return self._subscribe(wish, on_gap, None, merge)
 
     def ask(self, what: str, document: bytes = b"", /, **arguments: str) -> Awaitable[Any]:
         """Ask the node something (`status`, `dtd-list`, `dtd-show`, `explain`), maybe about an
@@ -228,73 +230,23 @@ class Client:
         self._apply(effects)
         return answer
 
-    # ------------------------------------------------------------------ for subscriptions
-
-    def taken(self, number: int, item: Any) -> None:
-        """A subscription's user has processed something."""
-        self._apply(self._core.taken(number, item, self._loop.clock.seconds()))
-
-    def discarded(self, item: Any) -> None:
-        """A subscription's user will not look at something that arrived."""
-        self._apply(self._core.discarded(item))
-
-    def unsubscribe(self, number: int, forget: bool) -> None:
-        """A subscription's user wants no more."""
-        self._apply(self._core.unsubscribe(number, forget=forget))
-
-    def position_of(self, number: int) -> Any:
-        """How far a subscription was processed."""
-        return self._core.position(number)
-
-    # ------------------------------------------------------------------ from the stack
-
-    def messages_received(self, batch: Sequence[bytes]) -> None:
-        """Messages of the node, in order."""
-        now = self._loop.clock.seconds()
-        for index, data in enumerate(batch):
-            try:
-                effects = self._core.message_received(data, now)
-            except BrokerError as error:
-                # What the stack has delivered it will not deliver again: only a new session, which
-                # begins where this one has got to, can mend that.
-                self.last_error = error
-                self._driver.consumed(len(batch) - index)
-                self._apply(self._core.goodbye())
-                self._driver.close()
-                return
-            self._apply(effects)
-        if self._core.outbox.unsent:
-            self._flush_soon()
-
-    def view_changed(self, view: View) -> None:
-        """The connection came or went."""
-        if view.state is LinkState.CONNECTED:
-            self.last_error = None
-            self._apply(self._core.session_up(view.resumed))
-            self._waiting.session_up()
-            self._flush()
-            if self.on_state is not None:
-                self.on_state(True, None)
-        elif view.state is LinkState.DISCONNECTED:
-            self._core.session_down()
-            if self._closed is not None:
-                self._connection.stop()
-            elif self._driver.failure is not None:
-                self._connection.forbidden(self._driver.failure)
-            else:
-                self._connection.lost(view.error or self.last_error)
-
-    def writable_changed(self, writable: bool) -> None:
-        """The session takes more, or no more for now."""
-        if writable:
-            self._flush()
-
     # ------------------------------------------------------------------ inside
 
-    def _attach(self, channel: ISocketChannel, welcome: Welcome) -> None:
-        self.welcome = welcome
-        channel.max_frame = welcome.max_frame_bytes
-        self._driver.attach(channel)
+    def _subscribe(
+        self,
+        wish: Wish,
+        on_gap: Callable[[Gap], None] | None,
+        on_change: Callable[[TypeChanged], None] | None,
+        merge: Merging | None,
+    ) -> Subscription:
+        self._check_open()
+        number, effects = self._core.subscribe(wish.check())
+        subscription = subscription_as(merge)(
+            self, self._loop, number, wish.query, wish.pattern, on_gap, on_change
+        )
+        self._subscriptions[number] = subscription
+        self._apply(effects)
+        return subscription
 
     def _enqueue(self, document: bytes, event_id: EventId) -> Awaitable[Receipt]:
         self._check_open(document)
@@ -302,84 +254,6 @@ class Client:
         self._core.publish(document, event_id, promise)
         self._flush_soon()
         return promise.awaitable
-
-    def _flush_soon(self) -> None:
-        if not self._flushing:
-            # Whatever is published in this turn goes out as one batch.
-            self._flushing = True
-            self._loop.soon(self._flush)
-
-    def _flush(self) -> None:
-        self._flushing = False
-        while not self._over and self._driver.writable:
-            effects = self._core.flush()
-            if not effects:
-                break
-            self._apply(effects)
-
-    def _apply(self, effects: Sequence[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Send(data):
-                    self._driver.send([data])
-                case Settled(promise, result):
-                    if isinstance(result, BrokerError):
-                        promise.fail(result)
-                    else:
-                        promise.fulfil(result)
-                case Arrived(number, item):
-                    subscription = self._subscriptions.get(number)
-                    if subscription is not None:
-                        subscription.arrived(item)
-                        if subscription.over:
-                            del self._subscriptions[number]
-                case Answered(request, content, error):
-                    self._waiting.answered(request, content, error)
-                case Consumed(count):
-                    self._driver.consumed(count)
-                case HeldUp(error):
-                    self.trouble = error
-                    if self.on_trouble is not None:
-                        told = functools.partial(self.on_trouble, error)
-                        self._loop.soon(told)
-                case SessionOver(error):
-                    self._session_over(error)
-        if self._core.outbox.events == 0:
-            self._waiting.drained()
-        self._alarm.set(None if self._over else self._core.next_timeout())
-
-    def _session_over(self, error: BrokerError) -> None:
-        self.last_error = error
-        if isinstance(error, FATAL):
-            self._connection.forbidden(error)
-        self._driver.abort(error)
-
-    def _down(self, error: BrokerError | None) -> None:
-        self.last_error = error or self.last_error
-        if self.on_state is not None:
-            self.on_state(False, self.last_error)
-
-    def _timeout(self) -> None:
-        self._apply(self._core.handle_timeout(self._loop.clock.seconds()))
-        self._flush()
-
-    def _stopped(self, error: BrokerError | None) -> None:
-        """The end, wanted or not: whoever still waits for something is told."""
-        self._over = True
-        self._error = error
-        self._core.session_down()
-        reason = error or Closed("the client is closed")
-        self._waiting.fail(reason)
-        for promise in self._core.outbox.fail_all():
-            promise.fail(reason)
-        for subscription in list(self._subscriptions.values()):
-            subscription.closed(error)
-        self._subscriptions.clear()
-        self._alarm.set(None)
-        if self._closed is not None:
-            self._closed.fulfil(None)
-        elif error is not None and self.on_state is not None:
-            self.on_state(False, error)
 
     def _at_once(self, value: Any) -> Awaitable[Any]:
         promise = self._loop.promise()

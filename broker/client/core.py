@@ -7,20 +7,19 @@ Twisted and asyncio, and in virtual time in tests.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, get_args
-
-import attrs
 
 from broker.client.delivery_room import DeliveryRoom
 from broker.client.effects import (
-    Accepted,
     Answered,
     Arrived,
     Consumed,
     Effect,
     HeldUp,
     Item,
+    Keep,
+    Left,
     Moved,
     Over,
     Portion,
@@ -29,8 +28,10 @@ from broker.client.effects import (
     Settled,
     Share,
 )
+from broker.client.following import Following
 from broker.client.outbox import Outbox
-from broker.client.received import Flow, Gap, ReceivedEvent, Start, TypeChanged
+from broker.client.received import ReceivedEvent, TypeChanged
+from broker.client.wish import Wish
 from broker.errors import ProtocolError, from_wire
 from broker.event.identity import EventId
 from broker.event.place import Place, Position
@@ -50,7 +51,6 @@ from broker.session.messages import (
     Progress,
     Published,
     Refuse,
-    Subscribe,
     Subscribed,
     Unsubscribe,
 )
@@ -63,35 +63,23 @@ _AboutSubscription: TypeAlias = Subscribed | Flowing | Ended | messages.Gap | me
 _ABOUT_SUBSCRIPTIONS = get_args(_AboutSubscription)
 
 
-@attrs.define(eq=False)
-class _Subscription:
-    number: int
-    pattern: str
-    query: str
-    namespaces: Mapping[str, str]
-    durable: str
-    start: Start
-    received: Position = Position()
-    """What has arrived here: where to go on after the node lost the session. Empty as long as
-    only the start says that."""
-    processed: Position = Position()
-    acknowledged: Position = Position()
-    since_acknowledged: int = 0
-    begun: bool = False
-    stored: bool = False
-    """The node had a position of it: it begins there, and not at the cut."""
-
-
 class ClientCore:
     """One client's conversation with the network, through any number of sessions."""
 
-    def __init__(self, outbox: Outbox, window_bytes: int) -> None:
-        """`window_bytes` bounds deliveries that have arrived and that no user has taken yet."""
+    def __init__(
+        self, outbox: Outbox, window_bytes: int, left: Mapping[str, Left] | None = None
+    ) -> None:
+        """`window_bytes` bounds deliveries that have arrived and that no user has taken yet; `left`
+        is where the last process of this client left its durable subscriptions."""
         self.outbox = outbox
+        self._most_held = window_bytes // 2
         self._room = DeliveryRoom(window_bytes)
         self.connected = False
-        self._subscriptions: dict[int, _Subscription] = {}
-        self._ending: dict[int, tuple[_Subscription, bool]] = {}
+        self._node = ""
+        """Address of the node of the newest session."""
+        self._left = dict(left or {})
+        self._subscriptions: dict[int, Following] = {}
+        self._ending: dict[int, tuple[Following, bool]] = {}
         """Unsubscribed, but the node has not said so yet; and whether it shall forget them."""
         self._numbers = itertools.count(1)
         self._asked: dict[int, Ask] = {}
@@ -101,6 +89,9 @@ class ClientCore:
         self._retry_at: float | None = None
         self._held_up = False
         self._acknowledge_at: float | None = None
+        self._keep_at: float | None = None
+        self._duplicates_dropped = 0
+        """Of subscriptions that are over."""
 
     # ------------------------------------------------------------------ the user's wishes
 
@@ -115,33 +106,33 @@ class ClientCore:
         message = self.outbox.next_unsent()
         return [] if message is None else [Send(message)]
 
-    def subscribe(
-        self,
-        query: str,
-        pattern: str,
-        *,
-        namespaces: Mapping[str, str],
-        durable: str,
-        start: Start,
-    ) -> tuple[int, list[Effect]]:
+    def subscribe(self, wish: Wish) -> tuple[int, list[Effect]]:
         """Ask for a subscription; what becomes of it arrives under the returned number."""
         number = next(self._numbers)
-        subscription = _Subscription(number, pattern, query, dict(namespaces), durable, start)
-        self._subscriptions[number] = subscription
-        return number, self._say(self._wish(subscription))
+        left = self._left.get(wish.durable, Left(Position()))
+        following = Following(number, wish, self._most_held, left)
+        self._subscriptions[number] = following
+        return number, self._say(following.subscribe())
 
     def unsubscribe(self, number: int, *, forget: bool = False) -> list[Effect]:
         """End a subscription; with `forget` nothing of a durable one stays at the node."""
         if number not in self._subscriptions:
             return []
-        subscription = self._subscriptions.pop(number)
-        self._ending[number] = (subscription, forget)
-        effects: list[Effect] = []
-        if subscription.durable and subscription.processed != subscription.acknowledged:
-            effects += self._say(Acknowledge([(number, subscription.processed.to_wire())]))
+        following = self._subscriptions.pop(number)
+        self._duplicates_dropped += following.duplicates_dropped
+        self._ending[number] = (following, forget)
+        effects = self._drop_held(following)
+        name = following.wish.durable
+        if name and following.processed != following.acknowledged:
+            effects += self._say(Acknowledge([(number, following.processed.to_wire())]))
+        if name:
+            self._leave(following)
+            if forget:
+                self._left.pop(name, None)
+            effects.append(Keep(dict(self._left)))
         effects += self._say(Unsubscribe(number, forget))
         if not self.connected:
-            effects.append(Arrived(number, Over(None, subscription.processed)))
+            effects.append(Arrived(number, Over(None, following.processed)))
         return effects
 
     def ask(
@@ -155,13 +146,14 @@ class ClientCore:
     def taken(self, number: int, item: Item, now: float) -> list[Effect]:
         """The user has processed something that arrived: the position moves on."""
         effects = self.discarded(item)
-        subscription = self._subscriptions.get(number)
-        if isinstance(item, Portion) and subscription is not None:
-            places = (event.place for event in item.events)
-            self._process(subscription, Position().advanced(places), len(item.events), now)
-        elif isinstance(item, Moved) and subscription is not None:
-            self._process(subscription, item.position, 0, now)
-        if subscription is not None and subscription.since_acknowledged >= ACKNOWLEDGE_EVENTS:
+        following = self._subscriptions.get(number)
+        if following is None:
+            return effects
+        if isinstance(item, Portion):
+            self._process(following, item.position, len(item.events), now)
+        elif isinstance(item, Moved):
+            self._process(following, item.position, 0, now)
+        if following.since_acknowledged >= ACKNOWLEDGE_EVENTS:
             effects += self._acknowledge()
         return effects
 
@@ -169,19 +161,33 @@ class ClientCore:
         """The user does not want this any more: no position moves, but its room is free again."""
         if not isinstance(item, Portion):
             return []
-        item.share.remaining -= 1
-        if item.share.remaining == 0:
-            self._room.free(item.share.size)
+        self._free(item)
         return self._grant()
+
+    def _free(self, portion: Portion) -> None:
+        portion.share.remaining -= 1
+        if portion.share.remaining == 0:
+            self._room.free(portion.share.size)
 
     def _grant(self) -> list[Effect]:
         limit = self._room.grant() if self.connected else None
         return [] if limit is None else [_send(Credit(limit))]
 
     def position(self, number: int) -> Position:
-        """How far the user has processed a subscription."""
-        subscription = self._subscriptions.get(number)
-        return Position() if subscription is None else subscription.processed
+        """How far the user has processed a subscription, nothing missing."""
+        following = self._subscriptions.get(number)
+        return Position() if following is None else following.processed
+
+    @property
+    def duplicates_dropped(self) -> int:
+        """How many events came again for any subscription, and were dropped."""
+        now = sum(each.duplicates_dropped for each in self._subscriptions.values())
+        return self._duplicates_dropped + now
+
+    def duplicates_of(self, number: int) -> int:
+        """How many events came again for a subscription, and were dropped."""
+        following = self._subscriptions.get(number)
+        return 0 if following is None else following.duplicates_dropped
 
     def goodbye(self) -> list[Effect]:
         """End the session in good order."""
@@ -189,13 +195,31 @@ class ClientCore:
             return []
         return [*self._acknowledge(), _send(Goodbye())]
 
-    def _process(
-        self, subscription: _Subscription, position: Position, events: int, now: float
-    ) -> None:
-        subscription.processed = subscription.processed.merged(position)
-        subscription.since_acknowledged += events
-        if subscription.durable and self._acknowledge_at is None:
-            self._acknowledge_at = now + ACKNOWLEDGE_AFTER
+    def _process(self, following: Following, position: Position, events: int, now: float) -> None:
+        if position.marks:
+            following.processed = following.processed.merged(position)
+        if following.wish.durable:
+            following.since_acknowledged += events
+            if self._acknowledge_at is None:
+                self._acknowledge_at = now + ACKNOWLEDGE_AFTER
+            if self._keep_at is None:
+                self._keep_at = now + ACKNOWLEDGE_AFTER
+
+    def keep(self) -> list[Effect]:
+        """Say what the next process of this client is to know of durable subscriptions."""
+        self._keep_at = None
+        for following in self._subscriptions.values():
+            self._leave(following)
+        return [Keep(dict(self._left))] if self._left else []
+
+    def _leave(self, following: Following) -> None:
+        if following.wish.durable and following.processed.marks:
+            node = following.former or following.left.node
+            self._left[following.wish.durable] = Left(following.processed, node)
+
+    def _drop_held(self, following: Following) -> list[Effect]:
+        dropped = following.drop_held()
+        return [effect for portion in dropped for effect in self.discarded(portion)]
 
     def _acknowledge(self) -> list[Effect]:
         """Tell the positions that moved; with the next connection if there is none."""
@@ -205,7 +229,7 @@ class ClientCore:
         rows = []
         for subscription in self._subscriptions.values():
             subscription.since_acknowledged = 0
-            if subscription.durable and subscription.processed != subscription.acknowledged:
+            if subscription.wish.durable and subscription.processed != subscription.acknowledged:
                 subscription.acknowledged = subscription.processed
                 rows.append((subscription.number, subscription.processed.to_wire()))
         return [_send(Acknowledge(rows))] if rows else []
@@ -216,40 +240,30 @@ class ClientCore:
         self._unsaid.append(message)
         return []
 
-    def _wish(self, subscription: _Subscription) -> Subscribe:
-        start = subscription.start
-        if subscription.begun or (start.kind in ("all", "time") and subscription.received.marks):
-            start = Start("position", position=subscription.received)
-        return Subscribe(
-            number=subscription.number,
-            pattern=subscription.pattern,
-            query=subscription.query,
-            namespaces=subscription.namespaces,
-            durable=subscription.durable,
-            start=start.kind,
-            position=start.position.to_wire(),
-            time=start.time_ms,
-        )
-
     # ------------------------------------------------------------------ the connection
 
-    def session_up(self, resumed: bool) -> list[Effect]:
-        """Connected. If the node does not remember the session, everything open is said again."""
+    def session_up(self, resumed: bool, node: str = "") -> list[Effect]:
+        """Connected, to the node with this address. If it does not remember the session,
+        everything open is said again."""
         self.connected = True
+        self._node = node
         unsaid, self._unsaid = self._unsaid, []
         if resumed:
             return [*map(_send, unsaid), *self._acknowledge(), *self._grant()]
         self._previous = None
         self._retry_at = None
         self.outbox.send_all_again()
+        for subscription in self._subscriptions.values():
+            for portion in subscription.drop_held():
+                self._free(portion)
         effects: list[Effect] = [_send(Credit(self._room.begin()))]
         for subscription in self._subscriptions.values():
             subscription.acknowledged = Position()
-            effects.append(_send(self._wish(subscription)))
+            effects.append(_send(subscription.subscribe()))
         for number, (subscription, forget) in list(self._ending.items()):
-            if forget and subscription.durable:
+            if forget and subscription.wish.durable:
                 # Only who has it in this session can have it forgotten.
-                effects += [_send(self._wish(subscription)), _send(Unsubscribe(number, True))]
+                effects += [_send(subscription.subscribe()), _send(Unsubscribe(number, True))]
             else:
                 del self._ending[number]
                 effects.append(Arrived(number, Over(None, subscription.processed)))
@@ -261,16 +275,19 @@ class ClientCore:
 
     def next_timeout(self) -> float | None:
         """When `handle_timeout` is wanted."""
-        times = [t for t in (self._retry_at, self._acknowledge_at) if t is not None]
+        times = [t for t in (self._retry_at, self._acknowledge_at, self._keep_at) if t is not None]
         return min(times, default=None)
 
     def handle_timeout(self, now: float) -> list[Effect]:
         """Acknowledge what is due; let batches that were sent back go out again (`flush`)."""
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
+        effects: list[Effect] = []
         if self._acknowledge_at is not None and now >= self._acknowledge_at:
-            return self._acknowledge()
-        return []
+            effects += self._acknowledge()
+        if self._keep_at is not None and now >= self._keep_at:
+            effects += self.keep()
+        return effects
 
     # ------------------------------------------------------------------ messages of the node
 
@@ -320,49 +337,22 @@ class ClientCore:
         raise ProtocolError(f"{type(message).__name__} is not for a client")
 
     def _progressed(self, number: int, position: Position) -> list[Effect]:
-        subscription = self._subscriptions.get(number)
-        if subscription is None:
-            return []
-        subscription.received = subscription.received.merged(position)
-        return [Arrived(number, Moved(position))]
+        following = self._subscriptions.get(number)
+        return [] if following is None else _arrived(number, following.progresses(position))
 
-    def _told(self, subscription: _Subscription, message: _AboutSubscription) -> list[Effect]:
-        number = subscription.number
-        start = subscription.start
+    def _told(self, following: Following, message: _AboutSubscription) -> list[Effect]:
+        number = following.number
         if isinstance(message, Subscribed):
-            stored = None if message.position is None else Position.from_wire(message.position)
-            if stored is not None and start.kind == "stored":
-                subscription.stored = True
-                self._begin(subscription, stored)
-            return [Arrived(number, Accepted(message.warnings, stored))]
+            return _arrived(number, following.accepted(message))
         if isinstance(message, Flowing):
-            cut = Position.from_wire(message.cut)
-            if start.kind == "new" or (start.kind == "stored" and not subscription.stored):
-                self._begin(subscription, cut)
-            elif start.kind == "position":
-                self._begin(subscription, start.position)
-            return [Arrived(number, Flow(cut))]
+            return _arrived(number, following.flows(message, self._node))
         if isinstance(message, Ended):
             del self._subscriptions[number]
-            error = from_wire(message.error) if message.error[0] else None
-            return [Arrived(number, Over(error, subscription.processed))]
+            self._duplicates_dropped += following.duplicates_dropped
+            return _arrived(number, following.ends(message))
         if isinstance(message, messages.TypeChanged):
             return [Arrived(number, TypeChanged.of(message))]
-        gap = Gap(
-            Place(message.origin, *message.first),
-            Place(message.origin, *message.last),
-            message.count,
-            message.reason,
-        )
-        subscription.received = subscription.received.advanced([gap.last])
-        return [Arrived(number, gap), Arrived(number, Moved(Position().advanced([gap.last])))]
-
-    def _begin(self, subscription: _Subscription, position: Position) -> None:
-        """The subscription begins after `position`, unless it has begun; some may have come."""
-        if not subscription.begun:
-            subscription.begun = True
-            subscription.received = subscription.received.merged(position)
-            subscription.processed = subscription.processed.merged(position)
+        return _arrived(number, following.misses(message))
 
     def _delivered(self, data: bytes) -> list[Effect]:
         delivery = decode_delivery(data)
@@ -383,12 +373,14 @@ class ClientCore:
             self._room.free(len(data))
             return [Consumed(1), *self._grant()]
         share = Share(len(known), len(data))
+        effects: list[Effect] = [Consumed(1)]
         for number, events in known.items():
-            subscription = self._subscriptions[number]
-            newest = {event.place.origin: event.place for event in events}
-            subscription.received = subscription.received.advanced(newest.values())
-        arrived = [Arrived(number, Portion(events, share)) for number, events in known.items()]
-        return [Consumed(1), *arrived]
+            effects += _arrived(number, self._subscriptions[number].arrives(events, share))
+        return effects
+
+
+def _arrived(number: int, items: Iterable[Item]) -> list[Effect]:
+    return [Arrived(number, item) for item in items]
 
 
 def _send(message: Message) -> Send:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -42,6 +42,8 @@ class Portion:
 
     events: Sequence[ReceivedEvent]
     share: Share
+    position: Position = Position()
+    """Up to here nothing is missing when they are processed; empty where something may be."""
 
 
 @attrs.frozen
@@ -80,6 +82,22 @@ class Arrived:
 
 
 @attrs.frozen
+class Left:
+    """Where a durable subscription was left."""
+
+    position: Position
+    node: str = ""
+    """Address of the node at which it flowed last; empty if not known."""
+
+
+@attrs.frozen
+class Keep:
+    """Durable subscriptions of this client by name, for its next process."""
+
+    durables: Mapping[str, Left]
+
+
+@attrs.frozen
 class Answered:
     """The answer to a question."""
 
@@ -109,4 +127,4 @@ class SessionOver:
     error: BrokerError
 
 
-Effect: TypeAlias = Send | Settled | Arrived | Answered | Consumed | HeldUp | SessionOver
+Effect: TypeAlias = Send | Settled | Arrived | Answered | Consumed | HeldUp | Keep | SessionOver

@@ -10,13 +10,18 @@ from broker.errors import ConfigurationError
 from broker.event.identity import next_incarnation
 
 
+def incarnation_file(folder: Path, client_id: str) -> Path:
+    """Where a client's newest incarnation stands. Who changes what lies beside it locks it."""
+    return folder / f"{client_id}.incarnation"
+
+
 def raise_incarnation(folder: Path, client_id: str, now_us: int) -> int:
     """The next incarnation of a client, durable before it is returned.
 
     Two processes that start at once get two numbers: the file is locked meanwhile. Raises
     `ConfigurationError` if the folder can not be written or the file does not hold a number.
     """
-    path = folder / f"{client_id}.incarnation"
+    path = incarnation_file(folder, client_id)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with open(path, "a+b") as file:

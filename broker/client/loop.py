@@ -37,6 +37,9 @@ class Loop(Protocol):
     def soon(self, call: Callable[[], None]) -> None:
         """Call in a later turn."""
 
+    def aside(self, call: Callable[[], None]) -> None:
+        """Call in another thread: something that may wait for a disk, and raises nothing."""
+
     def dial(
         self,
         endpoint: str,

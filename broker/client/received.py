@@ -116,6 +116,7 @@ class Start:
     kind: str
     position: Position = Position()
     time_ms: int = 0
+    last: int = 0
 
 
 #: Only what is published from now on.
@@ -134,3 +135,8 @@ def since(position: Position) -> Start:
 def since_time(time_ms: int) -> Start:
     """Whatever the node logged at or after a time, in ms since 1970."""
     return Start("time", time_ms=time_ms)
+
+
+def last(count: int) -> Start:
+    """The newest `count` events that match, and what follows."""
+    return Start("last", last=count)

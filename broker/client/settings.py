@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 
 import attrs
 
 from broker.client.connection import Backoff
+from broker.client.effects import Left
 from broker.client.incarnation import raise_incarnation
+from broker.client.positions_file import PositionsFile
 from broker.event.identity import next_incarnation
 from broker.event.stream import check_client_id
 from broker.session.messages import MAGIC, PROTOCOL_VERSIONS, Hello
@@ -40,6 +42,10 @@ class ClientSettings:
     longest_wait: float = 30.0
     random: Random = attrs.field(factory=Random, repr=False)
     """For the jitter of those waits."""
+    positions: PositionsFile | None = None
+    """Where durable subscriptions are kept for the next process."""
+    left: Mapping[str, Left] = attrs.field(factory=dict)
+    """What the last one kept."""
 
     def hello(self) -> Hello:
         """The greeting that every connection of this process begins with."""
@@ -73,13 +79,21 @@ def client_settings(
     Without a `client_id` the account's name is taken, and without an account a random one. `state`
     is a folder in which the client's incarnation is remembered, so that it rises even when the
     clock was set back between two processes; without it the clock alone has to do, and the node
-    refuses a process that comes with an incarnation that was used (`IncarnationRefused`).
+    refuses a process that comes with an incarnation that was used (`IncarnationRefused`). The
+    positions of durable subscriptions are kept there, too: the next process goes on at any node,
+    even if the one that has stored them is gone. Raises `ConfigurationError` if the folder can not
+    be written, or what it holds is not the client's.
     """
     name = check_client_id(client_id or account or f"anonymous-{os.urandom(6).hex()}")
     now_us = time.time_ns() // 1000
-    incarnation = (
-        next_incarnation(0, now_us) if state is None else raise_incarnation(state, name, now_us)
-    )
+    positions = None
+    left: Mapping[str, Left] = {}
+    if state is None:
+        incarnation = next_incarnation(0, now_us)
+    else:
+        incarnation = raise_incarnation(state, name, now_us)
+        positions = PositionsFile(state, name, incarnation)
+        left = positions.read()
     return ClientSettings(
         client_id=name,
         incarnation=incarnation,
@@ -88,4 +102,6 @@ def client_settings(
         window_bytes=window_bytes,
         outbox_events=outbox_events,
         outbox_bytes=outbox_bytes,
+        positions=positions,
+        left=left,
     )

@@ -23,6 +23,7 @@ class Owner(Protocol):
     def discarded(self, item: Item) -> None: ...
     def unsubscribe(self, number: int, forget: bool) -> None: ...
     def position_of(self, number: int) -> Position: ...
+    def duplicates_of(self, number: int) -> int: ...
 
 
 class Subscription:
@@ -56,9 +57,8 @@ class Subscription:
         self._on_change = on_change
         self._items: deque[Portion | Moved | Gap | TypeChanged] = deque()
         self._wanted: Promise | None = None
-        self._flowing: Promise | None = loop.promise()
-        self.flowing: Awaitable[Subscription] = self._flowing.awaitable
-        """Fires with the subscription when it is flowing."""
+        self._flowing: Promise | None = None
+        self._flows = False
         self._portion: Portion | None = None
         self._index = 0
         self._error: BrokerError | None = None
@@ -74,11 +74,25 @@ class Subscription:
         """The newest notices of changed types."""
 
     @property
+    def flowing(self) -> Awaitable[Subscription]:
+        """Fires with the subscription when it is flowing; fails if it ends before that."""
+        if self._flowing is None:
+            # Who only iterates leaves nothing behind that nobody looks at.
+            self._flowing = self._loop.promise()
+            self._settle_flowing()
+        return self._flowing.awaitable
+
+    @property
     def position(self) -> Position:
         """How far the events were processed: give it to `since` to go on from here."""
         if self._last_position is not None:
             return self._last_position
         return self._owner.position_of(self._number)
+
+    @property
+    def duplicates_dropped(self) -> int:
+        """Events that came again, at another place or from another node, while it was not over."""
+        return self._owner.duplicates_of(self._number)
 
     def unsubscribe(self, *, forget: bool = False) -> None:
         """Get no more, not even what has arrived and was not asked for yet.
@@ -121,8 +135,11 @@ class Subscription:
             events.extend(self._portion.events[self._index :])
             self._index = len(self._portion.events)
             return events
-        self._finish()
-        while self._items and not events:
+        while not events:
+            # One of which all had come before holds no event, and is done with at once.
+            self._finish()
+            if not self._items:
+                break
             item = self._items.popleft()
             if isinstance(item, Portion):
                 self._portion, self._index = item, len(item.events)
@@ -136,7 +153,8 @@ class Subscription:
 
         Only for who stops in the middle: iterating moves the position by itself.
         """
-        if not self.over:
+        # Of what may have holes before it only the whole is done with, when they are filled.
+        if not self.over and self._portion is not None and self._portion.position.marks:
             self._owner.taken(self._number, Moved(Position().advanced([event.place])))
 
     # ------------------------------------------------------------------ from the client
@@ -147,9 +165,8 @@ class Subscription:
             self.warnings = item.warnings
         elif isinstance(item, Flow):
             self.cut = item.cut
-            if self._flowing is not None:
-                self._flowing.fulfil(self)
-                self._flowing = None
+            self._flows = True
+            self._settle_flowing()
         elif isinstance(item, Over):
             self._last_position = item.position
             self.closed(item.error)
@@ -161,12 +178,19 @@ class Subscription:
         """The subscription, or the client, is at its end; what has arrived can still be read."""
         self.over = True
         self._error = error
-        if self._flowing is not None:
-            self._flowing.fail(error or Closed("the client was closed"))
-            self._flowing = None
+        self._settle_flowing()
         self._wake()
 
     # ------------------------------------------------------------------ inside
+
+    def _settle_flowing(self) -> None:
+        """A promise is settled once: what comes later changes nothing."""
+        if self._flowing is None:
+            return
+        if self._flows:
+            self._flowing.fulfil(self)
+        elif self.over:
+            self._flowing.fail(self._error or Closed("the client was closed"))
 
     def _next_event(self) -> ReceivedEvent | None:
         while True:

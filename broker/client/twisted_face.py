@@ -55,6 +55,10 @@ class TwistedLoop:
         """Call in a later turn."""
         self._reactor.callLater(0, call)
 
+    def aside(self, call: Callable[[], None]) -> None:
+        """Call in a thread of the reactor's pool, which is awaited when the reactor stops."""
+        self._reactor.callInThread(call)
+
     def dial(
         self,
         endpoint: str,

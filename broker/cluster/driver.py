@@ -18,7 +18,7 @@ from broker.cluster.dtds import NeighbourDtds
 from broker.cluster.flows.arrivals import Take
 from broker.cluster.flows.forwarding import GROUP
 from broker.cluster.flows.frame import Frame
-from broker.cluster.flows.messages import Kept, Routed
+from broker.cluster.flows.messages import AskDtd, Kept, Routed, TellDtd
 from broker.cluster.flows.traffic import (
     Cover,
     Enter,
@@ -77,6 +77,8 @@ class ClusterDriver:
         self._effects: deque[TrafficEffect | KnowledgeEffect] = deque()
         self._doing = False
         self._alarm = Alarm(clock, self._timeout)
+        self.told_others: Callable[[Routed], object] = lambda _: None
+        """Told messages for this node that are about something else than the network itself."""
 
     def start(self, knowledge: Knowledge, traffic: Traffic) -> None:
         """Run these from now on."""
@@ -164,10 +166,15 @@ class ClusterDriver:
                 traffic.map_moved(self.now())
                 self._map_moved()
             case Told(message):
-                if isinstance(message, Kept):
-                    self.keeping.kept(message)
-                else:
-                    self._dtds.told(message)
+                self._told(message)
+
+    def _told(self, message: Routed) -> None:
+        if isinstance(message, Kept):
+            self.keeping.kept(message)
+        elif isinstance(message, AskDtd | TellDtd):
+            self._dtds.told(message)
+        else:
+            self.told_others(message)
 
     def _flowing(self, key: Hashable, cuts: Mapping[str, Mark]) -> None:
         if self.traffic is not None and key in self.local:

@@ -41,6 +41,8 @@ class Message:
     """Base of all messages; each has its `kind` byte."""
 
     kind: ClassVar[int]
+    most: ClassVar[int] = MAX_CONTROL
+    """No message of the class is longer, in bytes."""
 
 
 _by_kind: dict[int, type[Message]] = {}
@@ -212,7 +214,7 @@ def decode(data: bytes) -> Message:
     if cls is None:
         kind = f"unknown message kind {data[:1].hex() or 'of an empty message'}"
         raise ProtocolError(_OF_SESSIONS.get(data[:1], kind))
-    if len(data) > MAX_CONTROL:
+    if len(data) > cls.most:
         raise ProtocolError(f"{cls.__name__} of {len(data)} bytes")
     try:
         return cls(*msgpack.unpackb(memoryview(data)[1:], use_list=False, strict_map_key=True))

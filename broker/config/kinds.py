@@ -122,6 +122,8 @@ _INTERFACE = re.compile(r"[A-Za-z0-9_.:-]{1,64}", re.ASCII)
 _DNS_NAME = re.compile(r"[A-Za-z0-9_.-]{1,255}", re.ASCII)
 #: Units lie no deeper in each other (`broker.cluster.address`).
 _DEEPEST = 8
+_MASTER = re.compile(r"local(\[[0-9*,]+\])?|yarn|(spark|k8s)://\S{1,255}", re.ASCII)
+_LONGEST_LOCATION = 4096
 _CLIENT_IDS = re.compile(r"[A-Za-z0-9_.@*-]{1,64}", re.ASCII)
 
 
@@ -206,6 +208,18 @@ def _check_client_endpoint(text: str) -> str:
     return text
 
 
+def _check_location(text: str) -> str:
+    if "\0" in text or "\n" in text or len(text) > _LONGEST_LOCATION:
+        raise ValueError
+    return text
+
+
+def _check_master(text: str) -> str:
+    if not _MASTER.fullmatch(text):
+        raise ValueError
+    return text
+
+
 def _check_interface(text: str) -> str:
     if text and not _INTERFACE.fullmatch(text):
         raise ValueError
@@ -261,6 +275,16 @@ OPTIONAL_DISCOVERY: Final = Kind(
 )
 OPTIONAL_FILE: Final[Kind[Path | None]] = Kind(
     'the path of a file, or ""', _optional_file, lambda path: _quoted(path or "")
+)
+OPTIONAL_LOCATION: Final = Kind(
+    'the path of a folder, a URI such as "s3://bucket/events", or ""',
+    _text(_check_location),
+    _quoted,
+)
+SPARK_MASTER: Final = Kind(
+    'a master such as "local[*]", "spark://host:7077", "yarn" or "k8s://https://host:6443"',
+    _text(_check_master),
+    _quoted,
 )
 CLIENT_ENDPOINT: Final = Kind(
     'an endpoint string of Twisted to connect to, such as "tcp:host=10.0.0.7:port=8766"',

@@ -17,6 +17,7 @@ import attrs
 from broker.channel.faults.configured import DIRECTIONS, KINDS
 from broker.config import kinds
 from broker.config.network import NetworkSettings
+from broker.config.recovery import ArchiveSettings, RecoverySettings
 from broker.config.setting import derived_setting, required_setting, setting
 from broker.config.stored_secret import StoredSecret
 from broker.event.envelope import SecurityLevel
@@ -304,6 +305,8 @@ class Settings:
     validation: ValidationSettings = attrs.field(factory=ValidationSettings)
     metrics: MetricsSettings = attrs.field(factory=MetricsSettings)
     network: NetworkSettings = attrs.field(factory=NetworkSettings)
+    archive: ArchiveSettings = attrs.field(factory=ArchiveSettings)
+    recovery: RecoverySettings = attrs.field(factory=RecoverySettings)
     streams: tuple[StreamSettings, ...] = ()
     accounts: tuple[AccountSettings, ...] = ()
     faults: tuple[FaultSettings, ...] = ()
@@ -328,4 +331,6 @@ SECTIONS: Final[dict[str, type]] = {
     "validation": ValidationSettings,
     "metrics": MetricsSettings,
     "network": NetworkSettings,
+    "archive": ArchiveSettings,
+    "recovery": RecoverySettings,
 }

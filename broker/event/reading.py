@@ -70,7 +70,7 @@ def _event(root: etree._Element, name: str, version: str, document: bytes) -> Ev
             security_level=SecurityLevel(kind.get("Securitylevel", "med")),
             liveness=Liveness(kind.get("Liveness", "live")),
         ),
-        linkage=_linkage(_one(root, "EventLinkage")),
+        linkage=linkage_of_element(_one(root, "EventLinkage")),
         application_types=tuple(e.text or "" for e in root.iterchildren(f"{_Q}ApplicationType")),
         summary=root.findtext(f"{_Q}Summary"),
         payload=_payload_bytes(document) if payloads else None,
@@ -78,7 +78,8 @@ def _event(root: etree._Element, name: str, version: str, document: bytes) -> Ev
     )
 
 
-def _linkage(element: etree._Element) -> EventLinkage:
+def linkage_of_element(element: etree._Element) -> EventLinkage:
+    """What an EventLinkage element says; ValueError where it is none."""
     ids = [e.text or "" for e in element.iterchildren(f"{_Q}BundleId")]
     numbers = [int(e.text or "") for e in element.iterchildren(f"{_Q}BundleNumber")]
     linkage = _one(element, "BundleLinkage")

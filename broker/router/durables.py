@@ -22,19 +22,39 @@ class Durable:
     position: Position
     used: int
     """Ms since 1970 when it was last subscribed, acknowledged, or left."""
+    flows_from: Position | None = None
+    """Behind this the node's log has all of it; None: it has yet to flow."""
+    former: str = ""
+    """The address of the node that has handed it over, and keeps it until its client has processed
+    all that came before it flowed here."""
+    moved_to: str = ""
+    """The address of the node that it was handed over to."""
 
     def encode(self) -> bytes:
         """The stored bytes."""
+        flows_from = None if self.flows_from is None else self.flows_from.to_wire()
         packed: bytes = msgpack.packb(
-            (self.pattern, self.query, self.namespaces, self.position.to_wire(), self.used)
+            (
+                *(self.pattern, self.query, self.namespaces, self.position.to_wire(), self.used),
+                *(flows_from, self.former, self.moved_to),
+            )
         )
         return packed
 
     @classmethod
     def decode(cls, stored: bytes) -> Durable:
         """The durable subscription that `encode` wrote."""
-        pattern, query, namespaces, position, used = msgpack.unpackb(stored)
-        return cls(pattern, query, namespaces, Position.from_wire(position), used)
+        pattern, query, namespaces, position, used, flows_from, *rest = msgpack.unpackb(stored)
+        flows = None if flows_from is None else Position.from_wire(flows_from)
+        return cls(pattern, query, namespaces, Position.from_wire(position), used, flows, *rest)
+
+    @property
+    def settled(self) -> bool:
+        """Whether its client has processed all that came before it flowed here."""
+        if self.flows_from is None:
+            return False
+        marks = self.position.marks
+        return all(marks.get(o, (0, 0)) >= mark for o, mark in self.flows_from.marks.items())
 
 
 class Durables:
@@ -90,6 +110,8 @@ class Durables:
         namespaces: Mapping[str, str],
         position: Position,
         stored: Callable[[], object],
+        flows_from: Position | None = None,
+        former: str = "",
     ) -> None:
         """Store a new one, or a changed profile of a known one; `stored` is told when it is.
 
@@ -99,7 +121,11 @@ class Durables:
         self._in_use.add(key)
         if key not in self._kept:
             self._counts[_client_of(key)] += 1
-        durable = Durable(pattern, query, dict(namespaces), position, self._wall_clock())
+        durable = Durable(
+            *(pattern, query, dict(namespaces), position, self._wall_clock()),
+            flows_from=flows_from,
+            former=former,
+        )
         self._kept[key] = durable
         self._log.put_durable(key, durable.encode(), stored)
 
@@ -110,6 +136,30 @@ class Durables:
         if durable is not None:
             moved = durable.position.merged(position)
             self._store(key, attrs.evolve(durable, position=moved, used=self._wall_clock()))
+
+    def flows(self, client_id: str, name: str, position: Position) -> None:
+        """From behind `position` on the node's log has all of it, and did not before."""
+        key = _key(client_id, name)
+        durable = self._kept.get(key)
+        if durable is not None:
+            self._store(key, attrs.evolve(durable, flows_from=position))
+
+    def settle(self, client_id: str, name: str) -> str:
+        """The address of the node that need not keep it any more; empty where there is none."""
+        key = _key(client_id, name)
+        durable = self._kept.get(key)
+        if durable is None or not durable.former or not durable.settled:
+            return ""
+        self._store(key, attrs.evolve(durable, former=""))
+        return durable.former
+
+    def move(self, client_id: str, name: str, whereto: str, stored: Callable[[], object]) -> None:
+        """It is handed over to the node at an address; `stored` is told when that is durable."""
+        key = _key(client_id, name)
+        durable = self._kept[key]
+        moved = attrs.evolve(durable, moved_to=whereto, used=self._wall_clock())
+        self._kept[key] = moved
+        self._log.put_durable(key, moved.encode(), stored)
 
     def release(self, client_id: str, name: str) -> None:
         """It is not in use any more: its time to expire begins."""

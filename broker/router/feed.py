@@ -20,6 +20,8 @@ class Pace(enum.Enum):
     """Nothing goes out before the client is told that the subscription is accepted."""
     LIVE = "live"
     """Straight from each commit; a transient one's excess waits in the link's queue."""
+    RECOVERING = "recovering"
+    """From elsewhere: what its client missed and the log has not."""
     CATCHING_UP = "catching-up"
     """From the log, at its own cursor, until it reaches the end."""
 
@@ -31,6 +33,16 @@ class Dropped:
     first: Mark
     last: Mark
     count: int
+
+
+@attrs.frozen
+class Gone:
+    """What does not come here any more, of an origin: behind `after` and up to `last`."""
+
+    origin: str
+    after: Mark
+    last: Mark
+    reason: str
 
 
 @attrs.define(eq=False)
@@ -67,9 +79,6 @@ class Feed:
     goes_on: bool = False
     """Whether it goes on where its client has got to, and the node has wanted it all the time: then
     what lies before `flows_from` comes, too."""
-    missed: dict[str, tuple[Mark, Mark]] = attrs.field(factory=dict)
-    """Behind and up to where the log may lack, of other origins, what its client had not got when
-    it came."""
     pace: Pace = Pace.UNCONFIRMED
     reading: bool = False
     waiting_for_commit: bool = False
@@ -82,6 +91,8 @@ class Feed:
     """The version of the log's coverage that the client knows, where it is live."""
     dropped: dict[str, Dropped] = attrs.field(factory=dict)
     """What the queue lost of each origin since the client was last told."""
+    gone_meanwhile: list[Gone] = attrs.field(factory=list)
+    """While recovering: what other nodes said they do not have any more."""
     outcomes: DeliveryOutcomes = attrs.field(factory=DeliveryOutcomes)
 
     def go_live(self, next_serial: int) -> None:

@@ -8,15 +8,17 @@ dropped, counted, and told. So a slow subscriber costs bounded memory and delays
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from twisted.python.failure import Failure
 
+from broker.channel.clock import IClock
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
 from broker.router.backlog import Backlog
+from broker.router.beginning import serial_behind
 from broker.router.catching_up import CatchingUp, Select
-from broker.router.feed import Feed, Pace
+from broker.router.feed import Feed, Gone, Pace
 from broker.router.outgoing import (
     Encodings,
     Portion,
@@ -26,6 +28,9 @@ from broker.router.outgoing import (
     runs_of,
     take_runs,
 )
+from broker.router.pacing import Pacing
+from broker.router.recovering import RecoveringFeeds
+from broker.router.recovery import Lost, Recovering
 from broker.router.sending import Outlet, Sending
 from broker.session.batches import encode_events
 from broker.session.fields import WirePosition
@@ -48,9 +53,10 @@ class Link:
         log: EventLog,
         select: Select,
         failed: Callable[[Feed, Failure], None],
+        clock: IClock,
     ) -> None:
         """`clearance` is a rank; `select` says which documents match a matcher's number; `failed`
-        is told when a subscription can not be fed from the log."""
+        is told when a subscription can not be fed from the log, or with what is recovered."""
         self._outlet = outlet
         self._clearance = clearance
         self._limits = limits
@@ -65,6 +71,13 @@ class Link:
             delivery=limits.delivery,
             log=log,
             select=select,
+            failed=failed,
+        )
+        self._recovering = RecoveringFeeds(
+            *(self._feeds, self._sending),
+            delivery=limits.delivery,
+            clock=clock,
+            recovered=self._recovered,
             failed=failed,
         )
         self.closed = False
@@ -101,12 +114,43 @@ class Link:
         else:
             self._catching_up.begin(feed)
 
+    def recover(
+        self,
+        feed: Feed,
+        recovering: Recovering,
+        joins: Mapping[str, Mark],
+        pacing: Pacing,
+        end: Callable[[], object] | None,
+    ) -> None:
+        """Feed a subscription with what is recovered, then from its log, behind `joins`; or, with
+        `end`, no further."""
+        self._recovering.begin(feed, recovering, joins, pacing, end)
+
+    def _recovered(self, feed: Feed, joins: Mapping[str, Mark], lost: Sequence[Lost]) -> None:
+        for each in lost:
+            self.tell_gap(feed, each.origin, each.after, each.upto, each.reason)
+        feed.skip = dict(joins)
+        feed.cursor = serial_behind(self._log, joins)
+        feed.pace = Pace.CATCHING_UP
+        # All up to there was looked at where it was recovered: the client's position moves there.
+        moved = tuple(
+            (origin, *mark) for origin, mark in joins.items() if feed.told.get(origin) != mark
+        )
+        feed.told.update(joins)
+        if moved:
+            self._outlet.send_message(Progress([(feed.number, moved)]))
+        for gone in feed.gone_meanwhile:
+            self._tell_gone(feed, gone)
+        feed.gone_meanwhile.clear()
+        self._catching_up.begin(feed)
+
     def remove(self, number: int) -> Feed | None:
         """Stop feeding a subscription; what waits for it alone is dropped."""
         feed = self._feeds.pop(number, None)
         if feed is not None:
             feed.settle(self._log.bounds.last + 1)
             self._backlog.drop_for(feed)
+            self._recovering.pump()
         return feed
 
     def get(self, number: int) -> Feed | None:
@@ -116,6 +160,7 @@ class Link:
     def close(self) -> None:
         """The session is over."""
         self.closed = True
+        self._recovering.pump()
         self._backlog.drop_all()
         for number in list(self._feeds):
             self.remove(number)
@@ -195,6 +240,7 @@ class Link:
             encoded = encode_events(events)
             runs = runs_of(one.feeds for one in taken)
             self._sending.send(encoded, events, runs, Liveness.LIVE)
+        self._recovering.pump()
         for feed in list(self._feeds.values()):
             if feed.pace is Pace.CATCHING_UP:
                 self._catching_up.read_on(feed)
@@ -220,18 +266,25 @@ class Link:
     def gone(self, origin: str, after: Mark, last: Mark, reason: str) -> None:
         """What lies behind `after` and up to `last` does not come here: every subscription that
         has not got so far is told."""
-        waits = bool(self._backlog) or self._backlog.untold
         for feed in self._feeds.values():
-            told = feed.told.get(origin, _NOWHERE)
-            if not feed.goes_on or told == _NOWHERE:
-                told = max(told, feed.flows_from.get(origin, _NOWHERE))
-            if not (feed.accepted and feed.flowing and _NOWHERE < told < last):
-                continue
-            if feed.pace is Pace.LIVE and not waits:
-                told = max(told, after)
-            # One that has not got to the gap yet is told a wider one: where a client was told of a
-            # gap, it begins behind it, if its session breaks now.
-            self.tell_gap(feed, origin, told, last, reason)
+            gone = Gone(origin, after, last, reason)
+            if feed.pace is Pace.RECOVERING:
+                feed.gone_meanwhile.append(gone)
+            else:
+                self._tell_gone(feed, gone)
+
+    def _tell_gone(self, feed: Feed, gone: Gone) -> None:
+        waits = bool(self._backlog) or self._backlog.untold
+        told = feed.told.get(gone.origin, _NOWHERE)
+        if not feed.goes_on or told == _NOWHERE:
+            told = max(told, feed.flows_from.get(gone.origin, _NOWHERE))
+        if not (feed.accepted and feed.flowing and _NOWHERE < told < gone.last):
+            return
+        if feed.pace is Pace.LIVE and not waits:
+            told = max(told, gone.after)
+        # One that has not got to the gap yet is told a wider one: where a client was told of a
+        # gap, it begins behind it, if its session breaks now.
+        self.tell_gap(feed, gone.origin, told, gone.last, gone.reason)
 
     def tell_gap(self, feed: Feed, origin: str, after: Mark, last: Mark, reason: str) -> None:
         """What lies behind `after` and up to `last` may be missing, and does not come any more."""
@@ -281,6 +334,8 @@ class Link:
             marks = coverage.since(feed.told_version)
             if feed.flowing:
                 feed.told_version = coverage.version
+        elif feed.pace is Pace.RECOVERING:
+            marks = []
         else:
             marks = list(feed.passed.items())
             feed.passed.clear()

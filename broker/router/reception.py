@@ -77,6 +77,8 @@ class Reception:
         make_session: Callable[[Identity, int, bytes], Session],
     ) -> None:
         self._node = node
+        self.address: Callable[[], str] = lambda: node
+        """Where the node is, for clients that move on to another one."""
         self._authenticator = authenticator
         self._event_log = event_log
         self._clock = clock
@@ -157,6 +159,7 @@ class Reception:
                         origin=self._event_log.origin,
                         max_event_bytes=self.limits.max_event_bytes,
                         max_frame_bytes=self.limits.max_frame_bytes,
+                        address=self.address(),
                     )
                 )
             ]
@@ -165,12 +168,36 @@ class Reception:
         session.driver.attach(channel)
         channel.resume()
 
+    def supersede(self, client_id: str, incarnation: int, token: bytes) -> None:
+        """A process of a client is at another node: its session here ends (P11).
+
+        Raises `IncarnationRefused` where a later process is known here.
+        """
+        self._check_newest(client_id, incarnation, token)
+        self._note_newest(client_id, incarnation, token)
+        former = self._by_client.get(client_id)
+        if former is not None:
+            former.end(SessionSuperseded(f"{client_id} is at another node now"))
+
     def _session(self, identity: Identity, hello: Hello) -> Session:
         """The session that the greeting resumes, or a new one."""
         client_id, incarnation, token = identity.client_id, hello.incarnation, hello.token
         known = self._sessions.get((client_id, incarnation, token))
         if known is not None:
             return known
+        self._check_newest(client_id, incarnation, token)
+        former = self._by_client.get(client_id)
+        if former is not None:
+            former.end(SessionSuperseded(f"incarnation {incarnation} of {client_id} has connected"))
+        self._check_room(identity)
+        self._note_newest(client_id, incarnation, token)
+        session = self._make_session(identity, incarnation, token)
+        session.connection_changed = self._connection_changed
+        self._sessions[(client_id, incarnation, token)] = session
+        self._by_client[client_id] = session
+        return session
+
+    def _check_newest(self, client_id: str, incarnation: int, token: bytes) -> None:
         newest, newest_token = self._newest_incarnation(client_id)
         if incarnation < newest or (
             incarnation == newest and not hmac.compare_digest(token, newest_token)
@@ -179,20 +206,14 @@ class Reception:
                 f"incarnation {incarnation} of {client_id} is not above {newest}, "
                 "which another process of this client has used"
             )
-        former = self._by_client.get(client_id)
-        if former is not None:
-            former.end(SessionSuperseded(f"incarnation {incarnation} of {client_id} has connected"))
-        self._check_room(identity)
-        if incarnation > newest:
-            self._newest[client_id] = (incarnation, token)
-            while len(self._newest) > _REMEMBERED:
-                self._newest.popitem(last=False)
-            self._event_log.put_client(client_id, _NEWEST.pack(incarnation, token))
-        session = self._make_session(identity, incarnation, token)
-        session.connection_changed = self._connection_changed
-        self._sessions[(client_id, incarnation, token)] = session
-        self._by_client[client_id] = session
-        return session
+
+    def _note_newest(self, client_id: str, incarnation: int, token: bytes) -> None:
+        if incarnation <= self._newest_incarnation(client_id)[0]:
+            return
+        self._newest[client_id] = (incarnation, token)
+        while len(self._newest) > _REMEMBERED:
+            self._newest.popitem(last=False)
+        self._event_log.put_client(client_id, _NEWEST.pack(incarnation, token))
 
     def _newest_incarnation(self, client_id: str) -> tuple[int, bytes]:
         newest = self._newest.get(client_id)

@@ -43,7 +43,10 @@ class Sending:
             newest = events[done - 1]
             for feed in feeds:
                 feed.outcomes.delivered += count
-                feed.told[newest.origin] = newest.mark
+                if feed.flowing:
+                    # Before, something may be missing: the client takes it for no position, and is
+                    # told of it by a Progress later.
+                    feed.told[newest.origin] = newest.mark
             numbered.append((count, [feed.number for feed in feeds]))
         self.outlet.send_delivery(encode_delivery(encoded, numbered, liveness, self._previous))
         last = events[-1]

@@ -21,7 +21,8 @@ from broker.identity import Identity
 from broker.router.input import Input
 from broker.router.link import Link
 from broker.router.publisher import Publisher
-from broker.router.subscribing import Confirming, Profile, Subscribing
+from broker.router.subscribing import Subscribing
+from broker.router.taking import Confirming, Profile
 from broker.router.turns import MOST_DOCUMENTS, SECONDS_A_TURN, Turns
 from broker.session import messages
 from broker.session.batches import decode_batch
@@ -97,7 +98,7 @@ class Session:
         self._credit = INITIAL_CREDIT
         self._services = services
         self.link = make_link(self)
-        self._profile = Profile(identity, self.link)
+        self._profile = Profile(identity, self.link, incarnation, token)
         self._publisher = Publisher(
             identity, incarnation, self._answer_publisher, self._turns.work_later
         )
@@ -232,7 +233,10 @@ class Session:
             if not self.over:
                 self.link.start(message.number)
 
-        confirming = Confirming(self.send_message, start)
+        def end(error: BrokerError | None) -> None:
+            self._end_subscription(message.number, error)
+
+        confirming = Confirming(self.send_message, start, end)
         try:
             self._services.subscribing.subscribe(self._profile, message, confirming)
         except PeerError as error:
@@ -287,8 +291,11 @@ class Session:
 
     def cancel(self, number: int, error: BrokerError) -> None:
         """End one subscription on the node's side, and say why."""
+        self._end_subscription(number, error)
+
+    def _end_subscription(self, number: int, error: BrokerError | None) -> None:
         self._services.subscribing.unsubscribe(self._profile, number, forget=False)
-        self.send_message(Ended(number, error.to_wire()))
+        self.send_message(Ended(number, NO_ERROR if error is None else error.to_wire()))
 
     def end(self, error: BrokerError | None) -> None:
         """End the session; the client is told why, if it still listens."""

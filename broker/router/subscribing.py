@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
-
-import attrs
 
 from broker.content.contract import IMatcher
 from broker.content.query.query import Query
@@ -20,43 +19,15 @@ from broker.errors import (
 )
 from broker.event.place import Mark, Position
 from broker.event.stream import StreamPattern, check_client_id
-from broker.identity import Identity
-from broker.router.durables import Durables
+from broker.router.beginning import beginning, flowing_from
+from broker.router.durables import Durable, Durables
 from broker.router.feed import Feed
 from broker.router.interest import Interest
-from broker.router.link import Link
 from broker.router.output import Output
-from broker.session.messages import Flowing, Subscribe, Subscribed
+from broker.router.recovery import Recovery
+from broker.router.taking import Confirming, Profile, Surroundings, Taking
+from broker.session.messages import Subscribe
 from broker.store.event_log import EventLog
-
-
-@attrs.define(eq=False)
-class Profile:
-    """The subscriptions of one session: the client's numbers, and the names of durable ones."""
-
-    identity: Identity
-    link: Link
-    durable: dict[int, str] = attrs.field(factory=dict)
-
-
-@attrs.frozen
-class Confirming:
-    """Where what becomes of a subscription is told."""
-
-    tell: Callable[[Subscribed | Flowing], object]
-    start: Callable[[], object]
-    """It was told that it is accepted: it may be fed."""
-
-
-@attrs.frozen
-class Beginning:
-    """Where a subscription begins in the log."""
-
-    serial: int
-    position: Mapping[str, Mark]
-    """How far its client has got when it begins."""
-    skip: dict[str, Mark] = attrs.field(factory=dict)
-    """What lies behind the serial and is not for it: it has had these origins up to there."""
 
 
 class Subscribing:
@@ -72,6 +43,7 @@ class Subscribing:
         output: Output,
         durables: Durables,
         interest: Interest,
+        recovery: Recovery,
         max_subscriptions: int,
     ) -> None:
         """`advise` gives warnings for a query, and for one of a durable subscription that was left
@@ -79,10 +51,8 @@ class Subscribing:
         self._matcher = matcher
         self._parse_query = parse_query
         self._advise = advise
-        self._log = log
         self._output = output
-        self._durables = durables
-        self._interest = interest
+        self._around = Surroundings(log, durables, interest, recovery)
         self._max_subscriptions = max_subscriptions
         self.refused: Counter[str] = Counter()
         """Subscriptions that were refused, by error code."""
@@ -90,15 +60,23 @@ class Subscribing:
 
     def want_durables(self) -> None:
         """What was stored is wanted while its clients are away, too: to be called at the start."""
-        for client_id, name, durable in self._durables.all():
+        for client_id, name, durable in self._around.durables.all():
             try:
                 pattern = StreamPattern.parse(durable.pattern)
                 query = self._parse_query(durable.query, durable.namespaces)
             except PeerError:
                 # Its client will be told when it comes for it.
                 continue
-            self._interest.want((client_id, name), pattern, query, lambda _: None)
-            self._interest.away((client_id, name))
+            flows = functools.partial(self._durable_flows, client_id, name)
+            self._around.interest.want((client_id, name), pattern, query, flows)
+            self._around.interest.away((client_id, name))
+
+    def _durable_flows(self, client_id: str, name: str, cuts: Mapping[str, Mark]) -> None:
+        durable = self._around.durables.get(client_id, name)
+        if durable is not None and durable.flows_from is None:
+            log = self._around.log
+            flows_from = flowing_from(log, log.cut, cuts)
+            self._around.durables.flows(client_id, name, Position(flows_from))
 
     def subscribe(self, profile: Profile, wanted: Subscribe, confirming: Confirming) -> None:
         """Take a subscription: it is told that it is accepted, and may be fed, unless it has ended.
@@ -123,11 +101,12 @@ class Subscribing:
         identity.check_subscribe(pattern)
         self._check_room(profile, wanted)
         query = self._parse_query(wanted.query, wanted.namespaces)
-        log = self._log
-        cut = log.position()
-        stored = self._stored(profile, wanted)
-        begins = self._beginning(wanted, stored, cut)
-        warnings = self._advise(query, stored is not None)
+        self._check_past(wanted)
+        log = self._around.log
+        stored = None
+        if wanted.durable:
+            stored = self._around.durables.get(identity.client_id, wanted.durable)
+        begins = beginning(log, wanted, _position(wanted, stored), log.position())
         feed = Feed(
             number=wanted.number,
             matcher_number=self._matcher.subscribe(pattern, query, identity.client_id),
@@ -141,90 +120,16 @@ class Subscribing:
             skip=begins.skip,
         )
         self._output.subscribe(link, feed)
-        goes_on = wanted.start == "position" or (wanted.start == "stored" and stored is not None)
-        resumes = begins.position if goes_on else None
-        self._ask_others(profile, wanted, feed, pattern, query, cut, resumes, confirming)
-
-        def begin() -> None:
-            if link.get(wanted.number) is feed:
-                left_off = None if stored is None else stored.to_wire()
-                confirming.tell(Subscribed(wanted.number, left_off, warnings))
-                feed.accepted = True
-                if feed.flowing:
-                    self._tell_flowing(link, feed, confirming)
-                confirming.start()
-
-        if not wanted.durable:
-            begin()
-            return
-        profile.durable[wanted.number] = wanted.durable
-        self._durables.put(
-            identity.client_id,
-            wanted.durable,
-            pattern=wanted.pattern,
-            query=wanted.query,
-            namespaces=wanted.namespaces,
-            position=_kept(begins, wanted, stored),
-            stored=begin,
-        )
-
-    def _ask_others(
-        self,
-        profile: Profile,
-        wanted: Subscribe,
-        feed: Feed,
-        pattern: StreamPattern,
-        query: Query,
-        cut: Mapping[str, Mark],
-        resumes: Mapping[str, Mark] | None,
-        confirming: Confirming,
-    ) -> None:
-        """Let other nodes know what is wanted; the feed flows when they do.
-
-        Where it goes on from how far its client has got elsewhere (`resumes`), or here before other
-        nodes forgot it, what came in between is not in the log, unless others wanted it, too.
-        """
-        feed.flowing = False
-        key: Hashable = feed.matcher_number
-        if wanted.durable:
-            key = (profile.identity.client_id, wanted.durable)
-        goes_on = self._interest.is_wanted(key, pattern, query)
-        feed.goes_on = goes_on and resumes is not None
-
-        def flows(cuts: Mapping[str, Mark]) -> None:
-            if feed.flowing:
-                return
-            feed.flowing = True
-            # What was logged since it was taken was chosen by others who did not know of it.
-            known = self._log.position()
-            known[self._log.origin] = cut[self._log.origin]
-            feed.flows_from = {
-                origin: max(known.get(origin, (0, 0)), cuts.get(origin, (0, 0)))
-                for origin in {*known, *cuts}
-            }
-            if resumes is not None and not goes_on:
-                feed.missed = {
-                    origin: (known, mark)
-                    for origin, mark in feed.flows_from.items()
-                    for known in [resumes.get(origin, (0, 0))]
-                    if origin != self._log.origin and known[1] < mark[1]
-                }
-            if feed.accepted and profile.link.get(wanted.number) is feed:
-                self._tell_flowing(profile.link, feed, confirming)
-
-        if not goes_on:
-            # Something else may have been wanted under the name of a durable one.
-            self._interest.unwant(key)
-        self._interest.want(key, pattern, query, flows)
-
-    def _tell_flowing(self, link: Link, feed: Feed, confirming: Confirming) -> None:
-        confirming.tell(Flowing(feed.number, Position(feed.flows_from).to_wire()))
-        for origin, (known, mark) in feed.missed.items():
-            link.tell_gap(feed, origin, known, mark, "elsewhere")
-        feed.missed = {}
+        Taking(
+            *(self._around, profile, wanted, confirming),
+            feed=feed,
+            stored=stored,
+            begins=begins,
+            warnings=self._advise(query, stored is not None),
+        ).begin()
 
     def _durable_gone(self, client_id: str, name: str) -> None:
-        self._interest.unwant((client_id, name))
+        self._around.interest.unwant((client_id, name))
 
     def unsubscribe(self, profile: Profile, number: int, *, forget: bool) -> None:
         """End a subscription; `UnknownSubscription` if the session has none of that number."""
@@ -235,35 +140,48 @@ class Subscribing:
         self._output.unsubscribe(feed.matcher_number)
         name = profile.durable.pop(number, None)
         if name is None:
-            self._interest.unwant(feed.matcher_number)
+            self._around.interest.unwant(feed.matcher_number)
         else:
-            self._interest.away((profile.identity.client_id, name))
-            self._durables.release(profile.identity.client_id, name)
+            self._around.interest.away((profile.identity.client_id, name))
+            self._around.durables.release(profile.identity.client_id, name)
             if forget:
-                self._durables.forget(profile.identity.client_id, name)
+                self._around.durables.forget(profile.identity.client_id, name)
 
     def acknowledge(self, profile: Profile, number: int, position: Position) -> None:
         """Note how far a durable subscription was processed; nothing for a transient one."""
         name = profile.durable.get(number)
         if name is None:
             return
-        mark = position.marks.get(self._log.origin)
-        if mark is not None and mark > self._log.cut:
-            raise BadPosition(f"position {position} lies in the future of {self._log.origin}")
-        self._durables.acknowledge(profile.identity.client_id, name, position)
+        if position.marks.get(self._around.log.origin, (0, 0)) > self._around.log.cut:
+            raise BadPosition(
+                f"position {position} lies in the future of {self._around.log.origin}"
+            )
+        client_id = profile.identity.client_id
+        durables = self._around.durables
+        durables.acknowledge(client_id, name, position)
+        former = durables.settle(client_id, name)
+        if former:
+            self._around.recovery.settled(client_id, name, former)
 
     def end(self, profile: Profile) -> None:
         """The session is over: its subscriptions end, durable ones stay stored."""
         for feed in list(profile.link.feeds):
             self._matcher.unsubscribe(feed.matcher_number)
             if not feed.durable:
-                self._interest.unwant(feed.matcher_number)
+                self._around.interest.unwant(feed.matcher_number)
         for name in profile.durable.values():
-            self._interest.away((profile.identity.client_id, name))
-            self._durables.release(profile.identity.client_id, name)
+            self._around.interest.away((profile.identity.client_id, name))
+            self._around.durables.release(profile.identity.client_id, name)
         self._output.remove_link(profile.link)
 
-    # ------------------------------------------------------------------ where to begin
+    # ------------------------------------------------------------------ what can be had
+
+    def _check_past(self, wanted: Subscribe) -> None:
+        if wanted.start == "last" and not wanted.last:
+            raise BadQuery("the last 0 events are none: say how many")
+        asks = wanted.start == "last" or wanted.until_ms or wanted.until
+        if asks and not self._around.recovery.available:
+            raise BadQuery("this node can not replay: it has no recovery")
 
     def _check_room(self, profile: Profile, wanted: Subscribe) -> None:
         if len(profile.link.feeds) >= self._max_subscriptions:
@@ -281,63 +199,20 @@ class Subscribing:
         if wanted.durable in profile.durable.values():
             raise BadName(f"durable subscription {wanted.durable!r} is in use in this session")
         client_id = profile.identity.client_id
-        known = self._durables.get(client_id, wanted.durable) is not None
-        if not known and self._durables.count(client_id) >= self._max_subscriptions:
+        known = self._around.durables.get(client_id, wanted.durable) is not None
+        if not known and self._around.durables.count(client_id) >= self._max_subscriptions:
             raise TooManySubscriptions(
                 f"{self._max_subscriptions} durable subscriptions are all that a client may have"
             )
 
-    def _stored(self, profile: Profile, wanted: Subscribe) -> Position | None:
-        if not wanted.durable:
-            return None
-        durable = self._durables.get(profile.identity.client_id, wanted.durable)
-        return None if durable is None else durable.position
 
-    def _beginning(
-        self, wanted: Subscribe, stored: Position | None, cut: Mapping[str, Mark]
-    ) -> Beginning:
-        log = self._log
-        if wanted.start == "new" or (wanted.start == "stored" and stored is None):
-            return Beginning(log.newest[1] + 1, cut)
-        if wanted.start == "all":
-            return self._beginning_at(log.bounds.first)
-        if wanted.start == "time":
-            return self._beginning_at(log.first_at(wanted.time))
-        if wanted.start not in ("position", "stored"):
-            raise BadQuery(
-                f"start {wanted.start[:20]!r} is none of new, all, position, time, stored"
-            )
-        position = stored if wanted.start == "stored" else Position.from_wire(wanted.position)
-        assert position is not None
-        mark = position.marks.get(log.origin)
-        if mark is not None and mark > log.cut:
-            raise BadPosition(
-                f"position {mark[0]}:{mark[1]} lies in the future of {log.origin}, "
-                f"which has got to {log.cut[0]}:{log.cut[1]}"
-            )
-        # Everything of an origin that it does not name is new to it.
-        serials = [
-            log.first_after(origin, position.marks.get(origin, (0, 0))) for origin in log.coverage
-        ]
-        # An event that has no durable place yet lies behind all that have one.
-        serial = min(serials, default=log.bounds.last + 1)
-        return Beginning(serial, position.marks, dict(position.marks))
-
-    def _beginning_at(self, serial: int) -> Beginning:
-        return Beginning(serial, self._log.position_before(serial))
-
-
-def _kept(begins: Beginning, wanted: Subscribe, stored: Position | None) -> Position:
-    """What to store for a durable one that begins there, until it acknowledges."""
-    position = Position(begins.position)
-    # A client that comes back begins behind what it has received. Only what it has acknowledged is
-    # processed: if it dies now, the rest has to be sent again.
-    if wanted.start == "position" and stored is not None:
-        return _common(stored, position)
-    return position
-
-
-def _common(one: Position, other: Position) -> Position:
-    """What lies behind both positions."""
-    both = one.marks.keys() & other.marks.keys()
-    return Position({origin: min(one.marks[origin], other.marks[origin]) for origin in both})
+def _position(wanted: Subscribe, stored: Durable | None) -> Position | None:
+    """How far a client has got, as far as that is known here; None where it begins anew."""
+    if wanted.start not in ("position", "stored"):
+        return None
+    said = Position.from_wire(wanted.position)
+    if wanted.start == "position":
+        return said
+    if stored is None:
+        return said if said.marks else None
+    return stored.position.merged(said)

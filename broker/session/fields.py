@@ -6,6 +6,7 @@ Each takes what msgpack unpacked and returns it as the message holds it. What do
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -14,6 +15,9 @@ from broker.event.place import Mark
 
 #: Position as it travels: a list of (origin, epoch, offset).
 WirePosition: TypeAlias = tuple[tuple[str, int, int], ...]
+
+#: Characters: a path of 8 units and a name, of 64 each, are far from it.
+MAX_ADDRESS = 1024
 
 
 def wire_error(value: Any) -> WireError:
@@ -30,6 +34,22 @@ def count(value: Any) -> int:
 def text(value: Any) -> str:
     if type(value) is not str:
         raise TypeError("not text")
+    return value
+
+
+def address(value: Any) -> str:
+    """Where a node is, in words that only nodes read."""
+    if len(text(value)) > MAX_ADDRESS:
+        raise ValueError("no address is that long")
+    return str(value)
+
+
+def factor(value: Any) -> float:
+    """A number that something is multiplied by: finite, not negative."""
+    if type(value) is not float:
+        return float(count(value))
+    if not 0.0 <= value < math.inf:
+        raise ValueError("not a factor")
     return value
 
 

@@ -75,6 +75,8 @@ class Welcome(Message):
     origin: str = attrs.field(converter=fields.text)
     max_event_bytes: int = attrs.field(converter=fields.count)
     max_frame_bytes: int = attrs.field(converter=fields.count)
+    address: str = attrs.field(converter=fields.address)
+    """Where the node is (cluster path and name); the name alone for one without a network."""
 
 
 @_message(0x03)
@@ -144,10 +146,26 @@ class Subscribe(Message):
     durable: str = attrs.field(converter=fields.text)
     """Name of a durable subscription, or empty."""
     start: str = attrs.field(converter=fields.text)
-    """`new`, `all`, `position`, `time`, or `stored` (where a durable one was left; else new)."""
+    """`new`, `all`, `position`, `time`, `last`, or `stored` (where a durable one was left, or
+    `position` if that is further; else new)."""
     position: WirePosition = attrs.field(converter=fields.position)
+    """For `position` and `stored`: how far the client knows that it has got."""
     time: int = attrs.field(converter=fields.count)
     """For `time`: ms since 1970."""
+    former: str = attrs.field(converter=fields.address, default="")
+    """Address of the node where it was last, as that node's `Welcome` said; empty: not known."""
+    until_ms: int = attrs.field(converter=fields.count, default=0)
+    """It ends before the first event of this time of arrival or later; 0: no such end."""
+    until: WirePosition = attrs.field(converter=fields.position, default=())
+    """It ends when all up to this position was delivered; empty: no such end."""
+    last: int = attrs.field(converter=fields.count, default=0)
+    """For `last`: so many of the newest that match."""
+    pace: float = attrs.field(converter=fields.factor, default=0.0)
+    """Factor of the pace at which recovered events arrived at first; 0: as fast as possible."""
+    rate: int = attrs.field(converter=fields.count, default=0)
+    """Recovered events a second at most; 0: no bound."""
+    processed: WirePosition | None = attrs.field(converter=fields.optional_position, default=None)
+    """How far a durable one that goes on at `position` was processed: what is stored of it."""
 
 
 @_message(0x21)

@@ -1,8 +1,18 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from broker.cli.rendering import as_text, clock_time
+from broker.cli.rendering import (
+    as_json,
+    as_text,
+    clock_time,
+    missing_as_json,
+    missing_as_text,
+)
+from broker.client.merged import MergedEvent
+from broker.event.merging.held import Missing
 from tests.cli.fake_node import received
 
 
@@ -19,6 +29,23 @@ def test_people_get_a_line_and_the_payload() -> None:
         "origin:1:5",
     ]
     assert payload == ["<flight>", " <id>1</id></flight>"]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_late_event_of_a_merge_says_so(late: bool) -> None:
+    event = received(5)
+    merged = MergedEvent(event.place, event.header, event.liveness, event.document, late)
+    assert as_text(merged).splitlines()[0].endswith(b"  late") is late
+    assert json.loads(as_json(merged)).get("late", False) is late
+
+
+def test_a_hole_in_a_bundle_is_a_line() -> None:
+    hole = Missing("alerts", "b", 2, 4)
+    assert missing_as_text(hole) == "bundle: 'b' of alerts lacks 2 to 4"
+    assert missing_as_text(Missing("alerts", "b", 2, 2)) == "bundle: 'b' of alerts lacks 2"
+    assert json.loads(missing_as_json(hole)) == {
+        "missing": {"stream": "alerts", "bundle_id": "b", "first": 2, "last": 4}
+    }
 
 
 def test_an_event_without_a_payload_is_its_line() -> None:

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from broker.client.merged import Merging
 from broker.client.received import ALL, since_time
 from broker.errors import BadQuery, GaveUp
 from tests.cli.fake_node import FakeNode, change, gap, received, run
@@ -77,7 +78,19 @@ def test_what_is_wanted_is_what_the_node_is_asked() -> None:
         "namespaces": {"v": "urn:v", "w": "urn:w=1"},
         "durable": "mine",
         "start": ALL,
+        "merge": None,
     }
+
+
+def test_how_to_merge_is_what_the_library_is_asked() -> None:
+    node = FakeNode(stored=[received(1)])
+    how = ("--merge", "time within 250ms", "--merge-order", "a.b,bundle:x", "--merge-wait", "3")
+    assert run(node, "sub", "--count", "1", *how).exit_code == 0
+    assert run(node, "sub", "--count", "1", "--merge", "linked").exit_code == 0
+    assert [asked["merge"] for asked in node.subscriptions] == [
+        Merging.by("time within 250ms", ["a.b", "bundle:x"], wait=3.0),
+        Merging(),
+    ]
 
 
 def test_without_a_start_the_library_decides() -> None:
@@ -183,6 +196,11 @@ def test_no_node_is_one_line() -> None:
         ("--count", "0"),
         ("--idle", "0"),
         ("--durable", "without-a-name-of-the-client"),
+        ("--merge", "zip"),
+        ("--merge", "linked", "--merge-order", "a"),
+        ("--merge", "time", "--merge-wait", "-1"),
+        ("--merge-order", "a,b"),
+        ("--merge-wait", "3"),
     ],
 )
 def test_wrong_usage_is_status_2(arguments: tuple[str, ...]) -> None:

@@ -13,6 +13,7 @@ from broker.client.effects import (
 )
 from broker.client.outbox import Outbox
 from broker.client.received import NEW, Start
+from broker.client.wish import Wish
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.identity import EventId
 from broker.event.place import Position
@@ -36,9 +37,14 @@ def at(offset: int, epoch: int = 1) -> Position:
 
 
 def logged(*offsets: int, epoch: int = 1) -> EncodedEvents:
-    header = Header(EventId("p", 1, 1, 1), "s", "t", "1.0", SecurityLevel.MED, Liveness.LIVE)
-    record = encode_header(header)
-    return encode_events([LoggedEvent(epoch, o, 0, 1, record, b"<e/>", "n", o) for o in offsets])
+    return encode_events([event_at("n", offset, epoch) for offset in offsets])
+
+
+def event_at(origin: str, offset: int, epoch: int = 1, *, number: int = 0) -> LoggedEvent:
+    """An event of a publisher whose numbers are the offsets, unless there is another `number`."""
+    event_id = EventId("p", 1, number or offset, 1)
+    header = Header(event_id, "s", "t", "1.0", SecurityLevel.MED, Liveness.LIVE)
+    return LoggedEvent(epoch, offset, 0, 1, encode_header(header), b"<e/>", origin, offset)
 
 
 def delivery(
@@ -91,7 +97,7 @@ def new_core(connected: bool = True, window: int = WINDOW) -> ClientCore:
 
 
 def subscribe(core: ClientCore, start: Start = NEW, durable: str = "") -> list[Effect]:
-    _, effects = core.subscribe("q", "p.>", namespaces={"a": "b"}, durable=durable, start=start)
+    _, effects = core.subscribe(Wish("q", "p.>", {"a": "b"}, durable, start))
     return effects
 
 

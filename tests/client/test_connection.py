@@ -22,7 +22,7 @@ from broker.session import messages
 from broker.session.messages import MAGIC, Goodbye, Hello, Refuse, Welcome
 
 HELLO = Hello(MAGIC, (1,), "a", 1, b"t" * 16, "", "")
-WELCOME = messages.encode(Welcome(1, "node", "origin", 1000, 1000))
+WELCOME = messages.encode(Welcome(1, "node", "origin", 1000, 1000, "node"))
 
 
 class FakeChannel:

@@ -75,6 +75,7 @@ def test_a_new_session_hears_everything_from_where_it_has_arrived_not_been_proce
     first, second, _, acknowledged = again
     assert isinstance(first, Subscribe) and isinstance(second, Subscribe)
     assert (first.start, first.position) == ("position", (("n", 1, 12),))
+    assert (first.processed, second.processed) == ((("n", 1, 10),), None)
     assert (second.start, second.position) == ("all", ())
     assert acknowledged == Acknowledge([(1, (("n", 1, 10),))])
     assert len(core.flush()) == 1
@@ -120,7 +121,7 @@ def test_goodbye_acknowledges_first_and_needs_a_connection() -> None:
     take(core, tell(core, delivery(11)))
     assert [type(message) for message in sent(core.goodbye())] == [Acknowledge, Goodbye]
     core.session_down()
-    assert core.goodbye() == []
+    assert sent(core.goodbye()) == []
 
 
 # ----------------------------------------------------------------------------- questions, the end

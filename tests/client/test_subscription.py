@@ -25,9 +25,9 @@ def at(offset: int) -> Position:
     return Position({"n": (1, offset)})
 
 
-def portion(*offsets: int) -> Portion:
+def portion(*offsets: int, solid: bool = True) -> Portion:
     events = [ReceivedEvent(Place("n", 1, o), HEADER, Liveness.LIVE, b"<e/>") for o in offsets]
-    return Portion(events, Share(1, 100))
+    return Portion(events, Share(1, 100), at(offsets[-1]) if solid and offsets else Position())
 
 
 def gap(first: int, last: int) -> Gap:
@@ -62,6 +62,9 @@ class FakeOwner:
 
     def position_of(self, number: int) -> Position:
         return self.position
+
+    def duplicates_of(self, number: int) -> int:
+        return 3
 
 
 class FakeLoop:

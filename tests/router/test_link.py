@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from broker.errors import LogUnavailable
@@ -111,6 +112,7 @@ class Setting:
             log=cast(Any, self.log),
             select=self.select,
             failed=lambda feed, failure: self.failures.append((feed, failure)),
+            clock=Clock(),
         )
 
     async def select(

@@ -31,13 +31,17 @@ from broker.session.messages import (
 ERROR = BadQuery("an operand is missing", line=1, column=4).to_wire()
 EXAMPLES: list[Message] = [
     Hello(MAGIC, (1, 2), "alice", 7, b"t" * 16, "account", "secret"),
-    Welcome(1, "node", "origin", 1 << 20, 16 << 20),
+    Welcome(1, "node", "origin", 1 << 20, 16 << 20, "alps.c1/node"),
     Refuse(ERROR),
     messages.Goodbye(),
     Published(3, (("n", 1, 17),), 2, (0,), ((2, ERROR),)),
     Published(3, (("n", 1, 17),), 2, (), (), ((1, (2, 5)),)),
     NotPublished(3, 1000, ERROR),
     Subscribe(1, "a.>", "/x:y", {"x": "urn:x"}, "name", "position", (("n", 1, 17),), 0),
+    Subscribe(
+        *(2, ">", "true()", {}, "", "last", (), 0),
+        *("alps.c1/n", 1 << 40, (("n", 1, 9),), 100, 0.5, 1000, (("n", 1, 3),)),
+    ),
     messages.Subscribed(1, (("n", 1, 17),), ("a warning",)),
     messages.Subscribed(1, None, ()),
     messages.Flowing(1, (("n", 1, 17),)),
@@ -110,6 +114,56 @@ def test_only_the_event_of_a_question_may_be_large() -> None:
 def test_a_question_without_room_for_an_event_is_one_without_an_event() -> None:
     encoded = bytes([messages.Ask.kind]) + msgpack.packb((1, "status", {}))
     assert messages.decode(encoded) == messages.Ask(1, "status", {})
+
+
+WANTED = (1, "a", "b", {}, "", "last", (), 0)
+
+
+def test_what_a_subscription_leaves_unsaid_is_that_nothing_is_wanted_of_it() -> None:
+    encoded = bytes([Subscribe.kind]) + msgpack.packb(WANTED)
+    assert messages.decode(encoded) == Subscribe(*WANTED, "", 0, (), 0, 0.0, 0, None)
+
+
+def test_a_factor_may_be_written_as_a_whole_number() -> None:
+    encoded = bytes([Subscribe.kind]) + msgpack.packb((*WANTED, "", 0, (), 5, 2, 0))
+    decoded = messages.decode(encoded)
+    assert isinstance(decoded, Subscribe)
+    assert type(decoded.pace) is float and decoded.pace == 2.0
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        ("a" * 1025, 0, (), 0, 0.0, 0),
+        (b"a", 0, (), 0, 0.0, 0),
+        ("", -1, (), 0, 0.0, 0),
+        ("", 1.0, (), 0, 0.0, 0),
+        ("", 0, (("n", 1),), 0, 0.0, 0),
+        ("", 0, (), -1, 0.0, 0),
+        ("", 0, (), True, 0.0, 0),
+        ("", 0, (), 0, -0.5, 0),
+        ("", 0, (), 0, float("inf"), 0),
+        ("", 0, (), 0, float("nan"), 0),
+        ("", 0, (), 0, "1", 0),
+        ("", 0, (), 0, True, 0),
+        ("", 0, (), 0, 0.0, -1),
+        ("", 0, (), 0, 0.0, 0, 0),
+        ("", 0, (), 0, 0.0, 0, (("n", 1),)),
+        ("", 0, (), 0, 0.0, 0, None, 0),
+    ],
+)
+def test_a_subscription_that_asks_for_what_can_not_be_is_refused(told: tuple[object, ...]) -> None:
+    encoded = bytes([Subscribe.kind]) + msgpack.packb((*WANTED, *told))
+    with pytest.raises(ProtocolError, match="malformed Subscribe"):
+        messages.decode(encoded)
+
+
+def test_an_address_has_room_for_every_one_that_a_node_can_have() -> None:
+    longest = ".".join(["u" * 64] * 8) + "/" + "n" * 64
+    welcome = Welcome(1, "n", "o", 1, 1, longest)
+    assert messages.decode(messages.encode(welcome)) == welcome
+    with pytest.raises(ProtocolError):
+        messages.decode(bytes([Welcome.kind]) + msgpack.packb((1, "n", "o", 1, 1, "a" * 1025)))
 
 
 @pytest.mark.parametrize("mark", [(), (1,), (1, 2, 3)])

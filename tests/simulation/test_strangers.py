@@ -121,6 +121,15 @@ def test_a_greeting_of_a_megabyte_is_not_even_read(world: World) -> None:
     assert stranger.lost
 
 
+def test_whoever_is_welcome_is_told_where_he_is(world: World) -> None:
+    stranger = Stranger(world)
+    world.node.reception.address = lambda: "alps.c1/simulated"
+    stranger.channel.send([messages.encode(hello("a"))])
+    world.run(1.0)
+    welcome = messages.decode(stranger.packets[0])
+    assert isinstance(welcome, Welcome) and welcome.address == "alps.c1/simulated"
+
+
 @pytest.mark.parametrize("versions", [(), (2, 3), tuple(range(100, 200))])
 def test_another_version_is_refused(world: World, versions: tuple[int, ...]) -> None:
     stranger = Stranger(world)
@@ -192,7 +201,7 @@ def test_no_more_greetings_at_once_than_allowed(world: World) -> None:
 
 WRONG = [
     messages.encode(hello("talker")),
-    messages.encode(Welcome(1, "n", "o", 1, 1)),
+    messages.encode(Welcome(1, "n", "o", 1, 1, "n")),
     messages.encode(messages.Refuse(messages.NO_ERROR)),
     messages.encode(Published(1, (), 0, (), ())),
     messages.encode(NotPublished(1, 1, messages.NO_ERROR)),

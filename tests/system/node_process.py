@@ -49,6 +49,9 @@ class NodeProcess:
         if endpoint.startswith("unix:"):
             self.endpoint = endpoint
         self.settings = folder / "node.toml"
+        if "[archive]" not in configuration:
+            # Another process each, which most tests have no use for.
+            configuration += "\n[archive]\nenabled = false\n"
         self.settings.write_text(
             f'[node]\nname = "{name}"\ndata = "{self.data}"\n'
             f'[listen]\nendpoints = ["{endpoint.format(port=self.port)}"]\n{configuration}'

@@ -17,6 +17,8 @@ from broker.errors import BrokerError
 from broker.event.envelope import ENVELOPE_TYPE, NAMESPACE, EventType, SecurityLevel
 from broker.event.reading import read_event
 
+#: Keys of the lines of `sub` that tell of something else than an event.
+_NO_EVENTS = frozenset({"gap", "missing", "type-changed"})
 _TIMES = {name: TimePath(path) for name, path in TIMES.items()}
 
 
@@ -84,7 +86,7 @@ class Preparation:
             raise Unusable(f"not JSON: {error}") from None
         if not isinstance(said, dict):
             raise Unusable("not a JSON object")
-        if "gap" in said or "type-changed" in said:
+        if not _NO_EVENTS.isdisjoint(said):
             return None
         text = said.get("payload")
         if text is None:

@@ -221,6 +221,10 @@ class Arrivals:
         """When something came of an origin last, of whoever answers for it."""
         return max(self._heard.get(origin, {}).values(), default=None)
 
+    def homes(self, origin: str) -> list[Address]:
+        """Who has answered for an origin, the last one first."""
+        return list(reversed(self._heard.get(origin, {})))
+
     def settled(self, origin: str, now: float) -> list[Effect]:
         """Something has become durable: where that is all, the next page may be asked for."""
         cursor = self._cursors.get(origin)

@@ -9,7 +9,7 @@ import attrs
 
 from broker.cluster.flows.arrivals import Arrived, Take
 from broker.cluster.flows.frame import Frame
-from broker.cluster.flows.messages import AskDtd, Kept, Resume, Routed, TellDtd
+from broker.cluster.flows.messages import Resume, Routed
 from broker.event.place import Mark
 
 
@@ -54,7 +54,7 @@ class Serve:
 class Told:
     """A routed message for this node."""
 
-    message: Kept | AskDtd | TellDtd
+    message: Routed
 
 
 @attrs.frozen

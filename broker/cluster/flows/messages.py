@@ -31,6 +31,11 @@ class Routed(Message):
     hops: int = attrs.field(converter=fields.count)
     """How many links it may still pass."""
 
+    @property
+    def level(self) -> int:
+        """The rank that links on its way have to be cleared for (X12)."""
+        return 0
+
 
 @register(0x61)
 @attrs.frozen

@@ -28,7 +28,7 @@ from broker.cluster.flows.entering import Entering
 from broker.cluster.flows.forwarding import Division, divide, parts
 from broker.cluster.flows.frame import MAX_HOPS, Carried, Frame, Range
 from broker.cluster.flows.merging import merge
-from broker.cluster.flows.messages import AskDtd, Kept, Lost, Resume, Routed, TellDtd
+from broker.cluster.flows.messages import Lost, Resume, Routed
 from broker.cluster.flows.readers import Readers
 from broker.cluster.knowledge import Knowledge
 from broker.event.place import Mark
@@ -247,7 +247,6 @@ class Traffic:
             return self._ask_for_page(message, now)
         if isinstance(message, Lost):
             return self._go_on_behind(message.origin, message.upto, message.source, now)
-        assert isinstance(message, Kept | AskDtd | TellDtd)
         return [Told(message)]
 
     def served(
@@ -377,7 +376,7 @@ class Traffic:
         return done
 
     def _say(self, message: Routed) -> list[TrafficEffect]:
-        hop = self._knowledge.next_hop(message.target, 0) if message.hops else None
+        hop = self._knowledge.next_hop(message.target, message.level) if message.hops else None
         if hop is None:
             self.counts.stuck += 1
             return []

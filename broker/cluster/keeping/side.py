@@ -102,15 +102,22 @@ class Keeping:
         whom = list(destinations)
         if own is None or not whom:
             return
-        addresses = self.keeper.owners
-        for origin, span in self._log.kept.items():
+        for origin in self.dead(here):
+            upto = self._log.kept[origin].upto
+            yield _frame(origin, own, [Range(each, upto, upto) for each in whom], [])
+
+    def dead(self, here: Callable[[str], bool]) -> list[str]:
+        """The origins that are kept here whose nodes are not `here`."""
+        own, addresses = self._own(), self.keeper.owners
+        found = []
+        for origin in self._log.kept:
             address = addresses.get(origin)
             # That there is a way into another cluster says nothing of a node in it: a link does.
-            far = address is not None and address.unit != own.unit
+            far = own is not None and address is not None and address.unit != own.unit
             linked = address is not None and self._links.get(address.node) == origin
             if not (linked if far else here(origin)):
-                ranges = [Range(each, span.upto, span.upto) for each in whom]
-                yield _frame(origin, own, ranges, [])
+                found.append(origin)
+        return found
 
     def serves(self, resume: Resume) -> bool:
         """Whether a page is asked for of an origin that is kept here."""

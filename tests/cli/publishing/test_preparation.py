@@ -153,9 +153,10 @@ def test_a_line_of_json_may_have_no_payload() -> None:
     assert (found.payload, found.event_type.name) == (None, "event")
 
 
-def test_a_gap_is_no_event_and_nor_is_a_changed_type() -> None:
+def test_what_tells_of_no_event_is_none() -> None:
     assert line(gap={"first": "o:1:1"}) is None
     assert line(**{"type-changed": {"type": "flight"}}) is None
+    assert line(missing={"bundle_id": "b"}) is None
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_a_durable_subscription_whose_node_was_away_is_told_what_is_gone(seed: i
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_client_that_goes_to_another_node_is_told_what_that_did_not_ask_for(seed: int) -> None:
+def test_a_client_that_goes_to_another_node_gets_what_that_did_not_ask_for(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "one")
         world.add("b", "one", join=["a"])
@@ -118,12 +118,10 @@ def test_a_client_that_goes_to_another_node_is_told_what_that_did_not_ask_for(se
         publisher.publish("other")
         publisher.publish("asdi.zbw.tz")
         settle(world, [publisher], [shared, other, alone])
-        origin = world["c"].event_log.origin
-        # What others wanted there is in the log, and came in spite of the gap.
-        assert len(shared.events) == len(other.events) == 16
-        assert len(alone.events) == 11
-        assert other.gaps == []
-        assert bounds(shared.gaps) == bounds(alone.gaps) == [(origin, 21, 30, "elsewhere")]
+        for reader in (shared, other, alone):
+            # Of what one of them wanted the log had something already; of the others it had not.
+            assert len(reader.events) == 16
+            assert reader.gaps == []
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,0 +1,225 @@
+"""A subscription whose events come in the order that their linkage asks for (Mspaces M38).
+
+The merge itself is `broker.event.merging`; here it gets what the node delivers, and the position
+stays behind everything that it holds: what a killed process held comes again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+import attrs
+
+from broker.channel.alarm import Alarm
+from broker.client.effects import Moved, Portion
+from broker.client.loop import Loop
+from broker.client.received import Gap, ReceivedEvent, TypeChanged
+from broker.client.subscription import Owner, Subscription
+from broker.errors import BadName, BrokerError
+from broker.event.envelope import EventLinkage
+from broker.event.merging.core import Counts, Merger
+from broker.event.merging.held import Given, Linked, Missing, Output, UnknownWord
+from broker.event.merging.ledger import Ledger
+from broker.event.merging.reading import linkage_of
+from broker.event.merging.settings import Merging
+from broker.event.place import Position
+from broker.event.stream import StreamPattern
+
+__all__ = ("MergedEvent", "MergedSubscription", "Merging", "subscription_as")
+
+_log = logging.getLogger(__name__)
+
+
+@attrs.frozen(slots=False, eq=False)
+class MergedEvent(ReceivedEvent):
+    """An event as a merged subscription delivers it."""
+
+    late: bool = False
+    """It came after an event that follows it in the resolved order was given out."""
+
+
+class MergedSubscription(Subscription):
+    """A `Subscription` in resolved order; its events are `MergedEvent`s.
+
+    An event is held until nothing that belongs before it can come any more, or its time is over.
+    What is held has left the session's window and counts for the bounds of `Merging`. The position
+    moves past an event when it and all events of its origin before it are processed. A gap of the
+    log is told when it arrives, before events that are held; a hole in a bundle in its place.
+    When the subscription ends, what is held can still be read, in order.
+    """
+
+    def __init__(
+        self,
+        merging: Merging,
+        owner: Owner,
+        loop: Loop,
+        number: int,
+        query: str,
+        streams: str,
+        on_gap: Callable[[Gap], None] | None,
+        on_change: Callable[[TypeChanged], None] | None = None,
+    ) -> None:
+        super().__init__(owner, loop, number, query, streams, on_gap, on_change)
+        self._merging = merging
+        self._merger = self._new_merger()
+        self._ledger = Ledger()
+        self._reported = Position()
+        self._outputs: deque[Output[ReceivedEvent]] = deque()
+        self._given: deque[ReceivedEvent] = deque()
+        """Given out, and not known to be processed."""
+        self._alarm = Alarm(loop.clock, self._wake)
+        self.missing: deque[Missing] = deque(maxlen=1000)
+        """The newest holes in bundles."""
+        self.on_missing: Callable[[Missing], None] | None = None
+        """Told each hole, in order with the events; without it they are logged."""
+
+    @property
+    def counts(self) -> Counts:
+        """What the merge did so far."""
+        return self._merger.counts
+
+    @property
+    def held(self) -> int:
+        """Events that arrived, were taken, and are not given out."""
+        return self._merger.held + sum(isinstance(each, Given) for each in self._outputs)
+
+    @property
+    def position(self) -> Position:
+        """How far the events were processed; what is held is not."""
+        return super().position.merged(self._ledger.position)
+
+    def unsubscribe(self, *, forget: bool = False) -> None:
+        """Get no more, not even what is held. See `Subscription.unsubscribe`."""
+        super().unsubscribe(forget=forget)
+        self._merger = self._new_merger()
+        self._outputs.clear()
+        self._given.clear()
+        self._alarm.set(None)
+
+    def take_ready(self) -> list[ReceivedEvent]:
+        """What can be given out now; empty if nothing can. With the next call it is processed."""
+        events: list[ReceivedEvent] = []
+        while (event := self._next_event(processed=not events)) is not None:
+            events.append(event)
+            if not self._outputs:
+                break
+        return events
+
+    def processed(self, event: ReceivedEvent) -> None:
+        """This event and all that were given out before it are processed."""
+        if event in self._given:
+            while self._given:
+                each = self._given.popleft()
+                self._ledger.processed(each.place)
+                if each is event:
+                    break
+            self._report()
+
+    def closed(self, error: BrokerError | None) -> None:
+        """See `Subscription.closed`."""
+        super().closed(error)
+        self._alarm.set(None)
+
+    # ------------------------------------------------------------------ inside
+
+    def _new_merger(self) -> Merger[ReceivedEvent]:
+        try:
+            expects = StreamPattern.parse(self.streams).matches
+        except BadName:
+            # The node says so, to the caller.
+            return Merger(self._merging)
+        return Merger(self._merging, expects)
+
+    def _next_event(self, *, processed: bool = True) -> ReceivedEvent | None:
+        if processed:
+            while self._given:
+                self._ledger.processed(self._given.popleft().place)
+        event = self._next_output()
+        if event is None:
+            self._pull()
+            event = self._next_output()
+        if event is None and self.over:
+            self._outputs += self._merger.finish()
+            event = self._next_output()
+        if processed:
+            self._report()
+        self._alarm.set(None if self.over else self._merger.next_timeout())
+        return event
+
+    def _next_output(self) -> ReceivedEvent | None:
+        while self._outputs:
+            output = self._outputs.popleft()
+            if isinstance(output, Given):
+                event = output.item
+                given = MergedEvent(
+                    event.place, event.header, event.liveness, event.document, output.late
+                )
+                self._given.append(given)
+                return given
+            self._tell(output)
+        return None
+
+    def _pull(self) -> None:
+        """Take all that has arrived: only then is it known what waits for nothing any more."""
+        arrived: list[Linked[ReceivedEvent]] = []
+        while self._items:
+            item = self._items.popleft()
+            if isinstance(item, Portion):
+                arrived += map(_linked, item.events)
+                for event in item.events:
+                    self._ledger.came(event.place, solid=bool(item.position.marks))
+                self._ledger.passed(item.position)
+                # It makes room in the session's window, and moves no position.
+                self._owner.discarded(item)
+            elif isinstance(item, Moved):
+                self._ledger.passed(item.position)
+            else:
+                self._pass(item)
+        now = self._loop.clock.seconds()
+        self._outputs += self._merger.receive(arrived, now)
+        self._outputs += self._merger.handle_timeout(now)
+
+    def _report(self) -> None:
+        position = self._ledger.position
+        if position != self._reported:
+            self._reported = position
+            if not self.over:
+                self._owner.taken(self._number, Moved(position))
+
+    def _tell(self, output: Missing | UnknownWord) -> None:
+        if isinstance(output, UnknownWord):
+            _log.warning(
+                "subscription %r: events with the word %.80r in their linkage are not merged",
+                self.query,
+                output.word,
+            )
+            return
+        self.missing.append(output)
+        if self.on_missing is not None:
+            self.on_missing(output)
+        else:
+            _log.warning(
+                "subscription %r: bundle %r of %s lacks %d to %d",
+                self.query,
+                output.bundle_id,
+                output.stream,
+                output.first,
+                output.last,
+            )
+
+
+def _linked(event: ReceivedEvent) -> Linked[ReceivedEvent]:
+    try:
+        linkage = linkage_of(event.document)
+    except BrokerError:
+        # Whoever reads the event is told; an order it has none.
+        linkage = EventLinkage()
+    return Linked(event, event.stream, event.event_id, linkage, len(event.document))
+
+
+def subscription_as(merge: Merging | None) -> Callable[..., Subscription]:
+    """What makes a subscription, merged or as it comes."""
+    return Subscription if merge is None else partial(MergedSubscription, merge)

@@ -1,0 +1,49 @@
+"""What a user asks of a subscription."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import attrs
+
+from broker.client.received import NEW, Start
+from broker.errors import BadPosition
+from broker.event.place import Position
+
+
+@attrs.frozen
+class Wish:
+    """A subscription as it was asked for, wherever it goes on later (Q3, N4, N5)."""
+
+    query: str = "true()"
+    pattern: str = ">"
+    namespaces: Mapping[str, str] = attrs.field(factory=dict)
+    durable: str = ""
+    start: Start = NEW
+    until: Position = Position()
+    """It ends when everything up to here was delivered; empty: no such end."""
+    until_ms: int = 0
+    """It ends before what arrived at this time, in ms since 1970, or later; 0: no such end."""
+    pace: float = 0.0
+    """Factor of the pace at which recovered events arrived at first; 0: as fast as possible."""
+    rate: int = 0
+    """Recovered events a second at most; 0: no bound."""
+
+    def check(self) -> Wish:
+        """The wish as it is; `BadPosition` if no node can be asked for it."""
+        if not 0.0 <= self.pace < math.inf:
+            raise BadPosition(f"pace {self.pace} is not a factor of 0 or more")
+        start = self.start
+        counts = {
+            "rate": self.rate,
+            "until_time": self.until_ms,
+            "a time to begin": start.time_ms,
+            "how many of the last": start.last,
+        }
+        for name, count in counts.items():
+            if not 0 <= count < 1 << 64:
+                raise BadPosition(f"{name} can not be {count}")
+        if start.kind == "last" and not start.last:
+            raise BadPosition("the last 0 events are none")
+        return self

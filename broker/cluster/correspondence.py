@@ -1,0 +1,70 @@
+"""What other parts of a node may say to any node of the network, and hear from there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from broker.cluster.address import Address
+from broker.cluster.flows.messages import Routed
+from broker.cluster.network import Network
+
+
+class Correspondence:
+    """Routed messages by their kind. One that can not be passed on is lost in silence."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._listeners: dict[type[Routed], Callable[[Any], object]] = {}
+        network.driver.told_others = self._told
+
+    @property
+    def own(self) -> Address | None:
+        """This node's address; None while it is in no cluster."""
+        knowledge = self._network.knowledge
+        return None if knowledge is None else knowledge.address
+
+    def hear(self, kind: type[Routed], listener: Callable[[Any], object]) -> None:
+        """Messages of this class, for this node, go to `listener`."""
+        self._listeners[kind] = listener
+
+    def say(self, message: Routed) -> None:
+        """Send a message on its way."""
+        self._network.driver.send_routed(message)
+
+    def reachable(self, address: Address) -> bool:
+        """Whether there is a way to a node, as far as this one can see it."""
+        knowledge = self._network.knowledge
+        if knowledge is None:
+            return False
+        if address.unit == knowledge.address.unit:
+            return address.node in knowledge.map.reachable()
+        return knowledge.map.next_hop(address) is not None
+
+    def cleared(self, address: Address, rank: int) -> bool:
+        """Whether events of a rank may go to a node."""
+        return self._network.cleared(address, rank)
+
+    def members(self) -> list[Address]:
+        """The other nodes of the own cluster that are known, whether they can be reached or not."""
+        knowledge = self._network.knowledge
+        if knowledge is None:
+            return []
+        own = knowledge.address
+        return [Address(own.unit, name) for name in knowledge.map.members() if name != own.node]
+
+    def homes(self, origin: str) -> list[Address]:
+        """The nodes that can be asked for events of an origin: its own, or who answers for it."""
+        knowledge, traffic = self._network.knowledge, self._network.traffic
+        if knowledge is None or traffic is None:
+            return []
+        found = traffic.arrivals.homes(origin)
+        near = knowledge.map.node_of_origin(origin)
+        if near is not None:
+            found = [near, *(each for each in found if each != near)]
+        return [each for each in found if self.reachable(each)]
+
+    def _told(self, message: Routed) -> None:
+        listener = self._listeners.get(type(message))
+        if listener is not None:
+            listener(message)

@@ -1,0 +1,68 @@
+"""The settings of the archive, and of how what clients missed is found in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from broker.config import kinds
+from broker.config.setting import setting
+
+MIB: Final = 2**20
+GIB: Final = 2**30
+TIB: Final = 2**40
+HOUR: Final = 3600.0
+
+
+@attrs.frozen
+class ArchiveSettings:
+    """All events for good, as Parquet files that several nodes may write to."""
+
+    enabled: bool = setting(
+        kinds.BOOLEAN, True, "Whether the node's events go into an archive, beside its log."
+    )
+    location: str = setting(
+        kinds.OPTIONAL_LOCATION,
+        "",
+        "Where it is: a folder, or a URI such as s3://bucket/events; empty: the folder archive in "
+        "node.data. Nodes that are to find each other's events in it share one.",
+    )
+    every: float = setting(kinds.duration(0.1, HOUR), 5.0, "How often what is new goes into it.")
+
+    def uri(self, data: Path) -> str:
+        """Where it is, for a node with this folder of data; empty where there is none."""
+        if not self.enabled:
+            return ""
+        return self.location or str((data / "archive").absolute())
+
+
+@attrs.frozen
+class RecoverySettings:
+    """How what clients missed is found in the archive, by a process beside the node."""
+
+    engine: str = setting(
+        kinds.choice("auto", "spark", "local"),
+        "auto",
+        "What searches the archive: Spark, or Python alone; auto takes Spark where Java 17 "
+        "or newer and pyspark are installed.",
+    )
+    master: str = setting(
+        kinds.SPARK_MASTER,
+        "local[*]",
+        "Spark's master: local[*], spark://host:port, yarn or k8s://address.",
+    )
+    spool_bytes: int = setting(
+        kinds.size(MIB, TIB),
+        8 * GIB,
+        "What was found and waits on disk for its clients, of all requests together.",
+    )
+    request_bytes: int = setting(
+        kinds.size(MIB, TIB), 4 * GIB, "The same of one request; one that finds more is refused."
+    )
+    idle: float = setting(
+        kinds.duration(1.0, 24 * HOUR),
+        600.0,
+        "How long the process stays, warm, when nobody asks for anything.",
+    )

@@ -1,0 +1,153 @@
+"""`python -m broker.recovery.archiver`: one node's archiver, until its standard input ends.
+
+It speaks JSON lines: see `broker.recovery.archiver.lines`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import attrs
+import click
+
+from broker.dtd.reference import DtdReference
+from broker.errors import BrokerError
+from broker.recovery.archiver import lines
+from broker.recovery.archiver.archiving import Archiving
+from broker.store.archive.archive import Archive, wall_clock_ms
+from broker.store.reading_along import LogAlong
+
+#: Less than the node and its clients: what is urgent comes first.
+NICENESS = 10
+#: Seconds that the node has to tell a DTD.
+DTD_TIMEOUT = 10.0
+#: Seconds after which an archive that could not be written is tried again.
+RETRY = 5.0
+
+
+class Conversation:
+    """What the node says, read by a thread, and what it is told."""
+
+    def __init__(self) -> None:
+        self.said: queue.Queue[lines.Said | None] = queue.Queue()
+        self.flushes: list[int] = []
+        self.dead: tuple[str, ...] = ()
+        self.over = False
+        """This process is to end."""
+        self._gone = False
+        """The node is."""
+        self._texts: dict[DtdReference, bytes | None] = {}
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for line in sys.stdin.buffer:
+            self.said.put(lines.decode(line))
+        self.said.put(None)
+
+    def tell(self, line: bytes) -> None:
+        """Say something to the node; its end ends this process too."""
+        try:
+            sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            self.over = self._gone = True
+
+    def listen(self, seconds: float) -> None:
+        """Take what the node says, until it wants something or the time is over."""
+        until = time.monotonic() + seconds
+        while not self.over and not self.flushes:
+            left = until - time.monotonic()
+            if left <= 0 or not self._take(left):
+                return
+
+    def ask_dtds(self, wanted: Sequence[DtdReference]) -> Mapping[DtdReference, bytes]:
+        """The texts that the node knows."""
+        self._texts.clear()
+        self.tell(lines.ask_dtds(wanted))
+        until = time.monotonic() + DTD_TIMEOUT
+        while not self._gone and self._texts.keys() < set(wanted):
+            left = until - time.monotonic()
+            if left <= 0 or not self._take(left):
+                break
+        return {each: text for each, text in self._texts.items() if text is not None}
+
+    def _take(self, seconds: float) -> bool:
+        try:
+            said = self.said.get(timeout=seconds)
+        except queue.Empty:
+            return False
+        match said:
+            case None:
+                self.over = self._gone = True
+            case lines.End():
+                self.over = True
+            case lines.Flush(number):
+                self.flushes.append(number)
+            case lines.Dead(origins):
+                self.dead = origins
+            case lines.TellDtd(reference, text):
+                self._texts[reference] = text
+        return True
+
+
+def run(log: LogAlong, archive: Archive, every: float, conversation: Conversation) -> None:
+    """Archive what is new, again and again; once more when the node is gone."""
+    archiving = Archiving(log, archive, conversation.ask_dtds, wall_clock_ms)
+    last = False
+    while not last:
+        last = conversation.over
+        numbers, conversation.flushes = conversation.flushes, []
+        problem = ""
+        try:
+            while archiving.flush(conversation.dead):
+                conversation.tell(lines.report(_report(archiving)))
+        except BrokerError as error:
+            problem = str(error)
+        conversation.tell(lines.report(_report(archiving, numbers, problem)))
+        conversation.listen(RETRY if problem else every)
+
+
+def _report(archiving: Archiving, flushed: Sequence[int] = (), problem: str = "") -> lines.Report:
+    return lines.Report(archiving.reached, flushed, problem, attrs.asdict(archiving.figures))
+
+
+def alone(folder: Path) -> BinaryIO:
+    """Wait until no other archiver carries this log: one of a process of the node that was killed
+    may still be at its last flush."""
+    file = open(folder / "archiver.lock", "ab")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    return file
+
+
+@click.command(help=__doc__)
+@click.option("--log", type=click.Path(path_type=Path), required=True)
+@click.option("--archive", "uri", required=True)
+@click.option("--every", type=float, required=True)
+def main(log: Path, uri: str, every: float) -> None:
+    os.nice(NICENESS)
+    # A Ctrl-C is for the node: what it logs until its end is still to be archived.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    conversation = Conversation()
+    held = alone(log)
+    while True:
+        try:
+            run(LogAlong(log), Archive.open(uri), every, conversation)
+        except BrokerError as error:
+            conversation.tell(lines.report(lines.Report(problem=str(error))))
+            conversation.listen(RETRY)
+        if conversation.over:
+            break
+    held.close()
+
+
+if __name__ == "__main__":
+    main()

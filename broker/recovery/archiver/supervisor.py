@@ -1,0 +1,190 @@
+"""The node's side of its archiver: starts it, tells it what it needs, starts it again."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.interfaces import IDelayedCall, IReactorProcess, IReactorTime
+from twisted.internet.protocol import ProcessProtocol
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from broker.dtd.reference import DtdReference
+from broker.event.place import Mark
+from broker.recovery.archiver import lines
+
+#: Seconds until an archiver that died is started again, at first and at most.
+FIRST_REST = 1.0
+LONGEST_REST = 60.0
+#: Seconds that it has for its last flush when the node stops.
+LAST_FLUSH = 20.0
+#: What it may write without the end of a line.
+MOST_LINE = 1 << 20
+
+
+class ArchiverSupervisor:
+    """One node's archiver."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        reactor: Any,
+        *,
+        log_folder: Path,
+        uri: str,
+        every: float,
+    ) -> None:
+        """`reactor` starts processes and knows the time; `every` is in seconds."""
+        self._process: IReactorProcess = reactor
+        self._clock: IReactorTime = reactor
+        self._arguments = [
+            *(sys.executable, "-m", "broker.recovery.archiver"),
+            *("--log", str(log_folder), "--archive", uri, "--every", str(every)),
+        ]
+        self.uri = uri
+        self.dtd_text: Callable[[DtdReference], Deferred[bytes | None]] = lambda _: succeed(None)
+        """The text of a DTD; None where it is not known."""
+        self._running: _Running | None = None
+        self._stopping: Deferred[None] | None = None
+        self._rest = FIRST_REST
+        self._dead: tuple[str, ...] = ()
+        self._flush = 0
+        self._again: IDelayedCall | None = None
+        self.reached: Mapping[str, Mark] = {}
+        """By origin up to where the archive has it, as far as this node's archiver knows."""
+        self.problem = ""
+        """Why nothing is archived at the moment."""
+        self.figures: Mapping[str, int] = {}
+        self.restarts = 0
+
+    def start(self) -> None:
+        """Start it."""
+        self._running = _Running(self)
+        environment = dict(os.environ)
+        self._process.spawnProcess(
+            self._running, sys.executable, self._arguments, env=environment, path=None
+        )
+
+    def flush_soon(self) -> None:
+        """What is durable now is to be archived at once, and not when its time comes."""
+        self._flush += 1
+        self._say(lines.Flush(self._flush))
+
+    def set_dead(self, origins: Iterable[str]) -> None:
+        """The nodes of these origins are gone: what is kept of them here is to be archived."""
+        dead = tuple(sorted(origins))
+        if dead != self._dead:
+            self._dead = dead
+            self._say(lines.Dead(dead))
+
+    def stop(self) -> Deferred[None]:
+        """Let it archive what the log has, and end it."""
+        running = self._running
+        if self._again is not None and self._again.active():
+            self._again.cancel()
+        if running is None or running.transport is None:
+            return succeed(None)
+        self._say(lines.End())
+        stopping = self._stopping = Deferred()
+        timer = self._clock.callLater(LAST_FLUSH, running.kill)
+
+        def stopped(result: object) -> object:
+            if timer.active():
+                timer.cancel()
+            return result
+
+        return stopping.addBoth(stopped)
+
+    def _say(self, said: lines.Said) -> None:
+        running = self._running
+        if running is not None and running.transport is not None:
+            running.transport.write(lines.encode(said))
+
+    # ------------------------------------------------------------------ from the process
+
+    def began(self) -> None:
+        """The process runs."""
+        if self._dead:
+            self._say(lines.Dead(self._dead))
+
+    def told(self, line: bytes) -> None:
+        """A line of the process."""
+        said = lines.understood(line)
+        if isinstance(said, lines.AskDtds):
+            for reference in said.references:
+                self.dtd_text(reference).addBoth(self._tell_dtd, reference)
+            return
+        if said.figures:
+            if not self.figures:
+                self.log.info("events are archived in {uri}", uri=self.uri)
+            self._rest = FIRST_REST
+            self.reached, self.figures = said.reached, said.figures
+        if said.problem != self.problem:
+            # Once, and not with every attempt.
+            if said.problem:
+                self.log.error("nothing is archived: {problem}", problem=said.problem)
+            else:
+                self.log.info("the archive can be written again")
+        self.problem = said.problem
+
+    def complained(self, text: str) -> None:
+        """What it wrote to its standard error."""
+        self.log.warn("archiver: {text}", text=text)
+
+    def ended(self, reason: str) -> None:
+        """The process is over."""
+        self._running, self.figures = None, {}
+        if self._stopping is not None:
+            stopping, self._stopping = self._stopping, None
+            stopping.callback(None)
+            return
+        self.problem = f"the archiver has ended: {reason}"
+        self.log.error("{problem}; it is started again", problem=self.problem)
+        self.restarts += 1
+        self._again = self._clock.callLater(self._rest, self.start)
+        self._rest = min(2 * self._rest, LONGEST_REST)
+
+    def _tell_dtd(self, text: bytes | None | Failure, reference: DtdReference) -> None:
+        self._say(lines.TellDtd(reference, text if isinstance(text, bytes) else None))
+
+
+class _Running(ProcessProtocol):
+    """One process of the archiver."""
+
+    def __init__(self, supervisor: ArchiverSupervisor) -> None:
+        self._supervisor = supervisor
+        self._received = self._complaint = b""
+
+    def connectionMade(self) -> None:
+        self._supervisor.began()
+
+    def outReceived(self, data: bytes) -> None:
+        *complete, self._received = (self._received + data).split(b"\n")
+        try:
+            for line in complete:
+                self._supervisor.told(line)
+        except ValueError as error:
+            self._supervisor.complained(str(error))
+            self.kill()
+        if len(self._received) > MOST_LINE:
+            self.kill()
+
+    def errReceived(self, data: bytes) -> None:
+        *complete, self._complaint = (self._complaint + data)[-MOST_LINE:].split(b"\n")
+        for line in complete:
+            self._supervisor.complained(line.decode(errors="replace"))
+
+    def processEnded(self, reason: Failure) -> None:
+        self.transport = None
+        self._supervisor.ended(reason.getErrorMessage())
+
+    def kill(self) -> None:
+        """It does not do what it is to do."""
+        if self.transport is not None:
+            self.transport.signalProcess("KILL")

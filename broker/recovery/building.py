@@ -1,0 +1,59 @@
+"""Builds what a node recovers from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from broker.channel.clock import IClock
+from broker.cluster.address import Address
+from broker.cluster.correspondence import Correspondence
+from broker.cluster.network import Network
+from broker.content.contract import IMatcher
+from broker.content.query.query import Query
+from broker.errors import BadName
+from broker.recovery.archive_access import ArchiveAccess
+from broker.recovery.fetching import Fetching
+from broker.recovery.filling import Surroundings
+from broker.recovery.handing_over import HandingOver, Supersede
+from broker.recovery.log_pages import LogPages, Select
+from broker.recovery.node_recovery import NodeRecovery
+from broker.router.durables import Durables
+from broker.store.event_log import EventLog
+
+
+def build_recovery(
+    *,
+    event_log: EventLog,
+    matcher: IMatcher,
+    durables: Durables,
+    select: Select,
+    parse_query: Callable[[str, Mapping[str, str]], Query],
+    network: Network | None,
+    supersede: Supersede,
+    archive: ArchiveAccess | None,
+    clock: IClock,
+) -> NodeRecovery:
+    """A node's recovery, with what there is to recover from."""
+    pages = LogPages(event_log, matcher, select, durables)
+    post = fetching = handing = None
+    if network is not None:
+        post = Correspondence(network)
+        fetching = Fetching(post, pages, parse_query, clock)
+        handing = HandingOver(post, durables, supersede, clock)
+
+    def reachable(text: str) -> bool:
+        try:
+            return post is not None and post.reachable(Address.parse(text))
+        except BadName:
+            return False
+
+    around = Surroundings(
+        origin=event_log.origin,
+        pages=pages,
+        fetching=fetching,
+        homes=lambda origin: [] if post is None else post.homes(origin),
+        reachable=reachable,
+        archive=archive,
+        clock=clock,
+    )
+    return NodeRecovery(around, handing)

@@ -1,0 +1,163 @@
+"""Pages of other nodes' logs: asked for one at a time, and served to others."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+from twisted.internet.defer import Deferred, fail
+from twisted.logger import Logger
+
+from broker.channel.clock import IClock
+from broker.cluster.address import Address
+from broker.cluster.correspondence import Correspondence
+from broker.cluster.flows.frame import MAX_HOPS
+from broker.content.query.query import Query
+from broker.errors import BrokerError, NotConnected, Overloaded, PeerSilent
+from broker.event.place import Position
+from broker.event.stream import StreamPattern
+from broker.recovery.log_pages import LogPages, Page, PageRequest
+from broker.recovery.messages import FetchPage, PageFetched, pack_events, unpack_events
+
+#: Seconds that another node has for a page, which may have to read and match thousands of events.
+TIMEOUT = 15.0
+#: Pages that wait to be read for other nodes; more are refused.
+MOST_WAITING = 1_024
+
+
+class Fetching:
+    """Both sides."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        post: Correspondence,
+        pages: LogPages,
+        parse_query: Callable[[str, Mapping[str, str]], Query],
+        clock: IClock,
+    ) -> None:
+        self._post = post
+        self._pages = pages
+        self._parse_query = parse_query
+        self._clock = clock
+        self._asked: dict[int, Deferred[Page]] = {}
+        self._number = 0
+        self._waiting: deque[FetchPage] = deque()
+        self._reading = False
+        self.served = 0
+        self.denied = 0
+        """Events that were left out, since no way to the reader is cleared for them."""
+        post.hear(FetchPage, self._serve)
+        post.hear(PageFetched, self._fetched)
+
+    # ------------------------------------------------------------------ asking
+
+    def fetch(self, node: Address, request: PageRequest) -> Deferred[Page]:
+        """A page of another node's log. Fails with its error, `PeerSilent` or `NotConnected`."""
+        own = self._post.own
+        if own is None or not self._post.reachable(node):
+            return fail(NotConnected(f"there is no way to {node}"))
+        self._number += 1
+        number = self._number
+        answer: Deferred[Page] = Deferred()
+        self._asked[number] = answer
+        late = PeerSilent(f"{node} sent no page in {TIMEOUT:g} seconds")
+        timer = self._clock.callLater(TIMEOUT, self._settle, number, late)
+
+        def settled(result: Any) -> Any:
+            if timer.active():
+                timer.cancel()
+            return result
+
+        ranges = tuple((origin, *each) for origin, each in request.ranges.items())
+        self._post.say(
+            FetchPage(
+                *(node, own, MAX_HOPS, number, request.client_id, request.name),
+                *(request.pattern.text, request.query.text, dict(request.query.namespaces)),
+                *(request.clearance, ranges, request.serial),
+            )
+        )
+        return answer.addBoth(settled)
+
+    def _fetched(self, message: PageFetched) -> None:
+        from_wire = message.error
+        if from_wire[0]:
+            self._settle(message.request, NotConnected(f"{message.source}: {from_wire[1]}"))
+            return
+        try:
+            events = unpack_events(message.chunks)
+        except BrokerError as error:
+            self._settle(message.request, error)
+            return
+        reached = dict(Position.from_wire(message.reached).marks)
+        self._settle(message.request, Page(events, reached, message.next))
+
+    def _settle(self, number: int, result: Page | BrokerError) -> None:
+        answer = self._asked.pop(number, None)
+        if answer is None:
+            return
+        if isinstance(result, BrokerError):
+            answer.errback(result)
+        else:
+            answer.callback(result)
+
+    # ------------------------------------------------------------------ answering
+
+    def _serve(self, message: FetchPage) -> None:
+        if len(self._waiting) >= MOST_WAITING:
+            self._refuse(message, Overloaded("too many nodes ask for pages"))
+            return
+        self._waiting.append(message)
+        if not self._reading:
+            self._reading = True
+            Deferred.fromCoroutine(self._serve_all()).addErrback(
+                lambda failure: self.log.failure("reading for other nodes failed", failure)
+            )
+
+    async def _serve_all(self) -> None:
+        try:
+            while self._waiting:
+                await self._serve_one(self._waiting.popleft())
+        finally:
+            self._reading = False
+            self._pages.forget()
+
+    async def _serve_one(self, message: FetchPage) -> None:
+        try:
+            page = await self._pages.page(
+                PageRequest(
+                    StreamPattern.parse(message.pattern),
+                    self._parse_query(message.query, message.namespaces),
+                    message.clearance,
+                    {origin: (after, upto) for origin, after, upto in message.ranges},
+                    message.serial,
+                    *(message.client_id, message.name),
+                )
+            )
+        except BrokerError as error:
+            self._refuse(message, error)
+            return
+        cleared = [e for e in page.events if self._post.cleared(message.source, e.level)]
+        self.denied += len(page.events) - len(cleared)
+        self.served += 1
+        own = self._post.own
+        if own is None:
+            return
+        self._post.say(
+            PageFetched(
+                *(message.source, own, MAX_HOPS, message.request),
+                reached=Position(page.reached).to_wire(),
+                next=page.next,
+                rank=max([event.level for event in cleared], default=0),
+                chunks=pack_events(cleared),
+            )
+        )
+
+    def _refuse(self, message: FetchPage, error: BrokerError) -> None:
+        own = self._post.own
+        if own is not None:
+            answer = PageFetched(message.source, own, MAX_HOPS, message.request)
+            self._post.say(attrs.evolve(answer, error=error.to_wire()))

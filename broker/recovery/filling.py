@@ -1,0 +1,301 @@
+"""One recovery: what a subscription missed, from one source after the other (P11, X6).
+
+What a source brings comes in each origin's order, so whoever breaks off goes on behind what he got;
+and what is left for the next source lies behind it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from broker.channel.clock import IClock
+from broker.cluster.address import Address
+from broker.errors import BrokerError
+from broker.event.place import Mark
+from broker.recovery.archive_access import ArchiveAccess, Replay
+from broker.recovery.fetching import Fetching
+from broker.recovery.log_pages import LogPages, Page, PageRequest
+from broker.recovery.planning import Remaining, Sources, Step, plan
+from broker.recovery.request import ReplayRequest
+from broker.router.recovery import Lost, MarkRange, Missed
+from broker.store.records import LoggedEvent
+
+#: Seconds between looks whether the archive has got far enough.
+LOOK_AGAIN = 0.5
+#: Most events that `last` may ask for: they are held until the end is known.
+MOST_LAST = 100_000
+
+
+@attrs.frozen
+class Surroundings:
+    """What recoveries ask."""
+
+    origin: str
+    """Of this node's log."""
+    pages: LogPages
+    fetching: Fetching | None
+    homes: Callable[[str], list[Address]]
+    """Whose logs have all of an origin, the best first; this node's own is not among them."""
+    reachable: Callable[[str], bool]
+    """Whether there is a way to an address."""
+    archive: ArchiveAccess | None
+    clock: IClock
+
+
+class Filling:
+    """See `broker.router.recovery.Recovering`."""
+
+    log = Logger()
+
+    def __init__(self, missed: Missed, around: Surroundings) -> None:
+        self._missed = missed
+        self._around = around
+        self._left = Remaining(missed.ranges)
+        self._events = self._all()
+        self._replay: Replay | None = None
+        self._cancelled = False
+        self.steps = plan(missed.ranges, self._sources(), whole=missed.others)
+        self.stage = ""
+        """The source that is being asked."""
+        self.sent = 0
+
+    def more(self) -> Deferred[Sequence[LoggedEvent]]:
+        """The next events; none at the end."""
+        return Deferred.fromCoroutine(self._more())
+
+    async def _more(self) -> Sequence[LoggedEvent]:
+        if self._cancelled:
+            return []
+        async for events in self._events:
+            if events:
+                self.sent += len(events)
+                return events
+        return []
+
+    def lost(self) -> Sequence[Lost]:
+        """At the end: what no source had."""
+        return [
+            Lost(origin, after, upto, self._missed.lack)
+            for origin, (after, upto) in self._left.ranges.items()
+            if upto is not None
+        ]
+
+    def cancel(self) -> None:
+        """Nobody wants the rest."""
+        self._cancelled = True
+        if self._replay is not None:
+            self._replay.cancel()
+
+    # ------------------------------------------------------------------ sources
+
+    def _sources(self) -> Sources:
+        around, former = self._around, self._missed.former
+        here = around.fetching is not None
+        logs = [
+            origin
+            for origin in self._missed.ranges
+            if origin == around.origin or (here and around.homes(origin))
+        ]
+        reachable = bool(former) and here and around.reachable(former)
+        return Sources(former if reachable else "", logs, around.archive is not None)
+
+    async def _all(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+        if not self._missed.last:
+            async for events in self._steps():
+                yield events
+            return
+        newest: deque[LoggedEvent] = deque(maxlen=min(self._missed.last, MOST_LAST))
+        async for events in self._steps():
+            newest.extend(events)
+        yield list(newest)
+
+    async def _steps(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+        if not self.steps:
+            # Whatever this node has is all that there is to be had.
+            async for events in self._from_own_log():
+                yield events
+        for step in self.steps:
+            if self._cancelled or not (self._left.ranges or self._missed.others):
+                return
+            self.stage = step.source
+            async for events in self._from(step):
+                yield events
+        self.stage = ""
+
+    async def _from(self, step: Step) -> AsyncIterator[Sequence[LoggedEvent]]:
+        try:
+            if step.source == "former":
+                async for events in self._from_former():
+                    yield events
+            elif step.source == "archive":
+                async for events in self._from_archive():
+                    yield events
+            else:
+                async for events in self._from_logs():
+                    yield events
+        except BrokerError as error:
+            self.log.warn(
+                "recovering from {source} ended early: {error}", source=step.source, error=error
+            )
+
+    async def _from_former(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+        address = Address.parse(self._missed.former)
+        request = self._request(self._left.ranges)
+        request = attrs.evolve(request, client_id=self._missed.client_id, name=self._missed.name)
+        async for page in self._pages(address, request):
+            yield page.events
+
+    async def _from_logs(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+        """Events of several origins' logs, merged by when they arrived there."""
+        streams = [
+            _Stream(origin, self._log_of(origin, each))
+            for origin, each in self._left.ranges.items()
+        ]
+        async for events in merged(streams):
+            yield events
+
+    async def _log_of(self, origin: str, wanted: MarkRange) -> AsyncIterator[Page]:
+        request = self._request({origin: wanted})
+        own = self._around.origin == origin
+        whom: list[Address | None] = [None] if own else [*self._around.homes(origin)]
+        for address in whom:
+            left = self._left.ranges.get(origin)
+            if left is None:
+                return
+            try:
+                async for page in self._pages(
+                    address, attrs.evolve(request, ranges={origin: left})
+                ):
+                    yield page
+            except BrokerError as error:
+                self.log.info(
+                    "{whom} sends nothing of {origin}: {error}",
+                    whom=address,
+                    origin=origin,
+                    error=error,
+                )
+
+    async def _from_own_log(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+        request = attrs.evolve(self._request(self._left.ranges), any_origin=True)
+        async for page in self._pages(None, request):
+            yield page.events
+
+    async def _pages(self, address: Address | None, request: PageRequest) -> AsyncIterator[Page]:
+        """Pages of a node's log, or of this one's; what was looked at is noted once it is taken."""
+        while not self._cancelled:
+            page = await self._page(address, request)
+            yield page
+            self._left.reached(page.reached)
+            ranges = {o: each for o, each in self._left.ranges.items() if o in request.ranges}
+            if not page.next or not ranges:
+                return
+            request = attrs.evolve(request, ranges=ranges, serial=page.next)
+
+    def _page(self, address: Address | None, request: PageRequest) -> Deferred[Page]:
+        if address is None:
+            return Deferred.fromCoroutine(self._around.pages.page(request))
+        assert self._around.fetching is not None
+        return self._around.fetching.fetch(address, request)
+
+    async def _from_archive(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+        around, missed = self._around, self._missed
+        assert around.archive is not None
+        await self._await_archive(around.archive)
+        replay = self._replay = around.archive.replays.replay(
+            ReplayRequest(
+                pattern=missed.pattern.text,
+                query=missed.query.text,
+                namespaces=dict(missed.query.namespaces),
+                clearance=missed.clearance,
+                ranges=self._left.ranges,
+                others=missed.others,
+                from_ms=missed.from_ms,
+                until_ms=missed.until_ms,
+                last=missed.last,
+            )
+        )
+        try:
+            while events := await replay.more():
+                yield events
+                self._left.reached(_marks(events))
+            self._left.reached(replay.reached())
+            self._left.close()
+        finally:
+            self._replay = None
+
+    async def _await_archive(self, archive: ArchiveAccess) -> None:
+        """Wait until the newest events are in the archive, as long as their origins may take."""
+        clock = self._around.clock
+        until = clock.seconds() + archive.patience
+        archive.flush_soon()
+        while not self._cancelled:
+            left = self._left.ranges
+            begins = {origin: after for origin, (after, _) in left.items()}
+            covered = await archive.replays.covered(begins)
+            missing = [
+                origin
+                for origin, (_, upto) in left.items()
+                if upto is not None and covered.get(origin, (0, 0)) < upto
+            ]
+            if not missing or clock.seconds() >= until:
+                return
+            later: Deferred[None] = Deferred()
+            clock.callLater(LOOK_AGAIN, later.callback, None)
+            await later
+
+    def _request(self, ranges: Mapping[str, MarkRange]) -> PageRequest:
+        missed = self._missed
+        return PageRequest(
+            *(missed.pattern, missed.query, missed.clearance, ranges),
+            from_ms=missed.from_ms,
+            until_ms=missed.until_ms,
+        )
+
+
+@attrs.define(eq=False)
+class _Stream:
+    """Pages of one origin, event by event."""
+
+    origin: str
+    pages: AsyncIterator[Page]
+    waiting: deque[LoggedEvent] = attrs.field(factory=deque)
+
+    async def fill(self) -> bool:
+        """Whether there is a next event."""
+        while not self.waiting:
+            page = await anext(self.pages, None)
+            if page is None:
+                return False
+            self.waiting.extend(page.events)
+        return True
+
+
+async def merged(streams: Iterable[_Stream]) -> AsyncIterator[Sequence[LoggedEvent]]:
+    """The events of several origins by their arrival, each origin's in their order."""
+    heap: list[tuple[int, str, _Stream]] = []
+    for stream in streams:
+        if await stream.fill():
+            heap.append((stream.waiting[0].arrival, stream.origin, stream))
+    heapq.heapify(heap)
+    while heap:
+        # As long as one stream is first, its events go together.
+        _, _, stream = heap[0]
+        following = min((each[0] for each in heap[1:3]), default=None)
+        run = [stream.waiting.popleft()]
+        while stream.waiting and (following is None or stream.waiting[0].arrival <= following):
+            run.append(stream.waiting.popleft())
+        yield run
+        if await stream.fill():
+            heapq.heapreplace(heap, (stream.waiting[0].arrival, stream.origin, stream))
+        else:
+            heapq.heappop(heap)
+
+
+def _marks(events: Sequence[LoggedEvent]) -> dict[str, Mark]:
+    return {event.origin: event.mark for event in events}

@@ -1,0 +1,232 @@
+"""Durable subscriptions that follow their clients from node to node (P11, G11).
+
+The node where the client is now asks the one where it was, and whoever that names instead. That
+one ends the client's session there, keeps what is wanted until it is released, and says how far the
+subscription was processed. Incarnations decide where a client is that seems to be in two places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from broker.channel.clock import IClock
+from broker.cluster.address import Address
+from broker.cluster.correspondence import Correspondence
+from broker.cluster.flows.frame import MAX_HOPS
+from broker.errors import BadName, BrokerError, NotConnected, from_wire
+from broker.event.place import Position
+from broker.recovery.messages import HandedOver, Release, TakeOver
+from broker.router.durables import Durables
+from broker.router.recovery import Former, Roamer
+from broker.session.messages import NO_ERROR
+
+#: Seconds that a node has to hand a subscription over.
+TIMEOUT = 3.0
+#: Seconds for which who does not answer is asked again, and between two times.
+PATIENCE = 60.0
+ASK_AGAIN = 1.0
+#: Seconds that a node has after its start to learn of the others of its cluster.
+SETTLING = 3.0
+#: Nodes that are asked after each other where one names the next.
+MOST_MOVES = 8
+
+
+#: A process of a client (ClientId, incarnation, token) is at another node: its session here ends.
+#: Raises `IncarnationRefused` where a later process is known here.
+Supersede: TypeAlias = Callable[[str, int, bytes], object]
+
+
+class HandingOver:
+    """Both sides."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        post: Correspondence,
+        durables: Durables,
+        supersede: Supersede,
+        clock: IClock,
+    ) -> None:
+        self._post = post
+        self._durables = durables
+        self._supersede = supersede
+        self._clock = clock
+        self._asked: dict[int, Deferred[HandedOver | None]] = {}
+        self._number = 0
+        self._began = clock.seconds()
+        self.handed_over = 0
+        self.taken_over = 0
+        post.hear(TakeOver, self._hand_over)
+        post.hear(HandedOver, self._answered)
+        post.hear(Release, self._release)
+
+    # ------------------------------------------------------------------ here it comes
+
+    async def take_over(self, roamer: Roamer) -> Former | None:
+        """Ask for a subscription where its client was; None if nobody has it.
+
+        Who does not answer is asked again for a while. Raises `IncarnationRefused` where a later
+        process of the client is at another node, and `NotConnected` where the node that the client
+        names can not be reached.
+        """
+        address = _address(roamer.former)
+        until = self._clock.seconds() + PATIENCE
+        while True:
+            try:
+                if address is not None and address != self._post.own:
+                    return await self._follow(roamer, address)
+                return await self._look_for(roamer)
+            except NotConnected as error:
+                if roamer.knows_position:
+                    self.log.info("{error}: its client knows how far it has got", error=error)
+                    return None
+                if self._clock.seconds() >= until:
+                    if address is not None:
+                        raise
+                    self.log.warn("{error}: it is taken for a new one", error=error)
+                    return None
+            later: Deferred[None] = Deferred()
+            self._clock.callLater(ASK_AGAIN, later.callback, None)
+            await later
+
+    async def _follow(self, roamer: Roamer, address: Address) -> Former | None:
+        furthest: Former | None = None
+        asked: set[Address] = set()
+        while address not in asked and len(asked) < MOST_MOVES:
+            asked.add(address)
+            answer = await self._ask(roamer, address)
+            if answer is None:
+                raise NotConnected(f"{address}, where {roamer.name!r} was, can not be reached")
+            if answer.position is None:
+                return furthest
+            position = Position.from_wire(answer.position)
+            known = furthest.position.merged(position) if furthest is not None else position
+            furthest = Former(known, str(address))
+            if not answer.moved_to or answer.moved_to == str(self._post.own):
+                break
+            address = Address.parse(answer.moved_to)
+        self.taken_over += furthest is not None
+        return furthest
+
+    async def _look_for(self, roamer: Roamer) -> Former | None:
+        """The client does not know where it was: the nodes of the cluster may."""
+        if self._clock.seconds() < self._began + SETTLING:
+            raise NotConnected("this node has just begun, and does not know who may have it")
+        members = self._post.members()
+        asked = [self._ask(roamer, address) for address in members]
+        silent: list[str] = []
+        found: Former | None = None
+        for address, answered in zip(members, asked, strict=True):
+            answer = await answered
+            if answer is None:
+                silent.append(str(address))
+            elif answer.position is not None and not answer.moved_to:
+                found = Former(Position.from_wire(answer.position), str(answer.source))
+        if found is None and silent:
+            raise NotConnected(f"{', '.join(silent)} may have {roamer.name!r} and do not answer")
+        self.taken_over += found is not None
+        return found
+
+    def _ask(self, roamer: Roamer, address: Address) -> Deferred[HandedOver | None]:
+        answer: Deferred[HandedOver | None] = Deferred()
+        own = self._post.own
+        if own is None or not self._post.reachable(address):
+            answer.callback(None)
+            return answer
+        self._number += 1
+        number = self._number
+        self._asked[number] = answer
+        self._clock.callLater(TIMEOUT, self._settle, number, None)
+        self._post.say(
+            TakeOver(
+                *(address, own, MAX_HOPS, number),
+                *(roamer.client_id, roamer.name, roamer.incarnation, roamer.token),
+            )
+        )
+        return answer
+
+    def _answered(self, message: HandedOver) -> None:
+        self._settle(message.request, message)
+
+    def _settle(self, number: int, message: HandedOver | None) -> None:
+        answer = self._asked.pop(number, None)
+        if answer is None:
+            return
+        if message is not None and message.error[0]:
+            answer.errback(from_wire(message.error))
+        else:
+            answer.callback(message)
+
+    # ------------------------------------------------------------------ there it goes
+
+    def _hand_over(self, message: TakeOver) -> None:
+        client_id, name = message.client_id, message.name
+        durable = self._durables.get(client_id, name)
+        if durable is None:
+            self._answer(message)
+            return
+        if durable.moved_to and durable.moved_to != str(message.source):
+            self._answer(message, durable.position, durable.moved_to)
+            return
+        try:
+            self._supersede(client_id, message.incarnation, message.token)
+        except BrokerError as error:
+            self._answer(message, error=error)
+            return
+        # What its client acknowledged last was taken before its session ended.
+        durable = self._durables.get(client_id, name)
+        assert durable is not None
+        position = durable.position
+
+        def stored() -> None:
+            self.handed_over += 1
+            self._answer(message, position)
+
+        self._durables.move(client_id, name, str(message.source), stored)
+
+    def _answer(
+        self,
+        message: TakeOver,
+        position: Position | None = None,
+        moved_to: str = "",
+        error: BrokerError | None = None,
+    ) -> None:
+        own = self._post.own
+        if own is None:
+            return
+        self._post.say(
+            HandedOver(
+                *(message.source, own, MAX_HOPS, message.request),
+                error=NO_ERROR if error is None else error.to_wire(),
+                position=None if position is None else position.to_wire(),
+                moved_to=moved_to,
+            )
+        )
+
+    def release(self, address: str, client_id: str, name: str) -> None:
+        """Tell a node that it need not keep a subscription any more."""
+        own = self._post.own
+        try:
+            target = Address.parse(address)
+        except BadName:
+            return
+        if own is not None:
+            self._post.say(Release(target, own, MAX_HOPS, client_id, name))
+
+    def _release(self, message: Release) -> None:
+        durable = self._durables.get(message.client_id, message.name)
+        if durable is not None and durable.moved_to == str(message.source):
+            self._durables.forget(message.client_id, message.name)
+
+
+def _address(text: str) -> Address | None:
+    """Of the node that the client remembers, if it remembers one."""
+    try:
+        return Address.parse(text) if text else None
+    except BadName:
+        return None

@@ -1,0 +1,215 @@
+"""Pages of this node's log for one query: for its own recoveries, and for other nodes'.
+
+Of its own events a log has all, as far back as retention lets it. Of other origins it has all that
+a subscription wanted, from behind where it flowed here; of no others can it say that it has all.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+
+from broker.content.contract import IMatcher
+from broker.content.query.query import Query
+from broker.event.envelope import Liveness
+from broker.event.place import Mark
+from broker.event.stream import StreamPattern
+from broker.router.beginning import serial_behind
+from broker.router.durables import Durables
+from broker.router.recovery import MarkRange
+from broker.store.event_log import EventLog
+from broker.store.records import LoggedEvent
+
+#: A page has about so many bytes. The log is read for it at most so often, so many events at a
+#: time: a rare query must not take a question to another node for each of them.
+PAGE_BYTES = 256 << 10
+READ_EVENTS = 512
+MOST_READS = 32
+#: Queries that are known to the matcher for pages; the one used longest ago goes.
+MOST_QUERIES = 64
+_NOWHERE: Mark = (0, 0)
+
+Select: TypeAlias = Callable[[int, Sequence[bytes], Liveness], Coroutine[Any, Any, list[bool]]]
+
+
+@attrs.frozen
+class PageRequest:
+    """What is wanted of a log."""
+
+    pattern: StreamPattern
+    query: Query
+    clearance: int
+    ranges: Mapping[str, MarkRange]
+    serial: int = 0
+    """Where to go on; 0: wherever the ranges begin."""
+    client_id: str = ""
+    name: str = ""
+    """Of a durable subscription that the log has all of."""
+    any_origin: bool = False
+    """Whatever the log has is wanted, though it may lack some."""
+    from_ms: int = 0
+    until_ms: int = 0
+
+
+@attrs.frozen
+class Page:
+    """What matched, in the order of this log."""
+
+    events: list[LoggedEvent]
+    reached: Mapping[str, Mark]
+    """By origin of which the log has all: up to where it was looked at."""
+    next: int
+    """The serial of the next page, which is to be asked for with what is left of the ranges; 0:
+    this was the last."""
+    denied: int = 0
+    """What matched and was left out, for it is above the clearance."""
+
+
+class LogPages:
+    """Reads one page at a time for whoever asks."""
+
+    def __init__(
+        self, log: EventLog, matcher: IMatcher, select: Select, durables: Durables
+    ) -> None:
+        self._log = log
+        self._matcher = matcher
+        self._select = select
+        self._durables = durables
+        self._numbers: OrderedDict[tuple[StreamPattern, Query], int] = OrderedDict()
+
+    def has_all_of(self, request: PageRequest) -> dict[str, MarkRange]:
+        """Of the ranges of a request those of which the log has all from their beginning on."""
+        complete: dict[str, Mark] = {self._log.origin: _NOWHERE}
+        durable = self._durables.get(request.client_id, request.name)
+        if durable is not None and durable.flows_from is not None:
+            same = (durable.pattern, durable.query) == (request.pattern.text, request.query.text)
+            if same and request.query.namespaces == _used(request.query, durable.namespaces):
+                complete = {**durable.flows_from.marks, **complete}
+        since = self._log.since
+        return {
+            origin: (after, upto)
+            for origin, (after, upto) in request.ranges.items()
+            if request.any_origin
+            or (
+                origin in complete
+                and after[1] >= max(complete[origin], since.get(origin, _NOWHERE))[1]
+            )
+        }
+
+    async def page(self, request: PageRequest) -> Page:
+        """The next page. Raises `BrokerError` where the log can not be read, or the query takes too
+        long."""
+        ranges = self.has_all_of(request)
+        log = self._log
+        if not ranges:
+            return await self._kept_page(request)
+        covered = log.coverage.marks
+        last = log.bounds.last
+        serial = request.serial or serial_behind(log, _beginnings(ranges, covered))
+        found: list[LoggedEvent] = []
+        passed: dict[str, Mark] = {}
+        denied = size = 0
+        for _ in range(MOST_READS):
+            events = await log.read(serial, READ_EVENTS, PAGE_BYTES)
+            wanted = [event for event in events if _lies_in(event, ranges, request)]
+            matched = await self._matching(request, wanted)
+            cleared = [event for event in matched if event.level <= request.clearance]
+            denied += len(matched) - len(cleared)
+            found += cleared
+            size += sum([event.size for event in cleared])
+            passed.update(_passed(events, ranges))
+            serial = events[-1].serial + 1 if events else last + 1
+            if serial > last:
+                return Page(found, _reached(ranges, covered), 0, denied)
+            if size >= PAGE_BYTES:
+                break
+        return Page(found, passed, serial, denied)
+
+    async def _kept_page(self, request: PageRequest) -> Page:
+        """The same of an origin of which there are copies here (`acknowledge = "neighbour"`)."""
+        for origin, (after, upto) in request.ranges.items():
+            span = self._log.kept.get(origin)
+            if span is None or after < span.after or after >= span.upto:
+                continue
+            events = await self._log.read_kept(origin, after, READ_EVENTS, PAGE_BYTES)
+            wanted = [event for event in events if _lies_in(event, request.ranges, request)]
+            matched = await self._matching(request, wanted)
+            cleared = [event for event in matched if event.level <= request.clearance]
+            reached = events[-1].mark if events else span.upto
+            if upto is not None:
+                reached = min(reached, upto)
+            more = reached < span.upto and (upto is None or reached < upto)
+            return Page(cleared, {origin: reached}, int(more), len(matched) - len(cleared))
+        return Page([], {}, 0)
+
+    async def _matching(self, request: PageRequest, events: list[LoggedEvent]) -> list[LoggedEvent]:
+        matched: list[LoggedEvent] = []
+        looked = 0
+        while looked < len(events):
+            number = self._number(request)
+            rest = events[looked:]
+            documents = [event.document for event in rest]
+            said = await self._select(number, documents, Liveness.RECOVERY)
+            matched += [event for event, yes in zip(rest, said, strict=False) if yes]
+            looked += len(said)
+        return matched
+
+    def _number(self, request: PageRequest) -> int:
+        key = (request.pattern, request.query)
+        number = self._numbers.pop(key, None)
+        if number is None:
+            number = self._matcher.subscribe(*key, request.client_id)
+        self._numbers[key] = number
+        while len(self._numbers) > MOST_QUERIES:
+            _, oldest = self._numbers.popitem(last=False)
+            self._matcher.unsubscribe(oldest)
+        return number
+
+    def forget(self) -> None:
+        """Nobody asks for pages at the moment: the matcher need not know the queries."""
+        while self._numbers:
+            _, number = self._numbers.popitem()
+            self._matcher.unsubscribe(number)
+
+
+def _used(query: Query, namespaces: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((prefix, namespaces.get(prefix, "")) for prefix, _ in query.namespaces)
+
+
+def _beginnings(ranges: Mapping[str, MarkRange], covered: Mapping[str, Mark]) -> dict[str, Mark]:
+    """Behind which marks to read; of origins that are not wanted there is nothing behind them."""
+    return {
+        origin: ranges[origin][0] if origin in ranges else mark for origin, mark in covered.items()
+    }
+
+
+def _lies_in(event: LoggedEvent, ranges: Mapping[str, MarkRange], request: PageRequest) -> bool:
+    found = ranges.get(event.origin)
+    if found is None:
+        return False
+    after, upto = found
+    if event.mark <= after or (upto is not None and event.mark > upto):
+        return False
+    if event.arrival < request.from_ms:
+        return False
+    return not request.until_ms or event.arrival < request.until_ms
+
+
+def _passed(events: Sequence[LoggedEvent], ranges: Mapping[str, MarkRange]) -> dict[str, Mark]:
+    passed: dict[str, Mark] = {}
+    for event in events:
+        if event.origin in ranges:
+            upto = ranges[event.origin][1]
+            passed[event.origin] = event.mark if upto is None else min(event.mark, upto)
+    return passed
+
+
+def _reached(ranges: Mapping[str, MarkRange], covered: Mapping[str, Mark]) -> dict[str, Mark]:
+    return {
+        origin: covered[origin] if upto is None else min(upto, covered[origin])
+        for origin, (_, upto) in ranges.items()
+        if origin in covered
+    }

@@ -1,0 +1,145 @@
+"""What nodes say to each other about roaming clients and what they missed (P11, X6).
+
+Events travel as chunks of a log (`broker.store.chunks`), one for each run of an origin's.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, ClassVar
+
+import attrs
+
+from broker.cluster.flows.messages import Routed
+from broker.cluster.messages import register
+from broker.errors import ProtocolError, WireError
+from broker.event.place import Mark
+from broker.session import fields
+from broker.session.fields import WirePosition
+from broker.session.messages import NO_ERROR
+from broker.store.chunks import Chunk, encode_chunk
+from broker.store.records import LoggedEvent
+
+#: A page holds one event at least, however large: no longer than a frame of a link may be.
+MOST_PAGE = 1 << 30
+_RANKS = 3
+_origin = attrgetter("origin")
+
+#: Of origins: behind the first mark, and up to the second.
+WireRanges = tuple[tuple[str, Mark, Mark | None], ...]
+
+
+def _ranges(value: Any) -> WireRanges:
+    return tuple(
+        (fields.text(origin), fields.mark(after), None if upto is None else fields.mark(upto))
+        for origin, after, upto in value
+    )
+
+
+def _chunks(value: Any) -> tuple[bytes, ...]:
+    return tuple(fields.octets(each) for each in value)
+
+
+def _rank(value: Any) -> int:
+    if fields.count(value) >= _RANKS:
+        raise ValueError("no rank")
+    return int(value)
+
+
+@register(0x80)
+@attrs.frozen
+class TakeOver(Routed):
+    """To a node where a client may have been: it is here now, with this durable subscription."""
+
+    request: int = attrs.field(converter=fields.count)
+    client_id: str = attrs.field(converter=fields.text)
+    name: str = attrs.field(converter=fields.text)
+    incarnation: int = attrs.field(converter=fields.count)
+    token: bytes = attrs.field(converter=fields.octets, repr=False)
+
+
+@register(0x81)
+@attrs.frozen
+class HandedOver(Routed):
+    """The subscription was cancelled, and is kept until `Release`; or why it was not."""
+
+    request: int = attrs.field(converter=fields.count)
+    error: WireError = attrs.field(converter=fields.wire_error, default=NO_ERROR)
+    position: WirePosition | None = attrs.field(converter=fields.optional_position, default=None)
+    """How far it was processed; None: it is not known there."""
+    moved_to: str = attrs.field(converter=fields.address, default="")
+    """The address of the node that has it now; empty: the position is the newest."""
+
+
+@register(0x82)
+@attrs.frozen
+class Release(Routed):
+    """The client has processed all that came before it was here: keep it no more."""
+
+    client_id: str = attrs.field(converter=fields.text)
+    name: str = attrs.field(converter=fields.text)
+
+
+@register(0x83)
+@attrs.frozen
+class FetchPage(Routed):
+    """Send what matches of these ranges, from a serial of your log on, as much as makes a page."""
+
+    request: int = attrs.field(converter=fields.count)
+    client_id: str = attrs.field(converter=fields.text)
+    name: str = attrs.field(converter=fields.text)
+    """Of the durable subscription that was wanted there, with `client_id`: the log has all that is
+    for it, of whatever origin. Empty: it has all of its own events alone."""
+    pattern: str = attrs.field(converter=fields.text)
+    query: str = attrs.field(converter=fields.text)
+    namespaces: Mapping[str, str] = attrs.field(converter=fields.texts)
+    clearance: int = attrs.field(converter=_rank)
+    ranges: WireRanges = attrs.field(converter=_ranges)
+    serial: int = attrs.field(converter=fields.count)
+    """0: wherever the ranges begin."""
+
+
+@register(0x84)
+@attrs.frozen
+class PageFetched(Routed):
+    """A page, or why there is none."""
+
+    most: ClassVar[int] = MOST_PAGE
+
+    request: int = attrs.field(converter=fields.count)
+    error: WireError = attrs.field(converter=fields.wire_error, default=NO_ERROR)
+    reached: WirePosition = attrs.field(converter=fields.position, default=())
+    """Up to where the ranges were looked at; of origins that are not named nothing was, for not all
+    of it is there."""
+    next: int = attrs.field(converter=fields.count, default=0)
+    """The serial at which the next page begins; 0: there is none."""
+    rank: int = attrs.field(converter=_rank, default=0)
+    """The highest of its events."""
+    chunks: tuple[bytes, ...] = attrs.field(converter=_chunks, default=(), repr=False)
+
+    @property
+    def level(self) -> int:
+        """See `Routed`."""
+        return self.rank
+
+
+def pack_events(events: Sequence[LoggedEvent]) -> tuple[bytes, ...]:
+    """Events as chunks."""
+    return tuple(encode_chunk(list(run)) for _, run in groupby(events, key=_origin))
+
+
+def unpack_events(chunks: Sequence[bytes]) -> list[LoggedEvent]:
+    """The events that `pack_events` packed; `ProtocolError` if they are none."""
+    found: list[LoggedEvent] = []
+    try:
+        for data in chunks:
+            events = list(Chunk(0, data).events(0))
+            if not events or encode_chunk(events) != data or any(e.level >= _RANKS for e in events):
+                raise ValueError("not exact")
+            found += events
+    except (ValueError, LookupError, struct.error):
+        raise ProtocolError("malformed events") from None
+    return found

@@ -1,0 +1,41 @@
+"""What a node recovers from: other nodes, its own log, the archive (see `router.recovery`)."""
+
+from __future__ import annotations
+
+from twisted.internet.defer import Deferred, succeed
+
+from broker.recovery.filling import Filling, Surroundings
+from broker.recovery.handing_over import HandingOver
+from broker.router.recovery import Former, Missed, Recovering, Roamer
+
+
+class NodeRecovery:
+    """One node's. Without a network there is nobody to take a subscription over from."""
+
+    available = True
+
+    def __init__(self, around: Surroundings, handing_over: HandingOver | None) -> None:
+        self._around = around
+        self.handing_over = handing_over
+        self.begun = 0
+
+    @property
+    def has_past(self) -> bool:
+        """Whether there is an archive."""
+        return self._around.archive is not None
+
+    def begin(self, missed: Missed) -> Recovering:
+        """Begin to recover."""
+        self.begun += 1
+        return Filling(missed, self._around)
+
+    def take_over(self, roamer: Roamer) -> Deferred[Former | None]:
+        """Have a durable subscription handed over by whoever has it."""
+        if self.handing_over is None:
+            return succeed(None)
+        return Deferred.fromCoroutine(self.handing_over.take_over(roamer))
+
+    def settled(self, client_id: str, name: str, former: str) -> None:
+        """The node where a subscription was need not keep it any more."""
+        if self.handing_over is not None:
+            self.handing_over.release(former, client_id, name)

@@ -1,0 +1,103 @@
+"""Where what was missed is looked for, and why there: a pure decision (issue 5, planner).
+
+The node where the client was has all that was for it, in one order. An origin's own log has all of
+its events. The archive has all of all origins, but a few seconds later, and a job in it takes its
+time; so a little of origins that can be asked is asked of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import attrs
+
+from broker.event.place import Mark
+from broker.router.recovery import MarkRange
+
+#: Places of all origins together up to which logs are asked rather than the archive: to look at so
+#: many takes about as long as to begin a job.
+FEW = 20_000
+
+
+@attrs.frozen
+class Step:
+    """One source that is asked for what is left then."""
+
+    source: str
+    """`former`, `logs` or `archive`."""
+    ranges: Mapping[str, MarkRange]
+    why: str
+
+
+@attrs.frozen
+class Sources:
+    """What there is to ask."""
+
+    former: str
+    """The address of the node where the client was; empty where there is none, or no way to it."""
+    logs: Collection[str]
+    """Origins whose logs can be asked."""
+    archive: bool
+
+
+def plan(ranges: Mapping[str, MarkRange], sources: Sources, *, whole: bool = False) -> list[Step]:
+    """The sources in the order in which they are asked; each for what those before it did not have.
+
+    `whole`: all of the past is wanted, of whatever origin, and not only what lies in the ranges.
+    """
+    steps: list[Step] = []
+    if sources.former:
+        steps.append(Step("former", ranges, f"{sources.former} has all that was for the client"))
+    near = {origin: each for origin, each in ranges.items() if origin in sources.logs}
+    few = places(ranges) if ranges.keys() == near.keys() else None
+    logs = Step("logs", near, f"the logs of {len(near)} origins can be asked")
+    if sources.archive and not (few is not None and few <= FEW and not whole):
+        why = "it has all that there ever was" if whole else "it has what no log has any more"
+        if few is not None and few > FEW and not whole:
+            why = f"{few} places are more than logs are asked for ({FEW})"
+        steps.append(Step("archive", ranges, why))
+        if near:
+            steps.append(attrs.evolve(logs, why="what is not yet in the archive"))
+    elif near:
+        steps.append(logs)
+        if sources.archive:
+            steps.append(Step("archive", ranges, "what retention took from the logs"))
+    return steps
+
+
+def places(ranges: Mapping[str, MarkRange]) -> int | None:
+    """How many places the ranges have; None where one has no end."""
+    total = 0
+    for after, upto in ranges.values():
+        if upto is None:
+            return None
+        total += upto[1] - after[1]
+    return total
+
+
+class Remaining:
+    """What is left of the ranges."""
+
+    def __init__(self, ranges: Mapping[str, MarkRange]) -> None:
+        self._left = dict(ranges)
+
+    @property
+    def ranges(self) -> dict[str, MarkRange]:
+        """By origin; none of these is empty."""
+        return dict(self._left)
+
+    def reached(self, marks: Mapping[str, Mark]) -> None:
+        """All up to these was looked at."""
+        for origin, mark in marks.items():
+            found = self._left.get(origin)
+            if found is None:
+                continue
+            after, upto = found
+            if upto is not None and mark >= upto:
+                del self._left[origin]
+            elif mark > after:
+                self._left[origin] = (mark, upto)
+
+    def close(self) -> None:
+        """Ranges without an end have come to it."""
+        self._left = {origin: each for origin, each in self._left.items() if each[1] is not None}

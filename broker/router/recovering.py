@@ -1,0 +1,138 @@
+"""Feeding subscriptions of one link with what is recovered, until their log can go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from broker.channel.clock import IClock
+from broker.event.envelope import Liveness
+from broker.event.place import Mark
+from broker.router.feed import Feed, Pace
+from broker.router.pacing import Pacing
+from broker.router.recovery import Lost, Recovering
+from broker.router.sending import Sending
+from broker.session.batches import encode_events
+from broker.store.chunks import portions
+from broker.store.records import LoggedEvent
+
+#: Seconds after which one that waits for an event's time looks whether it is wanted still.
+LONGEST_REST = 1.0
+
+
+class RecoveringFeeds:
+    """Each recovery goes on by itself, as far as the session takes its events."""
+
+    def __init__(
+        self,
+        feeds: Mapping[int, Feed],
+        sending: Sending,
+        *,
+        delivery: int,
+        clock: IClock,
+        recovered: Callable[[Feed, Mapping[str, Mark], Sequence[Lost]], None],
+        failed: Callable[[Feed, Failure], None],
+    ) -> None:
+        """`feeds` are all that the link has at any time; `delivery` is the size of one in bytes.
+        `recovered` is told where the log goes on, and what was lost."""
+        self._feeds = feeds
+        self._sending = sending
+        self._outlet = sending.outlet
+        self._delivery = delivery
+        self._clock = clock
+        self._recovered = recovered
+        self._failed = failed
+        self._waiting: list[Deferred[None]] = []
+
+    def begin(
+        self,
+        feed: Feed,
+        recovering: Recovering,
+        joins: Mapping[str, Mark],
+        pacing: Pacing,
+        end: Callable[[], object] | None,
+    ) -> None:
+        """Feed a subscription with what is recovered. Then its log goes on behind `joins`, or, with
+        `end`, that is its end."""
+        feed.pace = Pace.RECOVERING
+        running = Deferred.fromCoroutine(self._run(feed, recovering, joins, pacing, end))
+        running.addErrback(lambda failure: self._could_not(feed, recovering, failure))
+
+    def pump(self) -> None:
+        """The session takes more, or never will: who waits looks again."""
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            each.callback(None)
+
+    async def _run(
+        self,
+        feed: Feed,
+        recovering: Recovering,
+        joins: Mapping[str, Mark],
+        pacing: Pacing,
+        end: Callable[[], object] | None,
+    ) -> None:
+        while events := await recovering.more():
+            if not await self._send(feed, events, pacing):
+                recovering.cancel()
+                return
+        if not self._is_fed(feed):
+            recovering.cancel()
+            return
+        self._recovered(feed, joins, recovering.lost())
+        if end is not None:
+            end()
+
+    async def _send(self, feed: Feed, events: Sequence[LoggedEvent], pacing: Pacing) -> bool:
+        """Send events as fast as the session and the pace allow; False if nobody wants them."""
+        if not pacing.is_free:
+            return await self._send_paced(feed, events, pacing)
+        for start, end in portions(self._delivery, events):
+            if not await self._room(feed):
+                return False
+            self._send_now(feed, list(events[start:end]))
+        return self._is_fed(feed)
+
+    async def _send_paced(self, feed: Feed, events: Sequence[LoggedEvent], pacing: Pacing) -> bool:
+        for event in events:
+            while (wait := pacing.wait(event.arrival, self._clock.seconds())) > 0:
+                await self._rest(min(wait, LONGEST_REST))
+                if not self._is_fed(feed):
+                    return False
+            if not await self._room(feed):
+                return False
+            self._send_now(feed, [event])
+            pacing.sent(self._clock.seconds())
+        return self._is_fed(feed)
+
+    def _send_now(self, feed: Feed, events: list[LoggedEvent]) -> None:
+        # Counted as of now: that a page was looked at elsewhere says nothing of what was.
+        feed.outcomes.seen += len(events)
+        encoded = encode_events(events)
+        self._sending.send(encoded, events, [(len(events), [feed])], Liveness.RECOVERY)
+        for event in events:
+            feed.told[event.origin] = event.mark
+
+    async def _room(self, feed: Feed) -> bool:
+        """Wait until the session takes more; False if the subscription is over."""
+        while self._is_fed(feed) and not self._outlet.writable:
+            waits: Deferred[None] = Deferred()
+            self._waiting.append(waits)
+            await waits
+        return self._is_fed(feed)
+
+    def _rest(self, seconds: float) -> Deferred[Any]:
+        later: Deferred[Any] = Deferred()
+        self._clock.callLater(seconds, later.callback, None)
+        return later
+
+    def _is_fed(self, feed: Feed) -> bool:
+        return self._feeds.get(feed.number) is feed and feed.pace is Pace.RECOVERING
+
+    def _could_not(self, feed: Feed, recovering: Recovering, failure: Failure) -> None:
+        recovering.cancel()
+        if self._is_fed(feed):
+            self._failed(feed, failure)

@@ -1,0 +1,140 @@
+"""What recovery does for a node's subscriptions, as the router sees it (P11, X6, X8).
+
+What a client missed and this node's own log has not, or not all of, is filled in from elsewhere
+before the log feeds the subscription: from the node where the client was, from the origins, from
+the archive. `broker.recovery` does it; `NoRecovery` is for a node that has none of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+import attrs
+from twisted.internet.defer import Deferred, succeed
+
+from broker.content.query.query import Query
+from broker.event.place import Mark, Position
+from broker.event.stream import StreamPattern
+from broker.store.records import LoggedEvent
+
+#: Behind the first mark and up to the second; None: all that there is.
+MarkRange: TypeAlias = tuple[Mark, Mark | None]
+
+
+@attrs.frozen
+class Roamer:
+    """A client that comes with a durable subscription, as its session has proven it to be."""
+
+    client_id: str
+    name: str
+    """Of the durable subscription."""
+    incarnation: int
+    token: bytes = attrs.field(repr=False)
+    former: str = ""
+    """The address of the node where it was last, as the client remembers it; it may be wrong."""
+    knows_position: bool = False
+    """Whether the client remembers how far it has got, too: it can go on without that node."""
+
+
+@attrs.frozen
+class Former:
+    """What is known of a durable subscription elsewhere."""
+
+    position: Position
+    """How far its client has got, at least."""
+    address: str = ""
+    """The node that has handed it over, and whose log has what was for it; empty: none does."""
+
+
+@attrs.frozen
+class Missed:
+    """What a subscription is to have before the log feeds it."""
+
+    pattern: StreamPattern
+    query: Query
+    matcher_number: int
+    """The matcher's number of the subscription, for what this node's own log has."""
+    clearance: int
+    """The rank up to which its client is cleared."""
+    ranges: Mapping[str, MarkRange]
+    """By origin."""
+    others: bool = False
+    """Whether all of origins that `ranges` does not name is wanted, too."""
+    from_ms: int = 0
+    until_ms: int = 0
+    """Arrival at the origin, ms since 1970: not before, and before; 0 is no bound."""
+    last: int = 0
+    """Only so many, the newest; 0: all."""
+    client_id: str = ""
+    name: str = ""
+    """Of the durable subscription, where it is one."""
+    former: str = ""
+    """The address of a node whose log has all of it that was for the client."""
+    lack: str = "lost"
+    """What the client is told of what is not found, as the reason of a gap."""
+
+
+@attrs.frozen
+class Lost:
+    """Of an origin, what can not be had any more: behind `after`, up to `upto`."""
+
+    origin: str
+    after: Mark
+    upto: Mark
+    reason: str
+    """As in `session.messages.Gap`."""
+
+
+class Recovering(Protocol):
+    """One recovery under way. Its events come in the order of each origin's marks, and of each
+    publisher's sequence numbers."""
+
+    def more(self) -> Deferred[Sequence[LoggedEvent]]:
+        """The next events; none at the end. Fails with a `BrokerError` where it can not go on."""
+
+    def lost(self) -> Sequence[Lost]:
+        """At the end: what was not found."""
+
+    def cancel(self) -> None:
+        """Nobody wants the rest."""
+
+
+class Recovery(Protocol):
+    """What a node can recover from."""
+
+    @property
+    def available(self) -> bool:
+        """Whether there is anything to recover from but the own log."""
+
+    @property
+    def has_past(self) -> bool:
+        """Whether there is an archive: then the past begins before the log does."""
+
+    def begin(self, missed: Missed) -> Recovering:
+        """Begin to recover."""
+
+    def take_over(self, roamer: Roamer) -> Deferred[Former | None]:
+        """Have a durable subscription handed over by whoever has it. None if nobody does."""
+
+    def settled(self, client_id: str, name: str, former: str) -> None:
+        """The client has processed all that was to be recovered: the node where the subscription
+        was need not keep it any more."""
+
+
+class NoRecovery:
+    """There is nothing but the own log."""
+
+    available = False
+    has_past = False
+
+    def begin(self, missed: Missed) -> Recovering:
+        """Nobody asks for it."""
+        raise NotImplementedError("there is nothing to recover from")
+
+    def take_over(self, roamer: Roamer) -> Deferred[Former | None]:
+        """Nobody else has any."""
+        return succeed(None)
+
+    def settled(self, client_id: str, name: str, former: str) -> None:
+        """There is nobody to be told."""

@@ -1,0 +1,357 @@
+"""One subscription on its way: asked for, wanted of others, accepted, flowing, and fed.
+
+It is told that it is accepted when it is stored, if it is durable; that it flows when all nodes
+that matter know of it. What its client missed before that, and the own log has not, is recovered
+first. A durable one that was at another node comes in the order of P11: others are told what is
+wanted, the subscription is cancelled there, and what waits for it there is asked for.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Mapping
+
+import attrs
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from broker.errors import BrokerError, PeerError
+from broker.event.place import Mark, Position
+from broker.identity import Identity
+from broker.router.beginning import (
+    Beginning,
+    check_position,
+    flowing_from,
+    serial_behind,
+)
+from broker.router.durables import Durable, Durables
+from broker.router.feed import Feed
+from broker.router.interest import Interest
+from broker.router.link import Link
+from broker.router.pacing import Pacing
+from broker.router.recovery import Former, Missed, Recovery, Roamer
+from broker.router.seam import Seam, at_cut, at_retention, up_to, whole_past
+from broker.session.messages import Flowing, Subscribe, Subscribed
+from broker.store.event_log import EventLog
+
+#: Starts that go on from where the client, or what is stored of it, has got to.
+_GOES_ON = ("position", "stored")
+#: Starts that begin in the past, wherever the client has got to.
+_PAST = ("all", "time", "last")
+
+
+@attrs.define(eq=False)
+class Profile:
+    """The subscriptions of one session: the client's numbers, and the names of durable ones."""
+
+    identity: Identity
+    link: Link
+    incarnation: int = 0
+    token: bytes = attrs.field(default=b"", repr=False)
+    durable: dict[int, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Confirming:
+    """Where what becomes of a subscription is told."""
+
+    tell: Callable[[Subscribed | Flowing], object]
+    start: Callable[[], object]
+    """It was told that it is accepted: it may be fed."""
+    end: Callable[[BrokerError | None], object] = lambda _: None
+    """It is over, before its client has asked for that."""
+
+
+@attrs.frozen
+class Surroundings:
+    """What a subscription on its way deals with."""
+
+    log: EventLog
+    durables: Durables
+    interest: Interest
+    recovery: Recovery
+
+
+class Taking:
+    """Follows one subscription until it is fed."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        around: Surroundings,
+        profile: Profile,
+        wanted: Subscribe,
+        confirming: Confirming,
+        *,
+        feed: Feed,
+        stored: Durable | None,
+        begins: Beginning,
+        warnings: tuple[str, ...],
+    ) -> None:
+        """`stored` is what is known here of a durable one; `begins` where it begins in the log."""
+        self._around = around
+        self._profile = profile
+        self._wanted = wanted
+        self._confirming = confirming
+        self._feed = feed
+        self._stored = stored
+        self._begins = begins
+        self._warnings = warnings
+        self._own_cut = around.log.cut
+        self._told_flowing = self._fed = False
+        self._former = "" if stored is None else stored.former
+        self._left_off = None if stored is None else stored.position
+        self._key: Hashable = feed.matcher_number
+        if wanted.durable:
+            self._key = (profile.identity.client_id, wanted.durable)
+        known = wanted.start == "position" or bool(wanted.position) or stored is not None
+        self._resumes = wanted.start in _GOES_ON and known
+        self._wanted_all_the_time = False
+
+    # ------------------------------------------------------------------ on its way
+
+    def begin(self) -> None:
+        """Let other nodes know what is wanted, and go on from there."""
+        feed, wanted, around = self._feed, self._wanted, self._around
+        assert feed.pattern is not None and feed.query is not None
+        feed.flowing = False
+        goes_on = around.interest.is_wanted(self._key, feed.pattern, feed.query)
+        self._wanted_all_the_time = goes_on
+        feed.goes_on = goes_on and self._resumes
+        if wanted.durable:
+            self._profile.durable[wanted.number] = wanted.durable
+        if not goes_on:
+            # Something else may have been wanted under the name of a durable one.
+            around.interest.unwant(self._key)
+        roams = self._roams()
+        around.interest.want(self._key, feed.pattern, feed.query, self._flows)
+        if not roams:
+            self._store()
+
+    def _roams(self) -> bool:
+        """Whether another node may have it: then its position is not known before that is asked."""
+        here = self._stored is not None and not self._stored.moved_to
+        comes = bool(self._wanted.durable) and self._wanted.start in _GOES_ON and not here
+        return comes and self._around.recovery.available
+
+    def _flows(self, cuts: Mapping[str, Mark]) -> None:
+        feed, log = self._feed, self._around.log
+        if feed.flowing:
+            return
+        feed.flowing = True
+        feed.flows_from = flowing_from(log, self._own_cut, cuts)
+        if self._roams():
+            self._take_over()
+            return
+        if self._wanted.durable and not self._is_complete_here():
+            self._around.durables.flows(*self._name(), Position(feed.flows_from))
+        self._go_on()
+
+    def _take_over(self) -> None:
+        profile, wanted = self._profile, self._wanted
+        former = wanted.former
+        if self._stored is not None and self._stored.moved_to:
+            former = self._stored.moved_to
+        knows = bool(wanted.position)
+        roamer = Roamer(*self._name(), profile.incarnation, profile.token, former, knows)
+        taken = self._around.recovery.take_over(roamer)
+        taken.addCallbacks(self._taken_over, self._not_taken_over)
+
+    def _not_taken_over(self, failure: Failure) -> None:
+        if isinstance(failure.value, PeerError):
+            # Another process of the client is where the subscription is.
+            if self._is_open():
+                self._confirming.end(failure.value)
+            return
+        self.log.failure("taking over a subscription failed", failure)
+        self._taken_over(None)
+
+    def _taken_over(self, former: Former | None) -> None:
+        if not self._is_open():
+            return
+        feed, log = self._feed, self._around.log
+        position = _merged(
+            None if former is None else former.position,
+            self._left_off,
+            Position.from_wire(self._wanted.position) if self._wanted.position else None,
+        )
+        if position is None:
+            position, self._resumes = Position(feed.flows_from), False
+        else:
+            self._left_off = position
+            self._resumes = True
+        try:
+            check_position(log, position)
+        except PeerError as error:
+            self._confirming.end(error)
+            return
+        self._former = "" if former is None else former.address
+        self._begins = Beginning(
+            serial_behind(log, position.marks), position.marks, dict(position.marks)
+        )
+        feed.told, feed.skip = dict(position.marks), dict(position.marks)
+        feed.cursor = self._begins.serial
+        self._store()
+
+    def _store(self) -> None:
+        wanted = self._wanted
+        if not wanted.durable:
+            self._accepted()
+            return
+        position = Position(self._begins.position)
+        if wanted.start == "position":
+            # A client that comes back begins behind what it has received. Only what it has
+            # acknowledged is processed: if it dies now, the rest has to be sent again.
+            if self._left_off is not None:
+                position = _common(self._left_off, position)
+            if wanted.processed is not None:
+                position = _common(Position.from_wire(wanted.processed), position)
+        flows_from = None
+        if self._is_complete_here():
+            flows_from = None if self._stored is None else self._stored.flows_from
+        elif self._feed.flowing:
+            flows_from = Position(self._feed.flows_from)
+        self._around.durables.put(
+            *self._name(),
+            pattern=wanted.pattern,
+            query=wanted.query,
+            namespaces=wanted.namespaces,
+            position=position,
+            stored=self._accepted,
+            flows_from=flows_from,
+            former=self._former,
+        )
+
+    def _accepted(self) -> None:
+        if not self._is_open():
+            return
+        left_off = None if self._left_off is None else self._left_off.to_wire()
+        self._confirming.tell(Subscribed(self._feed.number, left_off, self._warnings))
+        self._feed.accepted = True
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Tell that it flows, and feed it, as far as that can be now."""
+        feed = self._feed
+        if not feed.accepted or not self._is_open():
+            return
+        if feed.flowing and not self._told_flowing:
+            self._told_flowing = True
+            self._confirming.tell(Flowing(feed.number, Position(feed.flows_from).to_wire()))
+            if self._resumes and not self._around.recovery.available:
+                self._tell_missing()
+        if not self._fed and (feed.flowing or not self._waits()):
+            self._fed = True
+            self._begin_to_feed()
+
+    # ------------------------------------------------------------------ the seam
+
+    def _waits(self) -> bool:
+        """Whether it is not fed before it flows, for only then it is known what is missing."""
+        if not self._around.recovery.available:
+            return False
+        return self._begins_in_past() or (self._resumes and not self._is_complete_here())
+
+    def _begins_in_past(self) -> bool:
+        """Whether it begins before its client was there, and not where the own log does."""
+        wanted, recovery = self._wanted, self._around.recovery
+        return wanted.start == "last" or (
+            wanted.start in _PAST and (recovery.has_past or self._is_bounded())
+        )
+
+    def _is_bounded(self) -> bool:
+        return bool(self._wanted.until_ms or self._wanted.until)
+
+    def _is_complete_here(self) -> bool:
+        """Whether the log has had all of it since it is known to flow."""
+        if not self._wanted_all_the_time:
+            return False
+        stored = self._stored
+        return not self._wanted.durable or (stored is not None and stored.flows_from is not None)
+
+    def _begin_to_feed(self) -> None:
+        """Recover what the log has not, then go on with the log."""
+        recovery, link = self._around.recovery, self._profile.link
+        seam = self._seam()
+        missed = self._missed(seam)
+        wants = bool(missed.ranges or missed.others or self._is_bounded())
+        recovering = recovery.begin(missed) if wants and recovery.available else None
+        if recovering is None:
+            self._confirming.start()
+            return
+        pacing = Pacing(self._wanted.pace, self._wanted.rate)
+        end = self._end if self._is_bounded() else None
+        link.recover(self._feed, recovering, seam.joins, pacing, end)
+
+    def _seam(self) -> Seam:
+        feed, log = self._feed, self._around.log
+        if self._begins_in_past():
+            return whole_past(feed.flows_from)
+        if not self._resumes:
+            return Seam({}, {})
+        position = self._begins.position
+        if not self._is_complete_here():
+            return at_cut(position, feed.flows_from, log.origin, log.since)
+        complete: dict[str, Mark] = {}
+        if self._stored is not None and self._stored.flows_from is not None:
+            complete = dict(self._stored.flows_from.marks)
+            complete.pop(log.origin, None)
+        return at_retention(position, complete, log.since)
+
+    def _missed(self, seam: Seam) -> Missed:
+        feed, wanted = self._feed, self._wanted
+        assert feed.pattern is not None and feed.query is not None
+        ranges = seam.ranges
+        if wanted.until:
+            ranges = up_to(ranges, Position.from_wire(wanted.until).marks)
+        return Missed(
+            pattern=feed.pattern,
+            query=feed.query,
+            matcher_number=feed.matcher_number,
+            clearance=self._profile.identity.clearance.rank,
+            ranges=ranges,
+            others=self._begins_in_past() and not wanted.until,
+            from_ms=wanted.time if wanted.start == "time" else 0,
+            until_ms=wanted.until_ms,
+            last=wanted.last if wanted.start == "last" else 0,
+            client_id=self._profile.identity.client_id,
+            name=wanted.durable,
+            former=self._former,
+            # What was wanted here all the time was in the log, until retention took it.
+            lack="retention" if self._is_complete_here() else "lost",
+        )
+
+    def _tell_missing(self) -> None:
+        """Nothing brings what others had for it and this node did not ask for."""
+        feed, own = self._feed, self._around.log.origin
+        if self._is_complete_here():
+            return
+        seam = at_cut(self._begins.position, feed.flows_from, own, {})
+        for origin, (after, upto) in seam.ranges.items():
+            if origin != own and upto is not None:
+                self._profile.link.tell_gap(feed, origin, after, upto, "elsewhere")
+
+    # ------------------------------------------------------------------ inside
+
+    def _end(self) -> None:
+        if self._is_open():
+            self._confirming.end(None)
+
+    def _is_open(self) -> bool:
+        return self._profile.link.get(self._feed.number) is self._feed
+
+    def _name(self) -> tuple[str, str]:
+        return self._profile.identity.client_id, self._wanted.durable
+
+
+def _merged(*positions: Position | None) -> Position | None:
+    """The furthest of those that there are, origin by origin."""
+    known = [position for position in positions if position is not None]
+    return functools.reduce(Position.merged, known) if known else None
+
+
+def _common(one: Position, other: Position) -> Position:
+    """What lies behind both positions."""
+    both = one.marks.keys() & other.marks.keys()
+    return Position({origin: min(one.marks[origin], other.marks[origin]) for origin in both})

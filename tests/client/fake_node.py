@@ -1,0 +1,113 @@
+"""A node that says what a test wants it to say, to a client in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from twisted.internet.task import Clock
+from zope.interface import implementer
+
+from broker.channel.driver import IStackReceiver, StackDriver
+from broker.channel.socket import ISocketChannel, ISocketReceiver
+from broker.channel.view import LinkState, View
+from broker.client.client import Client
+from broker.client.settings import ClientSettings
+from broker.errors import BrokerError
+from broker.session import messages
+from broker.session.messages import Message, Subscribe, Welcome
+from broker.session.stack import session_layers
+from broker.testing.loop import simulated_client
+from broker.testing.network import MemoryNetwork
+
+WINDOW = 1 << 20
+#: What virtual clocks of walls say, in ms since 1970.
+NOW = 1_700_000_000_000
+
+
+class FakeNet:
+    """Virtual time and a network with fake nodes."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.network = MemoryNetwork(self.clock, 1)
+
+    def run(self, seconds: float = 1.0) -> None:
+        """Let time pass."""
+        self.clock.pump([0.005] * int(seconds / 0.005))
+
+    def client(self, *nodes: FakeNode, **settings: Any) -> Client:
+        """A client that knows these nodes, and has connected to the first."""
+        own = ClientSettings(
+            "alice", 1, wall_clock=lambda: NOW, first_wait=0.05, longest_wait=0.1, **settings
+        )
+        client = simulated_client(self.clock, self.network, [n.address for n in nodes], own)
+        self.run()
+        return client
+
+
+@implementer(ISocketReceiver)
+class _Greeting:
+    def __init__(self, node: FakeNode, channel: ISocketChannel) -> None:
+        self._node, self._channel = node, channel
+        channel.receiver = self
+
+    def packets_received(self, packets: Sequence[bytes]) -> None:
+        self._node.greeted(self._channel)
+
+    def channel_lost(self, error: BrokerError | None) -> None:
+        pass
+
+    def writable_changed(self, writable: bool) -> None:
+        pass
+
+
+@implementer(IStackReceiver)
+class FakeNode:
+    """One session at a time, which begins from nothing with each connection."""
+
+    def __init__(self, net: FakeNet, name: str) -> None:
+        self._net = net
+        self.name = name
+        self.address = f"node/{name}"
+        self.heard: list[Message] = []
+        self.sessions = 0
+        self._port = net.network.listen(self.address, lambda channel: self._met(channel))
+
+    def _met(self, channel: ISocketChannel) -> None:
+        _Greeting(self, channel)
+
+    def greeted(self, channel: ISocketChannel) -> None:
+        welcome = Welcome(1, self.name, f"o-{self.name}", WINDOW, WINDOW, f"c/{self.name}")
+        channel.send([messages.encode(welcome)])
+        self.sessions += 1
+        self.driver = StackDriver(
+            session_layers(1000 + self.sessions, WINDOW), self._net.clock, self
+        )
+        self.driver.attach(channel)
+
+    def messages_received(self, batch: Sequence[bytes]) -> None:
+        self.heard += [messages.decode(data) for data in batch]
+        self.driver.consumed(len(batch))
+
+    def view_changed(self, view: View) -> None:
+        self.up = view.state is LinkState.CONNECTED
+
+    def writable_changed(self, writable: bool) -> None:
+        pass
+
+    @property
+    def asked(self) -> list[Subscribe]:
+        """The subscriptions that were wished."""
+        return [message for message in self.heard if isinstance(message, Subscribe)]
+
+    def say(self, *said: Message | bytes) -> None:
+        """Say this, and let it arrive."""
+        self.driver.send([m if isinstance(m, bytes) else messages.encode(m) for m in said])
+        self._net.run(0.1)
+
+    def die(self) -> None:
+        """Nobody is there any more."""
+        self._net.network.refuse(self.address)
+        self._net.network.cut(self.address)
+        self._net.run()

@@ -1,0 +1,109 @@
+"""A client's positions on disk: what a process leaves, the next one finds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from broker.client.effects import Left
+from broker.client.incarnation import raise_incarnation
+from broker.client.positions_file import FORMAT, PositionsFile
+from broker.client.settings import client_settings
+from broker.errors import ConfigurationError, SessionSuperseded
+from broker.event.place import Position
+
+LEFT = {
+    "d": Left(Position({"n": (1, 7), "m": (2, 1 << 40)}), "alps.c1/n3"),
+    "e": Left(Position({"n": (1, 1)})),
+}
+
+
+def process(folder: Path) -> PositionsFile:
+    """The file as one more process of the client has it."""
+    return PositionsFile(folder, "alice", raise_incarnation(folder, "alice", 0))
+
+
+def test_what_was_written_is_read_by_the_next_process(tmp_path: Path) -> None:
+    process(tmp_path).write(LEFT)
+    assert process(tmp_path).read() == LEFT
+    later = client_settings(client_id="alice", state=tmp_path)
+    assert later.left == LEFT and later.positions is not None
+    assert client_settings(client_id="bob", state=tmp_path).left == {}
+
+
+def test_a_first_process_finds_nothing(tmp_path: Path) -> None:
+    assert process(tmp_path).read() == {}
+
+
+def test_it_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    file = process(tmp_path)
+    file.write(LEFT)
+    with open(file.path, encoding="utf-8") as opened:
+        file.write({})
+        assert len(json.loads(opened.read())["durables"]) == 2, "who reads it sees the old whole"
+    assert file.read() == {}
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "alice.incarnation",
+        "alice.positions",
+    ]
+
+
+def test_a_process_that_was_superseded_writes_no_more(tmp_path: Path) -> None:
+    old = process(tmp_path)
+    new = process(tmp_path)
+    new.write(LEFT)
+    with pytest.raises(SessionSuperseded):
+        old.write({})
+    assert new.read() == LEFT
+
+
+WRONG = [
+    b"",
+    b"\xff\xfe",
+    b"[]",
+    b"{}",
+    b"[" * 100_000,
+    json.dumps({"format": "xmlbroker-positions-2", "durables": {}}).encode(),
+    json.dumps({"format": FORMAT}).encode(),
+    json.dumps({"format": FORMAT, "durables": []}).encode(),
+    json.dumps({"format": FORMAT, "durables": {"d": 1}}).encode(),
+    json.dumps({"format": FORMAT, "durables": {"d": {"node": "n"}}}).encode(),
+    json.dumps({"format": FORMAT, "durables": {"d": {"node": 1, "position": []}}}).encode(),
+    json.dumps(
+        {"format": FORMAT, "durables": {"d": {"node": "", "position": [["n", 1, -1]]}}}
+    ).encode(),
+    json.dumps(
+        {"format": FORMAT, "durables": {"d": {"node": "", "position": [["n", 1.5, 1]]}}}
+    ).encode(),
+]
+
+
+@pytest.mark.parametrize("content", WRONG, ids=range(len(WRONG)))
+def test_a_file_that_holds_something_else_is_told_by_its_name(
+    tmp_path: Path, content: bytes
+) -> None:
+    file = process(tmp_path)
+    file.path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match="alice.positions does not hold positions"):
+        client_settings(client_id="alice", state=tmp_path)
+
+
+def test_a_file_that_was_cut_anywhere_is_told_or_gone(tmp_path: Path) -> None:
+    file = process(tmp_path)
+    file.write(LEFT)
+    whole = file.path.read_bytes()
+    for length in range(len(whole)):
+        file.path.write_bytes(whole[:length])
+        with pytest.raises(ConfigurationError):
+            file.read()
+
+
+def test_a_folder_in_its_place_is_told(tmp_path: Path) -> None:
+    file = process(tmp_path)
+    file.path.mkdir()
+    with pytest.raises(ConfigurationError, match="can not be read"):
+        file.read()
+    with pytest.raises(ConfigurationError, match="can not be written"):
+        file.write(LEFT)

@@ -1,0 +1,209 @@
+"""Runs of a merger in virtual time, and what must have come out, worked out naively."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from broker.event.envelope import Bundle, EventLinkage, Order
+from broker.event.identity import EventId
+from broker.event.merging.core import Merger
+from broker.event.merging.held import Given, Linked, Missing, Output
+from broker.event.merging.settings import Merging
+from broker.event.merging.vocabulary import Constraint, Rule, rule_of
+
+Event: TypeAlias = Linked[int]
+
+
+def event(
+    item: int,
+    time: int,
+    stream: str = "s",
+    client: str = "c",
+    linkage: EventLinkage = EventLinkage(),
+    *,
+    sequence: int | None = None,
+    size: int = 1,
+) -> Event:
+    """An event known by a number; its sequence number counts with it unless one is given."""
+    number = item + 1 if sequence is None else sequence
+    return Linked(item, stream, EventId(client, time, number, 1), linkage, size)
+
+
+def linked(
+    constraint: str | None, scheme: str | None, *order: str, bundles: Sequence[tuple[str, int]] = ()
+) -> EventLinkage:
+    """A linkage; an entry of the order that begins with `#` is a bundle."""
+    return EventLinkage(
+        bundles=tuple(Bundle(name, number) for name, number in bundles),
+        time_constraint=constraint,
+        merge_scheme=scheme,
+        order=tuple(Order(name.lstrip("#"), name.startswith("#")) for name in order),
+    )
+
+
+@attrs.define
+class Run:
+    """What came out of a merger, and when."""
+
+    merger: Merger[int]
+    outputs: list[tuple[float, Output[int]]] = attrs.field(factory=list)
+
+    def until(self, now: float) -> None:
+        """Let all deadlines before `now` pass."""
+        while (deadline := self.merger.next_timeout()) is not None and deadline <= now:
+            self._keep(deadline, self.merger.handle_timeout(deadline))
+
+    def receive(self, now: float, *events: Event) -> list[int]:
+        """Events that come now; the items that are given out at once."""
+        self.until(now)
+        outputs = self.merger.receive(events, now)
+        self._keep(now, outputs)
+        return [output.item for output in outputs if isinstance(output, Given)]
+
+    def finish(self, now: float) -> None:
+        """The end of all streams."""
+        self.until(now)
+        self._keep(now, self.merger.finish())
+
+    def _keep(self, now: float, outputs: Iterable[Output[int]]) -> None:
+        self.outputs += [(now, output) for output in outputs]
+
+    @property
+    def items(self) -> list[int]:
+        """The events that were given out, in order."""
+        return [output.item for _, output in self.outputs if isinstance(output, Given)]
+
+    @property
+    def late(self) -> set[int]:
+        """Those that were late."""
+        return {o.item for _, o in self.outputs if isinstance(o, Given) and o.late}
+
+    @property
+    def missing(self) -> list[Missing]:
+        """The holes that were told."""
+        return [output for _, output in self.outputs if isinstance(output, Missing)]
+
+    @property
+    def given_at(self) -> dict[int, float]:
+        """When each event was given out."""
+        return {o.item: now for now, o in self.outputs if isinstance(o, Given)}
+
+
+#: Flight plans go before the tracks that belong to them.
+PAIR = linked("within 250ms", "time", "fp", "tz")
+
+
+def run(wait: float = 1.0, **more: float) -> Run:
+    """A run that has just begun; `more` are settings of `Merging`."""
+    return Run(Merger(Merging(wait=wait, **more)))  # type: ignore[arg-type]
+
+
+def naive_key(rule: Rule, each: Event) -> tuple[int, EventIdKey]:
+    ids = [bundle.bundle_id for bundle in each.linkage.bundles]
+    ranks = [
+        number
+        for number, entry in enumerate(rule.order)
+        if (entry.is_bundle and entry.name in ids)
+        or (not entry.is_bundle and entry.name == each.stream)
+    ]
+    client, time, sequence, incarnation = each.event_id
+    return (ranks or [len(rule.order)])[0], (time, client, incarnation, sequence)
+
+
+EventIdKey: TypeAlias = tuple[int, str, int, int]
+
+
+def naive_by_time(rule: Rule, events: Iterable[Event]) -> list[int]:
+    """Bursts, one after the other: quadratic, and as the document says it."""
+    rest = list(events)
+    ordered: list[int] = []
+    while rest:
+        opener = min(each.event_id.timestamp for each in rest)
+        burst = [each for each in rest if naive_together(rule.constraint, opener, each)]
+        rest = [each for each in rest if each not in burst]
+        ordered += [each.item for each in sorted(burst, key=lambda e: naive_key(rule, e))]
+    return ordered
+
+
+def naive_together(constraint: Constraint, opener: int, each: Event) -> bool:
+    time = each.event_id.timestamp
+    length = constraint.length_ms
+    if constraint.kind.value == "none":
+        return time == opener
+    if constraint.kind.value == "within":
+        return time - opener <= length
+    return time // length == opener // length
+
+
+def check_run(run: Run, arrivals: Sequence[tuple[float, Event]]) -> None:
+    """AssertionError unless the run kept everything that a merge promises, whatever happened."""
+    events = {each.item: each for _, each in arrivals}
+    came = {each.item: now for now, each in arrivals}
+    assert sorted(run.items) == sorted(events), "each once"
+    rules = {item: rule_of(each.linkage)[0] for item, each in events.items()}
+    merging = run.merger._merging
+    for item, now in run.given_at.items():
+        rule = rules[item]
+        assert rule is None or now <= came[item] + merging.patience(rule) + 1e-9, "in time"
+    for rule in {rule for rule in rules.values() if rule is not None}:
+        mine = [item for item in run.items if rules[item] == rule]
+        if rule.scheme.value == "time":
+            in_time = [item for item in mine if item not in run.late]
+            assert in_time == naive_by_time(rule, (events[item] for item in in_time)), "in order"
+            check_late_by_time(run, rule, mine, events, came)
+    bundled = {item: each for item, each in events.items() if _is_bundled(rules[item], each)}
+    check_bundles(run, bundled)
+    check_unlinked(run, [each for _, each in arrivals], rules)
+
+
+def _is_bundled(rule: Rule | None, each: Event) -> bool:
+    return rule is not None and rule.scheme.value == "bundle" and bool(each.linkage.bundles)
+
+
+def check_late_by_time(
+    run: Run, rule: Rule, mine: list[int], events: dict[int, Event], came: dict[int, float]
+) -> None:
+    for item in run.late.intersection(mine):
+        assert run.given_at[item] == came[item], "a late event does not wait"
+        before = [events[each] for each in mine[: mine.index(item)] if each not in run.late]
+        own = events[item]
+        assert any(
+            each.event_id.timestamp > own.event_id.timestamp
+            or naive_key(rule, each) > naive_key(rule, own)
+            for each in before
+        ), "something that follows it was out"
+
+
+def check_bundles(run: Run, events: dict[int, Event]) -> None:
+    """Rising numbers in each bundle, and every hole told where it is."""
+    last: dict[tuple[str, str], int] = {}
+    told: list[tuple[str, str, int, int]] = []
+    for _, output in run.outputs:
+        if isinstance(output, Missing):
+            told.append((output.stream, output.bundle_id, output.first, output.last))
+        elif isinstance(output, Given) and output.item in events:
+            each = events[output.item]
+            holes = []
+            for bundle in each.linkage.bundles:
+                key, number = (each.stream, bundle.bundle_id), bundle.bundle_number
+                if not output.late:
+                    assert number >= last.get(key, number), "numbers rise"
+                if key in last and number > last[key] + 1:
+                    holes.append((*key, last[key] + 1, number - 1))
+                last[key] = max(last.get(key, 0), number)
+            if not output.late:
+                assert told == holes, "holes are told"
+            told = []
+    assert not told
+
+
+def check_unlinked(run: Run, arrivals: Sequence[Event], rules: dict[int, Rule | None]) -> None:
+    index = {item: number for number, item in enumerate(run.items)}
+    for number, each in enumerate(arrivals):
+        if rules[each.item] is None:
+            for before in arrivals[:number]:
+                if before.event_id.client_id == each.event_id.client_id:
+                    assert index[before.item] < index[each.item], "a publisher's order"

@@ -1,0 +1,80 @@
+"""docs/merging.md says what is so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import attrs
+
+from broker.event.merging import bundles
+from broker.event.merging.settings import Merging
+from broker.event.merging.vocabulary import (
+    LONGEST_BUNDLE_ID,
+    LONGEST_MS,
+    LONGEST_ORDER,
+    MOST_BUNDLES,
+    Scheme,
+    parse_rule,
+    read_constraint,
+    rule_of,
+)
+from tests.event.merging.schedules import linked
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "merging.md").read_text(encoding="utf-8")
+
+
+def rows(heading: str) -> list[list[str]]:
+    table = PAGE.split(f"| {heading} |")[1].split("\n\n")[0]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()[2:]]
+
+
+def words(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def test_its_words_are_the_vocabulary() -> None:
+    schemes = [word for row in rows("MergeScheme") for word in words(row[0])]
+    assert schemes == ["none", "arrival", "time", "bundle"]
+    for word in schemes:
+        rule, unknown = rule_of(linked(None, word, "a"))
+        assert unknown == ()
+        assert (None if rule is None else rule.scheme) == (
+            Scheme(word) if word in ("time", "bundle") else None
+        )
+    constraints = [word for row in rows("TimeConstraint") for word in words(row[0])]
+    assert {str(read_constraint(word)).split()[0] for word in constraints} == {
+        *("none", "within", "window")
+    }
+    assert "up to `1h`" in PAGE
+    assert read_constraint("within 1h") is not None
+    assert LONGEST_MS == 3_600_000
+
+
+def test_its_settings_are_those_of_a_merge() -> None:
+    told = {name: row[1] for row in rows("setting") for name in words(row[0])}
+    assert set(told) == {field.name for field in attrs.fields(Merging)} - {"rule"}
+    default = Merging()
+    assert (told["wait"], told["idle"], told["longest"]) == (
+        *(f"{value:g} s" for value in (default.wait, default.idle, default.longest)),
+    )
+    assert told["max_events"] == f"{default.max_events:,}; {default.max_bytes // 2**20} MiB"
+
+
+def test_its_bounds_are_those_of_the_core() -> None:
+    assert f"more than {MOST_BUNDLES} bundles" in PAGE
+    assert f"longer than {LONGEST_BUNDLE_ID} characters" in PAGE
+    assert f"of more than {LONGEST_ORDER // 1024} KiB" in PAGE
+    assert f"{bundles.BUNDLES_REMEMBERED:,} other bundles" in PAGE
+
+
+def test_its_examples_work() -> None:
+    asking, ruling, finished = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert "merge=Merging()" in asking
+    merge = re.search(r"merge = (.*)\n", ruling)
+    assert merge is not None
+    order = ["asdi.zbw.fp", "asdi.zbw.tz"]
+    assert eval(merge[1], {"Merging": Merging}) == Merging(
+        parse_rule("time within 250ms", order), wait=0.5
+    )
+    exec(finished, {})

@@ -1,0 +1,156 @@
+"""Durable subscriptions that follow their clients to other nodes (P11, A16, T34)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from broker.event.envelope import Liveness
+from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.network.watching import INTERESTS, Publisher, Reader, name_of, read, truths
+
+SEEDS = range(4)
+
+
+class Roaming:
+    """A client reads at `old`, leaves, and comes back at `new` as another process."""
+
+    def __init__(self, seed: int, **settings: object) -> None:
+        self.world = world = NetworkWorld(seed)
+        world.add("old", "one")
+        world.add("new", "one", join=["old"])
+        world.add("far", "two", gateways=["old", "new"])
+        world.run(2.0)
+        self.publishers = [
+            Publisher(world, world.client("p-far", "far")),
+            Publisher(world, world.client("p-new", "new")),
+        ]
+        self.readers: list[Reader] = []
+        self.incarnation = 0
+        self.come("old")
+        world.run(2.0)
+        assert self.readers[0].flowing
+
+    def come(self, *nodes: str) -> Reader:
+        """A new process of the client."""
+        self.incarnation += 1
+        client = self.world.client("rover", *nodes, incarnation=self.incarnation)
+        self.readers.append(Reader(self.world, client, INTERESTS[1], durable="d"))
+        return self.readers[-1]
+
+    def publish(self, count: int) -> None:
+        for _ in range(count):
+            for publisher in self.publishers:
+                publisher.publish("asdi.zbw.tz")
+        self.world.run(0.5)
+
+    def leave(self) -> None:
+        """The process ends, when what it has read is acknowledged."""
+        read(self.world, self.readers[-1])
+        self.world.kill_client(self.readers[-1].client)
+
+    def check(self, *, once: bool = True) -> None:
+        """All that was published came to one of the processes, once and in order."""
+        world = self.world
+        world.run_until(lambda: not any(each.client.unacknowledged for each in self.publishers))
+        read(world, *self.readers[1:], seconds=30.0)
+        logs = truths(world)
+        wanted = set(self.readers[0].wanted(logs))
+        got = [name_of(event) for reader in self.readers for event in reader.events]
+        where = f"seed {world.seed}"
+        assert [reader.error for reader in self.readers] == [None] * len(self.readers), where
+        assert set(got) == wanted, f"{sorted(wanted - set(got))} are missing ({where})"
+        if once:
+            assert len(got) == len(wanted), f"some came twice ({where})"
+        for reader in self.readers:
+            assert not reader.gaps, where
+            newest: dict[tuple[str, int], int] = {}
+            for client_id, incarnation, number in map(name_of, reader.events):
+                assert newest.get((client_id, incarnation), 0) < number, where
+                newest[client_id, incarnation] = number
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_new_process_at_another_node_goes_on_where_the_last_one_was(seed: int) -> None:
+    it = Roaming(seed)
+    it.publish(10)
+    it.leave()
+    it.publish(10)
+    back = it.come("new")
+    it.publish(5)
+    it.check()
+    recovered = [event for event in back.events if event.liveness is Liveness.RECOVERY]
+    assert len(recovered) >= 20
+    assert it.world["old"].recovery.handing_over.handed_over == 1
+    # Once all is processed, the old node keeps nothing of it.
+    it.world.run(5.0)
+    assert it.world["old"].durables.get("rover", "d") is None
+    assert it.world["new"].durables.get("rover", "d") is not None
+    it.world.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_client_goes_from_node_to_node_and_back(seed: int) -> None:
+    it = Roaming(seed)
+    for node in ("new", "old", "new", "old"):
+        it.publish(5)
+        it.leave()
+        it.publish(5)
+        it.come(node)
+        it.world.run(1.0)
+    it.publish(5)
+    it.check()
+    it.world.close()
+
+
+def _kill_new(it: Roaming) -> None:
+    it.world.kill("new")
+    it.world.run(1.0)
+    it.world.start("new")
+
+
+def _kill_old_for_a_while(it: Roaming) -> None:
+    it.world.kill("old")
+    it.world.run(3.0)
+    it.world.start("old")
+
+
+def _kill_client(it: Roaming) -> None:
+    it.world.kill_client(it.readers[-1].client)
+    it.come("new")
+
+
+def _cut(it: Roaming) -> None:
+    it.world.cut("old", "new", refuse=True)
+    it.world.run(3.0)
+    it.world.heal("old", "new")
+
+
+def _cut_client(it: Roaming) -> None:
+    it.world.cut_client("rover")
+
+
+#: Seconds after the client has come: in each step of the hand-off, and in between.
+MOMENTS = [0.0, 0.004, 0.008, 0.012, 0.016, 0.02, 0.025, 0.03, 0.04, 0.06, 0.1, 0.2, 0.5]
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "trouble", [_kill_new, _kill_old_for_a_while, _kill_client, _cut, _cut_client]
+)
+def test_a_hand_off_survives_in_each_of_its_steps(
+    trouble: Callable[[Roaming], None], moment: float
+) -> None:
+    for seed in range(2):
+        it = Roaming(seed)
+        it.publish(10)
+        it.leave()
+        it.publish(10)
+        it.come("new")
+        it.world.run(moment)
+        trouble(it)
+        it.publish(5)
+        # A process that ended had processed what it did not acknowledge any more.
+        it.check(once=trouble is not _kill_client)
+        it.world.close()

@@ -1,0 +1,124 @@
+"""A real node's log goes into its archive, whatever happens to the processes."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from broker.client.asyncio_face import connect
+from broker.client.received import Receipt
+from broker.dtd.reference import DtdReference
+from broker.event.place import Place
+from broker.store.archive.archive import Archive
+from broker.store.archive.table import batch_to_events
+from tests.system.node_process import NodeProcess
+from tests.system.traffic import FLIGHT, flight, within
+
+pytestmark = pytest.mark.system
+
+
+def archived(folder: Path) -> dict[Place, bytes]:
+    """What the archive of a node has, by place."""
+    archive = Archive.open(str(folder / "data" / "archive"), create=False)
+    found: dict[Place, bytes] = {}
+    for file in archive.state().files.values():
+        for batch in archive.read(file, checked=True):
+            found |= {event.place: event.document for event in batch_to_events(batch)}
+    return found
+
+
+def await_archiver(folder: Path) -> None:
+    """Wait until no archiver carries the node's log any more."""
+    with open(folder / "data" / "log" / "archiver.lock", "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+def archiver_of(node: NodeProcess) -> int:
+    """The process of a node's archiver."""
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        try:
+            status = Path(f"/proc/{pid}/stat").read_text()
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        parent = int(status.rpartition(")")[2].split()[1])
+        if parent == node.process.pid and b"broker.recovery.archiver" in command:
+            return pid
+    raise LookupError("the node has no archiver")
+
+
+async def publish(node: NodeProcess, first: int, last: int) -> list[Receipt]:
+    async with connect(node.endpoint, client_id=f"publisher-{first}") as client:
+        published = [
+            client.publish("kept.a", flight(number), FLIGHT) for number in range(first, last)
+        ]
+        return list(await asyncio.gather(*published))
+
+
+def places(receipts: list[Receipt]) -> set[Place | None]:
+    return {receipt.place for receipt in receipts}
+
+
+def test_what_was_acknowledged_is_archived_though_the_node_is_killed(tmp_path: Path) -> None:
+    receipts: list[Receipt] = []
+
+    async def work() -> None:
+        receipts.extend(await publish(node, 0, 200))
+        node.kill()
+        await asyncio.to_thread(await_archiver, tmp_path)
+        assert archived(tmp_path).keys() == places(receipts)
+        await asyncio.to_thread(node.start)
+        receipts.extend(await publish(node, 200, 300))
+
+    with NodeProcess(tmp_path, "[archive]\nevery = 3600.0\n") as node:
+        node.await_log("events are archived")
+        within(work())
+        node.stop()
+        assert archived(tmp_path).keys() == places(receipts)
+        archive = Archive.open(str(tmp_path / "data" / "archive"), create=False)
+        assert b"<!ELEMENT flight " in archive.read_dtd(DtdReference("flight", "1.0"))
+        assert archive.state().upto(archived_origin(receipts), (0, 0))[1] == 300
+
+
+def archived_origin(receipts: list[Receipt]) -> str:
+    place = receipts[0].place
+    assert place is not None
+    return place.origin
+
+
+def test_an_archiver_that_is_killed_is_started_again_and_misses_nothing(tmp_path: Path) -> None:
+    receipts: list[Receipt] = []
+
+    async def work() -> None:
+        for round in range(3):
+            receipts.extend(await publish(node, 100 * round, 100 * round + 100))
+            seen = len(node.log().splitlines())
+            os.kill(archiver_of(node), signal.SIGKILL)
+            await asyncio.to_thread(node.await_log, "it is started again", seen)
+            await asyncio.to_thread(node.await_log, "events are archived", seen)
+
+    with NodeProcess(tmp_path, "[archive]\nevery = 0.1\n") as node:
+        node.await_log("events are archived")
+        within(work())
+        node.stop()
+    assert archived(tmp_path).keys() == places(receipts)
+
+
+def test_an_archive_that_can_not_be_written_is_told_once_and_stops_nobody(tmp_path: Path) -> None:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "archive.json").write_text('{"format": "something else"}')
+    with NodeProcess(tmp_path / "node", f'[archive]\nlocation = "{folder}"\n') as node:
+        node.await_log("nothing is archived")
+
+        async def work() -> None:
+            assert len(await publish(node, 0, 100)) == 100
+
+        within(work())
+        node.stop()
+        assert node.log().count("nothing is archived") == 1
