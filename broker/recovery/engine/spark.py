@@ -84,6 +84,11 @@ class SparkEngine:
             self.close()
             raise EngineUnavailable(f"Spark does not work: {_reason(error)}") from error
 
+    @property
+    def session(self) -> SparkSession | None:
+        """The session, if one is there."""
+        return self._session
+
     def run(
         self,
         requests: Sequence[ReplayRequest],
