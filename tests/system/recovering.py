@@ -120,3 +120,16 @@ def child_of(node: NodeProcess, module: str) -> int:
 def kill_child(node: NodeProcess, module: str) -> None:
     """`kill -9` to the process of a node that runs a module."""
     os.kill(child_of(node, module), signal.SIGKILL)
+
+
+async def until_all(inbox: Inbox, receipts: Sequence[Receipt]) -> None:
+    """Wait until each of these has come; says what has not."""
+    wanted = set(ids(receipts))
+    try:
+        await inbox.until(lambda: wanted <= set(inbox.ids))
+    except TimeoutError:
+        missing = sorted(map(str, wanted - set(inbox.ids)))
+        raise AssertionError(
+            f"{len(missing)} of {len(wanted)} did not come: {missing[:3]} to {missing[-3:]}; "
+            f"{len(inbox.ids)} came; gaps {list(inbox.subscription.gaps)}"
+        ) from None

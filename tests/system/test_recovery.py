@@ -18,6 +18,7 @@ from tests.system.recovering import (
     publish,
     recovered,
     settings,
+    until_all,
 )
 from tests.system.traffic import within
 
@@ -39,7 +40,7 @@ def test_what_retention_took_comes_from_the_archive_and_the_rest_from_the_log(
             async with connect(node.endpoint, client_id="rover") as client:
                 inbox = await come_back(client)
                 last = await publish(publisher, 500, 505)
-                await inbox.until_received(last)
+                await until_all(inbox, last)
                 assert ids(receipts)[:5] == [event.event_id for event in events]
                 assert inbox.ids == ids(receipts[5:] + last)
                 assert recovered(inbox.events) == ids(receipts[5:])
