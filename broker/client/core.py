@@ -347,6 +347,9 @@ class ClientCore:
         if isinstance(message, Flowing):
             return _arrived(number, following.flows(message, self._node))
         if isinstance(message, Ended):
+            going_on = following.goes_on(message)
+            if going_on is not None:
+                return [*_arrived(number, going_on), *self._say(following.subscribe())]
             del self._subscriptions[number]
             self._duplicates_dropped += following.duplicates_dropped
             return _arrived(number, following.ends(message))

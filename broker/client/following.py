@@ -56,8 +56,10 @@ class Following:
     """What came before `Flowing`; with portions, the newest marks of their origins."""
     _held_bytes: int = 0
     _holds: bool = True
-    _counted_from: Position | None = None
+    _counted_from: Position = _START
     """The first cut of one that begins with the last so many: from there they are counted back."""
+    _counting: bool = False
+    """In this session it is asked for up to there only."""
 
     # ------------------------------------------------------------------ sessions
 
@@ -67,6 +69,7 @@ class Following:
         assert not self._held
         self._holds = True
         self.flowing = False
+        self._counting = self._counts_again()
         wish, start = self.wish, self._start()
         return Subscribe(
             number=self.number,
@@ -79,7 +82,7 @@ class Following:
             time=start.time_ms,
             former=self.former or self.left.node,
             until_ms=wish.until_ms,
-            until=wish.until.to_wire(),
+            until=self._until().to_wire(),
             last=start.last,
             pace=wish.pace,
             rate=wish.rate,
@@ -94,9 +97,25 @@ class Following:
             return Start("position", position=self.solid, time_ms=start.time_ms)
         if start.kind == "stored":
             return attrs.evolve(start, position=self.left.position)
-        if start.kind == "last" and self._counted_from is not None:
-            return attrs.evolve(start, position=self._counted_from)
         return start
+
+    def _until(self) -> Position:
+        """Where it ends in this session: the last so many are asked for again up to where they were
+        counted from, or newer ones would take their place."""
+        return self._counted_from if self._counts_again() else self.wish.until
+
+    def _counts_again(self) -> bool:
+        endless = not (self.wish.until.marks or self.wish.until_ms)
+        return endless and not self.begun and bool(self._counted_from.marks)
+
+    def goes_on(self, message: Ended) -> list[Item] | None:
+        """What comes of an end that is not the user's: the last so many are all there, and it is to
+        be asked for once more, from behind them. None where it is over."""
+        if message.error[0] or not (self._counting and self._counts_again()):
+            return None
+        self.begun = True
+        self.solid = self.solid.merged(self._counted_from)
+        return [*self._give_all(), Moved(self._counted_from)]
 
     def drop_held(self) -> list[Portion]:
         """What was held back and does not count any more, since it comes again or is not wanted."""
@@ -118,7 +137,7 @@ class Following:
         if start.kind in ("new", "stored"):
             self._begin(cut)
         elif start.kind == "last":
-            self._counted_from = self._counted_from or cut
+            self._counted_from = self._counted_from if self._counted_from.marks else cut
         else:
             self._begin(start.position)
         self.former = node
@@ -173,7 +192,7 @@ class Following:
 
     def _begin_behind_last(self, marks: Mapping[str, Mark]) -> list[Item]:
         """The last events come before all that follow the cut: with those they are complete."""
-        cut = self._counted_from or Position()
+        cut = self._counted_from
         if all(mark <= cut.marks.get(origin, _NOWHERE) for origin, mark in marks.items()):
             return []
         self.begun = True

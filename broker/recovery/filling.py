@@ -57,7 +57,15 @@ class Filling:
 
     log = Logger()
 
-    def __init__(self, missed: Missed, around: Surroundings) -> None:
+    def __init__(
+        self,
+        missed: Missed,
+        around: Surroundings,
+        busy: int = 0,
+        ended: Callable[[Filling], object] = lambda _: None,
+    ) -> None:
+        """`busy` is how many others are under way; `ended` is told once that this one is over."""
+        self._ended = ended
         self._missed = missed
         self._around = around
         self._left = Remaining(missed.ranges)
@@ -65,7 +73,7 @@ class Filling:
         self._replay: Replay | None = None
         self._holes: list[tuple[str, Mark, Mark]] = []
         self._cancelled = False
-        self.steps = plan(missed.ranges, self._sources(), whole=missed.others)
+        self.steps = plan(missed.ranges, self._sources(busy), whole=missed.others)
         self.stage = ""
         """The source that is being asked."""
         self.sent = 0
@@ -81,14 +89,20 @@ class Filling:
             if events:
                 self.sent += len(events)
                 return events
+        self._ended(self)
         return []
+
+    def reached(self) -> Mapping[str, Mark]:
+        """At the end: how far those of the ranges went that had no end."""
+        return self._left.open_ends
 
     def lost(self) -> Sequence[Lost]:
         """At the end: what no source had."""
         left = [
             (origin, after, upto)
             for origin, (after, upto) in self._left.ranges.items()
-            if upto is not None
+            # An epoch may have begun in which there is nothing.
+            if upto is not None and upto[1] > after[1]
         ]
         lost: dict[str, list[Interval]] = {}
         for origin, after, upto in (*self._holes, *left):
@@ -103,10 +117,11 @@ class Filling:
         self._cancelled = True
         if self._replay is not None:
             self._replay.cancel()
+        self._ended(self)
 
     # ------------------------------------------------------------------ sources
 
-    def _sources(self) -> Sources:
+    def _sources(self, busy: int) -> Sources:
         around, former = self._around, self._missed.former
         here = around.fetching is not None
         logs = [
@@ -115,7 +130,7 @@ class Filling:
             if origin == around.origin or (here and around.homes(origin))
         ]
         reachable = bool(former) and here and around.reachable(former)
-        return Sources(former if reachable else "", logs, around.archive is not None)
+        return Sources(former if reachable else "", logs, around.archive is not None, busy)
 
     async def _all(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         if not self._missed.last:

@@ -6,6 +6,7 @@ from twisted.internet.defer import Deferred, succeed
 
 from broker.recovery.filling import Filling, Surroundings
 from broker.recovery.handing_over import HandingOver
+from broker.recovery.planning import FEW
 from broker.router.recovery import Former, Missed, Recovering, Roamer
 
 
@@ -18,6 +19,7 @@ class NodeRecovery:
         self._around = around
         self.handing_over = handing_over
         self.begun = 0
+        self.under_way: dict[Filling, None] = {}
 
     @property
     def has_past(self) -> bool:
@@ -27,7 +29,16 @@ class NodeRecovery:
     def begin(self, missed: Missed) -> Recovering:
         """Begin to recover."""
         self.begun += 1
-        return Filling(missed, self._around)
+        filling = Filling(missed, self._around, len(self.under_way), self._ended)
+        self.under_way[filling] = None
+        return filling
+
+    def _ended(self, filling: Filling) -> None:
+        self.under_way.pop(filling, None)
+
+    def is_too_much_for_log(self, places: int) -> bool:
+        """Whether so many places are rather recovered from the archive than read from the log."""
+        return self.has_past and places > FEW // (1 + len(self.under_way))
 
     def take_over(self, roamer: Roamer) -> Deferred[Former | None]:
         """Have a durable subscription handed over by whoever has it."""

@@ -15,9 +15,9 @@ from broker.event.place import Mark
 from broker.router.recovery import MarkRange
 from broker.store.archive.intervals import Interval, without
 
-#: Places of all origins together up to which logs are asked rather than the archive: to look at so
-#: many takes about as long as to begin a job.
-FEW = 20_000
+#: Places that logs are asked for rather than the archive, by all recoveries at a time together: to
+#: look at so many takes a node about as long as a job in the archive, which serves all at once.
+FEW = 100_000
 
 
 @attrs.frozen
@@ -39,6 +39,13 @@ class Sources:
     logs: Collection[str]
     """Origins whose logs can be asked."""
     archive: bool
+    busy: int = 0
+    """How many other recoveries are under way."""
+
+    @property
+    def few(self) -> int:
+        """Places that one recovery may ask logs for."""
+        return FEW // (1 + self.busy)
 
 
 def plan(ranges: Mapping[str, MarkRange], sources: Sources, *, whole: bool = False) -> list[Step]:
@@ -47,15 +54,17 @@ def plan(ranges: Mapping[str, MarkRange], sources: Sources, *, whole: bool = Fal
     `whole`: all of the past is wanted, of whatever origin, and not only what lies in the ranges.
     """
     steps: list[Step] = []
-    if sources.former:
+    count = places(ranges)
+    many = count is not None and count > sources.few
+    if sources.former and not (many and sources.archive):
         steps.append(Step("former", ranges, f"{sources.former} has all that was for the client"))
     near = {origin: each for origin, each in ranges.items() if origin in sources.logs}
-    few = places(ranges) if ranges.keys() == near.keys() else None
+    can_ask = ranges.keys() == near.keys() and not whole and not many
     logs = Step("logs", near, f"the logs of {len(near)} origins can be asked")
-    if sources.archive and not (few is not None and few <= FEW and not whole):
+    if sources.archive and not can_ask:
         why = "it has all that there ever was" if whole else "it has what no log has any more"
-        if few is not None and few > FEW and not whole:
-            why = f"{few} places are more than logs are asked for ({FEW})"
+        if many and not whole:
+            why = f"{count} places are more than logs are asked for now ({sources.few})"
         steps.append(Step("archive", ranges, why))
         if near:
             steps.append(attrs.evolve(logs, why="what is not yet in the archive"))
@@ -89,6 +98,7 @@ class Remaining:
 
     def __init__(self, ranges: Mapping[str, MarkRange]) -> None:
         self._left = dict(ranges)
+        self._open = {origin: after for origin, (after, upto) in ranges.items() if upto is None}
 
     @property
     def ranges(self) -> dict[str, MarkRange]:
@@ -98,6 +108,8 @@ class Remaining:
     def reached(self, marks: Mapping[str, Mark]) -> None:
         """All up to these was looked at."""
         for origin, mark in marks.items():
+            if origin in self._open:
+                self._open[origin] = max(mark, self._open[origin])
             found = self._left.get(origin)
             if found is None:
                 continue
@@ -106,6 +118,11 @@ class Remaining:
                 del self._left[origin]
             elif mark > after:
                 self._left[origin] = (mark, upto)
+
+    @property
+    def open_ends(self) -> dict[str, Mark]:
+        """Of the ranges that had no end, up to where they were looked at."""
+        return dict(self._open)
 
     def close(self) -> None:
         """Ranges without an end have come to it."""

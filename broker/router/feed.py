@@ -92,7 +92,7 @@ class Feed:
     dropped: dict[str, Dropped] = attrs.field(factory=dict)
     """What the queue lost of each origin since the client was last told."""
     gone_meanwhile: list[Gone] = attrs.field(factory=list)
-    """While recovering: what other nodes said they do not have any more."""
+    """Before it is fed, or while it is recovering: what others said they do not have any more."""
     outcomes: DeliveryOutcomes = attrs.field(factory=DeliveryOutcomes)
 
     def go_live(self, next_serial: int) -> None:

@@ -106,6 +106,7 @@ class Link:
         """Begin to feed a subscription from its cursor on: it was told that it is accepted."""
         feed = self._feeds[number]
         feed.pace = Pace.CATCHING_UP
+        self._tell_gone_meanwhile(feed)
         newest = feed.cursor > feed.given[1] and self._log.bounds.last <= feed.given[1]
         if newest and not self._catching_up.is_ahead(feed):
             # It wants nothing older than what is to come: live at once, without a look at the
@@ -139,10 +140,13 @@ class Link:
         feed.told.update(joins)
         if moved:
             self._outlet.send_message(Progress([(feed.number, moved)]))
-        for gone in feed.gone_meanwhile:
-            self._tell_gone(feed, gone)
-        feed.gone_meanwhile.clear()
+        self._tell_gone_meanwhile(feed)
         self._catching_up.begin(feed)
+
+    def _tell_gone_meanwhile(self, feed: Feed) -> None:
+        gone, feed.gone_meanwhile = feed.gone_meanwhile, []
+        for each in gone:
+            self._tell_gone(feed, each)
 
     def remove(self, number: int) -> Feed | None:
         """Stop feeding a subscription; what waits for it alone is dropped."""
@@ -268,7 +272,7 @@ class Link:
         has not got so far is told."""
         for feed in self._feeds.values():
             gone = Gone(origin, after, last, reason)
-            if feed.pace is Pace.RECOVERING:
+            if feed.pace in (Pace.UNCONFIRMED, Pace.RECOVERING):
                 feed.gone_meanwhile.append(gone)
             else:
                 self._tell_gone(feed, gone)

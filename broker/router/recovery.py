@@ -93,6 +93,9 @@ class Recovering(Protocol):
     def more(self) -> Deferred[Sequence[LoggedEvent]]:
         """The next events; none at the end. Fails with a `BrokerError` where it can not go on."""
 
+    def reached(self) -> Mapping[str, Mark]:
+        """At the end: how far those of the ranges went that had no end."""
+
     def lost(self) -> Sequence[Lost]:
         """At the end: what was not found."""
 
@@ -111,6 +114,9 @@ class Recovery(Protocol):
     def has_past(self) -> bool:
         """Whether there is an archive: then the past begins before the log does."""
 
+    def is_too_much_for_log(self, places: int) -> bool:
+        """Whether so many places are rather recovered from the archive than read from the log."""
+
     def begin(self, missed: Missed) -> Recovering:
         """Begin to recover."""
 
@@ -127,6 +133,10 @@ class NoRecovery:
 
     available = False
     has_past = False
+
+    def is_too_much_for_log(self, places: int) -> bool:
+        """There is nothing else."""
+        return False
 
     def begin(self, missed: Missed) -> Recovering:
         """Nobody asks for it."""

@@ -244,18 +244,52 @@ def test_a_time_holds_on_for_origins_of_which_nothing_has_come() -> None:
     assert (asked.start, asked.time, asked.position) == ("position", 77, (("n", 1, 3),))
 
 
-def test_the_last_are_counted_back_from_the_first_cut() -> None:
+def test_the_last_so_many_begin_it_when_something_follows_them() -> None:
+    core = begun(last(5), n=10, m=10)
+    told = tell(core, says(("n", 9), ("m", 10)), says(("n", 11), previous=("m", 10)))
+    assert given(told) == [("n", 9), ("m", 10), ("n", 11)]
+    take(core, told)
+    assert core.position(1) == of(n=11, m=10)
+    assert (again(core).start, again(core).position) == ("position", wire(n=11, m=10))
+
+
+def test_the_last_so_many_are_not_counted_anew_after_a_lost_session() -> None:
     core = begun(last(5), n=10, m=10)
     tell(core, says(("n", 9)))
     asked = again(core)
-    assert (asked.start, asked.last) == ("last", 5)
-    assert asked.position == wire(n=10, m=10)
-    told = tell(core, flows(n=20, m=20), says(("n", 9), ("n", 10)))
+    # Five others may be the newest by now: it asks for those of then, and goes on behind them.
+    assert (asked.start, asked.last, asked.until) == ("last", 5, wire(n=10, m=10))
+    told = tell(core, Subscribed(1, None, ()), flows(n=20, m=20), says(("n", 9), ("n", 10)))
     assert given(told) == [("n", 10)]
-    # Behind the last come those that follow: from then on it has a position.
-    take(core, tell(core, says(("n", 11), previous=("n", 10))))
+    told += tell(core, Ended(1, NO_ERROR))
+    (asked,) = sent(told)
+    assert isinstance(asked, Subscribe)
+    assert (asked.start, asked.position) == ("position", wire(n=10, m=10))
+    assert (asked.number, asked.last, asked.until) == (1, 0, ())
+    assert not any(isinstance(item, Over) for item in arrived(told))
+    told += tell(core, Subscribed(1, None, ()), flows(n=20, m=20))
+    told += tell(core, says(("n", 11), previous=("n", 10)))
+    assert given(told) == [("n", 10), ("n", 11)]
+    take(core, told)
     assert core.position(1) == of(n=11, m=10)
-    assert (again(core).start, again(core).position) == ("position", wire(n=11, m=10))
+    assert isinstance(arrived(tell(core, Ended(1, NO_ERROR)))[-1], Over)
+
+
+def test_the_last_so_many_up_to_an_end_are_asked_for_up_to_it_again() -> None:
+    core = new_core()
+    core.subscribe(Wish(start=last(5), until_ms=99))
+    tell(core, Subscribed(1, None, ()), flows(n=10), says(("n", 9)))
+    asked = again(core)
+    assert (asked.start, asked.last, asked.until, asked.until_ms) == ("last", 5, (), 99)
+    told = tell(core, flows(n=12), says(("n", 9), ("n", 10)), Ended(1, NO_ERROR))
+    assert given(told) == [("n", 10)] and isinstance(arrived(told)[-1], Over)
+
+
+def test_the_last_so_many_that_the_node_ends_with_an_error_are_over() -> None:
+    core = begun(last(5), n=10)
+    again(core)
+    told = tell(core, Ended(1, BadPosition("no").to_wire()))
+    assert isinstance(arrived(told)[-1], Over) and not sent(told)
 
 
 def test_the_end_and_the_speed_are_said_again() -> None:

@@ -22,7 +22,7 @@ import click
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError
 from broker.recovery.archiver import lines
-from broker.recovery.archiver.archiving import Archiving, covered
+from broker.recovery.archiver.archiving import Archiving
 from broker.store.archive.archive import Archive, wall_clock_ms
 from broker.store.reading_along import LogAlong
 
@@ -131,11 +131,11 @@ def _answer(archive: Archive, conversation: Conversation) -> None:
             conversation.tell(lines.found(asked.number, _stored(archive, asked)))
             continue
         try:
-            intervals = covered(archive.state(), asked.after)
+            intervals = archive.state().covered
         except BrokerError:
             # It is asked again, until it can be read or the node has no patience any more.
             intervals = {}
-        conversation.tell(lines.coverage(asked.number, intervals))
+        conversation.tell(lines.coverage(intervals))
 
 
 def _stored(archive: Archive, asked: lines.AskDurable) -> bytes | None:

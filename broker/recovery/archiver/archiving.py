@@ -15,7 +15,6 @@ import msgpack
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 from broker.store.archive.archive import Archive
-from broker.store.archive.state import ArchiveState
 from broker.store.archive.writer import ArchiveWriter
 from broker.store.kept import KeptSpan
 from broker.store.records import LoggedEvent
@@ -174,11 +173,3 @@ class Archiving:
                 if writer == own
             }
         return self._stored
-
-
-def covered(state: ArchiveState, after: Mapping[str, Mark]) -> dict[str, list[tuple[Mark, Mark]]]:
-    """What an archive has of these origins behind these marks."""
-    return {
-        origin: [each for each in state.covered.get(origin, ()) if each[1] > mark]
-        for origin, mark in after.items()
-    }

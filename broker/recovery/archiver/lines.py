@@ -1,13 +1,13 @@
 """What a node and its archiver say to each other: a JSON object a line, over pipes.
 
 node:     {"flush": number}                        archive what is new now, and say so
-          {"covered": number, "after": {origin: mark}}   how far do you have it from there?
+          {"covered": true}                        what do you have of all origins?
           {"durable": number, "of": [client, name]}      what is stored of it, by whomever?
           {"dead": [origin...]}                    of these archive what is kept here
           {"dtd": [type, version, text or null]}
           {"end": true}                            archive what is new once more, then end
 archiver: {"dtds": [[type, version]...]}           tell these
-          {"coverage": number, "intervals": {origin: [[after, upto]...]}}
+          {"coverage": {origin: [[after, upto]...]}}
           {"found": number, "stored": base64 or null}
           {"reached": {origin: mark}, "flushed": [number...], "problem": text,
            "figures": {"events", "files", "bytes", "flushes", "lost": since it began}}
@@ -37,10 +37,10 @@ class Flush:
 
 @attrs.frozen
 class AskCovered:
-    """What does the archive have of these origins behind these marks?"""
+    """What does the archive have, of all origins?"""
 
-    number: int
-    after: Mapping[str, Mark]
+
+ASK_COVERED = AskCovered()
 
 
 @attrs.frozen
@@ -108,7 +108,6 @@ class FoundDurable:
 class Coverage:
     """What the archive has all of, by origin: behind and up to two marks each."""
 
-    number: int
     intervals: Mapping[str, Sequence[tuple[Mark, Mark]]]
 
 
@@ -117,8 +116,8 @@ def encode(said: Said) -> bytes:
     match said:
         case Flush(number):
             return _line({"flush": number})
-        case AskCovered(number, after):
-            return _line({"covered": number, "after": dict(after)})
+        case AskCovered():
+            return _line({"covered": True})
         case AskDurable(number, client_id, name):
             return _line({"durable": number, "of": [client_id, name]})
         case End():
@@ -135,8 +134,8 @@ def decode(line: bytes) -> Said:
     match json.loads(line):
         case {"flush": int(number)}:
             return Flush(number)
-        case {"covered": int(number), "after": after}:
-            return AskCovered(number, _marks(after))
+        case {"covered": True}:
+            return ASK_COVERED
         case {"durable": int(number), "of": [str(client_id), str(name)]}:
             return AskDurable(number, client_id, name)
         case {"end": True}:
@@ -158,9 +157,9 @@ def report(report: Report) -> bytes:
     return _line(attrs.asdict(report))
 
 
-def coverage(number: int, intervals: Mapping[str, Sequence[tuple[Mark, Mark]]]) -> bytes:
+def coverage(intervals: Mapping[str, Sequence[tuple[Mark, Mark]]]) -> bytes:
     """The archiver's answer to `AskCovered`."""
-    return _line({"coverage": number, "intervals": dict(intervals)})
+    return _line({"coverage": dict(intervals)})
 
 
 def found(number: int, stored: bytes | None) -> bytes:
@@ -172,10 +171,9 @@ def found(number: int, stored: bytes | None) -> bytes:
 def understood(line: bytes) -> Report | AskDtds | Coverage | FoundDurable:
     """What the archiver's line says; ValueError if nothing."""
     match json.loads(line):
-        case {"coverage": int(number), "intervals": intervals}:
+        case {"coverage": intervals}:
             return Coverage(
-                number,
-                {o: [(_mark(a), _mark(u)) for a, u in each] for o, each in intervals.items()},
+                {o: [(_mark(a), _mark(u)) for a, u in each] for o, each in intervals.items()}
             )
         case {"found": int(number), "stored": stored}:
             return FoundDurable(number, None if stored is None else base64.b64decode(stored))

@@ -64,7 +64,7 @@ class ArchiverSupervisor:
         self.figures: Mapping[str, int] = {}
         self.restarts = 0
         self._sought: dict[int, Deferred[bytes | None]] = {}
-        self._asked: dict[int, Deferred[Covered]] = {}
+        self._asking: list[Deferred[Covered]] = []
 
     def start(self) -> None:
         """Start it."""
@@ -82,11 +82,15 @@ class ArchiverSupervisor:
     def covered(self, after: Mapping[str, Mark]) -> Deferred[Covered]:
         """What the archive has of these origins behind these marks; of those that are not named it
         could not tell at the moment."""
-        self._flush += 1
-        answer = self._asked[self._flush] = Deferred()
-        self._say(lines.AskCovered(self._flush, after))
+        answer: Deferred[Covered] = Deferred()
+        answer.addCallback(lambda covered: _behind(covered, after))
         if self._running is None:
-            self._settle(self._flush, {})
+            answer.callback({})
+            return answer
+        # However many clients have come back at once: one question for all.
+        self._asking.append(answer)
+        if len(self._asking) == 1:
+            self._say(lines.ASK_COVERED)
         return answer
 
     def durable(self, client_id: str, name: str) -> Deferred[bytes | None]:
@@ -149,7 +153,7 @@ class ArchiverSupervisor:
                 answer.callback(said.stored)
             return
         if isinstance(said, lines.Coverage):
-            self._settle(said.number, said.intervals)
+            self._tell_covered(said.intervals)
             return
         if said.figures:
             if not self.figures:
@@ -171,8 +175,7 @@ class ArchiverSupervisor:
     def ended(self, reason: str) -> None:
         """The process is over."""
         self._running, self.figures = None, {}
-        for number in list(self._asked):
-            self._settle(number, {})
+        self._tell_covered({})
         sought, self._sought = self._sought, {}
         for answer in sought.values():
             answer.callback(None)
@@ -186,13 +189,21 @@ class ArchiverSupervisor:
         self._again = self._clock.callLater(self._rest, self.start)
         self._rest = min(2 * self._rest, LONGEST_REST)
 
-    def _settle(self, number: int, covered: Covered) -> None:
-        answer = self._asked.pop(number, None)
-        if answer is not None:
+    def _tell_covered(self, covered: Covered) -> None:
+        asking, self._asking = self._asking, []
+        for answer in asking:
             answer.callback(covered)
 
     def _tell_dtd(self, text: bytes | None | Failure, reference: DtdReference) -> None:
         self._say(lines.TellDtd(reference, text if isinstance(text, bytes) else None))
+
+
+def _behind(covered: Covered, after: Mapping[str, Mark]) -> Covered:
+    return {
+        origin: [each for each in covered[origin] if each[1] > mark]
+        for origin, mark in after.items()
+        if origin in covered
+    }
 
 
 class _Running(ProcessProtocol):
