@@ -24,7 +24,17 @@ from benchmarks.harness.speed import parse_microseconds
 from broker.errors import BrokerError
 
 #: In the order in which they run; each is a module of this package with `DESCRIPTION` and `run`.
-NAMES: Final = ("node", "latency", "memory", "content", "links", "line", "network", "archive")
+NAMES: Final = (
+    "node",
+    "latency",
+    "memory",
+    "content",
+    "links",
+    "line",
+    "network",
+    "archive",
+    "replay",
+)
 #: How long (seconds) to wait for a quiet machine before each.
 PATIENCE: Final = 60.0
 RESULTS: Final = Path(__file__).parent / "results"

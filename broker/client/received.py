@@ -64,7 +64,7 @@ class Gap:
     count: int
     """For `slow` the events dropped; for the others the places, matching or not."""
     reason: str
-    """`slow`: the transient subscriber's queue was full. `retention`: the node's log has it no more,
+    """`slow`: the transient subscriber's queue was full. `retention`: the node's log lost it,
     and nobody else could be asked. `lost`: what was missed elsewhere is nowhere to be found.
     `elsewhere`: the subscription began at another node or in another session, and this node did
     not ask for it in between; what it has for others of these events comes in spite of the gap."""

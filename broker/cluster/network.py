@@ -18,9 +18,7 @@ from broker.cluster.flows import frame as frames
 from broker.cluster.flows.departures import Departing
 from broker.cluster.flows.frame import Carried, Frame, Range
 from broker.cluster.flows.messages import Kept, Resume, Routed
-from broker.cluster.flows.traffic import (
-    Traffic,
-)
+from broker.cluster.flows.traffic import Traffic
 from broker.cluster.greeting_core import Accepted
 from broker.cluster.group import ClusterGroup
 from broker.cluster.intake import Intake
@@ -37,6 +35,7 @@ from broker.cluster.terms import LinkTerms
 from broker.cluster.wants import RemoteWants
 from broker.content.query.query import Query
 from broker.errors import BrokerError, Closed, ProtocolError, ShuttingDown
+from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.store.event_log import EventLog
 from broker.store.records import LoggedEvent
@@ -152,6 +151,11 @@ class Network:
             self.driver.do(self.knowledge.unwant(key, self.driver.now()))
             self.driver.all_flow()
 
+    def begin_behind(self, origin: str, mark: Mark) -> None:
+        """See `broker.router.interest.Interest`."""
+        if self.traffic is not None:
+            self.traffic.arrivals.begin(origin, mark)
+
     # ------------------------------------------------------------------ own events
 
     def committed(self, events: list[LoggedEvent], matches: Sequence[tuple[int, ...]]) -> None:
@@ -174,6 +178,7 @@ class Network:
         if self.traffic is None or self.knowledge is None:
             return
         self.driver.do(self.traffic.progress(self.driver.now()))
+        self.keeping.take(self.knowledge.is_here, self.traffic.arrivals.stands_at)
         for frame in self.keeping.vouch(self.knowledge.is_here, self.knowledge.destinations()):
             self.driver.do(self.traffic.frame_came(frame, self.driver.now()))
 

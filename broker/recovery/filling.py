@@ -96,6 +96,10 @@ class Filling:
         self._ended(self)
         return []
 
+    def reached(self) -> Mapping[str, Mark]:
+        """At the end: how far those of the ranges went that had no end."""
+        return self._left.open_ends
+
     def lost(self) -> Sequence[Lost]:
         """At the end: what no source had."""
         left = [

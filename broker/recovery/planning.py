@@ -98,6 +98,7 @@ class Remaining:
 
     def __init__(self, ranges: Mapping[str, MarkRange]) -> None:
         self._left = dict(ranges)
+        self._open = {origin: after for origin, (after, upto) in ranges.items() if upto is None}
 
     @property
     def ranges(self) -> dict[str, MarkRange]:
@@ -107,6 +108,8 @@ class Remaining:
     def reached(self, marks: Mapping[str, Mark]) -> None:
         """All up to these was looked at."""
         for origin, mark in marks.items():
+            if origin in self._open:
+                self._open[origin] = max(mark, self._open[origin])
             found = self._left.get(origin)
             if found is None:
                 continue
@@ -115,6 +118,11 @@ class Remaining:
                 del self._left[origin]
             elif mark > after:
                 self._left[origin] = (mark, upto)
+
+    @property
+    def open_ends(self) -> dict[str, Mark]:
+        """Of the ranges that had no end, up to where they were looked at."""
+        return dict(self._open)
 
     def close(self) -> None:
         """Ranges without an end have come to it."""

@@ -156,7 +156,7 @@ class _Part:
         found: dict[int, LoggedEvent] = {}
         for batch, places in self._by_batch(rows):
             wanted = self._batches[batch].take(pa.array(rows[places] - self._starts[batch]))
-            found.update(zip(places.tolist(), batch_to_events(wanted), strict=True))
+            found.update(zip(places.tolist(), batch_to_events(_coded(wanted)), strict=True))
         return [found[place] for place in range(len(rows))]
 
     def _by_batch(self, rows: Integers) -> Iterable[tuple[int, Integers]]:
@@ -164,6 +164,16 @@ class _Part:
         batches = np.searchsorted(self._starts, rows, "right") - 1
         for batch in np.unique(batches).tolist():
             yield batch, np.flatnonzero(batches == batch)
+
+
+def _coded(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """With names as the archive has them. In a file of Arrow they are plain: there each column has
+    one list of names for all batches."""
+    columns = {
+        name: column.dictionary_encode() if pa.types.is_string(column.type) else column
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    }
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def _request_path(folder: Path, number: int) -> Path:

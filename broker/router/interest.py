@@ -31,6 +31,9 @@ class Interest(Protocol):
     def unwant(self, key: Hashable) -> None:
         """Nobody has this key any more; nothing where it was not in use."""
 
+    def begin_behind(self, origin: str, mark: Mark) -> None:
+        """Of an origin that is not known here all is wanted behind `mark`, should any come."""
+
 
 class Alone:
     """The interest of a node without a network: what it has itself is all there is."""
@@ -48,3 +51,6 @@ class Alone:
 
     def unwant(self, key: Hashable) -> None:
         """There is nobody to be told."""
+
+    def begin_behind(self, origin: str, mark: Mark) -> None:
+        """None comes."""

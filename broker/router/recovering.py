@@ -82,7 +82,7 @@ class RecoveringFeeds:
         if not self._is_fed(feed):
             recovering.cancel()
             return
-        self._recovered(feed, joins, recovering.lost())
+        self._recovered(feed, {**joins, **recovering.reached()}, recovering.lost())
         if end is not None:
             end()
 

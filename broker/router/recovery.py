@@ -93,6 +93,9 @@ class Recovering(Protocol):
     def more(self) -> Deferred[Sequence[LoggedEvent]]:
         """The next events; none at the end. Fails with a `BrokerError` where it can not go on."""
 
+    def reached(self) -> Mapping[str, Mark]:
+        """At the end: how far those of the ranges went that had no end."""
+
     def lost(self) -> Sequence[Lost]:
         """At the end: what was not found."""
 

@@ -125,6 +125,8 @@ class Taking:
             # Something else may have been wanted under the name of a durable one.
             around.interest.unwant(self._key)
         roams = self._roams()
+        if self._resumes and not roams:
+            self._begin_unknown(self._begins.position)
         around.interest.want(self._key, feed.pattern, feed.query, self._flows)
         if not roams:
             self._store()
@@ -192,6 +194,7 @@ class Taking:
         )
         feed.told, feed.skip = dict(position.marks), dict(position.marks)
         feed.cursor = self._begins.serial
+        self._begin_unknown(position.marks)
         self._store()
 
     def _store(self) -> None:
@@ -270,6 +273,13 @@ class Taking:
             return False
         stored = self._stored
         return not self._wanted.durable or (stored is not None and stored.flows_from is not None)
+
+    def _begin_unknown(self, position: Mapping[str, Mark]) -> None:
+        """What there is of an origin that is not known here may be at its keeper alone, who lets
+        everybody know that is told of it."""
+        for origin, mark in position.items():
+            if origin not in self._around.log.coverage:
+                self._around.interest.begin_behind(origin, mark)
 
     def _begin_to_feed(self) -> None:
         """Recover what the log has not, then go on with the log."""

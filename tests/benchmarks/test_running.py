@@ -46,7 +46,8 @@ def saved(folder: Path, name: str) -> Any:
 def test_the_list_names_every_benchmark() -> None:
     output, _ = started("--list").communicate(timeout=30)
     assert [line.split()[0] for line in output.splitlines()] == [
-        *("node", "latency", "memory", "content", "links", "line", "network", "archive")
+        *("node", "latency", "memory", "content", "links", "line", "network", "archive"),
+        "replay",
     ]
 
 
@@ -80,6 +81,24 @@ def test_quick_runs_print_tables_and_write_their_figures(tmp_path: Path) -> None
     assert content["agreed"]["flights, 500 harder queries"] > 0
     assert list(data.iterdir()) == []
     assert processes_that_mention(str(data)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.system
+def test_a_quick_run_of_the_archive_counts_what_it_wrote(tmp_path: Path) -> None:
+    results, data = tmp_path / "results", tmp_path / "data"
+    data.mkdir()
+    process = started(
+        *("--quick", "--events", "700", "--results", str(results), "--data", str(data), "archive")
+    )
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    archive = saved(results, "archive")
+    flights = {each["level"]: each for each in archive["measured"] if each["workload"] == "flights"}
+    assert {level: each["events"] for level, each in flights.items()} == {1: 70, 3: 700, 9: 70}
+    assert all(0 < each["archived"] < each["raw"] for each in flights.values())
+    assert {each["events"] for each in archive["cold"]} == {700}
+    assert list(data.iterdir()) == []
 
 
 @pytest.mark.slow

@@ -106,6 +106,15 @@ class Keeping:
             upto = self._log.kept[origin].upto
             yield _frame(origin, own, [Range(each, upto, upto) for each in whom], [])
 
+    def take(self, here: Callable[[str], bool], stands_at: Callable[[str], Mark | None]) -> None:
+        """This node itself, too, gets what is kept here of nodes that are not `here`, from where it
+        stands in their events; of origins that it does not know it wants nothing."""
+        own = self._own()
+        for origin in self.dead(here):
+            after = stands_at(origin)
+            if own is not None and after is not None and after < self._log.kept[origin].upto:
+                self.serve(Resume(own, own, MAX_HOPS, origin, after, all=True))
+
     def dead(self, here: Callable[[str], bool]) -> list[str]:
         """The origins that are kept here whose nodes are not `here`."""
         own, addresses = self._own(), self.keeper.owners

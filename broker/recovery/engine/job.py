@@ -20,6 +20,7 @@ from broker.dtd.catalogue import Catalogue
 from broker.errors import ArchiveCorrupt, ArchiveUnavailable, ReplayCancelled, WireError
 from broker.recovery.engine.arranging import COPY_COLUMNS, Arrangement
 from broker.recovery.engine.bounding import Tally
+from broker.recovery.engine.bundling import bundle_order
 from broker.recovery.engine.contract import Limits, Progress, Report
 from broker.recovery.engine.dtds import dtd_texts
 from broker.recovery.engine.plan import Part, Plan, plan
@@ -27,7 +28,7 @@ from broker.recovery.engine.scan import KEYS, Note
 from broker.recovery.engine.scanner import Context, Scanner
 from broker.recovery.engine.telling import Reach, holes
 from broker.recovery.ordering import Integers
-from broker.recovery.request import ReplayRequest
+from broker.recovery.request import BUNDLE, ReplayRequest
 from broker.recovery.spool import write_request
 from broker.store.archive.archive import Archive
 from broker.store.archive.leases import ReadingLease
@@ -235,6 +236,11 @@ class Job:
             return report
         got = arrangement.arrange(number)
         write_request(self.folder, number, got.parts, got.rows, got.sizes)
+        if request.order == BUNDLE:
+            order = bundle_order(self.folder, number)
+            write_request(
+                self.folder, number, *(c[order] for c in (got.parts, got.rows, got.sizes))
+            )
         return attrs.evolve(
             report,
             events=len(got.rows),

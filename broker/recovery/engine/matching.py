@@ -24,7 +24,7 @@ from broker.content.query.query import Query
 from broker.content.switch import Switch
 from broker.content.switching.registry import is_everything
 from broker.dtd.reference import DtdReference
-from broker.errors import InvalidEvent, WireError
+from broker.errors import BadQuery, InvalidEvent, WireError
 from broker.event.envelope import Liveness
 from broker.event.stream import StreamPattern
 from broker.recovery.engine.dtds import ArchivedDtds
@@ -104,7 +104,8 @@ class Matching:
         """`origins` are all that any row can have; `texts` are DTDs by what they describe."""
         self.scope = Scope(requests, origins)
         self.failed: dict[int, WireError] = {}
-        """Requests whose query took too much time, and the error: they match nothing any more."""
+        """Requests that match nothing, since their query is none or took too much time; and the
+        error."""
         self.unreadable = 0
         """Events that no query could be asked about."""
         self.dtds = ArchivedDtds(texts)
@@ -117,7 +118,11 @@ class Matching:
         self._by_number: dict[int, _Group] = {}
         groups: dict[tuple[str, Query], _Group] = {}
         for number, request in enumerate(requests):
-            query = recovery_query(request.query, tuple(sorted(request.namespaces.items())))
+            try:
+                query = recovery_query(request.query, tuple(sorted(request.namespaces.items())))
+            except BadQuery as error:
+                self.failed[number] = error.to_wire()
+                continue
             group = groups.get((request.pattern, query))
             if group is None:
                 group = groups[request.pattern, query] = _Group(request.stream_pattern(), query)

@@ -74,8 +74,20 @@ class SparkEngine:
 
     def warm(self) -> None:
         """See `Engine`."""
-        if self._session is None:
-            self._session = spark_session.start_session(self._settings)
+        if self._session is not None:
+            return
+        self._session = spark_session.start_session(self._settings)
+        try:
+            # The first job of all would wait for what Spark compiles, and for the first workers.
+            self._session.range(1).mapInArrow(_as_it_is, "id bigint").toArrow()
+        except Exception as error:
+            self.close()
+            raise EngineUnavailable(f"Spark does not work: {_reason(error)}") from error
+
+    @property
+    def session(self) -> SparkSession | None:
+        """The session, if one is there."""
+        return self._session
 
     def run(
         self,
@@ -194,6 +206,10 @@ class SparkEngine:
         finally:
             done.set()
             watcher.join()
+
+
+def _as_it_is(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
 
 
 def _slices(parts: Sequence[Part], most: int) -> list[list[Part]]:

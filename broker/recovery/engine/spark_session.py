@@ -162,6 +162,7 @@ def _settings(settings: SparkSettings) -> dict[str, str]:
     }
     if settings.is_local:
         found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        found["spark.python.daemon.module"] = "broker.recovery.engine.spark_daemon"
     if settings.folder is not None:
         found["spark.local.dir"] = str(settings.folder)
         found["spark.sql.warehouse.dir"] = str(settings.folder / "warehouse")

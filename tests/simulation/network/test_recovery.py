@@ -8,6 +8,7 @@ from broker.client.received import STORED
 from broker.event.envelope import Liveness
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.test_gaps import fill, short_log
+from tests.simulation.network.test_keeping import GUARDED
 from tests.simulation.network.watching import (
     INTERESTS,
     Publisher,
@@ -148,3 +149,72 @@ def test_a_new_process_goes_on_though_its_node_and_that_disk_are_gone(seed: int)
         assert len(got) == len(set(got))
         assert set(got) == set(before.wanted(truths(world, seen)))
         assert len(after.events) == 21
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("archived", [True, False], ids=["archive", "copies"])
+def test_what_only_a_keeper_has_is_recovered(seed: int, archived: bool) -> None:
+    """The owner's disk is lost before its events were in the archive: its neighbour has copies."""
+    with NetworkWorld(seed, archived=archived) as world:
+        world.add("owner", "c", settings=GUARDED)
+        world.add("keeper", "c", join=["owner"])
+        world.add("other", "c", join=["owner"])
+        world.run(4.0)
+        publisher = Publisher(world, world.client("publisher", "owner"))
+        process = world.client("rover", "other")
+        before = Reader(world, process, durable="d")
+        world.run_until(lambda: before.flowing)
+        for _ in range(5):
+            publisher.publish()
+        read(world, before)
+        world.run(3.0)
+        world.kill_client(process)
+        world.kill("other")
+        if world.archive is not None:
+            world.archive.broken = True
+        for _ in range(20):
+            publisher.publish()
+        world.run_until(lambda: not publisher.client.unacknowledged)
+        world.kill("owner")
+        world.lose_disk("owner")
+        if world.archive is not None:
+            world.archive.broken = False
+        world.run(40.0)
+        # Only what is stored in the archive, or on its disk, tells how far its client had got.
+        world.start("other")
+        after = Reader(world, world.client("rover", "other", incarnation=2), durable="d")
+        read(world, after, seconds=60.0)
+        came = [each.event_id.sequence_number for each in (*before.events, *after.events)]
+        assert came == list(range(1, 26))
+        assert after.error is None and after.gaps == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_client_whose_node_is_gone_gets_what_only_a_keeper_has(seed: int) -> None:
+    with NetworkWorld(seed, archived=True) as world:
+        world.add("owner", "c", settings=GUARDED)
+        world.add("keeper", "c", join=["owner"])
+        world.add("other", "c", join=["owner"])
+        world.run(4.0)
+        publisher = Publisher(world, world.client("publisher", "owner"))
+        process = world.client("rover", "owner")
+        before = Reader(world, process, durable="d")
+        world.run_until(lambda: before.flowing)
+        for _ in range(5):
+            publisher.publish()
+        read(world, before)
+        world.run(5.0)
+        world.kill_client(process)
+        assert world.archive is not None
+        world.archive.broken = True
+        for _ in range(20):
+            publisher.publish()
+        world.run_until(lambda: not publisher.client.unacknowledged)
+        world.kill("owner")
+        world.lose_disk("owner")
+        world.archive.broken = False
+        after = Reader(world, world.client("rover", "other", incarnation=2), durable="d")
+        read(world, after, seconds=90.0)
+        came = [each.event_id.sequence_number for each in (*before.events, *after.events)]
+        assert came == list(range(1, 26)), after.gaps
+        assert after.error is None and after.gaps == []

@@ -1,0 +1,217 @@
+"""Many clients that recover from one archive at once, against one client that does.
+
+The events that are delivered are as many as the archive has, whatever the number of requests: each
+event matches one of the queries. So what rises with the number of requests is what they cost.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from benchmarks.harness.failure import BenchmarkFailed
+from benchmarks.harness.lab import Lab
+from benchmarks.harness.report import Floor, Report, Sheet, number
+from benchmarks.workloads.archived_flights import FLUSH, band_queries, write_flights
+from broker.dtd.catalogue import Catalogue, shipped_folder
+from broker.errors import EngineUnavailable
+from broker.recovery.engine.contract import Engine
+from broker.recovery.engine.local import LocalEngine
+from broker.recovery.engine.spark import SparkEngine
+from broker.recovery.engine.spark_session import SparkSettings
+from broker.recovery.request import ReplayRequest
+from broker.recovery.spool import Spool
+from broker.store.archive.archive import Archive
+
+DESCRIPTION: Final = "1, 100 and 1,000 clients recover from an archive in one job"
+
+EVENTS: Final = 1_000_000
+QUICK_EVENTS: Final = 20_000
+REQUESTS: Final = (1, 100, 1_000)
+#: The last one counts: the JVM compiles, and workers are started, in the first ones.
+RUNS: Final = 2
+#: A thousand clients' job against one client's.
+MOST_TIMES: Final = 10.0
+
+
+@attrs.frozen
+class Run:
+    """One job, warm."""
+
+    engine: str
+    requests: int
+    seconds: float
+    events: int
+    """Delivered."""
+    reading: float
+    """Seconds to read all spools afterwards, page by page, as they are sent."""
+
+
+@attrs.frozen
+class Comparison:
+    """The same queries, asked of the same files in another way."""
+
+    way: str
+    queries: int
+    seconds: float
+    matches: int
+
+
+def run(lab: Lab) -> Report:
+    """All engines and numbers of requests."""
+    count = lab.events or (QUICK_EVENTS if lab.quick else EVENTS)
+    with lab.empty_folder() as folder:
+        archive = write_flights(
+            str(folder / "archive"), count, lambda done: lab.say(f"{done} events archived")
+        )
+        catalogue = Catalogue.load(shipped_folder())
+        runs = _runs(lab, LocalEngine(archive, catalogue), folder, count)
+        spark = SparkEngine(archive, catalogue, SparkSettings(folder=folder / "spark"))
+        compared: list[Comparison] = []
+        missing = ""
+        try:
+            lab.say("Spark starts")
+            began = time.perf_counter()
+            spark.warm()
+            start = time.perf_counter() - began
+            runs += _runs(lab, spark, folder, count)
+            compared += _by_spark_alone(lab, spark, archive)
+        except EngineUnavailable as error:
+            missing, start = str(error), 0.0
+        finally:
+            spark.close()
+    return report(count, runs, compared, start, missing)
+
+
+def _runs(lab: Lab, engine: Engine, folder: Path, count: int) -> list[Run]:
+    found = []
+    for requests in REQUESTS:
+        for number_of_run in range(1 if lab.quick else RUNS):
+            lab.say(f"{engine.name}: {requests} requests, run {number_of_run + 1}")
+            made = _job(engine, requests, folder / "spool")
+            if made.events != count:
+                raise BenchmarkFailed(f"{made.events} of {count} events were delivered")
+        found.append(made)
+    return found
+
+
+def _job(engine: Engine, requests: int, folder: Path) -> Run:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    asked = [ReplayRequest(">", query) for query in band_queries(requests)]
+    began = time.perf_counter()
+    reports = engine.run(asked, folder, lambda done, of: None, lambda: False)
+    over = time.perf_counter()
+    spool = Spool(folder)
+    for place, each in enumerate(reports):
+        first = 0
+        while first < each.events:
+            first += len(spool.read(place, first, 512, 1 << 18))
+    read = time.perf_counter()
+    events = sum(each.events for each in reports)
+    return Run(engine.name, requests, over - began, events, read - over)
+
+
+# ------------------------------------------------------------------------ Spark by itself
+
+
+def _by_spark_alone(lab: Lab, engine: SparkEngine, archive: Archive) -> list[Comparison]:
+    """Spark reads the files and evaluates XPath itself, as anybody would: few queries, since it
+    parses each document for each of them."""
+    session: Any = engine.session
+    files = [archive.location(file) for file in archive.state().files.values()]
+    found = []
+    for count in (1, 10) if not lab.quick else (1,):
+        lab.say(f"Spark's xpath_boolean: {count} queries")
+        queries = [query.replace("'", "\\'") for query in band_queries(count)]
+        found.append(_timed("xpath_boolean", count, lambda q=queries: _xpath(session, files, q)))
+    return found
+
+
+def _timed(way: str, queries: int, matching: Callable[[], int]) -> Comparison:
+    began = time.perf_counter()
+    matches = matching()
+    return Comparison(way, queries, time.perf_counter() - began, matches)
+
+
+def _xpath(session: Any, files: Sequence[str], queries: Sequence[str]) -> int:
+    # The payload alone, as queries address it; Java's parser knows no DTD of ours.
+    payload = "regexp_extract(decode(document, 'UTF-8'), '<flight>.*</flight>', 0)"
+    wanted = [f"cast(xpath_boolean(p, '{query}') as int)" for query in queries]
+    rows = session.read.parquet(*files).selectExpr(f"{payload} as p")
+    [(matches,)] = rows.selectExpr(f"sum({' + '.join(wanted)})").collect()
+    return int(matches)
+
+
+# ------------------------------------------------------------------------ what came of it
+
+
+def report(
+    count: int, runs: Sequence[Run], compared: Sequence[Comparison], start: float, missing: str
+) -> Report:
+    """Tables, floor and plot."""
+    by_engine = {each.engine: each for each in runs if each.requests == 1}
+    rows = [
+        (
+            *(each.engine, number(each.requests), f"{each.seconds:.2f}"),
+            f"{each.seconds / by_engine[each.engine].seconds:.2f}",
+            f"{each.seconds / each.events * 1e6:.1f}",
+            *(number(each.events / each.seconds), f"{each.reading:.2f}"),
+        )
+        for each in runs
+    ]
+    others = [
+        (
+            *(each.way, number(each.queries), f"{each.seconds:.2f}"),
+            *(f"{each.seconds / count * 1e6:.1f}", number(each.matches)),
+        )
+        for each in compared
+    ]
+    columns = ("engine", "requests", "s", "one request = 1", "us/event", "events/s", "reading s")
+    sheets = [Sheet(f"One job over {count:,} events, each delivered once", columns, rows)]
+    if others:
+        columns = ("Spark alone", "queries", "s", "us/event", "matches")
+        sheets.append(Sheet("The same files without our index", columns, others))
+    notes = [
+        f"{count:,} flight events in files of {FLUSH:,}; requests have distinct queries, of which "
+        "each event matches one, so deliveries are the same in all rows",
+        "s: from the requests to their spools on disk, ordered and without copies, warm; reading: "
+        "all spools, page by page",
+        f"Spark started in {start:.1f} s" if not missing else f"without Spark: {missing}",
+        "Spark alone reads the Parquet files and counts matches by xpath_boolean; nothing is "
+        "validated, ordered or spooled",
+    ]
+    many = [each for each in runs if each.requests == max(REQUESTS)]
+    floors = [
+        Floor(
+            f"{each.engine}: {each.requests} requests against one",
+            *(each.seconds / by_engine[each.engine].seconds, MOST_TIMES, "times"),
+            at_least=False,
+        )
+        for each in many
+    ]
+    figures = {
+        "events": count,
+        "runs": [attrs.asdict(each) for each in runs],
+        "spark_alone": [attrs.asdict(each) for each in compared],
+        "spark_start": start,
+    }
+    return Report("replay", sheets, floors, notes, figures, lambda figure: _draw(runs, figure))
+
+
+def _draw(runs: Sequence[Run], figure: Any) -> None:
+    axis = figure.subplots()
+    for engine in dict.fromkeys(each.engine for each in runs):
+        mine = [each for each in runs if each.engine == engine]
+        places = [each.requests for each in mine]
+        axis.plot(places, [each.seconds for each in mine], marker="o", label=engine)
+    axis.set_xscale("log")
+    axis.set_ylim(bottom=0)
+    axis.set_xlabel("requests in one job")
+    axis.set_ylabel("seconds")
+    axis.legend()

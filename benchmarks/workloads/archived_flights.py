@@ -1,0 +1,83 @@
+"""An archive of flight events, and queries that share them out evenly.
+
+With so many queries each event matches exactly one of them, so the events that are delivered are as
+many as the archive has, whatever the number of queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from benchmarks.harness.flights import ALTITUDES, FLIGHT, SPEEDS, STREAM, flight_documents
+from broker.dtd.catalogue import Catalogue, shipped_folder
+from broker.dtd.dtd import Dtd
+from broker.dtd.reference import DtdReference
+from broker.event.envelope import Header
+from broker.event.identity import Mint
+from broker.store.archive.archive import Archive
+from broker.store.archive.writer import ArchiveWriter
+from broker.store.records import LoggedEvent, encode_header
+
+ORIGIN: Final = "f1" * 8
+#: Events of a file: what 10,000 a second come to in the five seconds between flushes.
+FLUSH: Final = 50_000
+#: 2026-11-20T07:00 UTC in ms; ten events arrive in each.
+_MORNING: Final = 1_795_158_000_000
+_EVENTS_A_MS: Final = 10
+#: By number of queries: bands of altitude, bands of speed.
+BANDS: Final = {1: (1, 1), 10: (5, 2), 100: (10, 10), 1_000: (50, 20)}
+
+
+def band_queries(count: int) -> list[str]:
+    """So many queries, one of `BANDS`."""
+    high, fast = BANDS[count]
+    return [
+        f"/flight/flightleg[altitude >= {low} and altitude < {top} "
+        f"and speed >= {slow} and speed < {quick}]"
+        for low, top in _bands(ALTITUDES, high)
+        for slow, quick in _bands(SPEEDS, fast)
+    ]
+
+
+def _bands(values: range, count: int) -> Iterator[tuple[int, int]]:
+    bounds = [values[0] + len(values) * n // count for n in range(count + 1)]
+    return zip(bounds, bounds[1:], strict=False)
+
+
+def write_flights(uri: str, count: int, say: Callable[[int], object]) -> Archive:
+    """So many events in an archive, all of one stream and origin; `say` is told how many there
+    are so far."""
+    archive = Archive.open(uri)
+    writer = ArchiveWriter(archive, ORIGIN, lambda: _MORNING)
+    catalogue = Catalogue.load(shipped_folder())
+    reference = DtdReference(FLIGHT.name, FLIGHT.version)
+    shipped = catalogue.read(reference.public_id, reference.system_id) or b""
+    dtds = {reference: Dtd.load(reference, shipped, catalogue.read).text}
+    mint = Mint("feed", 1)
+    for first in range(0, count, FLUSH):
+        events = _logged(mint, first, min(FLUSH, count - first))
+        after, upto = (1, first), events[-1].mark
+        writer.write([(ORIGIN, after, upto)], events, dtds)
+        say(first + len(events))
+    return archive
+
+
+def _logged(mint: Mint, first: int, count: int) -> Sequence[LoggedEvent]:
+    before = mint.last_sequence_number
+    documents = list(flight_documents(mint, count, first))
+    events = []
+    for number, document in enumerate(documents):
+        identity = Mint(mint.client_id, mint.incarnation, 0, before + number).next(
+            mint.last_timestamp
+        )
+        header = Header(
+            identity, STREAM, FLIGHT.name, FLIGHT.version, FLIGHT.security_level, FLIGHT.liveness
+        )
+        events.append(
+            LoggedEvent(
+                *(1, first + number + 1, _MORNING + (first + number) // _EVENTS_A_MS),
+                *(FLIGHT.security_level.rank, encode_header(header), document, ORIGIN, 0),
+            )
+        )
+    return events
