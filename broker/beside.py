@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, gatherResults
 
 from broker.config import Settings
 from broker.node import Node
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.archiver.supervisor import ArchiverSupervisor
+from broker.recovery.replaying import ReplayProcess, ReplaySettings
 
 #: How often the archiver may be due until what was logged must be in the archive.
 ROUNDS = 3
+#: Seconds that it has for that in any case.
+LEAST_PATIENCE = 15.0
 
 
 class ProcessesBeside:
@@ -25,7 +28,21 @@ class ProcessesBeside:
             uri=uri,
             every=settings.archive.every,
         )
-        self.access: ArchiveAccess | None = None
+        said = settings.recovery
+        self.replays = ReplayProcess(
+            reactor,
+            ReplaySettings(
+                *(uri, settings.node.data / "replays", said.engine, said.master),
+                *(said.spool_bytes, said.request_bytes, said.idle),
+            ),
+        )
+        self.access = ArchiveAccess(
+            replays=self.replays,
+            covered=self.archiver.covered,
+            durable=self.archiver.durable,
+            flush_soon=self.archiver.flush_soon,
+            patience=max(ROUNDS * settings.archive.every, LEAST_PATIENCE),
+        )
 
     def start(self, node: Node) -> None:
         """The node runs: start what serves it."""
@@ -38,7 +55,8 @@ class ProcessesBeside:
 
     def stop(self) -> Deferred[None]:
         """End them; what the log has is archived first."""
-        return self.archiver.stop()
+        both = gatherResults([self.archiver.stop(), self.replays.stop()], consumeErrors=True)
+        return both.addCallback(lambda _: None)
 
 
 def processes_beside(settings: Settings, reactor: Any) -> ProcessesBeside | None:

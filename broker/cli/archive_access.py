@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,12 +64,10 @@ def needed_by_durables(archive: Archive) -> list[Needed]:
 
 
 def _uri_in(file: Path) -> str:
-    try:
-        uri = tomllib.loads(file.read_text()).get("archive", {}).get("uri", "")
-    except OSError as error:
-        raise Failure(f"{file} can not be read: {error.strerror}") from None
-    except (ValueError, AttributeError) as error:
-        raise Failure(f"{file} is no configuration: {error}") from None
-    if not uri or not isinstance(uri, str):
-        raise Failure(f"{file} names no archive: [archive] has no uri")
+    from broker.config import load
+
+    settings = load(file)
+    uri = settings.archive.uri(settings.node.data)
+    if not uri:
+        raise Failure(f"{file} keeps no archive: archive.enabled is false")
     return uri

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -11,6 +11,9 @@ from twisted.internet.defer import Deferred
 from broker.event.place import Mark
 from broker.recovery.request import ReplayRequest
 from broker.store.records import LoggedEvent
+
+#: By origin what the archive has all of, in order: behind the first mark, up to the second.
+Covered: TypeAlias = Mapping[str, Sequence[tuple[Mark, Mark]]]
 
 
 class Replay(Protocol):
@@ -20,7 +23,10 @@ class Replay(Protocol):
         """The next events; none at the end. Fails with a `BrokerError` where it can not go on."""
 
     def reached(self) -> Mapping[str, Mark]:
-        """At the end: by origin up to where the archive had all of it."""
+        """At the end: by origin up to where the archive goes."""
+
+    def holes(self) -> Sequence[tuple[str, Mark, Mark]]:
+        """At the end: of origins, behind and up to where events are lost to damaged files."""
 
     def cancel(self) -> None:
         """Nobody wants the rest."""
@@ -28,9 +34,6 @@ class Replay(Protocol):
 
 class Replays(Protocol):
     """The archive, as recoveries use it."""
-
-    def covered(self, after: Mapping[str, Mark]) -> Deferred[Mapping[str, Mark]]:
-        """By origin: how far the archive has all of it, from these marks on."""
 
     def replay(self, request: ReplayRequest) -> Replay:
         """Begin one."""
@@ -41,6 +44,11 @@ class ArchiveAccess:
     """The archive, as a node uses it."""
 
     replays: Replays
+    covered: Callable[[Mapping[str, Mark]], Deferred[Covered]]
+    """What the archive has of these origins behind these marks; of those that are not named it
+    could not tell."""
+    durable: Callable[[str, str], Deferred[bytes | None]]
+    """What is stored there of a durable subscription, by client and name; None: nothing."""
     flush_soon: Callable[[], object]
     """What is durable in the node's log now is to be archived at once."""
     patience: float

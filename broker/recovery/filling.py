@@ -16,18 +16,22 @@ from twisted.logger import Logger
 
 from broker.channel.clock import IClock
 from broker.cluster.address import Address
-from broker.errors import BrokerError
+from broker.errors import BrokerError, Closed, NotConnected
 from broker.event.place import Mark
 from broker.recovery.archive_access import ArchiveAccess, Replay
 from broker.recovery.fetching import Fetching
 from broker.recovery.log_pages import LogPages, Page, PageRequest
-from broker.recovery.planning import Remaining, Sources, Step, plan
+from broker.recovery.planning import Remaining, Sources, Step, holes, plan
 from broker.recovery.request import ReplayRequest
 from broker.router.recovery import Lost, MarkRange, Missed
+from broker.store.archive.intervals import Interval
+from broker.store.archive.intervals import merged as merged_intervals
 from broker.store.records import LoggedEvent
 
 #: Seconds between looks whether the archive has got far enough.
 LOOK_AGAIN = 0.5
+#: How often a replay is begun whose process ends.
+ATTEMPTS = 3
 #: Most events that `last` may ask for: they are held until the end is known.
 MOST_LAST = 100_000
 
@@ -59,6 +63,7 @@ class Filling:
         self._left = Remaining(missed.ranges)
         self._events = self._all()
         self._replay: Replay | None = None
+        self._holes: list[tuple[str, Mark, Mark]] = []
         self._cancelled = False
         self.steps = plan(missed.ranges, self._sources(), whole=missed.others)
         self.stage = ""
@@ -80,10 +85,17 @@ class Filling:
 
     def lost(self) -> Sequence[Lost]:
         """At the end: what no source had."""
-        return [
-            Lost(origin, after, upto, self._missed.lack)
+        left = [
+            (origin, after, upto)
             for origin, (after, upto) in self._left.ranges.items()
             if upto is not None
+        ]
+        lost: dict[str, list[Interval]] = {}
+        for origin, after, upto in (*self._holes, *left):
+            lost.setdefault(origin, []).append((after, upto))
+        lack = self._missed.lack
+        return [
+            Lost(o, *each, lack) for o, found in lost.items() for each in merged_intervals(found)
         ]
 
     def cancel(self) -> None:
@@ -204,10 +216,23 @@ class Filling:
         return self._around.fetching.fetch(address, request)
 
     async def _from_archive(self) -> AsyncIterator[Sequence[LoggedEvent]]:
-        around, missed = self._around, self._missed
-        assert around.archive is not None
-        await self._await_archive(around.archive)
-        replay = self._replay = around.archive.replays.replay(
+        archive = self._around.archive
+        assert archive is not None
+        await self._await_archive(archive)
+        for attempt in range(ATTEMPTS):
+            try:
+                async for events in self._replayed(archive):
+                    yield events
+                return
+            except (NotConnected, Closed) as error:
+                # The process that replays has ended; it is started again for what is left.
+                if attempt == ATTEMPTS - 1 or self._missed.last:
+                    raise
+                self.log.warn("replaying begins again: {error}", error=error)
+
+    async def _replayed(self, archive: ArchiveAccess) -> AsyncIterator[Sequence[LoggedEvent]]:
+        missed = self._missed
+        replay = self._replay = archive.replays.replay(
             ReplayRequest(
                 pattern=missed.pattern.text,
                 query=missed.query.text,
@@ -217,17 +242,18 @@ class Filling:
                 others=missed.others,
                 from_ms=missed.from_ms,
                 until_ms=missed.until_ms,
-                last=missed.last,
+                last=min(missed.last, MOST_LAST),
             )
         )
         try:
             while events := await replay.more():
                 yield events
                 self._left.reached(_marks(events))
-            self._left.reached(replay.reached())
-            self._left.close()
         finally:
             self._replay = None
+        self._holes += replay.holes()
+        self._left.reached(replay.reached())
+        self._left.close()
 
     async def _await_archive(self, archive: ArchiveAccess) -> None:
         """Wait until the newest events are in the archive, as long as their origins may take."""
@@ -236,14 +262,17 @@ class Filling:
         archive.flush_soon()
         while not self._cancelled:
             left = self._left.ranges
-            begins = {origin: after for origin, (after, _) in left.items()}
-            covered = await archive.replays.covered(begins)
-            missing = [
-                origin
-                for origin, (_, upto) in left.items()
-                if upto is not None and covered.get(origin, (0, 0)) < upto
-            ]
-            if not missing or clock.seconds() >= until:
+            covered = await archive.covered({origin: after for origin, (after, _) in left.items()})
+            ready = all(
+                upto is None
+                or max((end for _, end in covered.get(origin, ())), default=after) >= upto
+                for origin, (after, upto) in left.items()
+            )
+            if ready or clock.seconds() >= until:
+                # What was never archived is told now: what follows it is there.
+                for origin, (after, upto) in left.items():
+                    missing = holes(after, upto, covered.get(origin, ()))
+                    self._holes += [(origin, *each) for each in missing]
                 return
             later: Deferred[None] = Deferred()
             clock.callLater(LOOK_AGAIN, later.callback, None)

@@ -7,12 +7,13 @@ time; so a little of origins that can be asked is asked of them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 
 from broker.event.place import Mark
 from broker.router.recovery import MarkRange
+from broker.store.archive.intervals import Interval, without
 
 #: Places of all origins together up to which logs are asked rather than the archive: to look at so
 #: many takes about as long as to begin a job.
@@ -73,6 +74,14 @@ def places(ranges: Mapping[str, MarkRange]) -> int | None:
             return None
         total += upto[1] - after[1]
     return total
+
+
+def holes(after: Mark, upto: Mark | None, covered: Sequence[Interval]) -> list[Interval]:
+    """What the archive lacks of (after, upto], before the last that it has."""
+    last = max((end for _, end in covered), default=after)
+    wanted = (after, last if upto is None else min(last, upto))
+    # Where an epoch ended, the next one begins with the next offset.
+    return [each for each in without([wanted], covered) if each[0][1] < each[1][1]]
 
 
 class Remaining:

@@ -21,6 +21,7 @@ from broker.cluster.membership import Dialler
 from broker.config import Settings
 from broker.errors import LogUnavailable
 from broker.node import CARE_EVERY, PROGRESS_EVERY, Node
+from broker.recovery.archive_access import ArchiveAccess
 from broker.router.outcomes import DeliveryOutcomes
 from broker.store.log_file import LogFile
 from broker.testing.mortal import MortalClock, SlowThreads
@@ -63,9 +64,11 @@ class NodeProcess:
         *,
         thread_delay: float,
         dialler: Callable[[MortalClock], Dialler] | None = None,
+        archive: Callable[[NodeProcess], ArchiveAccess] | None = None,
     ) -> None:
         """`settings` say where the folder is; `thread_delay` is what a commit or a read of the log
-        takes, in seconds; `dialler` makes each process its way to other nodes."""
+        takes, in seconds; `dialler` makes each process its way to other nodes, `archive` its
+        archive."""
         self.settings = settings
         self.disk = Disk()
         self.clock = MortalClock(time.clock)
@@ -76,6 +79,8 @@ class NodeProcess:
         self._network = network
         self._thread_delay = thread_delay
         self._dialler = dialler
+        self._archive = archive
+        self.log_file: LogFile
         self._node: Node | None = None
         self._addresses: dict[str, Taker] = {}
         self._ports: list[MemoryPort] = []
@@ -104,6 +109,7 @@ class NodeProcess:
             open_file=self._open_file,
             dialler=self._dialler(clock) if self._dialler else None,
             random=Random(time.random.random()) if self._dialler else None,
+            archive=None if self._archive is None else self._archive(self),
         )
         node.start()
         for call, every in ((node.progress, PROGRESS_EVERY), (node.care, CARE_EVERY)):
@@ -169,8 +175,8 @@ class NodeProcess:
 
     def _open_file(self, *args: Any, **named: Any) -> LogFile:
         kind = type("LogFile", (SimulatedLogFile,), {"disk": self.disk})
-        file: LogFile = kind(*args, **named)
-        return file
+        self.log_file = cast(LogFile, kind(*args, **named))
+        return self.log_file
 
 
 def _check_sum(outcomes: DeliveryOutcomes, queued: int, where: str) -> None:

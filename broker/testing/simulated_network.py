@@ -23,6 +23,7 @@ from broker.cluster.network import Network
 from broker.config import Settings
 from broker.config.network import NetworkSettings
 from broker.node import Node
+from broker.testing.archive import SimulatedArchive
 from broker.testing.mortal import MortalClock, MortalLoop
 from broker.testing.network import MemoryNetwork
 from broker.testing.node_process import NodeProcess, in_virtual_time
@@ -71,11 +72,16 @@ class NetworkWorld(VirtualTime):
         latency: float = 0.001,
         jitter: float = 0.002,
         thread_delay: float = 0.004,
+        archived: bool = False,
     ) -> None:
+        """With `archived` what nodes log goes into one archive, too."""
         super().__init__(seed)
         self.network = MemoryNetwork(self.clock, seed, latency=latency, jitter=jitter)
         self._folder = Path(tempfile.mkdtemp(prefix="xmlbroker-world-"))
         self._thread_delay = thread_delay
+        self.archive: SimulatedArchive | None = None
+        if archived:
+            self.archive = SimulatedArchive(self._folder, self.wall_clock)
         self._processes: dict[str, NodeProcess] = {}
         self._strangers: set[str] = set()
         self._clients = SimulatedClients(self, self.network)
@@ -144,6 +150,7 @@ class NetworkWorld(VirtualTime):
             in_virtual_time(attrs.evolve(base, node=node, network=network)),
             thread_delay=self._thread_delay,
             dialler=lambda clock: SimulatedDialler(name, clock, self.network),
+            archive=None if self.archive is None else self.archive.access,
         )
         for other in (*self._processes, *self._strangers):
             self._let_in(process, name, other)

@@ -85,6 +85,24 @@ def test_quick_runs_print_tables_and_write_their_figures(tmp_path: Path) -> None
 
 @pytest.mark.slow
 @pytest.mark.system
+def test_a_quick_run_of_the_archive_counts_what_it_wrote(tmp_path: Path) -> None:
+    results, data = tmp_path / "results", tmp_path / "data"
+    data.mkdir()
+    process = started(
+        *("--quick", "--events", "700", "--results", str(results), "--data", str(data), "archive")
+    )
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
+    archive = saved(results, "archive")
+    flights = {each["level"]: each for each in archive["measured"] if each["workload"] == "flights"}
+    assert {level: each["events"] for level, each in flights.items()} == {1: 70, 3: 700, 9: 70}
+    assert all(0 < each["archived"] < each["raw"] for each in flights.values())
+    assert {each["events"] for each in archive["cold"]} == {700}
+    assert list(data.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.system
 def test_quick_runs_between_processes_carry_everything(tmp_path: Path) -> None:
     results, data = tmp_path / "results", tmp_path / "data"
     data.mkdir()

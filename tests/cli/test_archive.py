@@ -124,13 +124,16 @@ def test_the_oldest_go_beyond_a_size(folder: Path) -> None:
 
 def test_a_node_s_configuration_names_its_archive(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "node.toml"
-    file.write_text(f'[archive]\nuri = "{folder}"\n')
+    file.write_text(f'[archive]\nlocation = "{folder}"\n')
     assert lines(run("list", file))[0]["events"] == 8
-    for text in ("", "[archive]", "archive = 3", "[archive"):
+    # By default it is the folder `archive` beside the node's log.
+    file.write_text(f'[node]\ndata = "{tmp_path}"\n')
+    assert lines(run("list", file))[0]["events"] == 8
+    for text in ("[archive]\nenabled = false", "archive = 3", "[archive"):
         file.write_text(text)
         result = run("list", file)
         assert result.exit_code == 1
-        assert str(file) in result.stderr
+        assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("where", ["nowhere", "nonsense://x", "nowhere.toml", ""])

@@ -22,7 +22,7 @@ import click
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError
 from broker.recovery.archiver import lines
-from broker.recovery.archiver.archiving import Archiving
+from broker.recovery.archiver.archiving import Archiving, covered
 from broker.store.archive.archive import Archive, wall_clock_ms
 from broker.store.reading_along import LogAlong
 
@@ -40,6 +40,7 @@ class Conversation:
     def __init__(self) -> None:
         self.said: queue.Queue[lines.Said | None] = queue.Queue()
         self.flushes: list[int] = []
+        self.questions: list[lines.AskCovered | lines.AskDurable] = []
         self.dead: tuple[str, ...] = ()
         self.over = False
         """This process is to end."""
@@ -64,7 +65,7 @@ class Conversation:
     def listen(self, seconds: float) -> None:
         """Take what the node says, until it wants something or the time is over."""
         until = time.monotonic() + seconds
-        while not self.over and not self.flushes:
+        while not (self.over or self.flushes or self.questions):
             left = until - time.monotonic()
             if left <= 0 or not self._take(left):
                 return
@@ -92,6 +93,8 @@ class Conversation:
                 self.over = True
             case lines.Flush(number):
                 self.flushes.append(number)
+            case lines.AskCovered() | lines.AskDurable():
+                self.questions.append(said)
             case lines.Dead(origins):
                 self.dead = origins
             case lines.TellDtd(reference, text):
@@ -109,11 +112,38 @@ def run(log: LogAlong, archive: Archive, every: float, conversation: Conversatio
         problem = ""
         try:
             while archiving.flush(conversation.dead):
+                _answer(archive, conversation)
                 conversation.tell(lines.report(_report(archiving)))
         except BrokerError as error:
             problem = str(error)
         conversation.tell(lines.report(_report(archiving, numbers, problem)))
-        conversation.listen(RETRY if problem else every)
+        due = time.monotonic() + (RETRY if problem else every)
+        while not (conversation.over or conversation.flushes) and due > time.monotonic():
+            _answer(archive, conversation)
+            conversation.listen(due - time.monotonic())
+
+
+def _answer(archive: Archive, conversation: Conversation) -> None:
+    """Tell the node what it has asked about the archive."""
+    questions, conversation.questions = conversation.questions, []
+    for asked in questions:
+        if isinstance(asked, lines.AskDurable):
+            conversation.tell(lines.found(asked.number, _stored(archive, asked)))
+            continue
+        try:
+            intervals = covered(archive.state(), asked.after)
+        except BrokerError:
+            # It is asked again, until it can be read or the node has no patience any more.
+            intervals = {}
+        conversation.tell(lines.coverage(asked.number, intervals))
+
+
+def _stored(archive: Archive, asked: lines.AskDurable) -> bytes | None:
+    try:
+        found = archive.durables().get((asked.client_id, asked.name))
+    except BrokerError:
+        return None
+    return None if found is None else found[1]
 
 
 def _report(archiving: Archiving, flushed: Sequence[int] = (), problem: str = "") -> lines.Report:

@@ -7,7 +7,7 @@ loses nothing and writes nothing twice that a reader would see twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import attrs
 import msgpack
@@ -15,8 +15,9 @@ import msgpack
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 from broker.store.archive.archive import Archive
+from broker.store.archive.state import ArchiveState
 from broker.store.archive.writer import ArchiveWriter
-from broker.store.reading_along import LogAlong
+from broker.store.kept import KeptSpan
 from broker.store.records import LoggedEvent
 
 #: A flush: so many events, of about so many bytes. What is more follows in the next one at once.
@@ -27,6 +28,21 @@ _TYPE, _VERSION = 5, 6
 
 #: The texts of DTDs; those that nobody has are left out.
 AskDtds: TypeAlias = Callable[[Sequence[DtdReference]], Mapping[DtdReference, bytes]]
+
+
+class ReadableLog(Protocol):
+    """A log as `broker.store.reading_along.LogAlong` shows it."""
+
+    @property
+    def origin(self) -> str: ...
+    def extent(self) -> tuple[Mark, Mark]: ...
+    def read(self, after: Mark, max_events: int, max_bytes: int) -> list[LoggedEvent]: ...
+    def spans(self) -> Mapping[str, KeptSpan]: ...
+    def read_kept(
+        self, origin: str, after: Mark, max_events: int, max_bytes: int
+    ) -> list[LoggedEvent]: ...
+    def durables(self) -> dict[tuple[str, str], bytes]: ...
+    def change(self) -> int: ...
 
 
 @attrs.define
@@ -46,7 +62,7 @@ class Archiving:
 
     def __init__(
         self,
-        log: LogAlong,
+        log: ReadableLog,
         archive: Archive,
         ask_dtds: AskDtds,
         wall_clock: Callable[[], int],
@@ -158,3 +174,11 @@ class Archiving:
                 if writer == own
             }
         return self._stored
+
+
+def covered(state: ArchiveState, after: Mapping[str, Mark]) -> dict[str, list[tuple[Mark, Mark]]]:
+    """What an archive has of these origins behind these marks."""
+    return {
+        origin: [each for each in state.covered.get(origin, ()) if each[1] > mark]
+        for origin, mark in after.items()
+    }

@@ -1,16 +1,23 @@
 """What a node and its archiver say to each other: a JSON object a line, over pipes.
 
 node:     {"flush": number}                        archive what is new now, and say so
-          {"end": true}                            archive it once more, then end
-              {"dead": [origin...]}                    of these archive what is kept here
+          {"covered": number, "after": {origin: mark}}   how far do you have it from there?
+          {"durable": number, "of": [client, name]}      what is stored of it, by whomever?
+          {"dead": [origin...]}                    of these archive what is kept here
           {"dtd": [type, version, text or null]}
+          {"end": true}                            archive what is new once more, then end
 archiver: {"dtds": [[type, version]...]}           tell these
-          {"reached": {origin: [epoch, offset]}, "flushed": [number...], "problem": text,
+          {"coverage": number, "intervals": {origin: [[after, upto]...]}}
+          {"found": number, "stored": base64 or null}
+          {"reached": {origin: mark}, "flushed": [number...], "problem": text,
            "figures": {"events", "files", "bytes", "flushes", "lost": since it began}}
+
+A mark is [epoch, offset].
 """
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -26,6 +33,23 @@ class Flush:
     """Archive what is new now; a report names the number."""
 
     number: int
+
+
+@attrs.frozen
+class AskCovered:
+    """What does the archive have of these origins behind these marks?"""
+
+    number: int
+    after: Mapping[str, Mark]
+
+
+@attrs.frozen
+class AskDurable:
+    """What is stored of a durable subscription?"""
+
+    number: int
+    client_id: str
+    name: str
 
 
 @attrs.frozen
@@ -48,7 +72,7 @@ class TellDtd:
     text: bytes | None
 
 
-Said: TypeAlias = Flush | End | Dead | TellDtd
+Said: TypeAlias = Flush | AskCovered | AskDurable | End | Dead | TellDtd
 
 
 @attrs.frozen
@@ -72,11 +96,31 @@ class AskDtds:
     references: tuple[DtdReference, ...]
 
 
+@attrs.frozen
+class FoundDurable:
+    """What is stored of a durable subscription; None: nothing."""
+
+    number: int
+    stored: bytes | None
+
+
+@attrs.frozen
+class Coverage:
+    """What the archive has all of, by origin: behind and up to two marks each."""
+
+    number: int
+    intervals: Mapping[str, Sequence[tuple[Mark, Mark]]]
+
+
 def encode(said: Said) -> bytes:
     """The line of the node."""
     match said:
         case Flush(number):
             return _line({"flush": number})
+        case AskCovered(number, after):
+            return _line({"covered": number, "after": dict(after)})
+        case AskDurable(number, client_id, name):
+            return _line({"durable": number, "of": [client_id, name]})
         case End():
             return _line({"end": True})
         case Dead(origins):
@@ -91,6 +135,10 @@ def decode(line: bytes) -> Said:
     match json.loads(line):
         case {"flush": int(number)}:
             return Flush(number)
+        case {"covered": int(number), "after": after}:
+            return AskCovered(number, _marks(after))
+        case {"durable": int(number), "of": [str(client_id), str(name)]}:
+            return AskDurable(number, client_id, name)
         case {"end": True}:
             return End()
         case {"dead": list(origins)}:
@@ -110,15 +158,41 @@ def report(report: Report) -> bytes:
     return _line(attrs.asdict(report))
 
 
-def understood(line: bytes) -> Report | AskDtds:
+def coverage(number: int, intervals: Mapping[str, Sequence[tuple[Mark, Mark]]]) -> bytes:
+    """The archiver's answer to `AskCovered`."""
+    return _line({"coverage": number, "intervals": dict(intervals)})
+
+
+def found(number: int, stored: bytes | None) -> bytes:
+    """The archiver's answer to `AskDurable`."""
+    shown = None if stored is None else base64.b64encode(stored).decode()
+    return _line({"found": number, "stored": shown})
+
+
+def understood(line: bytes) -> Report | AskDtds | Coverage | FoundDurable:
     """What the archiver's line says; ValueError if nothing."""
     match json.loads(line):
+        case {"coverage": int(number), "intervals": intervals}:
+            return Coverage(
+                number,
+                {o: [(_mark(a), _mark(u)) for a, u in each] for o, each in intervals.items()},
+            )
+        case {"found": int(number), "stored": stored}:
+            return FoundDurable(number, None if stored is None else base64.b64decode(stored))
         case {"dtds": list(wanted)}:
             return AskDtds(tuple(DtdReference(*each) for each in wanted))
         case {"reached": reached, "flushed": flushed, "problem": str(problem), "figures": figures}:
-            marks = {origin: (epoch, offset) for origin, (epoch, offset) in reached.items()}
-            return Report(marks, tuple(flushed), problem, figures)
+            return Report(_marks(reached), tuple(flushed), problem, figures)
     raise ValueError(f"a line that says nothing: {line[:80]!r}")
+
+
+def _marks(said: Mapping[str, Any]) -> dict[str, Mark]:
+    return {origin: _mark(mark) for origin, mark in said.items()}
+
+
+def _mark(said: Sequence[int]) -> Mark:
+    epoch, offset = said
+    return int(epoch), int(offset)
 
 
 def _line(said: dict[str, Any]) -> bytes:

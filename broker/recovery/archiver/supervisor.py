@@ -16,6 +16,7 @@ from twisted.python.failure import Failure
 
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
+from broker.recovery.archive_access import Covered
 from broker.recovery.archiver import lines
 
 #: Seconds until an archiver that died is started again, at first and at most.
@@ -62,6 +63,8 @@ class ArchiverSupervisor:
         """Why nothing is archived at the moment."""
         self.figures: Mapping[str, int] = {}
         self.restarts = 0
+        self._sought: dict[int, Deferred[bytes | None]] = {}
+        self._asked: dict[int, Deferred[Covered]] = {}
 
     def start(self) -> None:
         """Start it."""
@@ -75,6 +78,26 @@ class ArchiverSupervisor:
         """What is durable now is to be archived at once, and not when its time comes."""
         self._flush += 1
         self._say(lines.Flush(self._flush))
+
+    def covered(self, after: Mapping[str, Mark]) -> Deferred[Covered]:
+        """What the archive has of these origins behind these marks; of those that are not named it
+        could not tell at the moment."""
+        self._flush += 1
+        answer = self._asked[self._flush] = Deferred()
+        self._say(lines.AskCovered(self._flush, after))
+        if self._running is None:
+            self._settle(self._flush, {})
+        return answer
+
+    def durable(self, client_id: str, name: str) -> Deferred[bytes | None]:
+        """What the archive has stored of a durable subscription; None: nothing, or it could not
+        tell at the moment."""
+        self._flush += 1
+        answer = self._sought[self._flush] = Deferred()
+        self._say(lines.AskDurable(self._flush, client_id, name))
+        if self._running is None:
+            self._sought.pop(self._flush).callback(None)
+        return answer
 
     def set_dead(self, origins: Iterable[str]) -> None:
         """The nodes of these origins are gone: what is kept of them here is to be archived."""
@@ -120,6 +143,14 @@ class ArchiverSupervisor:
             for reference in said.references:
                 self.dtd_text(reference).addBoth(self._tell_dtd, reference)
             return
+        if isinstance(said, lines.FoundDurable):
+            answer = self._sought.pop(said.number, None)
+            if answer is not None:
+                answer.callback(said.stored)
+            return
+        if isinstance(said, lines.Coverage):
+            self._settle(said.number, said.intervals)
+            return
         if said.figures:
             if not self.figures:
                 self.log.info("events are archived in {uri}", uri=self.uri)
@@ -140,6 +171,11 @@ class ArchiverSupervisor:
     def ended(self, reason: str) -> None:
         """The process is over."""
         self._running, self.figures = None, {}
+        for number in list(self._asked):
+            self._settle(number, {})
+        sought, self._sought = self._sought, {}
+        for answer in sought.values():
+            answer.callback(None)
         if self._stopping is not None:
             stopping, self._stopping = self._stopping, None
             stopping.callback(None)
@@ -149,6 +185,11 @@ class ArchiverSupervisor:
         self.restarts += 1
         self._again = self._clock.callLater(self._rest, self.start)
         self._rest = min(2 * self._rest, LONGEST_REST)
+
+    def _settle(self, number: int, covered: Covered) -> None:
+        answer = self._asked.pop(number, None)
+        if answer is not None:
+            answer.callback(covered)
 
     def _tell_dtd(self, text: bytes | None | Failure, reference: DtdReference) -> None:
         self._say(lines.TellDtd(reference, text if isinstance(text, bytes) else None))

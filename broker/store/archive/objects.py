@@ -203,7 +203,8 @@ class RemoteObjects:
         self._system = system
         self._root = root.rstrip("/")
         self._whole = system.type_name in _WHOLE
-        self.uri = uri.rstrip("/")
+        # Behind a question mark stands how to get there, which is pyarrow's and not Spark's.
+        self.uri = uri.partition("?")[0].rstrip("/")
 
     def put(self, objects: Sequence[tuple[str, Any]]) -> None:
         """See `Objects`."""

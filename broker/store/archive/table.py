@@ -134,7 +134,9 @@ def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
         names = column.dictionary.to_pylist()
         return [names[index] for index in column.indices.to_numpy().tolist()]
     binary = pa.types.is_binary(column.type)
-    values: list[Any] = column.to_pylist() if binary else column.to_numpy().tolist()
+    values: list[Any] = (
+        column.to_pylist() if binary else column.to_numpy(zero_copy_only=False).tolist()
+    )
     return values
 
 

@@ -117,10 +117,14 @@ def test_a_manifest_of_another_form_does_not_hide_the_others(tmp_path: Path) -> 
 def test_any_file_system_will_do(tmp_path: Path, kind: str) -> None:
     wall = Wall()
     system = pyarrow.fs.SubTreeFileSystem(str(tmp_path), pyarrow.fs.LocalFileSystem())
+    objects = RemoteObjects(system, "archive", "test://archive/?region=here")
     if kind == "store":
-        # As on an object store: no folder is made, no file gets another name.
-        system.create_dir("archive/events")
-    objects = RemoteObjects(system, "archive", "test://archive")
+        # As on an object store: no folder is made, and no object gets another name.
+        objects._whole = True
+        for folder in ("events/s/2026-11-20T07", "durables/aa", "readers"):
+            system.create_dir(f"archive/{folder}")
+        for writer in ("aa", "bb", "cc"):
+            system.create_dir(f"archive/manifests/{writer}")
     archive = Archive(objects, wall)
     writer = ArchiveWriter(archive, "aa", wall)
     made = [event(n) for n in range(1, 7)]
@@ -131,11 +135,14 @@ def test_any_file_system_will_do(tmp_path: Path, kind: str) -> None:
     Compaction(archive, Ledger(archive.manifests, "bb", wall), CompactionRules()).run()
     assert Verification(archive).run().faults == []
     assert same(everything_in(archive), made)
+    assert archive.uri == "test://archive"
     assert len(archive.state().files) == 1
     # The store's clock is that of the test's machine.
     wall.now = max(each.modified for each in objects.below("")) + 2 * HOUR
     expiry = Expiry(archive, Ledger(archive.manifests, "cc", wall), ExpiryRules())
     assert len(expiry.run().deleted) == 2
     assert len(objects.below("events")) == 1
+    assert (kind == "folder") == (tmp_path / "archive/incoming").exists()
     with pytest.raises(ArchiveUnavailable):
-        objects.put_new("archive.json", b"") or objects.put_new("archive.json", b"")
+        for _ in range(2):
+            objects.put_new("archive.json", b"")

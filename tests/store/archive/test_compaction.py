@@ -208,7 +208,7 @@ def test_files_that_follow_each_other_are_not_open_at_once(place: Place) -> None
 
 def test_a_full_disk_leaves_everything_as_it_was() -> None:
     made = [event(n) for n in range(1, 13)]
-    for room in range(0, 9_000, 307):
+    for room in range(0, 9_000, 907):
         place = Place()
         for each in made:
             place.writer.write(covering([each]), [each], {})

@@ -124,6 +124,22 @@ def test_nothing_is_called_nobodys_while_a_manifest_is_damaged(place: Place) -> 
     assert str(manifest)[len(str(ROOT)) + 1 :] in place.opened().state().problems
 
 
+def test_a_writer_makes_no_snapshot_over_a_damaged_page(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind it the page would be forgotten, and what only that one lists would be deleted."""
+    monkeypatch.setattr(paging, "SNAPSHOT_EVERY", 2)
+    place.disk.change(ROOT / "manifests/aa/000000000001.json", lambda data: data[:50])
+    writer = ArchiveWriter(place.opened(), "aa", place.wall)
+    for number in range(11, 20):
+        some = [event(number, arrival=place.wall.now)]
+        writer.write(covering(some), some, {})
+    assert len(place.opened().state().problems) == 1
+    place.wall.now += 30 * DAY
+    assert place.expire().deleted == []
+    assert place.small < place.stored()
+
+
 def test_retention_is_told_as_coverage_that_ends(place: Place) -> None:
     later = [event(n, arrival=place.wall.now + n) for n in range(11, 13)]
     place.writer.write(covering(later), later, {})
@@ -198,6 +214,7 @@ def test_journals_do_not_grow_for_ever(place: Place, monkeypatch: pytest.MonkeyP
         assert 0 < len(place.stored(folder)) < 16, folder
     largest = max(len(place.archive.objects.get(path)) for path in place.stored("manifests"))
     assert largest < 30_000
+    assert len(place.archive.state().everything.adds) < 50
     assert len(everything_in(place.archive)) == 60
     assert place.archive.durables()[("desk", "alarms")][1] == b"60"
     assert place.archive.state().problems == {}

@@ -134,7 +134,7 @@ def test_a_name_that_is_no_folder_is_refused(tmp_path: Path) -> None:
 
 def test_a_full_disk_lists_nothing_that_is_not_whole() -> None:
     made = events(range(1, 31))
-    for room in range(0, 12_000, 97):
+    for room in range(0, 12_000, 293):
         disk = FragileDisk(clock)
         archive = Archive.open("/archive", wall_clock=clock, disk=disk)
         writer = ArchiveWriter(archive, "aa", clock)

@@ -1,0 +1,204 @@
+"""An archive of simulated nodes: real files, written and searched in virtual time.
+
+What is in a node's log goes into it every few seconds, as by its archiver; requests are answered
+by the pure-Python engine, a page at a time.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+from twisted.internet.defer import Deferred, succeed
+
+from broker.channel.clock import IClock
+from broker.dtd.catalogue import Catalogue, shipped_folder
+from broker.errors import ArchiveUnavailable, BrokerError
+from broker.event.place import Mark
+from broker.recovery.archive_access import ArchiveAccess, Covered
+from broker.recovery.archiver.archiving import Archiving, covered
+from broker.recovery.engine.contract import Report
+from broker.recovery.engine.local import LocalEngine
+from broker.recovery.request import ReplayRequest
+from broker.recovery.spool import Spool
+from broker.store.archive.archive import Archive
+from broker.store.kept import KeptSpan
+from broker.store.log_file import LogFile
+from broker.store.records import LoggedEvent
+from broker.testing.node_process import NodeProcess
+
+#: Events of a page: few, so that much happens between two.
+PAGE_EVENTS = 7
+
+
+class SimulatedArchive:
+    """One archive of several nodes; to be removed with its folder."""
+
+    def __init__(self, folder: Path, wall_clock: Callable[[], int], every: float = 2.0) -> None:
+        self.uri = str(folder / "archive")
+        self.every = every
+        """Seconds between what each node writes."""
+        self.broken = False
+        """Whether nothing can be written to it, nor read of it."""
+        self._spools = Path(tempfile.mkdtemp(prefix="spools-", dir=folder))
+        self._wall_clock = wall_clock
+        self._catalogue = Catalogue.load(shipped_folder())
+        self.requests: list[ReplayRequest] = []
+        """All that were asked so far."""
+
+    def open(self) -> Archive:
+        """It, as one more process sees it."""
+        if self.broken:
+            raise ArchiveUnavailable("the archive is broken")
+        return Archive.open(self.uri, wall_clock=self._wall_clock)
+
+    def access(self, process: NodeProcess) -> ArchiveAccess:
+        """The archive for a process of a node that is about to begin."""
+        carrier = _Carrier(self, process)
+        process.clock.callLater(self.every, carrier.again)
+        return ArchiveAccess(
+            replays=_Replays(self, process.clock),
+            covered=self._covered,
+            durable=self._durable,
+            flush_soon=lambda: process.clock.callLater(0.01, carrier.flush),
+            patience=3 * self.every,
+        )
+
+    def archiving(self, log: LogFile) -> Archiving:
+        """What carries a log into it."""
+        # No DTDs: those that come with us are all that is needed.
+        return Archiving(_Shown(log), self.open(), lambda _: {}, self._wall_clock)
+
+    def run(self, request: ReplayRequest) -> tuple[Spool, Report]:
+        """Answer a request."""
+        self.requests.append(request)
+        folder = Path(tempfile.mkdtemp(dir=self._spools))
+        engine = LocalEngine(self.open(), self._catalogue)
+        (report,) = engine.run([request], folder, lambda done, of: None, lambda: False)
+        return Spool(folder), report
+
+    def _covered(self, after: Mapping[str, Mark]) -> Deferred[Covered]:
+        return succeed({} if self.broken else covered(self.open().state(), after))
+
+    def _durable(self, client_id: str, name: str) -> Deferred[bytes | None]:
+        if self.broken:
+            return succeed(None)
+        found = self.open().durables().get((client_id, name))
+        return succeed(None if found is None else found[1])
+
+
+class _Carrier:
+    """The archiver of one process of a node: it ends with it."""
+
+    def __init__(self, archive: SimulatedArchive, process: NodeProcess) -> None:
+        self._archive = archive
+        self._process = process
+        self._clock = process.clock
+        self._archiving: Archiving | None = None
+
+    def again(self) -> None:
+        """Do it, and again when its time has come."""
+        self.flush()
+        self._clock.callLater(self._archive.every, self.again)
+
+    def flush(self) -> None:
+        """What the log has now."""
+        if self._archive.broken:
+            return
+        if self._archiving is None:
+            self._archiving = self._archive.archiving(self._process.log_file)
+        while self._archiving.flush(self._process.node.dead_origins()):
+            pass
+
+
+@attrs.frozen
+class _Shown:
+    """A log file as `LogAlong` shows it from another process."""
+
+    _file: LogFile
+
+    @property
+    def origin(self) -> str:
+        return self._file.origin
+
+    def extent(self) -> tuple[Mark, Mark]:
+        bounds = self._file.bounds
+        return self._file.since.get(self.origin, (0, 0)), (bounds.epoch, bounds.offset)
+
+    def read(self, after: Mark, max_events: int, max_bytes: int) -> list[LoggedEvent]:
+        return self._file.read_of(self.origin, after, max_events, max_bytes)
+
+    def spans(self) -> Mapping[str, KeptSpan]:
+        return self._file.kept
+
+    def read_kept(
+        self, origin: str, after: Mark, max_events: int, max_bytes: int
+    ) -> list[LoggedEvent]:
+        return self._file.read_kept(origin, after, max_events, max_bytes)
+
+    def durables(self) -> dict[tuple[str, str], bytes]:
+        found = {}
+        for key, stored in self._file.durables():
+            client, _, name = key.partition(b"\0")
+            found[client.decode(), name.decode()] = stored
+        return found
+
+    def change(self) -> int:
+        return -2
+
+
+class _Replays:
+    """See `broker.recovery.archive_access.Replays`."""
+
+    def __init__(self, archive: SimulatedArchive, clock: IClock) -> None:
+        self._archive = archive
+        self._clock = clock
+
+    def replay(self, request: ReplayRequest) -> _Replay:
+        """See `Replays`."""
+        return _Replay(self._archive, request, self._clock)
+
+
+class _Replay:
+    """See `broker.recovery.archive_access.Replay`."""
+
+    def __init__(self, archive: SimulatedArchive, request: ReplayRequest, clock: IClock) -> None:
+        self._archive = archive
+        self._request = request
+        self._clock = clock
+        self._pages: deque[list[LoggedEvent]] | None = None
+        self._report = Report()
+
+    def more(self) -> Deferred[Sequence[LoggedEvent]]:
+        """See `Replay`."""
+        more: Deferred[Sequence[LoggedEvent]] = Deferred()
+        self._clock.callLater(0.02, self._answer, more)
+        return more
+
+    def _answer(self, more: Deferred[Sequence[LoggedEvent]]) -> None:
+        if self._pages is None:
+            try:
+                spool, self._report = self._archive.run(self._request)
+            except BrokerError as error:
+                more.errback(error)
+                return
+            events = spool.read(0, 0, 1 << 30, 1 << 40) if self._report.events else []
+            spool.remove()
+            starts = range(0, len(events), PAGE_EVENTS)
+            self._pages = deque(events[start : start + PAGE_EVENTS] for start in starts)
+        more.callback(self._pages.popleft() if self._pages else [])
+
+    def reached(self) -> Mapping[str, Mark]:
+        """See `Replay`."""
+        return self._report.upto
+
+    def holes(self) -> Sequence[tuple[str, Mark, Mark]]:
+        """See `Replay`."""
+        return self._report.holes
+
+    def cancel(self) -> None:
+        """See `Replay`."""
+        self._pages = deque()
