@@ -81,8 +81,10 @@ class SparkEngine:
             # The first job of all would wait for what Spark compiles, and for the first workers.
             self._session.range(1).mapInArrow(_as_it_is, "id bigint").toArrow()
         except Exception as error:
-            self.close()
-            raise EngineUnavailable(f"Spark does not work: {_reason(error)}") from error
+            # A JVM that died already is met, and counted, by the first job.
+            if spark_session.is_alive():
+                self.close()
+                raise EngineUnavailable(f"Spark does not work: {_reason(error)}") from error
 
     @property
     def session(self) -> SparkSession | None:
