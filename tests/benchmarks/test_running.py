@@ -103,6 +103,24 @@ def test_a_quick_run_of_the_archive_counts_what_it_wrote(tmp_path: Path) -> None
 
 @pytest.mark.slow
 @pytest.mark.system
+def test_a_quick_run_of_the_replay_delivers_each_event_once_whoever_asks(tmp_path: Path) -> None:
+    results, data = tmp_path / "results", tmp_path / "data"
+    data.mkdir()
+    process = started(
+        *("--quick", "--events", "2000", "--results", str(results), "--data", str(data), "replay")
+    )
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    replay = saved(results, "replay")
+    local = [run for run in replay["runs"] if run["engine"] == "local"]
+    assert [run["requests"] for run in local] == [1, 100, 1_000]
+    assert {run["events"] for run in replay["runs"]} == {2_000}
+    assert all(each["matches"] == 2_000 for each in replay["spark_alone"])
+    assert list(data.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.system
 def test_quick_runs_between_processes_carry_everything(tmp_path: Path) -> None:
     results, data = tmp_path / "results", tmp_path / "data"
     data.mkdir()

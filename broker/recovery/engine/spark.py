@@ -164,6 +164,8 @@ class SparkEngine:
         assert session is not None
         spark = session.sparkContext
         if self._context is None or self._context[0] != context.job:
+            if self._context is not None:
+                self._context[1].destroy()
             self._context = (context.job, spark.broadcast(context))
         shared = self._settings.is_local
         schema = spark_task.WRITTEN if shared else spark_task.RETURNED
@@ -183,7 +185,7 @@ class SparkEngine:
         finally:
             with suppress(Exception):
                 # Nothing is to be freed in a JVM that died.
-                wave.unpersist()
+                wave.destroy()
 
     @contextmanager
     def _cancelling(self, group: str, cancelled: Callable[[], bool]) -> Iterator[None]:
