@@ -111,7 +111,7 @@ class _Carrier:
 
     def flush(self) -> None:
         """What the log has now."""
-        if self._archive.broken:
+        if self._archive.broken or self._process.stopping:
             return
         if self._archiving is None:
             self._archiving = self._archive.archiving(self._process.log_file)
