@@ -86,7 +86,9 @@ def _origin(
         left = []
     for step in steps:
         found, whom = _found(origin, step, left, known)
-        parts += [_part(step.source, each, whom, step.why) for each in found]
+        own = step.source == "logs" and origin == known.own
+        source = OWN_LOG if own else step.source
+        parts += [_part(source, each, whom, step.why) for each in found]
         left = list(without(left, found))
     return {
         "origin": origin,
