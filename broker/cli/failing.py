@@ -20,6 +20,7 @@ from broker.errors import (
     QueryTooExpensive,
     SessionSuperseded,
     TooManySessions,
+    UnknownSubscription,
     VersionMismatch,
 )
 
@@ -34,7 +35,8 @@ _ADVICE: Final[tuple[tuple[type[BrokerError], str], ...]] = (
     (VersionMismatch, "install the same version here and at the node"),
     (QueryTooExpensive, "make the query simpler, or raise [query] of the node's configuration"),
     (BadQuery, "mend the query; a prefix is bound with --namespace p=URI"),
-    (BadPosition, "begin with --from all, or a position that this node gave"),
+    (BadPosition, "begin at a time, or at a position that this node gave"),
+    (UnknownSubscription, "ask the node where that client was last, or give its --client-id"),
     (BadName, "see the grammar of names in docs/cli.md"),
     (ConfigurationError, "`xmlbroker config --explain` shows every setting"),
 )

@@ -17,12 +17,13 @@ Rates = Mapping[str, float]
 # Each table fits into 80 columns.
 _NODES = ("node", "leads", "members", "units", "links", "sessions", "state")
 _EVENTS = ("node", "published", "delivered", "relayed", "frames", "stuck", "holes", "waiting")
+_RECOVERY = ("node", "archived", "behind", "archive", "recoveries", "recovered", "lost", "replayer")
 _LINKS = ("link", "by", "state")
 _TRAFFIC = (
     *("link", "out", "KiB out", "in", "KiB in"),
     *("full", "again", "lost", "repeated"),
 )
-_TEXTS = frozenset({"node", "leads", "state", "link", "by"})
+_TEXTS = frozenset({"node", "leads", "state", "link", "by", "archive", "replayer"})
 
 
 def overview(samples: Sequence[Sample], rates: Sequence[Rates]) -> Iterable[Table]:
@@ -34,6 +35,9 @@ def overview(samples: Sequence[Sample], rates: Sequence[Rates]) -> Iterable[Tabl
         if sample.status is not None
     ]
     yield _table("Events", _EVENTS, (_events(*each) for each in here))
+    recovering = [each for each in here if isinstance(each[1].get("recovery"), Mapping)]
+    if recovering:
+        yield _table("Recovery", _RECOVERY, (_recovery(*each) for each in recovering))
     links = [(status, link, rate) for _, status, rate in here for link in links_of(status)]
     if links:
         yield _table("Links", _LINKS, (_link(status, link) for status, link, _ in links))
@@ -80,6 +84,39 @@ def _events(sample: Sample, status: Mapping[str, Any], rates: Rates) -> list[str
         f"{number_at(status, 'network', 'arrivals', 'holes'):,}",
         f"{number_at(status, 'network', 'arrivals', 'waiting'):,}",
     ]
+
+
+def _recovery(sample: Sample, status: Mapping[str, Any], rates: Rates) -> list[str]:
+    counts = sample.counts()
+    recovery = status["recovery"]
+    archive, replays = recovery.get("archive"), recovery.get("replays")
+    behind = "-"
+    if isinstance(archive, Mapping) and archive.get("behind") is not None:
+        behind = f"{archive['behind']:,}"
+    return [
+        _name(status),
+        _amount("archived", counts, rates) if archive else "-",
+        behind,
+        _archive_state(archive),
+        f"{number_at(recovery, 'recoveries', 'under_way'):,}",
+        _amount("recovered", counts, rates),
+        f"{number_at(recovery, 'recoveries', 'lost_places'):,}",
+        _replayer_state(replays),
+    ]
+
+
+def _archive_state(archive: Any) -> str:
+    if not isinstance(archive, Mapping):
+        return "none"
+    if archive.get("problem"):
+        return "problem"
+    return "up" if archive.get("runs") else "down"
+
+
+def _replayer_state(replays: Any) -> str:
+    if not isinstance(replays, Mapping):
+        return "-"
+    return one_line(str(replays.get("engine", "begins"))) if replays.get("runs") else "at rest"
 
 
 def _with_log(status: Mapping[str, Any], state: str) -> str:

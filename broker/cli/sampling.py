@@ -20,6 +20,11 @@ _COUNTERS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "published": (("published", "received"),),
     "delivered": (("delivered", "delivered"),),
     "relayed": (("network", "relayed", "logged"),),
+    "archived": (("recovery", "archive", "events"),),
+    "recovered": tuple(
+        ("recovery", "recoveries", "events", source)
+        for source in ("log", "former", "logs", "archive")
+    ),
     "frames": (("network", "frames", "begun"), ("network", "frames", "transit")),
 }
 #: Those of a link.

@@ -60,6 +60,7 @@ def tables(status: Mapping[str, Any]) -> Iterable[Table]:
     """The answer of a node as tables. A later version's further keys are shown as they are."""
     log, memory = status.get("log", {}), status.get("memory", {})
     shown = {"memory", "log", "published", "delivered", "network", "types", "sessions"}
+    shown.add("recovery")
     started = status.get("started_ms")
     yield _pairs(
         "Node",
@@ -78,6 +79,8 @@ def tables(status: Mapping[str, Any]) -> Iterable[Table]:
         yield _pairs(f"Events {key}", {_words(k): _flat(v) for k, v in status.get(key, {}).items()})
     if isinstance(status.get("network"), Mapping):
         yield from _network(status)
+    if isinstance(status.get("recovery"), Mapping):
+        yield _recovery(status["recovery"])
     if status.get("types"):
         yield _types(status["types"])
     yield _sessions(status.get("sessions", ()))
@@ -99,6 +102,21 @@ def _network(status: Mapping[str, Any]) -> Iterable[Table]:
         lines[_words(key)] = "-" if value in (None, "") else _quantity(key, value)
     yield _pairs("Network", lines)
     yield from link_tables(status)
+
+
+def _recovery(recovery: Mapping[str, Any]) -> Table:
+    """The archive, the process that searches it, and what became of recoveries."""
+    lines: dict[str, str] = {}
+    for part, told in recovery.items():
+        if not isinstance(told, Mapping):
+            lines[_words(part)] = "-" if told is None else _flat(told)
+            continue
+        for key, value in told.items():
+            if isinstance(value, list | tuple):
+                value = "; ".join(map(str, value))
+            quantity = _quantity(f"_{key}" if key == "bytes" else key, value)
+            lines[f"{_words(part)}: {_words(key)}"] = "-" if value in (None, "") else quantity
+    return _pairs("Recovery", lines)
 
 
 def _member(member: Mapping[str, Any]) -> str:

@@ -42,6 +42,8 @@ class FakeNode:
     answers: dict[str, Any] = attrs.field(factory=dict)
     stored: list[ReceivedEvent | Gap | TypeChanged] = attrs.field(factory=list)
     """What a subscription delivers; behind that it waits."""
+    ends: bool = True
+    """Whether a replay ends when everything was delivered."""
     bad_query: BrokerError | None = None
     warnings: tuple[str, ...] = ()
     on_publish: Callable[[FakeClient], None] = lambda _: None
@@ -112,6 +114,10 @@ class FakeClient:
             FakeSubscription(self._node, rest["on_gap"], rest["on_change"]), self._node.bad_query
         )
 
+    def replay(self, **rest: Any) -> FakeSubscription:
+        self._node.subscriptions.append({"query": "true()", "streams": ">", **rest})
+        return FakeSubscription(self._node, rest["on_gap"], ends=self._node.ends)
+
     def ask(self, what: str, document: bytes = b"", /, **arguments: str) -> Awaitable[Any]:
         self._node.asked.append((what, arguments))
         self._node.asked_about.append(document)
@@ -134,16 +140,25 @@ class FakeSubscription:
         self,
         node: FakeNode,
         on_gap: Callable[[Gap], None],
-        on_change: Callable[[TypeChanged], None],
+        on_change: Callable[[TypeChanged], None] = lambda _: None,
+        *,
+        ends: bool = False,
     ) -> None:
         self._node = node
         self._items = list(node.stored)
         self._on_gap = on_gap
         self._on_change = on_change
+        self._ends = ends
+        self.position = Position()
         self.warnings = node.warnings
 
     def processed(self, event: ReceivedEvent) -> None:
-        self._node.processed.append(Position().advanced([event.place]))
+        self.position = Position().advanced([event.place])
+        self._node.processed.append(self.position)
+
+    def unsubscribe(self) -> None:
+        """Nothing more comes."""
+        self._items.clear()
 
     def __aiter__(self) -> FakeSubscription:
         return self
@@ -158,6 +173,10 @@ class FakeSubscription:
             else:
                 self._on_change(item)
         self._node.on_wait()
+        if self._ends:
+            if self._node.bad_query is not None:
+                raise self._node.bad_query
+            raise StopAsyncIteration
         await asyncio.get_running_loop().create_future()
         raise AssertionError("nobody gives that a result")
 

@@ -52,3 +52,28 @@ def status_of(name: str, *, published: int = 10, sent: int = 100) -> dict[str, A
             "arrivals": {"taken": 6, "holes": 1, "waiting": 0},
         },
     }
+
+
+def recovery(*, behind: int | None = 12, problem: str = "", replays: bool = True) -> dict[str, Any]:
+    """What a node with an archive says of it and of its recoveries."""
+    return {
+        "archive": {
+            "uri": "/a",
+            "runs": True,
+            "problem": problem,
+            "restarts": 1,
+            "events": 4_000,
+            "bytes": 3 << 20,
+            "archived": {"abc": "1:4000"},
+            "behind": behind,
+        },
+        "replays": {"runs": replays, "engine": "local", "jobs": 3, "notices": ["no Java", "slow"]},
+        "recoveries": {
+            "begun": 9,
+            "under_way": 2,
+            "lost_places": 5,
+            "events": {"log": 1, "former": 20, "logs": 300, "archive": 4_000},
+        },
+        "hand_offs": {"handed_over": 1, "taken_over": 2},
+        "pages": {"served": 77, "denied": 0},
+    }

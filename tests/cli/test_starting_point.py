@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.cli.starting_point import parse_start
+from broker.cli.starting_point import parse_end, parse_start
 from broker.client.received import ALL, NEW, STORED, Start, since, since_time
 from broker.event.place import Position
 
@@ -31,3 +31,29 @@ def test_a_start_is_a_word_a_time_or_a_position(text: str, start: Start) -> None
 def test_anything_else_is_told(text: str) -> None:
     with pytest.raises(ValueError, match=r"none of new, all, stored|before 1970"):
         parse_start(text)
+
+
+NOW = 1_795_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("1795000000123", 1795000000123),
+        ("1970-01-01T00:00:10Z", 10_000),
+        ("origin:1:5", Position({"origin": (1, 5)})),
+        ("90s", NOW - 90_000),
+        ("1h30m", NOW - 5_400_000),
+        ("7d ago", NOW - 7 * 86_400_000),
+        ("1w-ago", NOW - 7 * 86_400_000),
+        ("0.5s", NOW - 500),
+    ],
+)
+def test_an_end_is_a_position_a_time_or_how_long_ago(text: str, end: Position | int) -> None:
+    assert parse_end(text, NOW) == end
+
+
+@pytest.mark.parametrize("text", ["", "ago", "7x", "-3s", "m", "all", "1m1h", "999999999w", "a:1"])
+def test_what_is_no_end_is_told(text: str) -> None:
+    with pytest.raises(ValueError, match="it is"):
+        parse_end(text, NOW)

@@ -9,7 +9,7 @@ from rich.console import Console
 from broker.cli.status import tables
 from broker.errors import NotAllowed
 from tests.cli.fake_node import FakeNode, run
-from tests.cli.network_status import status_of
+from tests.cli.network_status import recovery, status_of
 
 STATUS: dict[str, Any] = {
     "node": "n1",
@@ -85,6 +85,20 @@ def test_people_see_the_network_of_a_node() -> None:
         "coast by a2, gateways alps/a2 - coast/c1, wants not known",
     ):
         assert part in text, part
+
+
+def test_people_see_the_archive_and_recoveries() -> None:
+    screen = Console(width=120, file=io.StringIO(), highlight=False, markup=False)
+    with screen.capture() as shown:
+        for table in tables({**STATUS, "recovery": {**recovery(), "replays": None, "later": [1]}}):
+            screen.print(table)
+    rows = {tuple(line.split()) for line in shown.get().splitlines()}
+    for row in (
+        *("archive: behind 12", "archive: bytes 3.0 MiB", "archive: archived abc 1:4000"),
+        *("archive: problem -", "replays -", "hand offs: taken over 2", "pages: served 77"),
+        "recoveries: events log 1, former 20, logs 300, archive 4,000",
+    ):
+        assert tuple(row.split()) in rows, row
 
 
 def test_an_answer_of_another_version_is_shown_as_far_as_it_goes() -> None:

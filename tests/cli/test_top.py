@@ -12,7 +12,7 @@ from broker.cli.overview import overview
 from broker.cli.sampling import Sample, rates
 from broker.errors import BrokerError, GaveUp, NotAllowed
 from tests.cli.fake_node import FakeClient, FakeNode, run
-from tests.cli.network_status import status_of
+from tests.cli.network_status import recovery, status_of
 
 
 class SeveralNodes:
@@ -101,6 +101,24 @@ def test_a_node_whose_log_can_not_be_written_is_not_just_up() -> None:
 def test_a_node_that_is_alone_has_no_network() -> None:
     alone = {"node": "n1", "network": None, "published": {"received": 3}, "sessions": []}
     assert row(shown([Sample("tcp:a:1", 1.0, alone)], [None]), "n1")[-1] == "alone"
+
+
+def test_the_archive_and_recoveries_have_a_table() -> None:
+    first = {**status_of("a1"), "recovery": recovery()}
+    none = {**status_of("a2"), "recovery": {"archive": None, "replays": None, "recoveries": {}}}
+    samples = [Sample("tcp:a1:1", 5.0, first), Sample("tcp:a2:1", 5.0, none)]
+    table = shown(samples, [None, None]).split("Recovery")[1].split("Links")[0]
+    assert row(table, "alps/a1 ") == ["alps/a1", *"4,000 12 up 2 4,321 5 local".split()]
+    assert row(table, "alps/a2 ") == ["alps/a2", *"- - none 0 0 0 -".split()]
+    ill = {**status_of("a1"), "recovery": recovery(behind=None, problem="full", replays=False)}
+    table = shown([Sample("tcp:a1:1", 5.0, ill)], [None]).split("Recovery")[1]
+    assert row(table, "alps/a1 ")[2:4] == ["-", "problem"]
+    assert row(table, "alps/a1 ")[-2:] == ["at", "rest"]
+    later = {**first, "recovery": recovery()}
+    later["recovery"]["recoveries"]["events"]["archive"] += 30
+    now = Sample("tcp:a1:1", 8.0, later)
+    table = shown([now], [samples[0]]).split("Recovery")[1]
+    assert row(table, "alps/a1 ")[5] == "10.0/s"
 
 
 def test_programs_get_a_line_for_each_look() -> None:

@@ -213,3 +213,15 @@ def test_who_waits_for_the_flow_of_one_that_flows_waits_for_nothing(net: FakeNet
     flowing: Any = replay.flowing
     assert flowing.result is replay and replay.flowing is flowing
     assert ALL.kind == node.asked[0].start
+
+
+def test_a_time_is_for_origins_that_the_position_does_not_name(net: FakeNet) -> None:
+    node = FakeNode(net, "a")
+    client = net.client(node)
+    client.replay("q", since=at(3), since_time=5_000)
+    net.run(0.1)
+    (asked,) = node.asked
+    assert (asked.start, asked.position, asked.time) == ("position", (("n", 1, 3),), 5_000)
+    for starts in ({"since": at(3)}, {"since_time": 5_000}):
+        with pytest.raises(BadPosition, match="with the last so many"):
+            client.replay("q", last=3, **starts)  # type: ignore[arg-type]

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from broker.errors import BadPosition
+from broker.errors import BadPosition, BadQuery, BrokerError, UnknownSubscription
 from broker.event.place import Position
+from broker.status import recovery
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.network.watching import Publisher
+from tests.simulation.network.test_gaps import fill, short_log
+from tests.simulation.network.watching import Publisher, Reader, read
 
 EVENTS = 20
 _numbers = itertools.count()
@@ -87,3 +89,102 @@ def test_it_gives_what_is_known_of_a_node_that_is_gone(ends: str) -> None:
         expected = [("p-b", n) for n in range(first, last + 1)]
         expected += [("p-a", n) for n in range(1, (EVENTS if ends == "since" else 3) + 1)]
         assert sorted(got) == sorted(expected)
+
+
+def asked(world: NetworkWorld, client: Any, **said: str) -> Any:
+    return world.wait(client.ask("recover-explain", **said))
+
+
+def sources(origin: Any) -> list[tuple[str, int, int]]:
+    return [(p["source"], p["after"][1], p["upto"][1]) for p in origin["parts"]]
+
+
+def test_what_is_explained_is_what_is_done() -> None:
+    """Retention took what a client missed; the archive has it, and the log the rest."""
+    with NetworkWorld(3, archived=True) as world:
+        world.add("a", "one", settings=short_log())
+        world.run(1.0)
+        publisher = Publisher(world, world.client("publisher", "a"))
+        process = world.client("away", "a")
+        away = Reader(world, process, durable="d")
+        world.run_until(lambda: away.flowing)
+        publisher.publish()
+        read(world, away)
+        world.kill_client(process)
+        for _ in range(6):
+            fill(world, publisher, 10)
+            world.run(3.0)
+        log = world["a"].event_log
+        first, last = log.bounds.first, log.bounds.last
+        back = world.client("away", "a", incarnation=2)
+        told = asked(world, back, durable="d")
+        assert (told["durable"], told["position"]) == ("d", f"{log.origin}:1:1")
+        (origin,) = told["origins"]
+        assert sources(origin) == [("archive", 1, first - 1), ("log", first - 1, last)]
+        assert not origin["gaps"]
+        assert world.archive is not None
+        world.archive.broken = True
+        (origin,) = asked(world, back, durable="d")["origins"]
+        (gap,) = origin["gaps"]
+        assert (gap["after"], gap["upto"]) == ((1, 1), (1, first - 1))
+        assert "the archive can not tell" in gap["why"]
+        world.archive.broken = False
+        # Nothing was begun; then it is.
+        assert recovery(world["a"])["recoveries"]["begun"] == 0
+        reader = Reader(world, back, durable="d")
+        publisher.publish()
+        read(world, reader, seconds=30.0)
+        found = recovery(world["a"])["recoveries"]
+        assert (found["begun"], found["under_way"], found["lost_places"]) == (1, 0, 0)
+        assert found["events"] == {"log": 0, "former": 0, "logs": 0, "archive": first - 2}
+
+
+def test_a_replay_is_explained_by_its_ends() -> None:
+    with NetworkWorld(4) as world:
+        world.add("a", "one")
+        world.run(1.0)
+        publish(world, "a")
+        origin = world["a"].event_log.origin
+        client = world.client("me", "a")
+        told = asked(world, client, since=f"{origin}:1:5", until=f"{origin}:1:9")
+        assert sources(told["origins"][0]) == [("log", 5, 9)]
+        assert told["archive"] == {"available": False, "told": False}
+        for error, said in (
+            (BadPosition, {"since": f"{origin}:1:999"}),
+            (BadPosition, {"until": f"{origin}:1:999"}),
+            (BadPosition, {"since": "nonsense"}),
+            (BadQuery, {"query": "/flight["}),
+            (BadQuery, {"namespaces": "[]"}),
+            (UnknownSubscription, {"durable": "nobody's"}),
+        ):
+            with pytest.raises(error) as raised:
+                asked(world, client, **said)
+            assert isinstance(raised.value, BrokerError)
+            if "query" in said:
+                assert raised.value.column == 9
+        # Another client's durable subscription is none of this one's.
+        Reader(world, world.client("other", "a"), durable="d")
+        world.run(1.0)
+        with pytest.raises(UnknownSubscription):
+            asked(world, client, durable="d")
+
+
+def test_a_client_is_told_of_its_own_recoveries_while_they_go_on() -> None:
+    with NetworkWorld(5, archived=True) as world:
+        world.add("a", "one")
+        world.run(1.0)
+        publish(world, "a")
+        client = world.client("me", "a")
+        replay = client.replay(rate=2)
+        world.run(3.0)
+        (told,) = world.wait(client.ask("recoveries"))
+        assert (told["stage"], told["sources"]) == ("archive", ("archive", "logs"))
+        assert (told["looked_at"], told["of"]) == (EVENTS, EVENTS)
+        assert told["durable"] == "" and 0 < told["events"] < EVENTS
+        other = world.client("other", "a")
+        assert world.wait(other.ask("recoveries")) == ()
+        replay.unsubscribe()
+        world.run(1.0)
+        assert world.wait(client.ask("recoveries")) == ()
+        found = recovery(world["a"])["recoveries"]
+        assert (found["cancelled"], found["under_way"], found["lost_places"]) == (1, 0, 0)

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from broker.cli.recovery_plan import words
+from broker.errors import BadPosition, BadQuery, UnknownSubscription
+from broker.event.place import Position
+from tests.cli.fake_node import FakeNode, gap, received, run
+
+PLAN: dict[str, Any] = {
+    "query": "/flight",
+    "streams": "asdi.>",
+    "namespaces": {"v": "urn:v"},
+    "durable": "mine",
+    "position": "origin:1:7",
+    "moved_to": "",
+    "steps": [
+        {"source": "archive", "origins": ["origin"], "why": "it has all that there ever was"},
+        {"source": "logs", "origins": ["b"], "why": "what is not yet in the archive"},
+    ],
+    "origins": [
+        {
+            "origin": "origin",
+            "own": True,
+            "after": [1, 7],
+            "upto": [1, 2000],
+            "places": 1993,
+            "parts": [
+                {
+                    "source": "archive",
+                    "after": [1, 7],
+                    "upto": [1, 9],
+                    "places": 2,
+                    "whom": [],
+                    "why": "x",
+                },
+                {
+                    "source": "logs",
+                    "after": [1, 9],
+                    "upto": None,
+                    "places": None,
+                    "whom": ["alps/\x1bb"],
+                    "why": "y",
+                },
+            ],
+            "gaps": [{"after": [1, 3], "upto": [1, 4], "places": 1, "why": "retention took it"}],
+        }
+    ],
+    "others": True,
+    "archive": {"available": True, "told": True},
+    "busy": 3,
+    "places": 1993,
+}
+
+
+def test_a_replay_is_printed_and_ends_by_itself() -> None:
+    node = FakeNode(stored=[received(1), gap(2, 3), received(4)])
+    result = run(node, "recover", "/flight", "--streams", "asdi.>", "--namespace", "v=urn:v")
+    assert result.exit_code == 0, result.output
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [line.get("place") for line in lines] == ["origin:1:1", None, "origin:1:4"]
+    assert lines[1]["gap"]["count"] == 2
+    assert result.stderr.splitlines()[-1] == "2 events, 1 gaps"
+    (asked,) = node.subscriptions
+    assert (asked["query"], asked["streams"]) == ("/flight", "asdi.>")
+    assert asked["namespaces"] == {"v": "urn:v"}
+    assert node.closed == 1
+    # Nobody sees a bar in a pipe.
+    assert node.asked == []
+
+
+def test_the_ends_and_the_speed_are_what_the_library_is_asked() -> None:
+    node = FakeNode()
+    at = Position({"origin": (1, 7), "other": (2, 3)})
+    place = "origin:1:7,other:2:3"
+    run(node, "recover", "--since", place, "--since", "1000", "--until", "1970-01-01T00:00:05Z")
+    run(node, "recover", "--until", "origin:1:7,other:2:3", "--pace", "2.5", "--rate", "30")
+    run(node, "recover", "--last", "9")
+    both, end, last = node.subscriptions
+    assert (both["since"], both["since_time"], both["until_time"]) == (at, 1000, 5000)
+    assert (end["until"], end["pace"], end["rate"], end["since"]) == (at, 2.5, 30, None)
+    assert (last["last"], last["since_time"], last["until_time"]) == (9, 0, 0)
+
+
+def test_an_interrupted_replay_says_where_to_go_on() -> None:
+    def interrupt() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    node = FakeNode(stored=[received(1), received(2)], on_wait=interrupt, ends=False)
+    result = run(node, "recover", "--since", "1000")
+    assert result.exit_code == 130
+    assert len(result.stdout.splitlines()) == 2
+    assert result.stderr == "stopped after 2 events; go on with --since origin:1:2 --since 1000\n"
+    result = run(node, "recover", "--last", "2")
+    assert result.stderr == "stopped after 2 events; it begins anew\n"
+
+
+def test_a_durable_subscription_says_where_to_begin_and_what_is_wanted() -> None:
+    node = FakeNode(answers={"recover-explain": PLAN})
+    result = run(node, "recover", "--durable", "mine", "--client-id", "me")
+    assert result.exit_code == 0, result.output
+    assert node.asked == [("recover-explain", {"durable": "mine", "namespaces": "{}"})]
+    (asked,) = node.subscriptions
+    assert (asked["query"], asked["streams"]) == ("/flight", "asdi.>")
+    assert asked["since"] == Position({"origin": (1, 7)})
+    assert asked["namespaces"] == {"v": "urn:v"}
+
+
+def test_a_pipe_gets_the_plan_as_json() -> None:
+    node = FakeNode(answers={"recover-explain": PLAN})
+    result = run(node, "recover", "--explain", "/flight", "--since", "origin:1:7")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == PLAN
+    said = {"query": "/flight", "since": "origin:1:7", "namespaces": "{}"}
+    assert node.asked == [("recover-explain", said)]
+    assert node.subscriptions == []
+
+
+def test_people_get_the_plan_in_words() -> None:
+    text = list(words(PLAN))
+    assert text[0] == "Durable subscription mine: /flight on streams asdi.>"
+    assert "  1. the archive: it has all that there ever was" in text
+    assert "origin origin (this node): behind 1:7, up to 1:2000, 1,993 places" in text
+    assert "  behind 1:7, up to 1:9, 2 places: the archive" in text
+    (logs,) = [line for line in text if "of alps/" in line]
+    assert logs.startswith("  behind 1:9, all that there is, nobody knows how many places: logs")
+    assert "  behind 1:3, up to 1:4, 1 place: nobody has it: retention took it" in text
+    assert "\x1b" not in "".join(text)
+    assert list(words({}))[-1].startswith("Nothing is missing")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--since", "yesterday"), "it is none of a time such as"),
+        (("--until", "7x"), "a time ago such as 90s, 1h30m or 7d"),
+        (("--since", "1h", "--since", "2h"), "at most one position and one time"),
+        (("--since", "2h", "--until", "3h"), "--since is not before --until"),
+        (("--since", "2999-01-01"), "--since lies in the future"),
+        (("--since", "1h", "--last", "3"), "--last says where to begin"),
+        (("--last", "0"), "0 is not in the range x>=1"),
+        (("--pace", "0"), "0.0 is not in the range x>0"),
+        (("--rate", "1.5"), "'1.5' is not a valid integer"),
+        (("--durable", "d"), "--durable needs --client-id or --account"),
+        (("--durable", "d", "--client-id", "me", "--last", "1"), "--durable says where to begin"),
+        (("--namespace", "v"), "is not PREFIX=URI"),
+    ],
+)
+def test_what_can_not_be_meant_is_told_before_a_node_is_asked(
+    arguments: tuple[str, ...], says: str
+) -> None:
+    node = FakeNode()
+    result = run(node, "recover", *arguments)
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert node.connections == []
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (BadQuery("expected an operand", line=1, column=9), "(line 1, column 9); mend the query"),
+        (BadPosition("it lies in the future"), "in the future; begin at a time, or at a position"),
+        (UnknownSubscription("none is known"), "none is known; ask the node where that client was"),
+    ],
+)
+def test_what_the_node_refuses_is_one_line_that_says_what_to_do(
+    error: Exception, says: str
+) -> None:
+    node = FakeNode(answers={"recover-explain": error}, bad_query=error)  # type: ignore[arg-type]
+    for arguments in (("--explain",), ()):
+        result = run(node, "recover", *arguments)
+        assert result.exit_code == 1
+        assert says in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_bad_pattern_is_told() -> None:
+    result = run(FakeNode(), "recover", "--streams", "a..b")
+    assert (result.exit_code, "stream pattern 'a..b'" in result.stderr) == (1, True)

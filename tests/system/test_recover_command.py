@@ -1,0 +1,178 @@
+"""`xmlbroker recover` against a real node with an archive, as a user has it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.client.asyncio_face import connect
+from tests.system.node_process import PATIENCE, ROOT, NodeProcess, free_port
+from tests.system.test_cli import lines, run, start
+from tests.system.test_disk import http
+from tests.system.test_metrics import figures
+
+pytestmark = pytest.mark.system
+
+EVENTS = 300
+
+
+@pytest.fixture
+def metrics() -> int:
+    return free_port()
+
+
+@pytest.fixture
+def node(tmp_path: Path, metrics: int) -> Iterator[NodeProcess]:
+    """A node whose archive has all of its events."""
+    configuration = (
+        f'[metrics]\nendpoint = "tcp:port={metrics}:interface=127.0.0.1"\n'
+        '[archive]\nevery = "0.2s"\n[recovery]\nengine = "local"\n'
+    )
+    with NodeProcess(tmp_path / "node", configuration) as running:
+        flights = "".join(f"<flight><id>{n}</id><flightleg/></flight>" for n in range(EVENTS))
+        run(running, "pub", "-", stdin=flights)
+        await_status(running, lambda told: told["archive"]["behind"] == 0)
+        yield running
+        assert "Traceback" not in running.log()
+
+
+def await_status(node: NodeProcess, reached: Any) -> Any:
+    """What the node says of its recovery, when that is so."""
+
+    async def ask() -> Any:
+        async with connect(node.endpoint) as client:
+            for _ in range(100):
+                told = (await client.ask("status"))["recovery"]
+                if reached(told):
+                    return told
+                await asyncio.sleep(0.1)
+            raise AssertionError(told)
+
+    return asyncio.run(ask())
+
+
+def on_a_terminal(node: NodeProcess, *arguments: str, interrupt: str = "") -> tuple[str, int]:
+    """What `xmlbroker ARGUMENTS` shows on a terminal; Ctrl-C where it shows `interrupt`."""
+    ours, theirs = pty.openpty()
+    environment = {"XMLBROKER_NODE": node.endpoint, "TERM": "xterm", "COLUMNS": "100"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "broker.cli", *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = b""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        try:
+            data = os.read(ours, 65536)
+        except OSError:
+            # The end, as Linux tells it of a terminal.
+            break
+        shown += data
+        if interrupt and interrupt.encode() in shown:
+            process.send_signal(signal.SIGINT)
+            interrupt = ""
+    os.close(ours)
+    return shown.decode(errors="replace"), process.wait(PATIENCE)
+
+
+def numbers(out: str) -> list[int]:
+    return [int(line["place"].rpartition(":")[2]) for line in lines(out)]
+
+
+def test_what_was_published_is_replayed_between_its_ends(node: NodeProcess) -> None:
+    out, err = run(node, "recover")
+    assert numbers(out) == list(range(1, EVENTS + 1))
+    assert {line["liveness"] for line in lines(out)} == {"recovery"}
+    assert err == f"{EVENTS} events\n"
+    origin = lines(out)[0]["place"].partition(":")[0]
+    out, _ = run(node, "recover", "--since", f"{origin}:1:100", "--until", f"{origin}:1:150")
+    assert numbers(out) == list(range(101, 151))
+    out, _ = run(node, "recover", "/flight[id > 289]", "--last", "4", "--since", "1h", status=2)
+    out, _ = run(node, "recover", "/flight[id < 290]", "--last", "4", "--payload")
+    assert re.findall(r"<id>(\d+)</id>", out) == ["286", "287", "288", "289"]
+    assert run(node, "recover", "--until", "1h ago")[1] == "0 events\n"
+
+
+def test_an_interrupted_replay_goes_on_where_it_says(node: NodeProcess, metrics: int) -> None:
+    replay = start(node, "recover", "--rate", "50")
+    assert replay.stdout is not None
+    first = [replay.stdout.readline() for _ in range(10)]
+    replay.send_signal(signal.SIGINT)
+    rest, err = replay.communicate(timeout=PATIENCE)
+    assert replay.returncode == 130
+    had = numbers("".join(first) + rest)
+    found = re.fullmatch(r"stopped after (\d+) events; go on with --since (\S+)\n", err)
+    assert found is not None, err
+    assert int(found[1]) == len(had) < EVENTS
+    out, _ = run(node, "recover", "--since", found[2])
+    assert had + numbers(out) == list(range(1, EVENTS + 1))
+    # The node has noticed both, and says so.
+    told = await_status(node, lambda told: told["recoveries"]["under_way"] == 0)
+    assert (told["recoveries"]["begun"], told["recoveries"]["cancelled"]) == (2, 1)
+    assert told["archive"]["runs"] and told["archive"]["events"] == EVENTS
+    assert told["replays"]["runs"] and told["replays"]["processes"] == 1
+    page = figures(http(metrics, "/metrics")[1])
+    assert page["xmlbroker_recoveries_total"] == {"": 2}
+    assert page["xmlbroker_recoveries_cancelled_total"] == {"": 1}
+    assert page["xmlbroker_recovered_events_total"] == told["recoveries"]["events"]
+    assert page["xmlbroker_archived_events_total"] == {"": EVENTS}
+    assert page["xmlbroker_archive_behind"] == {"": 0}
+    assert page["xmlbroker_archiver_up"] == page["xmlbroker_replayer_up"] == {"": 1}
+
+
+def test_a_terminal_shows_where_it_is(node: NodeProcess) -> None:
+    shown, status = on_a_terminal(node, "recover", "--rate", "50", interrupt="rows looked at")
+    assert status == 130
+    assert f"the archive: {EVENTS} of {EVENTS} rows looked at" in shown
+    assert "<flight><id>0</id><flightleg/></flight>" in shown
+    assert "go on with --since" in shown
+    shown, status = on_a_terminal(node, "recover", "--explain")
+    assert status == 0
+    assert "1. the archive: it has all that there ever was" in shown
+    assert f"behind 0:0, up to 1:{EVENTS}, {EVENTS} places: the archive" in shown
+    shown, _ = on_a_terminal(node, "status")
+    assert "archive: behind" in shown and "recoveries: begun" in shown
+
+
+def test_a_durable_subscription_stays_where_it_is(node: NodeProcess) -> None:
+    me = ("--durable", "d", "--client-id", "me")
+    run(node, "sub", "/flight[id > 9]", *me, "--from", "all", "--count", "40")
+    for _ in range(2):
+        out, _ = run(node, "recover", *me)
+        # What comes is what that subscription asks for, behind what it has processed.
+        assert numbers(out) == list(range(51, EVENTS + 1))
+    (told,) = lines(run(node, "recover", "--explain", *me)[0])
+    assert (told["query"], told["durable"], told["places"]) == ("/flight[id > 9]", "d", 250)
+    (origin,) = told["origins"]
+    assert [part["source"] for part in origin["parts"]] == ["log"]
+    _, err = run(node, "recover", "--durable", "e", "--client-id", "me", status=1)
+    assert err.startswith("xmlbroker: this node knows no durable subscription 'e' of client 'me'; ")
+
+
+def test_what_the_node_refuses_is_one_line(node: NodeProcess) -> None:
+    origin = lines(run(node, "recover", "--last", "1")[0])[0]["place"].partition(":")[0]
+    for arguments, says in (
+        (("/flight[",), "(line 1, column 9); mend the query"),
+        (("--since", f"{origin}:1:9999"), "lies in the future of"),
+        (("--until", f"{origin}:1:9999"), "lies in the future of"),
+        (("--explain", "//v:x"), "--namespace p=URI"),
+    ):
+        out, err = run(node, "recover", *arguments, status=1)
+        assert out == "" and len(err.splitlines()) == 1
+        assert says in err
