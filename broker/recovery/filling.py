@@ -69,6 +69,10 @@ class Filling:
         self._missed = missed
         self._around = around
         self._left = Remaining(missed.ranges)
+        # With `others` the archive must be told what is not wanted any more of an origin.
+        self._had: dict[str, MarkRange] = {
+            origin: (upto, upto) for origin, (_, upto) in missed.ranges.items() if upto is not None
+        }
         self._events = self._all()
         self._replay: Replay | None = None
         self._holes: list[tuple[str, Mark, Mark]] = []
@@ -261,7 +265,7 @@ class Filling:
                 query=missed.query.text,
                 namespaces=dict(missed.query.namespaces),
                 clearance=missed.clearance,
-                ranges=self._left.ranges,
+                ranges={**self._had, **self._left.ranges} if missed.others else self._left.ranges,
                 others=missed.others,
                 from_ms=missed.from_ms,
                 until_ms=missed.until_ms,
@@ -271,7 +275,11 @@ class Filling:
         try:
             while events := await replay.more():
                 yield events
-                self._left.reached(_marks(events))
+                reached = _marks(events)
+                self._had.update(
+                    {o: (mark, None) for o, mark in reached.items() if o not in missed.ranges}
+                )
+                self._left.reached(reached)
         finally:
             self._replay = None
         self._holes += replay.holes()

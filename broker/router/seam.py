@@ -74,11 +74,15 @@ def open_ended(seam: Seam, position: Mapping[str, Mark], gone: Collection[str]) 
     return Seam({**seam.ranges, **opened}, seam.joins)
 
 
-def up_to(ranges: Mapping[str, MarkRange], until: Mapping[str, Mark]) -> dict[str, MarkRange]:
-    """Of these ranges what lies up to a position; of origins that it does not name, nothing."""
+def up_to(
+    ranges: Mapping[str, MarkRange], until: Mapping[str, Mark], begun: Mapping[str, Mark]
+) -> dict[str, MarkRange]:
+    """Of these ranges what lies up to a position; of origins that it does not name, nothing.
+
+    Of one that only the position names, and nobody here knows, all up to there behind `begun`."""
     cut: dict[str, MarkRange] = {}
-    for origin, (after, upto) in ranges.items():
-        last = until.get(origin, _NOWHERE)
+    for origin, last in until.items():
+        after, upto = ranges.get(origin, (begun.get(origin, _NOWHERE), None))
         end = last if upto is None else min(last, upto)
         if after < end:
             cut[origin] = (after, end)

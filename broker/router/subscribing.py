@@ -19,7 +19,7 @@ from broker.errors import (
 )
 from broker.event.place import Mark, Position
 from broker.event.stream import StreamPattern, check_client_id
-from broker.router.beginning import beginning, flowing_from
+from broker.router.beginning import beginning, check_position, flowing_from
 from broker.router.durables import Durable, Durables
 from broker.router.feed import Feed
 from broker.router.interest import Interest
@@ -182,6 +182,7 @@ class Subscribing:
         asks = wanted.start == "last" or wanted.until_ms or wanted.until
         if asks and not self._around.recovery.available:
             raise BadQuery("this node can not replay: it has no recovery")
+        check_position(self._around.log, Position.from_wire(wanted.until))
 
     def _check_room(self, profile: Profile, wanted: Subscribe) -> None:
         if len(profile.link.feeds) >= self._max_subscriptions:

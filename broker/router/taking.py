@@ -254,7 +254,8 @@ class Taking:
         """Whether it is not fed before it flows, for only then it is known what is missing."""
         if not self._around.recovery.available:
             return False
-        return self._begins_in_past() or (self._resumes and not self._is_complete_here())
+        lacks = not self._is_complete_here() or self._is_bounded()
+        return self._begins_in_past() or (self._resumes and lacks)
 
     def _begins_in_past(self) -> bool:
         """Whether it begins before its client was there, and not where the own log does."""
@@ -301,6 +302,9 @@ class Taking:
         if not self._resumes:
             return Seam({}, {})
         position = self._begins.position
+        if self._is_bounded():
+            # The log feeds nothing behind the end: all of it is recovered, this node's own too.
+            return self._opened(at_cut(position, feed.flows_from, "", {}), position)
         behind = log.position()
         if self._is_complete_here() and self._is_too_much(position, behind):
             return at_cut(position, behind, "", {})
@@ -328,7 +332,13 @@ class Taking:
         assert feed.pattern is not None and feed.query is not None
         ranges = seam.ranges
         if wanted.until:
-            ranges = up_to(ranges, Position.from_wire(wanted.until).marks)
+            begun = {} if self._begins_in_past() else self._begins.position
+            ranges = up_to(ranges, Position.from_wire(wanted.until).marks, begun)
+        wholly = self._begins_in_past() or (wanted.start == "position" and self._is_bounded())
+        if wholly:
+            # Of an origin that is named not all is wanted, even where nothing is left of it.
+            had = {origin: (mark, mark) for origin, mark in self._begins.position.items()}
+            ranges = {**({} if self._begins_in_past() else had), **ranges}
         return Missed(
             pattern=feed.pattern,
             query=feed.query,
@@ -336,8 +346,9 @@ class Taking:
             clearance=self._profile.identity.clearance.rank,
             ranges=ranges,
             known={o: mark for o, mark in feed.flows_from.items() if o in ranges},
-            others=self._begins_in_past() and not wanted.until,
-            from_ms=wanted.time if wanted.start == "time" else 0,
+            others=wholly and not wanted.until,
+            # A client that began at a time and goes on has a position, too.
+            from_ms=wanted.time if wanted.start in ("time", "position") else 0,
             until_ms=wanted.until_ms,
             last=wanted.last if wanted.start == "last" else 0,
             client_id=self._profile.identity.client_id,
