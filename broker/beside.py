@@ -42,6 +42,7 @@ class ProcessesBeside:
             durable=self.archiver.durable,
             flush_soon=self.archiver.flush_soon,
             patience=max(ROUNDS * settings.archive.every, LEAST_PATIENCE),
+            figures=self.figures,
         )
 
     def start(self, node: Node) -> None:
@@ -52,6 +53,28 @@ class ProcessesBeside:
     def look_at(self, node: Node) -> None:
         """Tell them what has changed: to be called each second."""
         self.archiver.set_dead(node.dead_origins())
+        self.replays.look()
+
+    def figures(self) -> dict[str, Any]:
+        """How they are, for people."""
+        archiver, replays = self.archiver, self.replays
+        return {
+            "archiver": {
+                "uri": archiver.uri,
+                "runs": archiver.runs,
+                "reached": dict(archiver.reached),
+                "problem": archiver.problem,
+                "restarts": archiver.restarts,
+                **archiver.figures,
+            },
+            "replays": {
+                "runs": replays.runs,
+                "processes": replays.begun,
+                "under_way": len(replays.replays),
+                **(replays.state if replays.runs else {}),
+                "notices": list(replays.notices),
+            },
+        }
 
     def stop(self) -> Deferred[None]:
         """End them; what the log has is archived first."""

@@ -19,7 +19,8 @@ from twisted.web.server import Request, Site
 from broker.cluster.metrics import network_metrics
 from broker.content.contract import TypeFigures
 from broker.errors import BrokerError
-from broker.status import Inspected, deliveries, network, resident_bytes
+from broker.recovery.metrics import recovery_metrics
+from broker.status import Inspected, deliveries, network, recovery, resident_bytes
 
 
 class NodeCollector(Collector):
@@ -100,6 +101,7 @@ class NodeCollector(Collector):
         report = network(node)
         if report is not None:
             yield from network_metrics(report)
+        yield from recovery_metrics(recovery(node))
 
 
 def type_metrics(types: Iterable[TypeFigures]) -> Iterator[Metric]:

@@ -30,6 +30,7 @@ from broker.event_types import make_dtds
 from broker.identity import Identity, authenticator_for
 from broker.matching import make_matcher, query_limits
 from broker.recovery.archive_access import ArchiveAccess
+from broker.recovery.asking import RecoveryAnswers
 from broker.recovery.building import build_recovery
 from broker.router.deliverability import Deliverability
 from broker.router.durables import Durables
@@ -190,6 +191,9 @@ class Node:
 
     def _make_reception(self) -> Reception:
         limits = self.settings.limits
+        recovering = RecoveryAnswers(
+            self.recovery, self.event_log, self.durables, self._parse_query
+        )
         services = SessionServices(
             input=self.input,
             subscribing=self.subscribing,
@@ -198,6 +202,8 @@ class Node:
                 "dtd-list": self._answer_dtd_list,
                 "dtd-show": self._answer_dtd_show,
                 "explain": lambda identity, ask: self.explaining.answer(identity, ask),
+                "recoveries": recovering.recoveries,
+                "recover-explain": recovering.explain,
             },
             ended=lambda session: self.reception.ended(session),
             clock=self._reactor,

@@ -13,6 +13,8 @@ from broker.cluster.network import Network
 from broker.cluster.report import report
 from broker.config import Settings
 from broker.content.contract import IMatcher
+from broker.recovery.node_recovery import NodeRecovery
+from broker.recovery.report import report as recovery_report
 from broker.router.durables import Durables
 from broker.router.input import Input
 from broker.router.notices import Notices
@@ -49,6 +51,8 @@ class Inspected(Protocol):
     def notices(self) -> Notices: ...
     @property
     def network(self) -> Network | None: ...
+    @property
+    def recovery(self) -> NodeRecovery: ...
 
 
 def status(node: Inspected) -> dict[str, Any]:
@@ -83,6 +87,7 @@ def status(node: Inspected) -> dict[str, Any]:
         "broken_connections": dict(node.reception.broken),
         "ended_sessions": dict(node.reception.ended_by),
         "network": network(node),
+        "recovery": recovery(node),
         "sessions": [_session(session) for session in node.reception.sessions],
     }
 
@@ -90,6 +95,11 @@ def status(node: Inspected) -> dict[str, Any]:
 def network(node: Inspected) -> dict[str, Any] | None:
     """What the node knows of its network; None for a node that is alone."""
     return None if node.network is None else report(node.settings.network.name, node.network)
+
+
+def recovery(node: Inspected) -> dict[str, Any]:
+    """What became of recoveries, and how the archive is."""
+    return recovery_report(node.recovery, node.event_log)
 
 
 def published(node: Inspected) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from broker.errors import BrokerError
 COMMANDS: Final = {
     "pub": "Publish XML documents from files, folders, archives or a pipe.",
     "sub": "Subscribe: print the events that match an XPath query.",
+    "recover": "Replay what was published, or say where it would come from.",
     "explain": "Say how a query is answered, and why an event matches it or does not.",
     "status": "Show what a node is doing, or several, side by side.",
     "top": "Watch nodes, their links, and what flows.",

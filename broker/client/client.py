@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+import attrs
+
 from broker.client.conversation import Conversation
 from broker.client.loop import Loop
 from broker.client.merged import Merging, subscription_as
@@ -202,19 +204,19 @@ class Client(Conversation):
         """What was published and matches, as an asynchronous iterator that ends by itself.
 
         It begins behind the position `since`, at `since_time` (ms since 1970), or with the `last`
-        so many; else with the oldest event that there is. It ends where `subscribe` says; without
+        so many; else with the oldest event that there is. With a position and a time the time is
+        for origins that the position does not name. It ends where `subscribe` says; without
         an end, with what arrived before now, as this machine's clock says. A broken connection
         does not end it: it goes on where it has got to. `unsubscribe()` ends it early.
 
         Iterating raises what `subscribe` raises; only `BadPosition` for what no node can be asked
         comes at once.
         """
-        starts = [] if since is None else [since_position(since)]
-        starts += [since_moment(since_time)] if since_time else []
-        starts += [the_last(last)] if last else []
-        if len(starts) > 1:
+        begin = the_last(last) if last else since_moment(since_time) if since_time else ALL
+        if since is not None:
+            begin = attrs.evolve(since_position(since), time_ms=since_time)
+        if last and (since is not None or since_time):
             raise BadPosition("a replay begins at a position, at a time, or with the last so many")
-        begin = starts[0] if starts else ALL
         end = Position() if until is None else until
         if not (end.marks or until_time):
             until_time = self._settings.wall_clock()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -18,6 +18,9 @@ Covered: TypeAlias = Mapping[str, Sequence[tuple[Mark, Mark]]]
 
 class Replay(Protocol):
     """One request to the archive, under way."""
+
+    looked_at: tuple[int, int]
+    """Rows of the archive that were looked at so far, and of how many; (0, 0): it waits."""
 
     def more(self) -> Deferred[Sequence[LoggedEvent]]:
         """The next events; none at the end. Fails with a `BrokerError` where it can not go on."""
@@ -53,3 +56,5 @@ class ArchiveAccess:
     """What is durable in the node's log now is to be archived at once."""
     patience: float
     """Seconds that the newest events of other nodes may take to be in it."""
+    figures: Callable[[], Mapping[str, Any]] = dict
+    """How the processes are that serve it, for people: `archiver` and `replays`."""

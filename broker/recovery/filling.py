@@ -7,8 +7,9 @@ and what is left for the next source lies behind it.
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -21,7 +22,7 @@ from broker.event.place import Mark
 from broker.recovery.archive_access import ArchiveAccess, Replay
 from broker.recovery.fetching import Fetching
 from broker.recovery.log_pages import LogPages, Page, PageRequest
-from broker.recovery.planning import Remaining, Sources, Step, holes, plan
+from broker.recovery.planning import OWN_LOG, Remaining, Sources, Step, holes, plan
 from broker.recovery.request import ReplayRequest
 from broker.router.recovery import Lost, MarkRange, Missed
 from broker.store.archive.intervals import Interval
@@ -51,6 +52,18 @@ class Surroundings:
     archive: ArchiveAccess | None
     clock: IClock
 
+    def sources(self, missed: Missed, busy: int) -> Sources:
+        """What there is to ask now; `busy` is how many other recoveries are under way."""
+        here = self.fetching is not None
+        logs = [
+            origin
+            for origin in missed.ranges
+            if origin == self.origin or (here and self.homes(origin))
+        ]
+        former = missed.former
+        reachable = bool(former) and here and self.reachable(former)
+        return Sources(former if reachable else "", logs, self.archive is not None, busy)
+
 
 class Filling:
     """See `broker.router.recovery.Recovering`."""
@@ -77,10 +90,12 @@ class Filling:
         self._replay: Replay | None = None
         self._holes: list[tuple[str, Mark, Mark]] = []
         self._cancelled = False
-        self.steps = plan(missed.ranges, self._sources(busy), whole=missed.others)
+        self.steps = plan(missed.ranges, around.sources(missed, busy), whole=missed.others)
         self.stage = ""
         """The source that is being asked."""
         self.sent = 0
+        self.found: Counter[str] = Counter()
+        """Events that were found so far, by source."""
 
     def more(self) -> Deferred[Sequence[LoggedEvent]]:
         """The next events; none at the end."""
@@ -122,6 +137,30 @@ class Filling:
             Lost(o, *each, lack) for o, found in lost.items() for each in merged_intervals(found)
         ]
 
+    @property
+    def client_id(self) -> str:
+        """For whom it is."""
+        return self._missed.client_id
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether nobody wants the rest."""
+        return self._cancelled
+
+    def told(self) -> dict[str, Any]:
+        """How far it is, for people."""
+        looked_at, of = (0, 0) if self._replay is None else self._replay.looked_at
+        return {
+            "subscription": self._missed.number,
+            "durable": self._missed.name,
+            "sources": [step.source for step in self.steps] or [OWN_LOG],
+            "stage": self.stage,
+            "events": self.sent,
+            "found": dict(self.found),
+            "looked_at": looked_at,
+            "of": of,
+        }
+
     def cancel(self) -> None:
         """Nobody wants the rest."""
         self._cancelled = True
@@ -130,17 +169,6 @@ class Filling:
         self._ended(self)
 
     # ------------------------------------------------------------------ sources
-
-    def _sources(self, busy: int) -> Sources:
-        around, former = self._around, self._missed.former
-        here = around.fetching is not None
-        logs = [
-            origin
-            for origin in self._missed.ranges
-            if origin == around.origin or (here and around.homes(origin))
-        ]
-        reachable = bool(former) and here and around.reachable(former)
-        return Sources(former if reachable else "", logs, around.archive is not None, busy)
 
     async def _all(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         if not self._missed.last:
@@ -155,13 +183,16 @@ class Filling:
     async def _steps(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         if not self.steps:
             # Whatever this node has is all that there is to be had.
+            self.stage = OWN_LOG
             async for events in self._from_own_log():
+                self.found[self.stage] += len(events)
                 yield events
         for step in self.steps:
             if self._cancelled or not (self._left.ranges or self._missed.others):
                 return
             self.stage = step.source
             async for events in self._from(step):
+                self.found[self.stage] += len(events)
                 yield events
         self.stage = ""
 

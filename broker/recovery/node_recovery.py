@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 from twisted.internet.defer import Deferred, succeed
 
 from broker.recovery.filling import Filling, Surroundings
@@ -16,25 +19,41 @@ class NodeRecovery:
     available = True
 
     def __init__(self, around: Surroundings, handing_over: HandingOver | None) -> None:
-        self._around = around
+        self.around = around
         self.handing_over = handing_over
         self.begun = 0
+        self.cancelled = 0
+        self.found: Counter[str] = Counter()
+        """Events of recoveries that are over, by source."""
+        self.lost = 0
+        """Places of which they were told that nobody has them."""
         self.under_way: dict[Filling, None] = {}
 
     @property
     def has_past(self) -> bool:
         """Whether there is an archive."""
-        return self._around.archive is not None
+        return self.around.archive is not None
 
     def begin(self, missed: Missed) -> Recovering:
         """Begin to recover."""
         self.begun += 1
-        filling = Filling(missed, self._around, len(self.under_way), self._ended)
+        filling = Filling(missed, self.around, len(self.under_way), self._ended)
         self.under_way[filling] = None
         return filling
 
     def _ended(self, filling: Filling) -> None:
-        self.under_way.pop(filling, None)
+        if filling not in self.under_way:
+            return
+        del self.under_way[filling]
+        self.found.update(filling.found)
+        if filling.is_cancelled:
+            self.cancelled += 1
+        else:
+            self.lost += sum(lost.upto[1] - lost.after[1] for lost in filling.lost())
+
+    def recoveries(self, client_id: str) -> list[dict[str, Any]]:
+        """Those of a client that are under way, for people."""
+        return [each.told() for each in self.under_way if each.client_id == client_id]
 
     def is_too_much_for_log(self, places: int) -> bool:
         """Whether so many places are rather recovered from the archive than read from the log."""

@@ -19,6 +19,9 @@ from broker.store.archive.intervals import Interval, without
 #: look at so many takes a node about as long as a job in the archive, which serves all at once.
 FEW = 100_000
 
+#: The source where there is no other one: whatever this node has.
+OWN_LOG = "log"
+
 
 @attrs.frozen
 class Step:

@@ -37,7 +37,7 @@ from broker.recovery.replayer_effects import (
     StartJob,
 )
 from broker.recovery.replayer_link import ReplayerLink
-from broker.recovery.replayer_messages import Message, Notice
+from broker.recovery.replayer_messages import Message, Notice, State
 from broker.recovery.replays import ReplayerLimits
 from broker.recovery.spool import Spool
 from broker.store.chunks import encode_chunk
@@ -141,6 +141,8 @@ class Replayer(Factory):
         for effect in effects:
             match effect:
                 case Send(link, message):
+                    if isinstance(message, State):
+                        message = State({**message.figures, "engine": self._engine.name})
                     if link in self._links:
                         self._links[link].send(message)
                 case Drop(link, error):

@@ -33,6 +33,8 @@ from broker.recovery.replayer_messages import (
     Notice,
     Page,
     Progress,
+    State,
+    Status,
 )
 from broker.recovery.replayer_messages import Replay as AskReplay
 from broker.recovery.request import ReplayRequest
@@ -142,6 +144,8 @@ class ReplayProcess:
         self._idle: IDelayedCall | None = None
         self._stopped: Deferred[None] | None = None
         self.notices: deque[str] = deque(maxlen=20)
+        self.state: Mapping[str, Any] = {}
+        """What the process said last of itself: jobs, replays by state, the engine."""
         self.begun = 0
         """Processes since the start."""
 
@@ -155,6 +159,16 @@ class ReplayProcess:
         if self._running is None:
             self._start()
         return replay
+
+    @property
+    def runs(self) -> bool:
+        """Whether there is a process now."""
+        return self._running is not None
+
+    def look(self) -> None:
+        """Ask the process how it is, if it runs: the answer is `state`."""
+        if self._link is not None:
+            self._say(Status())
 
     def stop(self) -> Deferred[None]:
         """End the process."""
@@ -234,6 +248,9 @@ class ReplayProcess:
             if message.text not in self.notices:
                 self.log.warn("replayer: {text}", text=message.text)
             self.notices.append(message.text)
+            return
+        if isinstance(message, State):
+            self.state = message.figures
             return
         replay = self.replays.get(getattr(message, "id", 0))
         if replay is None:

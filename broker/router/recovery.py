@@ -68,6 +68,8 @@ class Missed:
     """Arrival at the origin, ms since 1970: not before, and before; 0 is no bound."""
     last: int = 0
     """Only so many, the newest; 0: all."""
+    number: int = 0
+    """The client's number of the subscription."""
     client_id: str = ""
     name: str = ""
     """Of the durable subscription, where it is one."""

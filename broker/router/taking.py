@@ -351,6 +351,7 @@ class Taking:
             from_ms=wanted.time if wanted.start in ("time", "position") else 0,
             until_ms=wanted.until_ms,
             last=wanted.last if wanted.start == "last" else 0,
+            number=wanted.number,
             client_id=self._profile.identity.client_id,
             name=wanted.durable,
             former=self._former,

@@ -178,6 +178,7 @@ class _Replay:
         self._clock = clock
         self._pages: deque[list[LoggedEvent]] | None = None
         self._report = Report()
+        self.looked_at = (0, 0)
 
     def more(self) -> Deferred[Sequence[LoggedEvent]]:
         """See `Replay`."""
@@ -189,6 +190,7 @@ class _Replay:
         if self._pages is None:
             try:
                 spool, self._report = self._archive.run(self._request)
+                self.looked_at = (self._report.looked_at, self._report.looked_at)
             except BrokerError as error:
                 more.errback(error)
                 return

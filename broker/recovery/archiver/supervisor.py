@@ -66,6 +66,11 @@ class ArchiverSupervisor:
         self._sought: dict[int, Deferred[bytes | None]] = {}
         self._asking: list[Deferred[Covered]] = []
 
+    @property
+    def runs(self) -> bool:
+        """Whether there is a process now."""
+        return self._running is not None
+
     def start(self) -> None:
         """Start it."""
         self._running = _Running(self)

@@ -1,0 +1,256 @@
+"""`xmlbroker recover`: replay what was published, or say where it would come from."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import click
+
+from broker.cli.namespaces import namespace_option
+from broker.cli.node_access import NodeAccess, node_options
+from broker.cli.output import Output
+from broker.cli.recovery_plan import words
+from broker.cli.recovery_progress import bar, shown
+from broker.cli.rendering import as_document, as_json, as_payload, as_text
+from broker.cli.starting_point import parse_end
+from broker.cli.stopping import Stop, stop_on_signals
+from broker.cli.terminal import json_line, note, on_terminal
+from broker.client.subscription import Subscription
+from broker.errors import BrokerError
+from broker.event.place import Position
+from broker.event.stream import StreamPattern
+
+_FORMS = {"payload": as_payload, "document": as_document, "json": as_json, "text": as_text}
+
+
+@attrs.frozen
+class Ends:
+    """Where a replay begins and ends, as far as the options say it."""
+
+    since: Position | None
+    since_time: int
+    until: Position | None
+    until_time: int
+    last: int
+
+
+def _ends(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[Position | int]:
+    now = time.time_ns() // 1_000_000
+    found = []
+    for value in values:
+        try:
+            found.append(parse_end(value, now))
+        except ValueError as error:
+            raise click.BadParameter(f"{value!r}: {error}") from None
+    kinds = {type(each) for each in found}
+    if len(kinds) < len(found):
+        raise click.BadParameter("at most one position and one time can be given")
+    return found
+
+
+def _end_option(name: str, text: str) -> Callable[[Any], Any]:
+    return click.option(name, multiple=True, callback=_ends, metavar="POSITION|TIME|AGO", help=text)
+
+
+@click.command()
+@click.argument("query", required=False)
+@click.option("--streams", metavar="PATTERN", help="* is one part, > the rest.  [default: >]")
+@namespace_option
+@_end_option(
+    "--since",
+    "A position, a time (ISO 8601 or ms since 1970), or how long ago: 90s, 1h30m, 7d. With both "
+    "the time is for origins that the position does not name.  [default: the beginning]",
+)
+@_end_option("--until", "The end, written as --since is.  [default: now]")
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
+@click.option(
+    "--durable",
+    default="",
+    metavar="NAME",
+    help="What that subscription of this client has not processed yet; it stays where it is.",
+)
+@click.option(
+    "--pace",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="FACTOR",
+    help="So many times the pace at which it came.  [default: as fast as possible]",
+)
+@click.option("--rate", type=click.IntRange(min=1), metavar="N", help="At most N events a second.")
+@click.option("--explain", is_flag=True, help="Replay nothing: say where it would come from.")
+@click.option("--payload", "form", flag_value="payload", help="Print payloads alone.")
+@click.option("--document", "form", flag_value="document", help="Print whole events.")
+@click.option(
+    "--json", "form", flag_value="json", help="Print a line of JSON for each.  [default in a pipe]"
+)
+@node_options
+def command(
+    access: NodeAccess,
+    query: str | None,
+    streams: str | None,
+    namespaces: dict[str, str],
+    since: list[Position | int],
+    until: list[Position | int],
+    last: int | None,
+    durable: str,
+    pace: float | None,
+    rate: int | None,
+    explain: bool,
+    form: str | None,
+) -> None:
+    """Print the events published in the past for which the XPath expression QUERY is true.
+
+    They come from wherever they still are: logs of nodes, the archive. It ends with the events
+    that came before now, or at --until. After Ctrl-C the last line says where to go on, and the
+    exit status is 130.
+    """
+    ends = _checked(since, until, last, durable, access)
+    StreamPattern.parse(streams or ">")
+    wanted = {"query": query, "streams": streams}
+    texts = {name: value for name, value in wanted.items() if value is not None}
+    if explain:
+        _explain(access, texts, namespaces, ends, durable, form == "json" or not on_terminal())
+        return
+    form = form or ("text" if on_terminal() else "json")
+    kinds = {"pace": pace or 0.0, "rate": rate or 0}
+    signal = asyncio.run(_replay(access, texts, namespaces, ends, durable, kinds, form))
+    if signal:
+        raise SystemExit(signal)
+
+
+def _checked(
+    since: list[Position | int],
+    until: list[Position | int],
+    last: int | None,
+    durable: str,
+    access: NodeAccess,
+) -> Ends:
+    if durable and not (access.client_id or access.account):
+        raise click.UsageError("--durable needs --client-id or --account: the name belongs to it")
+    if durable and (since or last):
+        raise click.UsageError("--durable says where to begin: --since and --last go without it")
+    if last and since:
+        raise click.UsageError("--last says where to begin: --since goes without it")
+    ends = Ends(*_parts(since), *_parts(until), last or 0)
+    if ends.since_time and ends.until_time and ends.since_time >= ends.until_time:
+        raise click.UsageError("--since is not before --until")
+    if ends.since_time > time.time_ns() // 1_000_000:
+        raise click.UsageError("--since lies in the future")
+    return ends
+
+
+def _parts(found: list[Position | int]) -> tuple[Position | None, int]:
+    positions = [each for each in found if isinstance(each, Position)]
+    times = [each for each in found if isinstance(each, int)]
+    return positions[0] if positions else None, times[0] if times else 0
+
+
+# ------------------------------------------------------------------------- where it comes from
+
+
+def _question(
+    texts: dict[str, str], namespaces: dict[str, str], ends: Ends, durable: str
+) -> dict[str, str]:
+    asked = {**texts, "namespaces": json.dumps(namespaces)}
+    for name, position in (("since", ends.since), ("until", ends.until)):
+        if position is not None:
+            asked[name] = str(position)
+    return {**asked, **({"durable": durable} if durable else {})}
+
+
+def _explain(
+    access: NodeAccess,
+    texts: dict[str, str],
+    namespaces: dict[str, str],
+    ends: Ends,
+    durable: str,
+    as_lines: bool,
+) -> None:
+    plan = access.ask("recover-explain", **_question(texts, namespaces, ends, durable))
+    if as_lines:
+        click.echo(json_line(plan))
+        return
+    for line in words(plan):
+        click.echo(line)
+
+
+# ------------------------------------------------------------------------- the replay
+
+
+async def _replay(
+    access: NodeAccess,
+    texts: dict[str, str],
+    namespaces: dict[str, str],
+    ends: Ends,
+    durable: str,
+    speed: dict[str, Any],
+    form: str,
+) -> int:
+    """The exit status: 0, or that of the signal that ended it."""
+    with stop_on_signals() as stop:
+        async with access.session(stop) as client:
+            if stop:
+                return stop.exit_status
+            client.on_state = _tell_state
+            wish: dict[str, Any] = {**texts, "namespaces": namespaces}
+            if durable:
+                question = _question(texts, namespaces, ends, durable)
+                known = await stop.unless(client.ask("recover-explain", **question))
+                if known is None:
+                    return stop.exit_status
+                wish = {name: known[name] for name in ("query", "streams", "namespaces")}
+                ends = attrs.evolve(ends, since=Position.parse(known["position"]))
+            with bar() as (shows, stream):
+                output = Output(stream, _FORMS[form], stop, json=form == "json", at_once=False)
+                subscription = client.replay(
+                    **wish, **attrs.asdict(ends, recurse=False), **speed, on_gap=output.gap
+                )
+                async with shown(shows, client):
+                    await _print(subscription, output, stop)
+            client.on_state = None
+            _tell_end(subscription, output, stop, ends)
+    return stop.exit_status
+
+
+async def _print(subscription: Subscription, output: Output, stop: Stop) -> None:
+    async def events() -> None:
+        async for event in subscription:
+            output.event(event)
+            if stop:
+                return
+
+    try:
+        await stop.unless(events())
+    finally:
+        output.flush()
+        if output.last is not None and stop:
+            subscription.processed(output.last)
+        subscription.unsubscribe()
+
+
+def _tell_end(subscription: Subscription, output: Output, stop: Stop, ends: Ends) -> None:
+    for warning in subscription.warnings:
+        note(f"warning: {warning}")
+    if output.broken:
+        return
+    counted = f"{output.events} events" + (f", {output.gaps} gaps" if output.gaps else "")
+    if not stop:
+        note(counted)
+        return
+    again = "it begins anew"
+    if not ends.last and subscription.position.marks:
+        # A time still holds for origins of which nothing has come.
+        begins = f" --since {ends.since_time}" if ends.since_time else ""
+        again = f"go on with --since {subscription.position}{begins}"
+    note(f"stopped after {counted}; {again}")
+
+
+def _tell_state(connected: bool, error: BrokerError | None) -> None:
+    if connected:
+        note("connected again")
+    else:
+        note(f"no connection{f': {error}' if error else ''}; trying again")
