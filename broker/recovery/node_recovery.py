@@ -61,7 +61,7 @@ class NodeRecovery:
 
     def is_gone(self, origin: str) -> bool:
         """Whether only the archive knows how far an origin got."""
-        around = self._around
+        around = self.around
         return self.has_past and origin != around.origin and not around.homes(origin)
 
     def take_over(self, roamer: Roamer) -> Deferred[Former | None]:

@@ -304,7 +304,7 @@ class Taking:
         position = self._begins.position
         if self._is_bounded():
             # The log feeds nothing behind the end: all of it is recovered, this node's own too.
-            return at_cut(position, feed.flows_from, "", {})
+            return self._opened(at_cut(position, feed.flows_from, "", {}), position)
         behind = log.position()
         if self._is_complete_here() and self._is_too_much(position, behind):
             return at_cut(position, behind, "", {})
