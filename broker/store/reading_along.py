@@ -18,7 +18,6 @@ from broker.store.kept import Kept, KeptSpan
 from broker.store.origins import Origins
 from broker.store.records import LoggedEvent
 
-
 #: As large a map as the log's writer has: LMDB's own default would end at 10 MiB.
 _AS_THE_WRITER = 0
 
