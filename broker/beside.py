@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred, gatherResults
 from broker.config import Settings
 from broker.node import Node
 from broker.recovery.archive_access import ArchiveAccess
+from broker.recovery.archiver.care_rules import CareRules
 from broker.recovery.archiver.supervisor import ArchiverSupervisor
 from broker.recovery.replaying import ReplayProcess, ReplaySettings
 
@@ -27,6 +28,11 @@ class ProcessesBeside:
             log_folder=settings.node.data / "log",
             uri=uri,
             every=settings.archive.every,
+            care=CareRules(
+                settings.archive.compact,
+                round(1000 * settings.archive.max_age),
+                settings.archive.max_bytes,
+            ),
         )
         said = settings.recovery
         self.replays = ReplayProcess(

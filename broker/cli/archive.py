@@ -16,7 +16,7 @@ from broker.cli.archive_report import (
     progress_of,
     verified_lines,
 )
-from broker.cli.terminal import on_terminal
+from broker.cli.terminal import note, on_terminal
 
 _where = click.argument("where", metavar="URI|NODE.toml")
 _json = click.option("--json", "as_json", is_flag=True, help="JSON lines, on a terminal too.")
@@ -130,7 +130,7 @@ def expire(**options: Any) -> None:
 def _expire(
     where: str, as_json: bool, dry_run: bool, age: int, size: int, hard_age: int, grace: int
 ) -> None:
-    from broker.cli.archive_access import needed_by_durables
+    from broker.recovery.archiver.needed import needed_by_durables
     from broker.store.archive.archive import guest_name
     from broker.store.archive.expiry import Expiry, ExpiryRules
     from broker.store.archive.manifests import Ledger
@@ -139,7 +139,7 @@ def _expire(
     archive = opened_archive(where)
     rules = ExpiryRules(Retention(age, size, hard_age), grace_ms=grace)
     ledger = Ledger(archive.manifests, guest_name(), archive.wall_clock)
-    expiry = Expiry(archive, ledger, rules, needed_by_durables(archive))
+    expiry = Expiry(archive, ledger, rules, needed_by_durables(archive, note))
     if dry_run:
         expired = expiry.plan()
     else:

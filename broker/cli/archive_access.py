@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from broker.cli.failing import Failure
-from broker.cli.terminal import note
 from broker.config.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
     from broker.store.archive.archive import Archive
-    from broker.store.archive.retention import Needed
 
 
 class _Quantity(click.ParamType[int]):
@@ -42,25 +40,6 @@ def opened_archive(where: str) -> Archive:
 
     uri = _uri_in(Path(where)) if where.endswith(".toml") and "://" not in where else where
     return Archive.open(uri, create=False)
-
-
-def needed_by_durables(archive: Archive) -> list[Needed]:
-    """What durable subscriptions that are kept in the archive have not processed yet."""
-    from broker.errors import BadName
-    from broker.event.place import Position
-    from broker.event.stream import StreamPattern
-    from broker.router.durables import Durable
-    from broker.store.archive.retention import Needed
-
-    needed = []
-    for (client, name), (_, stored, _) in archive.durables().items():
-        try:
-            durable = Durable.decode(stored)
-            needed.append(Needed(StreamPattern.parse(durable.pattern), durable.position))
-        except (ValueError, TypeError, BadName) as error:
-            note(f"{name} of {client} can not be read, and so holds everything: {error}")
-            needed.append(Needed(StreamPattern.parse(">"), Position()))
-    return needed
 
 
 def _uri_in(file: Path) -> str:

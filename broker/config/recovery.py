@@ -13,7 +13,9 @@ from broker.config.setting import setting
 MIB: Final = 2**20
 GIB: Final = 2**30
 TIB: Final = 2**40
+PIB: Final = 2**50
 HOUR: Final = 3600.0
+CENTURY: Final = 36_500 * 24 * HOUR
 
 
 @attrs.frozen
@@ -30,6 +32,24 @@ class ArchiveSettings:
         "node.data. Nodes that are to find each other's events in it share one.",
     )
     every: float = setting(kinds.duration(0.1, HOUR), 5.0, "How often what is new goes into it.")
+    compact: bool = setting(
+        kinds.BOOLEAN,
+        True,
+        "Whether its small files are merged into large ones. Of the nodes that share an archive "
+        "one at a time cares for it, each by its own settings: they should be the same.",
+    )
+    max_age: float = setting(
+        kinds.duration(0.0, CENTURY),
+        0.0,
+        "Hours whose newest event is older go, unless a durable subscription needs them (for 90 "
+        "days at most); 0: none goes.",
+    )
+    max_bytes: int = setting(
+        kinds.size(0, PIB),
+        0,
+        "The oldest hours go while there is more than that, of all nodes together, with the same "
+        "exception; 0: none goes.",
+    )
 
     def uri(self, data: Path) -> str:
         """Where it is, for a node with this folder of data; empty where there is none."""

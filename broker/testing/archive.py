@@ -70,7 +70,7 @@ class SimulatedArchive:
     def archiving(self, log: LogFile) -> Archiving:
         """What carries a log into it."""
         # No DTDs: those that come with us are all that is needed.
-        return Archiving(_Shown(log), self.open(), lambda _: {}, self._wall_clock)
+        return Archiving(ShownLog(log), self.open(), lambda _: {}, self._wall_clock)
 
     def run(self, request: ReplayRequest) -> tuple[Spool, Report]:
         """Answer a request."""
@@ -120,7 +120,7 @@ class _Carrier:
 
 
 @attrs.define
-class _Shown:
+class ShownLog:
     """A log file as `LogAlong` shows it from another process."""
 
     _file: LogFile

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,6 +24,8 @@ from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError
 from broker.recovery.archiver import lines
 from broker.recovery.archiver.archiving import Archiving
+from broker.recovery.archiver.care_rules import CareRules
+from broker.recovery.archiver.caring import Caring
 from broker.store.archive.archive import Archive, wall_clock_ms
 from broker.store.reading_along import LogAlong
 
@@ -30,6 +33,8 @@ from broker.store.reading_along import LogAlong
 NICENESS = 10
 #: Seconds that the node has to tell a DTD.
 DTD_TIMEOUT = 10.0
+#: Seconds between two looks at the care.
+GLANCE = 5.0
 #: Seconds after which an archive that could not be written is tried again.
 RETRY = 5.0
 
@@ -50,8 +55,12 @@ class Conversation:
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        for line in sys.stdin.buffer:
-            self.said.put(lines.decode(line))
+        try:
+            for line in sys.stdin.buffer:
+                self.said.put(lines.decode(line))
+        except ValueError as error:
+            # Another version of the node: it starts one that understands it.
+            _complain(str(error))
         self.said.put(None)
 
     def tell(self, line: bytes) -> None:
@@ -102,8 +111,11 @@ class Conversation:
         return True
 
 
-def run(log: LogAlong, archive: Archive, every: float, conversation: Conversation) -> None:
-    """Archive what is new, again and again; once more when the node is gone."""
+def run(
+    log: LogAlong, archive: Archive, every: float, conversation: Conversation, caring: Caring
+) -> None:
+    """Archive what is new, again and again, and care for the archive; once more when the node is
+    gone."""
     archiving = Archiving(log, archive, conversation.ask_dtds, wall_clock_ms)
     last = False
     while not last:
@@ -119,8 +131,9 @@ def run(log: LogAlong, archive: Archive, every: float, conversation: Conversatio
         conversation.tell(lines.report(_report(archiving, numbers, problem)))
         due = time.monotonic() + (RETRY if problem else every)
         while not (conversation.over or conversation.flushes) and due > time.monotonic():
+            caring.look(time.monotonic())
             _answer(archive, conversation)
-            conversation.listen(due - time.monotonic())
+            conversation.listen(min(due - time.monotonic(), GLANCE))
 
 
 def _answer(archive: Archive, conversation: Conversation) -> None:
@@ -150,6 +163,11 @@ def _report(archiving: Archiving, flushed: Sequence[int] = (), problem: str = ""
     return lines.Report(archiving.reached, flushed, problem, attrs.asdict(archiving.figures))
 
 
+def _complain(problem: str) -> None:
+    """The node logs what comes here."""
+    print(problem, file=sys.stderr, flush=True)
+
+
 def alone(folder: Path) -> BinaryIO:
     """Wait until no other archiver carries this log: one of a process of the node that was killed
     may still be at its last flush."""
@@ -162,7 +180,10 @@ def alone(folder: Path) -> BinaryIO:
 @click.option("--log", type=click.Path(path_type=Path), required=True)
 @click.option("--archive", "uri", required=True)
 @click.option("--every", type=float, required=True)
-def main(log: Path, uri: str, every: float) -> None:
+@click.option("--compact/--no-compact", default=False)
+@click.option("--max-age", "age_ms", type=int, default=0, help="Ms; 0: nothing is too old.")
+@click.option("--max-bytes", type=int, default=0, help="0: nothing is too much.")
+def main(log: Path, uri: str, every: float, compact: bool, age_ms: int, max_bytes: int) -> None:
     os.nice(NICENESS)
     # A Ctrl-C is for the node: what it logs until its end is still to be archived.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -170,7 +191,11 @@ def main(log: Path, uri: str, every: float) -> None:
     held = alone(log)
     while True:
         try:
-            run(LogAlong(log), Archive.open(uri), every, conversation)
+            along, rules = LogAlong(log), CareRules(compact, age_ms, max_bytes)
+            archive = Archive.open(uri)
+            caring = Caring(archive, along.origin, log, rules, _complain, time.monotonic())
+            with closing(caring):
+                run(along, archive, every, conversation, caring)
         except BrokerError as error:
             conversation.tell(lines.report(lines.Report(problem=str(error))))
             conversation.listen(RETRY)

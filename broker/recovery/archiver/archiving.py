@@ -22,11 +22,17 @@ from broker.store.records import LoggedEvent
 #: A flush: so many events, of about so many bytes. What is more follows in the next one at once.
 FLUSH_EVENTS = 50_000
 FLUSH_BYTES = 32 << 20
+#: Ms until a DTD that nobody had is asked for again.
+ASK_AGAIN = 60_000
 #: Of the fields of a record, where type and version stand.
 _TYPE, _VERSION = 5, 6
 
 #: The texts of DTDs; those that nobody has are left out.
 AskDtds: TypeAlias = Callable[[Sequence[DtdReference]], Mapping[DtdReference, bytes]]
+
+
+#: Events behind a mark: at most so many, of about so many bytes.
+Read: TypeAlias = Callable[[Mark, int, int], Sequence[LoggedEvent]]
 
 
 class ReadableLog(Protocol):
@@ -70,10 +76,12 @@ class Archiving:
         self._archive = archive
         self._writer = ArchiveWriter(archive, log.origin, wall_clock)
         self._ask_dtds = ask_dtds
+        self._wall_clock = wall_clock
         self._known: set[DtdReference] = set()
+        self._missing: set[DtdReference] | None = None
+        self._asked = 0
         self._stored: dict[tuple[str, str], bytes] | None = None
         self._change = -1
-        self._looked_for_texts = False
         self.figures = Figures()
         self.reached: dict[str, Mark] = {}
         """By origin, up to where the archive has it."""
@@ -88,41 +96,57 @@ class Archiving:
         return more
 
     def _flush_own(self) -> bool:
-        origin = self._log.origin
-        since, durable = self._log.extent()
-        before = self.reached.get(origin)
-        if before is not None and before[1] < since[1]:
-            # What is gone from the log never comes; that it is gone is no reason to stop.
-            self.figures.lost += since[1] - before[1]
-        after = self._go_on(origin, since)
-        if durable[1] <= after[1]:
-            return False
-        events = self._log.read(after, FLUSH_EVENTS, FLUSH_BYTES)
-        upto = events[-1].mark if events else durable
-        self._write(origin, after, upto, events)
-        return upto[1] < durable[1]
+        log = self._log
+        since, durable = log.extent()
+        return self._flush_span(log.origin, since, durable, log.read, lambda: log.extent()[0])
 
     def _flush_kept(self, origin: str) -> bool:
-        span = self._log.spans().get(origin)
+        log = self._log
+        span = log.spans().get(origin)
         if span is None:
             return False
-        after = self._go_on(origin, span.after)
-        if span.upto[1] <= after[1]:
+
+        def begins() -> Mark:
+            now = log.spans().get(origin)
+            return span.upto if now is None else now.after
+
+        def read(after: Mark, max_events: int, max_bytes: int) -> list[LoggedEvent]:
+            return log.read_kept(origin, after, max_events, max_bytes)
+
+        return self._flush_span(origin, span.after, span.upto, read, begins)
+
+    def _flush_span(
+        self, origin: str, since: Mark, durable: Mark, read: Read, begins: Callable[[], Mark]
+    ) -> bool:
+        """Archive what is new in (since, durable]; whether there is more of it."""
+        after = self._go_on(origin, since)
+        if durable <= after:
             return False
-        events = self._log.read_kept(origin, after, FLUSH_EVENTS, FLUSH_BYTES)
-        upto = events[-1].mark if events else span.upto
-        self._write(origin, after, upto, events)
-        return upto[1] < span.upto[1]
+        events = read(after, FLUSH_EVENTS, FLUSH_BYTES)
+        upto = events[-1].mark if events else durable
+        # Retention may have taken something between the two looks, and what it took is not covered.
+        covered = max(after, begins())
+        if covered > after:
+            self.figures.lost += (events[0].offset - 1 if events else upto[1]) - after[1]
+        self._write(origin, min(covered, upto), upto, events)
+        return upto < durable
 
     def _go_on(self, origin: str, since: Mark) -> Mark:
         """Up to where the archive has all that is here, which begins behind `since`."""
-        begins = max(since, self.reached.get(origin, since))
-        self.reached[origin] = self._archive.state().upto(origin, begins)
+        state = self._archive.state()
+        before = self.reached.get(origin)
+        # What the archive has let go as too old is not to come back from a log that has it still.
+        begins = max(since, before or state.forgotten(origin))
+        self.reached[origin] = state.upto(origin, begins)
+        if before is not None and before < since:
+            # What is gone from the log never comes; that it is gone is no reason to stop.
+            self.figures.lost += max(0, since[1] - state.upto(origin, before)[1])
         return self.reached[origin]
 
     def _write(self, origin: str, after: Mark, upto: Mark, events: Sequence[LoggedEvent]) -> None:
         dtds = self._texts(events)
-        written = self._writer.write([(origin, after, upto)], events, dtds)
+        covers = [(origin, after, upto)] if after < upto else []
+        written = self._writer.write(covers, events, dtds)
         self._known |= dtds.keys()
         self.reached[origin] = upto
         figures = self.figures
@@ -137,19 +161,27 @@ class Archiving:
             fields = msgpack.unpackb(event.record)
             named.add((fields[_TYPE], fields[_VERSION]))
         new = sorted({DtdReference(*each) for each in named} - self._known)
-        return self._ask_dtds(new) if new else {}
+        texts = self._ask_dtds(new) if new else {}
+        if self._missing is not None:
+            self._missing |= set(new) - texts.keys()
+        return texts
 
     def _put_missing_texts(self) -> None:
-        """What was archived when its DTD could not be had: once after the start."""
-        if self._looked_for_texts:
+        """What was archived when its DTD could not be had, by whomever: when it can."""
+        now = self._wall_clock()
+        if self._missing is None:
+            state = self._archive.state()
+            named = {DtdReference(*each) for file in state.files.values() for each in file.types}
+            self._missing = named - state.dtds.keys()
+        elif not self._missing or abs(now - self._asked) < ASK_AGAIN:
             return
-        self._looked_for_texts = True
-        state = self._archive.state()
-        named = {DtdReference(*each) for file in state.files.values() for each in file.types}
-        missing = sorted(named - state.dtds.keys())
-        texts = self._ask_dtds(missing) if missing else {}
+        self._asked = now
+        self._missing -= self._known
+        texts = self._ask_dtds(sorted(self._missing)) if self._missing else {}
         if texts:
             self._writer.write([], [], texts)
+            self._known |= texts.keys()
+            self._missing -= texts.keys()
 
     def _put_durables(self) -> None:
         change = self._log.change()
@@ -166,10 +198,6 @@ class Archiving:
 
     def _stored_before(self) -> dict[tuple[str, str], bytes]:
         if self._stored is None:
-            own = self._log.origin
-            self._stored = {
-                key: stored
-                for key, (writer, stored, _) in self._archive.durables().items()
-                if writer == own
-            }
+            # Its own word, though another's may be newer: to say it again would make it the newest.
+            self._stored = dict(self._archive.durables_of(self._log.origin))
         return self._stored

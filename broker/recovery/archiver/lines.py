@@ -4,7 +4,7 @@ node:     {"flush": number}                        archive what is new now, and 
           {"covered": true}                        what do you have of all origins?
           {"durable": number, "of": [client, name]}      what is stored of it, by whomever?
           {"dead": [origin...]}                    of these archive what is kept here
-          {"dtd": [type, version, text or null]}
+          {"dtd": [type, version, base64 or null]}
           {"end": true}                            archive what is new once more, then end
 archiver: {"dtds": [[type, version]...]}           tell these
           {"coverage": {origin: [[after, upto]...]}}
@@ -19,12 +19,14 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import attrs
 
 from broker.dtd.reference import DtdReference
+from broker.errors import BadName
 from broker.event.place import Mark
 
 
@@ -113,6 +115,10 @@ class Coverage:
     intervals: Mapping[str, Sequence[tuple[Mark, Mark]]]
 
 
+#: What the archiver says.
+Told: TypeAlias = Report | AskDtds | Coverage | FoundDurable
+
+
 def encode(said: Said) -> bytes:
     """The line of the node."""
     match said:
@@ -127,13 +133,17 @@ def encode(said: Said) -> bytes:
         case Dead(origins):
             return _line({"dead": list(origins)})
         case TellDtd(reference, text):
-            shown = None if text is None else text.decode()
-            return _line({"dtd": [reference.type, reference.version, shown]})
+            return _line({"dtd": [reference.type, reference.version, _shown(text)]})
 
 
 def decode(line: bytes) -> Said:
     """What the node's line says; ValueError if nothing."""
-    match json.loads(line):
+    with _making_sense_of(line):
+        return _decoded(json.loads(line))
+
+
+def _decoded(said: Any) -> Said:
+    match said:
         case {"flush": int(number)}:
             return Flush(number)
         case {"covered": True}:
@@ -143,10 +153,10 @@ def decode(line: bytes) -> Said:
         case {"end": True}:
             return End()
         case {"dead": list(origins)}:
-            return Dead(tuple(origins))
+            return Dead(tuple(map(str, origins)))
         case {"dtd": [str(name), str(version), text]}:
-            return TellDtd(DtdReference(name, version), None if text is None else text.encode())
-    raise ValueError(f"a line that says nothing: {line[:80]!r}")
+            return TellDtd(DtdReference(name, version), _bytes(text))
+    raise ValueError
 
 
 def ask_dtds(wanted: Sequence[DtdReference]) -> bytes:
@@ -166,35 +176,59 @@ def coverage(intervals: Mapping[str, Sequence[tuple[Mark, Mark]]]) -> bytes:
 
 def found(number: int, origin: str, stored: bytes | None) -> bytes:
     """The archiver's answer to `AskDurable`."""
-    shown = None if stored is None else base64.b64encode(stored).decode()
-    return _line({"found": number, "origin": origin, "stored": shown})
+    return _line({"found": number, "origin": origin, "stored": _shown(stored)})
 
 
-def understood(line: bytes) -> Report | AskDtds | Coverage | FoundDurable:
+def understood(line: bytes) -> Told:
     """What the archiver's line says; ValueError if nothing."""
-    match json.loads(line):
-        case {"coverage": intervals}:
+    with _making_sense_of(line):
+        return _understood(json.loads(line))
+
+
+def _understood(said: Any) -> Told:
+    match said:
+        case {"coverage": dict(intervals)}:
             return Coverage(
                 {o: [(_mark(a), _mark(u)) for a, u in each] for o, each in intervals.items()}
             )
         case {"found": int(number), "origin": str(origin), "stored": stored}:
-            return FoundDurable(
-                number, origin, None if stored is None else base64.b64decode(stored)
-            )
+            return FoundDurable(number, origin, _bytes(stored))
         case {"dtds": list(wanted)}:
-            return AskDtds(tuple(DtdReference(*each) for each in wanted))
-        case {"reached": reached, "flushed": flushed, "problem": str(problem), "figures": figures}:
-            return Report(_marks(reached), tuple(flushed), problem, figures)
-    raise ValueError(f"a line that says nothing: {line[:80]!r}")
+            return AskDtds(tuple(DtdReference(str(name), str(v)) for name, v in wanted))
+        case {
+            "reached": dict(reached),
+            "flushed": list(flushed),
+            "problem": str(problem),
+            "figures": dict(figures),
+        }:
+            return Report(
+                {origin: _mark(mark) for origin, mark in reached.items()},
+                tuple(map(int, flushed)),
+                problem,
+                {str(name): int(figure) for name, figure in figures.items()},
+            )
+    raise ValueError
 
 
-def _marks(said: Mapping[str, Any]) -> dict[str, Mark]:
-    return {origin: _mark(mark) for origin, mark in said.items()}
+@contextmanager
+def _making_sense_of(line: bytes) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, TypeError, OverflowError, RecursionError, BadName):
+        raise ValueError(f"a line that says nothing: {line[:80]!r}") from None
 
 
 def _mark(said: Sequence[int]) -> Mark:
     epoch, offset = said
     return int(epoch), int(offset)
+
+
+def _shown(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def _bytes(shown: str | None) -> bytes | None:
+    return None if shown is None else base64.b64decode(shown, validate=True)
 
 
 def _line(said: dict[str, Any]) -> bytes:

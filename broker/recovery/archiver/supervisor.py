@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
+from twisted.internet.error import ProcessExitedAlready
 from twisted.internet.interfaces import IDelayedCall, IReactorProcess, IReactorTime
 from twisted.internet.protocol import ProcessProtocol
 from twisted.logger import Logger
@@ -18,6 +20,7 @@ from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 from broker.recovery.archive_access import ArchivedDurable, Covered
 from broker.recovery.archiver import lines
+from broker.recovery.archiver.care_rules import NO_CARE, CareRules
 
 #: Seconds until an archiver that died is started again, at first and at most.
 FIRST_REST = 1.0
@@ -40,6 +43,7 @@ class ArchiverSupervisor:
         log_folder: Path,
         uri: str,
         every: float,
+        care: CareRules = NO_CARE,
     ) -> None:
         """`reactor` starts processes and knows the time; `every` is in seconds."""
         self._process: IReactorProcess = reactor
@@ -47,6 +51,8 @@ class ArchiverSupervisor:
         self._arguments = [
             *(sys.executable, "-m", "broker.recovery.archiver"),
             *("--log", str(log_folder), "--archive", uri, "--every", str(every)),
+            *("--compact" if care.compact else "--no-compact", "--max-age", str(care.age_ms)),
+            *("--max-bytes", str(care.max_bytes)),
         ]
         self.uri = uri
         self.dtd_text: Callable[[DtdReference], Deferred[bytes | None]] = lambda _: succeed(None)
@@ -75,9 +81,13 @@ class ArchiverSupervisor:
         """Start it."""
         self._running = _Running(self)
         environment = dict(os.environ)
-        self._process.spawnProcess(
-            self._running, sys.executable, self._arguments, env=environment, path=None
-        )
+        try:
+            self._process.spawnProcess(
+                self._running, sys.executable, self._arguments, env=environment, path=None
+            )
+        except OSError as error:
+            # No room for one more process, say: that passes.
+            self.ended(str(error))
 
     def flush_soon(self) -> None:
         """What is durable now is to be archived at once, and not when its time comes."""
@@ -245,4 +255,6 @@ class _Running(ProcessProtocol):
     def kill(self) -> None:
         """It does not do what it is to do."""
         if self.transport is not None:
-            self.transport.signalProcess("KILL")
+            # It may be over, and only its last words not yet read.
+            with suppress(ProcessExitedAlready):
+                self.transport.signalProcess("KILL")

@@ -100,6 +100,15 @@ class Archive:
         """By client and name each durable subscription: (writer, stored bytes, at)."""
         return self._durables.all()
 
+    def durables_of(self, writer: str) -> Mapping[tuple[str, str], bytes]:
+        """Those that one writer has stored and not removed, whatever others say of them."""
+        said = self._durables.by_writer().get(writer, {})
+        return {key: stored for key, (stored, _) in said.items() if stored is not None}
+
+    def damaged_durables(self) -> Mapping[str, str]:
+        """Pages of durable subscriptions that can not be read, and why, by path."""
+        return self._durables.problems()
+
     def reading(self) -> ReadingLease:
         """A lease: what `state` says after it began is there until it ends.
 

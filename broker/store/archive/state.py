@@ -87,6 +87,10 @@ class ArchiveState:
                 healed.add(path)
         return healed
 
+    def forgotten(self, origin: str) -> Mark:
+        """Up to where retention took what the archive had of an origin."""
+        return max((upto for _, upto in self._forgotten(origin)), default=(0, 0))
+
     def _forgotten(self, origin: str) -> Iterable[Interval]:
         return self.everything.forgets.get(origin, ())
 
