@@ -13,6 +13,7 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from broker.dtd.reference import DtdReference
+from broker.recovery.archive_access import ArchivedDurable
 from broker.recovery.archiver import lines, supervisor
 from broker.recovery.archiver.care_rules import CareRules
 from broker.recovery.archiver.supervisor import FIRST_REST, LAST_FLUSH, ArchiverSupervisor
