@@ -6,9 +6,9 @@ and what is left for the next source lies behind it.
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import attrs
@@ -21,6 +21,7 @@ from broker.errors import BrokerError, Closed, NotConnected
 from broker.event.place import Mark
 from broker.recovery.archive_access import ArchiveAccess, Replay
 from broker.recovery.fetching import Fetching
+from broker.recovery.log_merging import in_order
 from broker.recovery.log_pages import LogPages, Page, PageRequest
 from broker.recovery.planning import OWN_LOG, Remaining, Sources, Step, holes, plan
 from broker.recovery.request import ReplayRequest
@@ -31,6 +32,8 @@ from broker.store.records import LoggedEvent
 
 #: Seconds between looks whether the archive has got far enough.
 LOOK_AGAIN = 0.5
+#: Events that are given at a time of those that were gathered.
+RUN = 256
 #: How often a replay is begun whose process ends.
 ATTEMPTS = 3
 #: Most events that `last` may ask for: they are held until the end is known.
@@ -220,13 +223,22 @@ class Filling:
             yield page.events
 
     async def _from_logs(self) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """Events of several origins' logs, merged by when they arrived there."""
-        streams = [
-            _Stream(origin, self._log_of(origin, each))
-            for origin, each in self._left.ranges.items()
-        ]
-        async for events in merged(streams):
-            yield events
+        """Events of several origins' logs. All are gathered first, for only then it is known whose
+        publishers have been at several of them; they are few."""
+        ranges = self._left.ranges
+        if len(ranges) == 1:
+            for origin, each in ranges.items():
+                async for page in self._log_of(origin, each):
+                    yield page.events
+            return
+        gathered: dict[str, list[LoggedEvent]] = {}
+        for origin, each in ranges.items():
+            events = gathered[origin] = []
+            async for page in self._log_of(origin, each):
+                events += page.events
+        merged = in_order(gathered)
+        while run := list(islice(merged, RUN)):
+            yield run
 
     async def _log_of(self, origin: str, wanted: MarkRange) -> AsyncIterator[Page]:
         request = self._request({origin: wanted})
@@ -348,45 +360,6 @@ class Filling:
             from_ms=missed.from_ms,
             until_ms=missed.until_ms,
         )
-
-
-@attrs.define(eq=False)
-class _Stream:
-    """Pages of one origin, event by event."""
-
-    origin: str
-    pages: AsyncIterator[Page]
-    waiting: deque[LoggedEvent] = attrs.field(factory=deque)
-
-    async def fill(self) -> bool:
-        """Whether there is a next event."""
-        while not self.waiting:
-            page = await anext(self.pages, None)
-            if page is None:
-                return False
-            self.waiting.extend(page.events)
-        return True
-
-
-async def merged(streams: Iterable[_Stream]) -> AsyncIterator[Sequence[LoggedEvent]]:
-    """The events of several origins by their arrival, each origin's in their order."""
-    heap: list[tuple[int, str, _Stream]] = []
-    for stream in streams:
-        if await stream.fill():
-            heap.append((stream.waiting[0].arrival, stream.origin, stream))
-    heapq.heapify(heap)
-    while heap:
-        # As long as one stream is first, its events go together.
-        _, _, stream = heap[0]
-        following = min((each[0] for each in heap[1:3]), default=None)
-        run = [stream.waiting.popleft()]
-        while stream.waiting and (following is None or stream.waiting[0].arrival <= following):
-            run.append(stream.waiting.popleft())
-        yield run
-        if await stream.fill():
-            heapq.heapreplace(heap, (stream.waiting[0].arrival, stream.origin, stream))
-        else:
-            heapq.heappop(heap)
 
 
 def _marks(events: Sequence[LoggedEvent]) -> dict[str, Mark]:

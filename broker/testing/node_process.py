@@ -81,6 +81,8 @@ class NodeProcess:
         self._dialler = dialler
         self._archive = archive
         self.log_file: LogFile
+        self.clock_off = 0
+        """How far its machine's wall clock is off, in ms."""
         self.stopping = False
         """Whether the process ends in good order: its log may be closed already."""
         self._node: Node | None = None
@@ -107,7 +109,7 @@ class NodeProcess:
             self.settings,
             clock,
             SlowThreads(clock, time.random, self._thread_delay),
-            wall_clock=time.wall_clock,
+            wall_clock=lambda: time.wall_clock() + self.clock_off,
             open_file=self._open_file,
             dialler=self._dialler(clock) if self._dialler else None,
             random=Random(time.random.random()) if self._dialler else None,

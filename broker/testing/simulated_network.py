@@ -189,6 +189,10 @@ class NetworkWorld(VirtualTime):
         """Whether a node can write."""
         self._processes[name].disk.full = full
 
+    def set_clock(self, name: str, off: int) -> None:
+        """The wall clock of a node's machine is off by so many ms from now on."""
+        self._processes[name].clock_off = off
+
     def key_file(self, key: bytes) -> Path:
         """A file with this key."""
         path = self._folder / f"key-{key.hex()}"

@@ -1,0 +1,69 @@
+"""Events of several origins' logs in one order: each origin's, each publisher's, else by arrival.
+
+Clocks of nodes differ, and publishers go from node to node: so times of arrival alone would put
+events of a publisher into a wrong order. Beside `ordering`, which is for columns of an archive.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import msgpack
+
+from broker.store.records import LoggedEvent
+
+#: ClientId and incarnation.
+_Publisher: TypeAlias = tuple[str, int]
+
+
+def in_order(logs: Mapping[str, Sequence[LoggedEvent]]) -> Iterator[LoggedEvent]:
+    """The events of each origin, which are in its order, merged.
+
+    Where orders contradict each other, which can not come of real runs, that of origins holds.
+    """
+    queues = {
+        origin: deque((_identity(event), event) for event in events)
+        for origin, events in logs.items()
+        if events
+    }
+    to_come: dict[_Publisher, list[int]] = defaultdict(list)
+    for queue in queues.values():
+        for (publisher, number), _ in queue:
+            to_come[publisher].append(number)
+    for numbers in to_come.values():
+        heapq.heapify(numbers)
+    heads = [(queue[0][1].arrival, origin) for origin, queue in queues.items()]
+    heapq.heapify(heads)
+    while heads:
+        behind: list[tuple[int, str]] = []
+        chosen = first = heads[0]
+        while heads:
+            chosen = heapq.heappop(heads)
+            publisher, number = queues[chosen[1]][0][0]
+            if number <= to_come[publisher][0]:
+                break
+            behind.append(chosen)
+        else:
+            chosen = first
+            behind.remove(first)
+        for each in behind:
+            heapq.heappush(heads, each)
+        queue = queues[chosen[1]]
+        (publisher, number), event = queue.popleft()
+        numbers = to_come[publisher]
+        if numbers[0] == number:
+            heapq.heappop(numbers)
+        else:
+            numbers.remove(number)
+            heapq.heapify(numbers)
+        yield event
+        if queue:
+            heapq.heappush(heads, (queue[0][1].arrival, chosen[1]))
+
+
+def _identity(event: LoggedEvent) -> tuple[_Publisher, int]:
+    client_id, _, number, incarnation, *_ = msgpack.unpackb(event.record)
+    return (client_id, incarnation), number
