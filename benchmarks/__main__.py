@@ -33,6 +33,7 @@ NAMES: Final = (
     "line",
     "network",
     "archive",
+    "ingest",
     "replay",
 )
 #: How long (seconds) to wait for a quiet machine before each.
@@ -49,7 +50,7 @@ RESULTS: Final = Path(__file__).parent / "results"
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="So many events in `archive`; 0: a million flights, 100,000 VOEvents.",
+    help="So many events in `archive`, `replay` and a run of `ingest`; 0: as many as each takes.",
 )
 @click.option(
     "--results",

@@ -153,9 +153,15 @@ class Subscription:
 
         Only for who stops in the middle: iterating moves the position by itself.
         """
+        if self.over or self._portion is None:
+            return
+        events = self._portion.events
+        upto = next((i for i, each in enumerate(events) if each is event), -1)
         # Of what may have holes before it only the whole is done with, when they are filled.
-        if not self.over and self._portion is not None and self._portion.position.marks:
-            self._owner.taken(self._number, Moved(Position().advanced([event.place])))
+        solid = self._portion.position.marks
+        places = [each.place for each in events[: upto + 1] if each.place.origin in solid]
+        if places:
+            self._owner.taken(self._number, Moved(Position().advanced(places)))
 
     # ------------------------------------------------------------------ from the client
 

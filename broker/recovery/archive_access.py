@@ -16,6 +16,16 @@ from broker.store.records import LoggedEvent
 Covered: TypeAlias = Mapping[str, Sequence[tuple[Mark, Mark]]]
 
 
+@attrs.frozen
+class ArchivedDurable:
+    """A durable subscription as the archive has it."""
+
+    origin: str
+    """Of the log of the node that had it last."""
+    stored: bytes
+    """See `broker.router.durables.Durable`."""
+
+
 class Replay(Protocol):
     """One request to the archive, under way."""
 
@@ -50,7 +60,7 @@ class ArchiveAccess:
     covered: Callable[[Mapping[str, Mark]], Deferred[Covered]]
     """What the archive has of these origins behind these marks; of those that are not named it
     could not tell."""
-    durable: Callable[[str, str], Deferred[bytes | None]]
+    durable: Callable[[str, str], Deferred[ArchivedDurable | None]]
     """What is stored there of a durable subscription, by client and name; None: nothing."""
     flush_soon: Callable[[], object]
     """What is durable in the node's log now is to be archived at once."""

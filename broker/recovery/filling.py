@@ -123,6 +123,12 @@ class Filling:
             # An epoch may have begun in which there is nothing.
             if upto is not None and upto[1] > after[1]
         ]
+        known = self._missed.known
+        left += [
+            (origin, after, known[origin])
+            for origin, after in self._left.open_ends.items()
+            if origin in known and known[origin][1] > after[1]
+        ]
         lost: dict[str, list[Interval]] = {}
         for origin, after, upto in (*self._holes, *left):
             lost.setdefault(origin, []).append((after, upto))
@@ -269,6 +275,8 @@ class Filling:
         archive = self._around.archive
         assert archive is not None
         await self._await_archive(archive)
+        if not (self._left.ranges or self._missed.others):
+            return
         for attempt in range(ATTEMPTS):
             try:
                 async for events in self._replayed(archive):
@@ -323,6 +331,7 @@ class Filling:
                 for origin, (after, upto) in left.items()
             )
             if ready or clock.seconds() >= until:
+                self._left.end(o for o, intervals in covered.items() if not intervals)
                 # What was never archived is told now: what follows it is there.
                 for origin, (after, upto) in left.items():
                     missing = holes(after, upto, covered.get(origin, ()))

@@ -19,6 +19,7 @@ from broker.cluster.correspondence import Correspondence
 from broker.cluster.flows.frame import MAX_HOPS
 from broker.errors import BadName, BrokerError, NotConnected, from_wire
 from broker.event.place import Position
+from broker.recovery.archive_access import ArchivedDurable
 from broker.recovery.messages import HandedOver, Release, TakeOver
 from broker.router.durables import Durable, Durables
 from broker.router.recovery import Former, Roamer
@@ -53,7 +54,7 @@ class HandingOver:
         durables: Durables,
         supersede: Supersede,
         clock: IClock,
-        archived: Callable[[str, str], Deferred[bytes | None]],
+        archived: Callable[[str, str], Deferred[ArchivedDurable | None]],
     ) -> None:
         """`archived` is what the archive has stored of a subscription, by client and name."""
         self._post = post
@@ -81,22 +82,21 @@ class HandingOver:
         """
         address = _address(roamer.former)
         tried = self._clock.seconds()
-        until = tried + PATIENCE
         while True:
             try:
                 if address is not None and address != self._post.own:
                     return await self._follow(roamer, address)
-                return await self._look_for(roamer)
+                return await self._look_for(roamer) or await self._look_in_archive(roamer)
             except NotConnected as error:
                 if roamer.knows_position:
                     self.log.info("{error}: its client knows how far it has got", error=error)
                     return None
-                if self._clock.seconds() >= tried + REACHING:
-                    stored = await self._archived(roamer.client_id, roamer.name)
-                    if stored is not None:
-                        self.log.info("{error}: the archive has its position", error=error)
-                        return Former(Durable.decode(stored).position)
-                if self._clock.seconds() >= until:
+                waited = self._clock.seconds() - tried
+                archived = await self._look_in_archive(roamer) if waited >= REACHING else None
+                if archived is not None:
+                    self.log.info("{error}: the archive has its position", error=error)
+                    return archived
+                if waited >= PATIENCE:
                     if address is not None:
                         raise
                     self.log.warn("{error}: it is taken for a new one", error=error)
@@ -104,6 +104,24 @@ class HandingOver:
             later: Deferred[None] = Deferred()
             self._clock.callLater(ASK_AGAIN, later.callback, None)
             await later
+
+    async def _look_in_archive(self, roamer: Roamer) -> Former | None:
+        """What is stored there of it; the node that stored it is better asked, if that can be."""
+        found = await self._archived(roamer.client_id, roamer.name)
+        if found is None:
+            return None
+        durable = Durable.decode(found.stored)
+        moved = _address(durable.moved_to)
+        for address in [moved] if moved else self._post.homes(found.origin):
+            if address == self._post.own:
+                continue
+            try:
+                former = await self._follow(roamer, address)
+            except NotConnected:
+                continue
+            if former is not None:
+                return former
+        return Former(durable.position)
 
     async def _follow(self, roamer: Roamer, address: Address) -> Former | None:
         furthest: Former | None = None

@@ -59,6 +59,11 @@ class NodeRecovery:
         """Whether so many places are rather recovered from the archive than read from the log."""
         return self.has_past and places > FEW // (1 + len(self.under_way))
 
+    def is_gone(self, origin: str) -> bool:
+        """Whether only the archive knows how far an origin got."""
+        around = self.around
+        return self.has_past and origin != around.origin and not around.homes(origin)
+
     def take_over(self, roamer: Roamer) -> Deferred[Former | None]:
         """Have a durable subscription handed over by whoever has it."""
         if self.handing_over is None:

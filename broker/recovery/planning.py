@@ -7,7 +7,7 @@ time; so a little of origins that can be asked is asked of them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -126,6 +126,12 @@ class Remaining:
     def open_ends(self) -> dict[str, Mark]:
         """Of the ranges that had no end, up to where they were looked at."""
         return dict(self._open)
+
+    def end(self, origins: Iterable[str]) -> None:
+        """Those of these whose range has no end have come to it."""
+        for origin in origins:
+            if origin in self._open:
+                self._left.pop(origin, None)
 
     def close(self) -> None:
         """Ranges without an end have come to it."""

@@ -25,6 +25,7 @@ from twisted.python.failure import Failure
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.errors import BrokerError
 from broker.recovery.engine.choosing import AUTO, ENGINES, LOCAL, FirstThatServes
+from broker.recovery.engine.collector import quieten_collector
 from broker.recovery.engine.contract import Engine, Limits
 from broker.recovery.engine.local import LocalEngine
 from broker.recovery.engine.spark import SparkEngine
@@ -86,6 +87,7 @@ def main(
         spark = SparkEngine(archive, catalogue, settings, bounds, notice)
         return spark if engine != AUTO else FirstThatServes(spark, local, notice)
 
+    quieten_collector()
     limits = ReplayerLimits(replays=replays, spool_bytes=spool_bytes)
 
     def run(reactor: Any) -> Deferred[None]:

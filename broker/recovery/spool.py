@@ -13,7 +13,8 @@ from __future__ import annotations
 import os
 import shutil
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,8 @@ from broker.store.archive.table import batch_to_events
 from broker.store.records import LoggedEvent
 
 _INDEX: Final = pa.schema([pa.field(name, pa.int32()) for name in ("part", "row", "size")])
+#: Rows lie together in batches of about so many bytes: a page takes some of many, one by one.
+_BATCH_BYTES: Final = 64 << 20
 #: Parts whose files are held open: each is mapped, not read.
 _MOST_OPEN: Final = 64
 
@@ -43,25 +46,38 @@ class PartWriter:
         self._writing = self._path.with_suffix(f".{os.getpid()}.{id(self)}")
         self._sink = pa.OSFile(str(self._writing), "wb")
         self._writer = pa.ipc.new_file(self._sink, schema)
+        self._waiting: list[pa.RecordBatch] = []
+        self._bytes = 0
         self._rows = 0
 
     def write(self, events: pa.RecordBatch) -> None:
         """Some more; OSError when the disk is full."""
         if events.num_rows:
-            self._writer.write_batch(events)
+            self._waiting.append(events)
+            self._bytes += events.nbytes
             self._rows += events.num_rows
+            if self._bytes >= _BATCH_BYTES:
+                self._flush()
 
     def commit(self) -> None:
-        """That is all of them."""
+        """That is all of them; OSError when the disk is full."""
+        self._flush()
         self._close()
         if self._rows:
             self._writing.replace(self._path)
         else:
             self._writing.unlink()
 
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_batch(pa.concat_batches(self._waiting))
+        self._waiting, self._bytes = [], 0
+
     def abandon(self) -> None:
         """Leave nothing behind."""
-        self._close()
+        with suppress(OSError, pa.ArrowException):
+            # What could not be written before can not be now; and it may be closed already.
+            self._close()
         self._writing.unlink(missing_ok=True)
 
     def _close(self) -> None:
@@ -103,13 +119,17 @@ class Spool:
         parts, rows, sizes = (column[first : first + most] for column in self._order(request))
         end = int(np.searchsorted(np.cumsum(sizes, dtype=np.int64), most_bytes, "right")) or 1
         parts, rows = parts[:end], rows[:end]
-        found: list[LoggedEvent | None] = [None] * len(parts)
+        if not len(parts):
+            return []
+        taken: list[pa.RecordBatch] = []
+        places: list[Integers] = []
         for number in np.unique(parts).tolist():
-            places = np.flatnonzero(parts == number)
-            events = self._part(number).events(rows[places])
-            for place, event in zip(places.tolist(), events, strict=True):
-                found[place] = event
-        return [event for event in found if event is not None]
+            of_part = np.flatnonzero(parts == number)
+            for batch, within in self._part(number).take(rows[of_part]):
+                taken.append(batch)
+                places.append(of_part[within])
+        back = np.argsort(np.concatenate(places), kind="stable")
+        return batch_to_events(_coded(pa.concat_batches(taken).take(pa.array(back))))
 
     def forget(self, request: int) -> None:
         """Nobody reads this request any more."""
@@ -151,19 +171,13 @@ class _Part:
             self._batches = [opened.get_batch(n) for n in range(opened.num_record_batches)]
         self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
 
-    def events(self, rows: Integers) -> Sequence[LoggedEvent]:
-        """The events at these rows, in their order."""
-        found: dict[int, LoggedEvent] = {}
-        for batch, places in self._by_batch(rows):
-            wanted = self._batches[batch].take(pa.array(rows[places] - self._starts[batch]))
-            found.update(zip(places.tolist(), batch_to_events(_coded(wanted)), strict=True))
-        return [found[place] for place in range(len(rows))]
-
-    def _by_batch(self, rows: Integers) -> Iterable[tuple[int, Integers]]:
-        """(batch, which of `rows` are in it)."""
+    def take(self, rows: Integers) -> Iterator[tuple[pa.RecordBatch, Integers]]:
+        """The events at these rows in some order, and for each which of `rows` it is."""
         batches = np.searchsorted(self._starts, rows, "right") - 1
-        for batch in np.unique(batches).tolist():
-            yield batch, np.flatnonzero(batches == batch)
+        for number in np.unique(batches).tolist():
+            places = np.flatnonzero(batches == number)
+            wanted = pa.array(rows[places] - self._starts[number])
+            yield self._batches[number].take(wanted), places
 
 
 def _coded(batch: pa.RecordBatch) -> pa.RecordBatch:

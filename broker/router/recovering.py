@@ -82,7 +82,8 @@ class RecoveringFeeds:
         if not self._is_fed(feed):
             recovering.cancel()
             return
-        self._recovered(feed, {**joins, **recovering.reached()}, recovering.lost())
+        reached = {o: max(mark, joins.get(o, mark)) for o, mark in recovering.reached().items()}
+        self._recovered(feed, {**joins, **reached}, recovering.lost())
         if end is not None:
             end()
 

@@ -59,6 +59,8 @@ class Missed:
     """The rank up to which its client is cleared."""
     ranges: Mapping[str, MarkRange]
     """By origin."""
+    known: Mapping[str, Mark] = attrs.field(factory=dict)
+    """Up to where there is something, at least, of those whose range has no end."""
     others: bool = False
     """Whether all of origins that `ranges` does not name is wanted, too."""
     from_ms: int = 0
@@ -119,6 +121,10 @@ class Recovery(Protocol):
     def is_too_much_for_log(self, places: int) -> bool:
         """Whether so many places are rather recovered from the archive than read from the log."""
 
+    def is_gone(self, origin: str) -> bool:
+        """Whether no node can be asked for this origin's events, so that only the archive knows how
+        far it got."""
+
     def begin(self, missed: Missed) -> Recovering:
         """Begin to recover."""
 
@@ -138,6 +144,10 @@ class NoRecovery:
 
     def is_too_much_for_log(self, places: int) -> bool:
         """There is nothing else."""
+        return False
+
+    def is_gone(self, origin: str) -> bool:
+        """There is no archive to know better."""
         return False
 
     def begin(self, missed: Missed) -> Recovering:

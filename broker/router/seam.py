@@ -7,7 +7,7 @@ between a client's position and there is recovered; from there on the log feeds 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import attrs
 
@@ -65,6 +65,13 @@ def at_retention(
 def whole_past(cut: Mapping[str, Mark]) -> Seam:
     """The seam of a subscription that begins before all logs do."""
     return Seam({origin: (_NOWHERE, mark) for origin, mark in cut.items()}, dict(cut))
+
+
+def open_ended(seam: Seam, position: Mapping[str, Mark], gone: Collection[str]) -> Seam:
+    """The seam where nobody can tell how far these origins got: not where this node stands is the
+    end of what is recovered of them, but where there is no more."""
+    opened: dict[str, MarkRange] = {o: (position.get(o, _NOWHERE), None) for o in gone}
+    return Seam({**seam.ranges, **opened}, seam.joins)
 
 
 def up_to(

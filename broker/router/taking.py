@@ -30,7 +30,7 @@ from broker.router.interest import Interest
 from broker.router.link import Link
 from broker.router.pacing import Pacing
 from broker.router.recovery import Former, Missed, Recovery, Roamer
-from broker.router.seam import Seam, at_cut, at_retention, up_to, whole_past
+from broker.router.seam import Seam, at_cut, at_retention, open_ended, up_to, whole_past
 from broker.session.messages import Flowing, Subscribe, Subscribed
 from broker.store.event_log import EventLog
 
@@ -298,23 +298,29 @@ class Taking:
     def _seam(self) -> Seam:
         feed, log = self._feed, self._around.log
         if self._begins_in_past():
-            return whole_past(feed.flows_from)
+            return self._opened(whole_past(feed.flows_from), {})
         if not self._resumes:
             return Seam({}, {})
         position = self._begins.position
         if self._is_bounded():
             # The log feeds nothing behind the end: all of it is recovered, this node's own too.
-            return at_cut(position, feed.flows_from, "", {})
+            return self._opened(at_cut(position, feed.flows_from, "", {}), position)
         behind = log.position()
         if self._is_complete_here() and self._is_too_much(position, behind):
             return at_cut(position, behind, "", {})
         if not self._is_complete_here():
-            return at_cut(position, feed.flows_from, log.origin, log.since)
+            seam = at_cut(position, feed.flows_from, log.origin, log.since)
+            return self._opened(seam, position)
         complete: dict[str, Mark] = {}
         if self._stored is not None and self._stored.flows_from is not None:
             complete = dict(self._stored.flows_from.marks)
             complete.pop(log.origin, None)
         return at_retention(position, complete, log.since)
+
+    def _opened(self, seam: Seam, position: Mapping[str, Mark]) -> Seam:
+        origins = {*self._feed.flows_from, *position}
+        gone = [origin for origin in origins if self._around.recovery.is_gone(origin)]
+        return open_ended(seam, position, gone)
 
     def _is_too_much(self, position: Mapping[str, Mark], upto: Mapping[str, Mark]) -> bool:
         """Whether the log has so much for it that the archive is better asked."""
@@ -339,6 +345,7 @@ class Taking:
             matcher_number=feed.matcher_number,
             clearance=self._profile.identity.clearance.rank,
             ranges=ranges,
+            known={o: mark for o, mark in feed.flows_from.items() if o in ranges},
             others=wholly and not wanted.until,
             # A client that began at a time and goes on has a position, too.
             from_ms=wanted.time if wanted.start in ("time", "position") else 0,

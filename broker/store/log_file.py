@@ -207,13 +207,13 @@ class LogFile:
             for client_id, newest in commit.clients:
                 txn.put(client_id.encode(), newest, db=self._clients)
             kept = self._keep(txn, commit.keeping) if commit.keeping else self.kept
-            since = {**commit.since, **self._trim(txn, now_ms)}
+            since = _further(commit.since, self._trim(txn, now_ms))
             first, last = self._ends(txn)
             _, offset = commit.covered.get(self.origin, (0, self._bounds.offset))
             bounds = Bounds(epoch, first, last, self._used(txn), offset)
         self.kept = kept
         if since:
-            self.since = {**self.since, **since}
+            self.since = _further(self.since, since)
         self._bounds = bounds
         return bounds
 
@@ -387,6 +387,10 @@ class LogFile:
         stat = txn.stat(table)
         pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
         return int(pages * stat["psize"])
+
+
+def _further(one: Mapping[str, Mark], other: Mapping[str, Mark]) -> dict[str, Mark]:
+    return {o: max(one.get(o, (0, 0)), other.get(o, (0, 0))) for o in {*one, *other}}
 
 
 def _publisher_key(publisher: Publisher) -> bytes:

@@ -48,8 +48,11 @@ class Origins:
         return origin, last
 
     def begin(self, txn: lmdb.Transaction, origin: str, mark: Mark) -> None:
-        """The log has what it wants of an origin from behind `mark` on."""
-        txn.put(_SINCE + origin.encode(), _MARK.pack(*mark), db=self._table)
+        """The log has what it wants of an origin from behind `mark` on, if not from later on."""
+        key = _SINCE + origin.encode()
+        known = txn.get(key, db=self._table)
+        if known is None or _MARK.unpack(known) < mark:
+            txn.put(key, _MARK.pack(*mark), db=self._table)
 
     def cover(self, txn: lmdb.Transaction, origin: str, mark: Mark) -> None:
         """The log has all that it wants of an origin, up to `mark`."""

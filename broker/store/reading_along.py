@@ -18,11 +18,14 @@ from broker.store.kept import Kept, KeptSpan
 from broker.store.origins import Origins
 from broker.store.records import LoggedEvent
 
+#: As large a map as the log's writer has: LMDB's own default would end at 10 MiB.
+_AS_THE_WRITER = 0
+
 
 def read_only(folder: Path, start: int, max_events: int) -> Sequence[LoggedEvent]:
     """Up to `max_events` events of a log, from the serial `start` on."""
     with (
-        lmdb.open(str(folder), readonly=True, max_dbs=8, max_readers=64) as env,
+        _opened(folder) as env,
         env.begin(db=env.open_db(b"events", create=False), buffers=True) as txn,
         txn.cursor() as cursor,
     ):
@@ -35,7 +38,7 @@ class LogAlong:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         try:
-            self._env = lmdb.open(str(folder), readonly=True, max_dbs=8, max_readers=64)
+            self._env = _opened(folder)
             tables = {
                 name: self._env.open_db(name, create=False)
                 for name in (b"events", b"origins", b"kept", b"durables", b"meta")
@@ -98,6 +101,15 @@ class LogAlong:
 
     def _reading(self) -> lmdb.Transaction:
         try:
-            return self._env.begin(buffers=True)
+            try:
+                return self._env.begin(buffers=True)
+            except lmdb.MapResizedError:
+                # Its writer was started again with more room.
+                self._env.set_mapsize(_AS_THE_WRITER)
+                return self._env.begin(buffers=True)
         except lmdb.Error as error:
             raise LogUnavailable(f"{self._folder} can not be read: {error}") from None
+
+
+def _opened(folder: Path) -> lmdb.Environment:
+    return lmdb.open(str(folder), readonly=True, max_dbs=8, max_readers=64, map_size=_AS_THE_WRITER)

@@ -18,7 +18,7 @@ from broker.channel.clock import IClock
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.errors import ArchiveUnavailable, BrokerError
 from broker.event.place import Mark
-from broker.recovery.archive_access import ArchiveAccess, Covered
+from broker.recovery.archive_access import ArchiveAccess, ArchivedDurable, Covered
 from broker.recovery.archiver.archiving import Archiving
 from broker.recovery.engine.contract import Report
 from broker.recovery.engine.local import LocalEngine
@@ -88,11 +88,11 @@ class SimulatedArchive:
             {o: [i for i in covered.get(o, ()) if i[1] > mark] for o, mark in after.items()}
         )
 
-    def _durable(self, client_id: str, name: str) -> Deferred[bytes | None]:
+    def _durable(self, client_id: str, name: str) -> Deferred[ArchivedDurable | None]:
         if self.broken:
             return succeed(None)
         found = self.open().durables().get((client_id, name))
-        return succeed(None if found is None else found[1])
+        return succeed(None if found is None else ArchivedDurable(*found[:2]))
 
 
 class _Carrier:
@@ -111,7 +111,7 @@ class _Carrier:
 
     def flush(self) -> None:
         """What the log has now."""
-        if self._archive.broken:
+        if self._archive.broken or self._process.stopping:
             return
         if self._archiving is None:
             self._archiving = self._archive.archiving(self._process.log_file)

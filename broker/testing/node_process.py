@@ -81,6 +81,8 @@ class NodeProcess:
         self._dialler = dialler
         self._archive = archive
         self.log_file: LogFile
+        self.stopping = False
+        """Whether the process ends in good order: its log may be closed already."""
         self._node: Node | None = None
         self._addresses: dict[str, Taker] = {}
         self._ports: list[MemoryPort] = []
@@ -133,11 +135,13 @@ class NodeProcess:
         """Stop the process in good order."""
         node = self.node
         self._end_service()
+        self.stopping = True
         self._time.wait(Deferred.fromCoroutine(node.stop()))
         # What closing connections still wait for ends with the process.
         self._time.run(0.1)
         self.clock.die()
         self._node = None
+        self.stopping = False
         self._cut()
 
     def listen(self, address: str, taker: Taker) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -27,14 +28,14 @@ _RUN = "from twisted.scripts.twistd import run; run()"
 class NodeProcess:
     """`twistd xmlbroker` with its files in `folder`."""
 
-    def __init__(self, name: str, folder: Path, ports: Mapping[str, tuple[int, int]]) -> None:
-        """`ports` says where each node listens: for clients, and for other nodes."""
+    def __init__(self, name: str, folder: Path, port: int, settings: str) -> None:
+        """`port` is where clients come, as `settings` say, in TOML."""
         self.name = name
-        self.endpoint = f"tcp:127.0.0.1:{ports[name][0]}"
+        self.endpoint = f"tcp:127.0.0.1:{port}"
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True)
-        (folder / "node.toml").write_text(_settings(name, folder, ports))
+        (folder / "node.toml").write_text(settings)
 
     def start(self) -> None:
         """Start it. Clients and other nodes may try at once: they keep trying."""
@@ -57,6 +58,13 @@ class NodeProcess:
         """`kill -9`: no warning, no clean end."""
         if self._process is not None:
             self._process.kill()
+            self._process.wait()
+
+    def kill_machine(self) -> None:
+        """`kill -9` to the node and to the processes beside it, as when its machine is lost."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
     def terminate(self) -> None:
@@ -83,9 +91,14 @@ class Nodes:
 
     def __init__(self, folder: Path) -> None:
         names = [name for cluster in CLUSTERS.values() for name in cluster]
-        free = iter(_free_ports(2 * len(names)))
+        free = iter(free_ports(2 * len(names)))
         ports = {name: (next(free), next(free)) for name in names}
-        self._nodes = {name: NodeProcess(name, folder / name, ports) for name in names}
+        self._nodes = {
+            name: NodeProcess(
+                name, folder / name, ports[name][0], _settings(name, folder / name, ports)
+            )
+            for name in names
+        }
 
     def __getitem__(self, name: str) -> NodeProcess:
         return self._nodes[name]
@@ -141,7 +154,7 @@ def _settings(name: str, folder: Path, ports: Mapping[str, tuple[int, int]]) -> 
     )
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """So many TCP ports of the loopback interface that nobody uses at this moment."""
     with contextlib.ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]

@@ -47,7 +47,7 @@ def test_the_list_names_every_benchmark() -> None:
     output, _ = started("--list").communicate(timeout=30)
     assert [line.split()[0] for line in output.splitlines()] == [
         *("node", "latency", "memory", "content", "links", "line", "network", "archive"),
-        "replay",
+        *("ingest", "replay"),
     ]
 
 
@@ -98,6 +98,24 @@ def test_a_quick_run_of_the_archive_counts_what_it_wrote(tmp_path: Path) -> None
     assert {level: each["events"] for level, each in flights.items()} == {1: 70, 3: 700, 9: 70}
     assert all(0 < each["archived"] < each["raw"] for each in flights.values())
     assert {each["events"] for each in archive["cold"]} == {700}
+    assert list(data.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.system
+def test_a_quick_run_of_the_replay_delivers_each_event_once_whoever_asks(tmp_path: Path) -> None:
+    results, data = tmp_path / "results", tmp_path / "data"
+    data.mkdir()
+    process = started(
+        *("--quick", "--events", "2000", "--results", str(results), "--data", str(data), "replay")
+    )
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    replay = saved(results, "replay")
+    local = [run for run in replay["runs"] if run["engine"] == "local"]
+    assert [run["requests"] for run in local] == [1, 100, 1_000]
+    assert {run["events"] for run in replay["runs"]} == {2_000}
+    assert all(each["matches"] == 2_000 for each in replay["spark_alone"])
     assert list(data.iterdir()) == []
 
 

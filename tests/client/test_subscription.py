@@ -114,6 +114,16 @@ class SubscriptionTests(SynchronousTestCase):
         self.assertNoResult(self.next())
         self.assertEqual(self.owner.told[1:], [("taken", [3])])
 
+    def test_who_stops_in_the_middle_has_processed_all_before_of_whatever_origin(self) -> None:
+        places = [Place("n", 1, 1), Place("m", 1, 4), Place("k", 1, 9), Place("n", 1, 2)]
+        events = [ReceivedEvent(each, HEADER, Liveness.LIVE, b"<e/>") for each in places]
+        # Of k there may be a hole before it.
+        solid = Position({"n": (1, 2), "m": (1, 4)})
+        self.arrive(Portion(events, Share(1, 100), solid))
+        taken = [self.successResultOf(self.next()) for _ in range(3)]
+        self.subscription.processed(taken[-1])
+        self.assertEqual(self.owner.told, [("moved", Position({"n": (1, 1), "m": (1, 4)}))])
+
     def test_a_portion_at_a_time_counts_with_the_next_one(self) -> None:
         self.arrive(portion(1, 2), Moved(at(9)), gap(10, 12), portion(13))
         first = self.subscription.take_ready()

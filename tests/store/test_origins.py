@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import attrs
 import pytest
 
 from broker.event.place import Mark
@@ -76,6 +77,22 @@ def test_what_retention_took_is_known_for_each_origin(tmp_path: Path) -> None:
     again = LogFile(tmp_path, Retention(max_bytes=1 << 20), sync=False)
     assert again.since == gone
     assert again.covered == {event.origin: event.mark for event in everything}
+    again.close()
+
+
+def test_what_another_log_lost_is_not_forgotten_when_retention_takes_what_came_before(
+    tmp_path: Path,
+) -> None:
+    retention = Retention(max_age_ms=1000)
+    log = LogFile(tmp_path, retention, sync=False)
+    log.commit(Commit([logged("far", 1, n, n) for n in range(1, 4)], covered={"far": (1, 3)}), 1, 0)
+    # In one commit: what is behind a hole comes, and the age takes what lies before it.
+    late = [attrs.evolve(logged("far", 1, 9, 4), arrival=10_000)]
+    log.commit(Commit(late, covered={"far": (1, 9)}, since={"far": (1, 8)}), 1, 10_000)
+    assert log.since == {"far": (1, 8)}
+    log.close()
+    again = LogFile(tmp_path, retention, sync=False)
+    assert again.since == {"far": (1, 8)}
     again.close()
 
 

@@ -128,7 +128,7 @@ def _answer(archive: Archive, conversation: Conversation) -> None:
     questions, conversation.questions = conversation.questions, []
     for asked in questions:
         if isinstance(asked, lines.AskDurable):
-            conversation.tell(lines.found(asked.number, _stored(archive, asked)))
+            conversation.tell(lines.found(asked.number, *_stored(archive, asked)))
             continue
         try:
             intervals = archive.state().covered
@@ -138,12 +138,12 @@ def _answer(archive: Archive, conversation: Conversation) -> None:
         conversation.tell(lines.coverage(intervals))
 
 
-def _stored(archive: Archive, asked: lines.AskDurable) -> bytes | None:
+def _stored(archive: Archive, asked: lines.AskDurable) -> tuple[str, bytes | None]:
     try:
         found = archive.durables().get((asked.client_id, asked.name))
     except BrokerError:
-        return None
-    return None if found is None else found[1]
+        found = None
+    return ("", None) if found is None else found[:2]
 
 
 def _report(archiving: Archiving, flushed: Sequence[int] = (), problem: str = "") -> lines.Report:

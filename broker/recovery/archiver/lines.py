@@ -8,7 +8,7 @@ node:     {"flush": number}                        archive what is new now, and 
           {"end": true}                            archive what is new once more, then end
 archiver: {"dtds": [[type, version]...]}           tell these
           {"coverage": {origin: [[after, upto]...]}}
-          {"found": number, "stored": base64 or null}
+          {"found": number, "origin": text, "stored": base64 or null}
           {"reached": {origin: mark}, "flushed": [number...], "problem": text,
            "figures": {"events", "files", "bytes", "flushes", "lost": since it began}}
 
@@ -101,6 +101,8 @@ class FoundDurable:
     """What is stored of a durable subscription; None: nothing."""
 
     number: int
+    origin: str
+    """Of the log of the node that had it last."""
     stored: bytes | None
 
 
@@ -162,10 +164,10 @@ def coverage(intervals: Mapping[str, Sequence[tuple[Mark, Mark]]]) -> bytes:
     return _line({"coverage": dict(intervals)})
 
 
-def found(number: int, stored: bytes | None) -> bytes:
+def found(number: int, origin: str, stored: bytes | None) -> bytes:
     """The archiver's answer to `AskDurable`."""
     shown = None if stored is None else base64.b64encode(stored).decode()
-    return _line({"found": number, "stored": shown})
+    return _line({"found": number, "origin": origin, "stored": shown})
 
 
 def understood(line: bytes) -> Report | AskDtds | Coverage | FoundDurable:
@@ -175,8 +177,10 @@ def understood(line: bytes) -> Report | AskDtds | Coverage | FoundDurable:
             return Coverage(
                 {o: [(_mark(a), _mark(u)) for a, u in each] for o, each in intervals.items()}
             )
-        case {"found": int(number), "stored": stored}:
-            return FoundDurable(number, None if stored is None else base64.b64decode(stored))
+        case {"found": int(number), "origin": str(origin), "stored": stored}:
+            return FoundDurable(
+                number, origin, None if stored is None else base64.b64decode(stored)
+            )
         case {"dtds": list(wanted)}:
             return AskDtds(tuple(DtdReference(*each) for each in wanted))
         case {"reached": reached, "flushed": flushed, "problem": str(problem), "figures": figures}:

@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
-from broker.recovery.archive_access import Covered
+from broker.recovery.archive_access import ArchivedDurable, Covered
 from broker.recovery.archiver import lines
 
 #: Seconds until an archiver that died is started again, at first and at most.
@@ -63,7 +63,7 @@ class ArchiverSupervisor:
         """Why nothing is archived at the moment."""
         self.figures: Mapping[str, int] = {}
         self.restarts = 0
-        self._sought: dict[int, Deferred[bytes | None]] = {}
+        self._sought: dict[int, Deferred[ArchivedDurable | None]] = {}
         self._asking: list[Deferred[Covered]] = []
 
     @property
@@ -98,7 +98,7 @@ class ArchiverSupervisor:
             self._say(lines.ASK_COVERED)
         return answer
 
-    def durable(self, client_id: str, name: str) -> Deferred[bytes | None]:
+    def durable(self, client_id: str, name: str) -> Deferred[ArchivedDurable | None]:
         """What the archive has stored of a durable subscription; None: nothing, or it could not
         tell at the moment."""
         self._flush += 1
@@ -155,7 +155,8 @@ class ArchiverSupervisor:
         if isinstance(said, lines.FoundDurable):
             answer = self._sought.pop(said.number, None)
             if answer is not None:
-                answer.callback(said.stored)
+                stored = said.stored
+                answer.callback(None if stored is None else ArchivedDurable(said.origin, stored))
             return
         if isinstance(said, lines.Coverage):
             self._tell_covered(said.intervals)

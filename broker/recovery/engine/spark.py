@@ -81,8 +81,10 @@ class SparkEngine:
             # The first job of all would wait for what Spark compiles, and for the first workers.
             self._session.range(1).mapInArrow(_as_it_is, "id bigint").toArrow()
         except Exception as error:
-            self.close()
-            raise EngineUnavailable(f"Spark does not work: {_reason(error)}") from error
+            # A JVM that died already is met, and counted, by the first job.
+            if spark_session.is_alive():
+                self.close()
+                raise EngineUnavailable(f"Spark does not work: {_reason(error)}") from error
 
     @property
     def session(self) -> SparkSession | None:
@@ -162,6 +164,8 @@ class SparkEngine:
         assert session is not None
         spark = session.sparkContext
         if self._context is None or self._context[0] != context.job:
+            if self._context is not None:
+                self._context[1].destroy()
             self._context = (context.job, spark.broadcast(context))
         shared = self._settings.is_local
         schema = spark_task.WRITTEN if shared else spark_task.RETURNED
@@ -181,7 +185,7 @@ class SparkEngine:
         finally:
             with suppress(Exception):
                 # Nothing is to be freed in a JVM that died.
-                wave.unpersist()
+                wave.destroy()
 
     @contextmanager
     def _cancelling(self, group: str, cancelled: Callable[[], bool]) -> Iterator[None]:

@@ -178,10 +178,10 @@ def test_a_query_that_takes_too_long_fails_alone(
 def test_a_disk_that_is_full_leaves_nothing_half_written(
     archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(_writer: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("broker.recovery.spool.PartWriter.write", full)
+    monkeypatch.setattr("broker.recovery.spool.PartWriter._flush", full)
     with pytest.raises(OSError, match="No space left"):
         engine_reports(LocalEngine(archive, CATALOGUE), [EVERYTHING], tmp_path / "spool")
     assert list((tmp_path / "spool").iterdir()) == []

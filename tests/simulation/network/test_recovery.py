@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.client.received import STORED
+from broker.client.received import ALL, STORED, Start
 from broker.event.envelope import Liveness
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.test_gaps import fill, short_log
@@ -117,6 +117,38 @@ def test_what_retention_took_before_it_was_archived_is_told(seed: int) -> None:
         told = [n for gap in back.gaps for n in range(gap.first.offset, gap.last.offset + 1)]
         assert sorted(came + told) == list(range(2, publisher.published + 1))
         assert lost - 5 < len(told) < lost
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("start", [STORED, ALL])
+def test_a_node_that_is_gone_got_further_than_others_know(seed: int, start: Start) -> None:
+    """It was cut off at first: only the archive has the last that it took."""
+    with NetworkWorld(seed, archived=True) as world:
+        a_cluster(world, "a", "b")
+        publisher = Publisher(world, world.client("p-a", "a"))
+        process = world.client("rover", "a")
+        before = Reader(world, process, durable="d")
+        world.run_until(lambda: before.flowing)
+        for _ in range(10):
+            publisher.publish("asdi.zbw.tz")
+        read(world, before)
+        world.kill_client(process)
+        world.run(5.0)
+        world.cut("a", "b", refuse=True)
+        for _ in range(10):
+            publisher.publish("asdi.zbw.tz")
+        world.run(5.0)
+        world.kill("a")
+        world.lose_disk("a")
+        world.run(20.0)
+        durable = "d" if start is STORED else ""
+        after = Reader(
+            world, world.client("rover", "b", incarnation=2), durable=durable, start=start
+        )
+        read(world, after, seconds=90.0)
+        assert after.error is None and after.gaps == []
+        numbers = [event.event_id.sequence_number for event in after.events]
+        assert numbers == list(range(11 if durable else 1, 21))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -1,0 +1,135 @@
+"""Real nodes with an archive, and clients that count what they recover from it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from broker.client.asyncio_face import AsyncioClient, connect
+from broker.client.received import Receipt, ReceivedEvent
+from broker.event.envelope import Liveness
+from broker.event.identity import EventId
+from broker.event.place import Mark
+from broker.store.archive.archive import Archive
+from tests.system.node_process import PATIENCE, NodeProcess, free_port
+from tests.system.traffic import FLIGHT, Inbox, flight
+
+#: Makes an event so long that the smallest log, of 1 MiB, keeps some hundred.
+FILLING = "x" * 8_000
+#: Seconds between two looks at the archive.
+LOOK = 0.05
+STREAM = "roaming.flights"
+
+
+def settings(archive: Path, *, engine: str = "local", more: str = "") -> str:
+    """Of a node whose log is the smallest, and whose archive is here; `more` is of `[recovery]`."""
+    return (
+        '[log]\nmax_bytes = "1MiB"\n'
+        f'[archive]\nlocation = "{archive}"\nevery = 0.2\n'
+        f'[recovery]\nengine = "{engine}"\n{more}'
+    )
+
+
+def two_nodes(folder: Path, *, engine: str = "local", more: str = "") -> list[NodeProcess]:
+    """One cluster of two that share an archive; not started."""
+    ports = {"a": free_port(), "b": free_port()}
+    return [
+        NodeProcess(
+            folder / name,
+            f'{settings(folder / "archive", engine=engine, more=more)}[network]\nname = "roaming"\n'
+            f'listen = ["tcp:port={ports[name]}:interface=127.0.0.1"]\n{place}\n',
+            name=name,
+        )
+        for name, place in (("a", 'cluster = "one"'), ("b", f'join = ["127.0.0.1:{ports["a"]}"]'))
+    ]
+
+
+async def archived(folder: Path, receipts: Sequence[Receipt]) -> None:
+    """Wait until all up to these is in the archive."""
+    archive = Archive.open(str(folder))
+    marks: dict[str, Mark] = {}
+    for place in (receipt.place for receipt in receipts):
+        assert place is not None
+        marks[place.origin] = max(place.mark, marks.get(place.origin, place.mark))
+    async with asyncio.timeout(PATIENCE):
+        # Nobody tells: it is looked at.
+        while any(archive.state().upto(o, (0, 0)) < mark for o, mark in marks.items()):
+            await asyncio.sleep(LOOK)
+
+
+async def publish(client: AsyncioClient, first: int, last: int, filling: str = "") -> list[Receipt]:
+    """Flights with these numbers, durable when this returns."""
+    async with asyncio.timeout(PATIENCE):
+        published = [
+            client.publish(STREAM, flight(number, filling=filling), FLIGHT)
+            for number in range(first, last)
+        ]
+        return list(await asyncio.gather(*published))
+
+
+def ids(receipts: Sequence[Receipt]) -> list[EventId]:
+    """Of what was published."""
+    return [receipt.event_id for receipt in receipts]
+
+
+def recovered(events: Sequence[ReceivedEvent]) -> list[EventId]:
+    """Those that are marked as recovery events."""
+    return [each.event_id for each in events if each.liveness is Liveness.RECOVERY]
+
+
+async def first_events(
+    node: NodeProcess, count: int, state: Path | None = None
+) -> list[ReceivedEvent]:
+    """A process of the durable client reads so many events, says so, and ends."""
+    async with connect(node.endpoint, client_id="rover", state=state) as client:
+        await client.when_connected(PATIENCE)
+        subscription = await client.subscribe("true()", "roaming.>", durable="d")
+        events: list[ReceivedEvent] = []
+        async with asyncio.timeout(PATIENCE):
+            while len(events) < count:
+                events.append(await anext(subscription))
+        if events:
+            subscription.processed(events[-1])
+        return events
+
+
+async def come_back(client: AsyncioClient) -> Inbox:
+    """Another process of the durable client."""
+    await client.when_connected(PATIENCE)
+    async with asyncio.timeout(4 * PATIENCE):
+        return Inbox(await client.subscribe("true()", "roaming.>", durable="d"))
+
+
+def child_of(node: NodeProcess, module: str) -> int:
+    """The process of a node that runs a module; `LookupError` where there is none."""
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        try:
+            status = Path(f"/proc/{pid}/stat").read_text()
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        parent = int(status.rpartition(")")[2].split()[1])
+        if parent == node.process.pid and module.encode() in command:
+            return pid
+    raise LookupError(f"node {node.name} runs no {module}")
+
+
+def kill_child(node: NodeProcess, module: str) -> None:
+    """`kill -9` to the process of a node that runs a module."""
+    os.kill(child_of(node, module), signal.SIGKILL)
+
+
+async def until_all(inbox: Inbox, receipts: Sequence[Receipt]) -> None:
+    """Wait until each of these has come; says what has not."""
+    wanted = set(ids(receipts))
+    try:
+        await inbox.until(lambda: wanted <= set(inbox.ids))
+    except TimeoutError:
+        missing = sorted(map(str, wanted - set(inbox.ids)))
+        raise AssertionError(
+            f"{len(missing)} of {len(wanted)} did not come: {missing[:3]} to {missing[-3:]}; "
+            f"{len(inbox.ids)} came; gaps {list(inbox.subscription.gaps)}"
+        ) from None

@@ -1,0 +1,55 @@
+"""What a client of a real node missed comes from the log and the archive, each event once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.client.asyncio_face import connect
+from broker.event.envelope import Liveness
+from tests.system.node_process import NodeProcess
+from tests.system.recovering import (
+    FILLING,
+    archived,
+    come_back,
+    first_events,
+    ids,
+    publish,
+    recovered,
+    settings,
+    until_all,
+)
+from tests.system.traffic import within
+
+pytestmark = pytest.mark.system
+
+
+def test_what_retention_took_comes_from_the_archive_and_the_rest_from_the_log(
+    tmp_path: Path,
+) -> None:
+    async def work() -> None:
+        async with connect(node.endpoint, client_id="publisher") as publisher:
+            await first_events(node, 0)
+            receipts = await publish(publisher, 0, 10)
+            events = await first_events(node, 5)
+            # What is not archived yet must not be taken by retention.
+            for first in range(10, 500, 70):
+                receipts += await publish(publisher, first, first + 70, FILLING)
+                await archived(tmp_path / "archive", receipts[-1:])
+            async with connect(node.endpoint, client_id="rover") as client:
+                inbox = await come_back(client)
+                last = await publish(publisher, 500, 505)
+                await until_all(inbox, last)
+                assert ids(receipts)[:5] == [event.event_id for event in events]
+                assert inbox.ids == ids(receipts[5:] + last)
+                assert recovered(inbox.events) == ids(receipts[5:])
+                assert {event.liveness for event in inbox.events[-5:]} == {Liveness.LIVE}
+                assert not inbox.subscription.gaps
+                await inbox.close()
+
+    with NodeProcess(tmp_path, settings(tmp_path / "archive")) as node:
+        within(work())
+        node.stop()
+        assert "the replay process is started" in node.log()
+        assert "Traceback" not in node.log()

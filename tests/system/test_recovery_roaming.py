@@ -1,0 +1,71 @@
+"""A client whose node is gone for good finds the rest at another one, with real processes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from broker.client.asyncio_face import connect
+from tests.system.network_nodes import running
+from tests.system.node_process import PATIENCE
+from tests.system.recovering import (
+    FILLING,
+    archived,
+    come_back,
+    first_events,
+    ids,
+    publish,
+    recovered,
+    two_nodes,
+    until_all,
+)
+from tests.system.traffic import within
+
+pytestmark = pytest.mark.system
+
+
+@pytest.mark.parametrize("with_state", [True, False], ids=["with state", "without state"])
+def test_who_read_half_at_a_node_that_is_gone_gets_the_rest_at_another(
+    tmp_path: Path, with_state: bool
+) -> None:
+    state = tmp_path / "client" if with_state else None
+    nodes = a, b = two_nodes(tmp_path)
+
+    async def work() -> None:
+        async with (
+            connect(a.endpoint, client_id="publisher-a") as at_a,
+            connect(b.endpoint, client_id="publisher-b") as at_b,
+        ):
+            await at_a.when_connected(PATIENCE)
+            await at_b.when_connected(PATIENCE)
+            await first_events(a, 0, state)
+            of_a = await publish(at_a, 0, 50)
+            of_b = await publish(at_b, 0, 50)
+            events = await first_events(a, 100, state)
+            for first in range(50, 250, 20):
+                of_a += await publish(at_a, first, first + 20, FILLING)
+                of_b += await publish(at_b, first, first + 20, FILLING)
+                await archived(tmp_path / "archive", [of_a[-1], of_b[-1]])
+            a.kill()
+            shutil.rmtree(a.data)
+            async with connect(b.endpoint, client_id="rover", state=state) as client:
+                inbox = await come_back(client)
+                await until_all(inbox, of_a[50:] + of_b[50:])
+                last = await publish(at_b, 250, 255)
+                await until_all(inbox, last)
+                of_b += last
+                got = [event.event_id for event in events] + inbox.ids
+                for receipts in (of_a, of_b):
+                    name = receipts[0].event_id.client_id
+                    assert [each for each in got if each.client_id == name] == ids(receipts)
+                assert len(recovered(inbox.events)) == len(inbox.events) - 5
+                assert not inbox.subscription.gaps
+                await inbox.close()
+
+    with running(nodes, [(1, 0)]):
+        within(work(), 4 * PATIENCE)
+        b.stop()
+        assert "the replay process is started" in b.log()
+        assert "Traceback" not in b.log()
