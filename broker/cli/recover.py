@@ -63,8 +63,8 @@ def _end_option(name: str, text: str) -> Callable[[Any], Any]:
 @namespace_option
 @_end_option(
     "--since",
-    "A position, a time (ISO 8601 or ms since 1970), or how long ago: 90s, 1h30m, 7d. With both "
-    "the time is for origins that the position does not name.  [default: the beginning]",
+    "A position, a time (ISO 8601 or ms since 1970), or how long ago: 90s, 1h30m, 7d. Given "
+    "twice, the time is for origins that the position does not name.  [default: the beginning]",
 )
 @_end_option("--until", "The end, written as --since is.  [default: now]")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")

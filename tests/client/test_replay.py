@@ -224,4 +224,4 @@ def test_a_time_is_for_origins_that_the_position_does_not_name(net: FakeNet) -> 
     assert (asked.start, asked.position, asked.time) == ("position", (("n", 1, 3),), 5_000)
     for starts in ({"since": at(3)}, {"since_time": 5_000}):
         with pytest.raises(BadPosition, match="with the last so many"):
-            client.replay("q", last=3, **starts)  # type: ignore[arg-type]
+            client.replay("q", last=3, **starts)
