@@ -30,6 +30,7 @@ from broker.store.reading_along import LogAlong
 NICENESS = 10
 #: Seconds that the node has to tell a DTD.
 DTD_TIMEOUT = 10.0
+_STDIN, _PORTION = 0, 1 << 16
 #: Seconds after which an archive that could not be written is tried again.
 RETRY = 5.0
 
@@ -50,8 +51,12 @@ class Conversation:
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        for line in sys.stdin.buffer:
-            self.said.put(lines.decode(line))
+        # Not by sys.stdin: Python dies of it if this thread reads when the process ends.
+        left = b""
+        while data := os.read(_STDIN, _PORTION):
+            *complete, left = (left + data).split(b"\n")
+            for line in complete:
+                self.said.put(lines.decode(line))
         self.said.put(None)
 
     def tell(self, line: bytes) -> None:
