@@ -26,6 +26,7 @@ from rich.table import Table
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.errors import BrokerError
 from broker.event.place import Place
+from broker.store.archive.archive import Archive
 from examples.demo.feed import Feed, choose
 from examples.network.__main__ import Publications, network_of, spread
 from examples.network.subscribers import START
@@ -38,9 +39,9 @@ LEAVES, LOST, BACK, ALL = 10, 14, 19, 20
 #: A log keeps about such a part of the feed, and not less than the smallest log.
 LOG_PART = 6
 LEAST_LOG = 1 << 20
-#: Parts of a log that are published before the archive is waited for: or retention, in haste, takes
-#: what is not yet archived.
-WAVES = 8
+#: Parts of a log that are published before the archive is waited for: or retention, in this haste,
+#: takes what is not yet archived.
+WAVES = 4
 #: Seconds without any progress after which what is still missing is given up.
 PATIENCE = 60.0
 #: Seconds between two looks at something of which nobody tells.
@@ -56,6 +57,7 @@ class Story:
         self.console = console
         self.done = Publications()
         self.rover = Rover(folder / "client")
+        self.archive = Archive.open(str(folder / "archive"))
         self.last: dict[str, Place] = {}
         """By origin the last place in which something was published."""
         self.recovery: dict[str, Any] = {}
@@ -114,12 +116,17 @@ class Story:
             async with asyncio.TaskGroup() as tasks:
                 for index in range(first, min(first + wave, stop)):
                     tasks.create_task(self._publish_one(publisher, index))
-            status = await publisher.ask("status")
-            while status["recovery"]["archive"]["behind"] is None or (
-                status["recovery"]["archive"]["behind"] > wave
-            ):
+            await self._archived()
+
+    async def _archived(self) -> None:
+        """Wait until all is in the archive: what a lost node had its neighbour brings there."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                state = await asyncio.to_thread(self.archive.state)
+                # Nobody tells: it is looked at.
+                if all(state.upto(o, (0, 0)) >= each.mark for o, each in self.last.items()):
+                    return
                 await asyncio.sleep(LOOK)
-                status = await publisher.ask("status")
 
     async def _publish_one(self, publisher: AsyncioClient, index: int) -> None:
         item = self.feed.items[index]

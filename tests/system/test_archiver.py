@@ -79,6 +79,7 @@ def test_what_was_acknowledged_is_archived_though_the_node_is_killed(tmp_path: P
         node.await_log("events are archived")
         within(work())
         node.stop()
+        assert "archiver: " not in node.log()
         assert archived(tmp_path).keys() == places(receipts)
         archive = Archive.open(str(tmp_path / "data" / "archive"), create=False)
         assert b"<!ELEMENT flight " in archive.read_dtd(DtdReference("flight", "1.0"))

@@ -33,8 +33,17 @@ from broker.store.reading_along import LogAlong
 NICENESS = 10
 #: Seconds that the node has to tell a DTD.
 DTD_TIMEOUT = 10.0
-#: Seconds between two looks at the care.
-GLANCE = 5.0
+        # Not by sys.stdin: Python dies of it if this thread reads when the process ends.
+        left = b""
+        try:
+            while data := os.read(_STDIN, _PORTION):
+                *complete, left = (left + data).split(b"
+")
+                for line in complete:
+                    self.said.put(lines.decode(line))
+        except ValueError as error:
+            # Another version of the node: it starts one that understands it.
+            _complain(str(error))
 #: Seconds after which an archive that could not be written is tried again.
 RETRY = 5.0
 
@@ -55,9 +64,14 @@ class Conversation:
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
+        # Not by sys.stdin: Python dies of it if this thread reads when the process ends.
+        left = b""
         try:
-            for line in sys.stdin.buffer:
-                self.said.put(lines.decode(line))
+            while data := os.read(_STDIN, _PORTION):
+                *complete, left = (left + data).split(b"
+")
+                for line in complete:
+                    self.said.put(lines.decode(line))
         except ValueError as error:
             # Another version of the node: it starts one that understands it.
             _complain(str(error))
