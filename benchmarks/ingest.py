@@ -24,7 +24,7 @@ DESCRIPTION: Final = "live events a second with the archive off and on, and how 
 BATCH: Final = 500
 ROUNDS: Final = 5
 #: Subscribers, and events of a run: some seconds, so that there are several flushes in each.
-WORKS: Final = ((1, 120_000), (10, 60_000))
+WORKS: Final = ((1, 300_000), (10, 100_000))
 WARM_UP: Final = 2_000
 #: Seconds between two flushes: less than the default, so that none falls behind a run's end alone.
 EVERY: Final = 1.0
@@ -53,8 +53,8 @@ def _notes() -> list[str]:
         f"envelope about 1,036) in PUBLISH messages of {BATCH}, as fast as the node takes them; a "
         "query `true()` a subscriber; publisher, node, archiver and subscribers share the machine",
         f"on: its archiver writes every {EVERY:g} s (by default every 5 s), to the disk of the log",
-        "off and on take turns, each run with a node and folders of its own; the fall is that of "
-        "the medians of all rounds",
+        "off and on take turns, each run with a node and folders of its own; the fall is the "
+        "median over the rounds of that within a round",
         "behind: events that the log had and the archive not yet, when the last one was delivered; "
         "caught up: how long after that there were none",
         "archived events/s: all events of a run, from its first send until they are in the archive",

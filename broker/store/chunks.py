@@ -97,13 +97,14 @@ class Chunk:
         self.first = first
         self.last: int = first + count - 1
         self._count: int = count
-        self._columns = _HEAD.size + named
-        self._value = value
+        self.columns_at = _HEAD.size + named
+        """Where in the value its columns begin."""
+        self.value = value
 
     @property
     def origin(self) -> str:
         """Whose places its events have."""
-        return bytes(self._value[_HEAD.size : self._columns]).decode()
+        return bytes(self.value[_HEAD.size : self.columns_at]).decode()
 
     @classmethod
     def under(cls, cursor: lmdb.Cursor) -> Chunk:
@@ -141,18 +142,18 @@ class Chunk:
 
     def mark(self, serial: int) -> Mark:
         """(epoch, offset) of the event at `serial`, without reading the rest."""
-        offsets = self._columns + self._count * (_EPOCH.size + _ARRIVAL.size)
-        (offset,) = _OFFSET.unpack_from(self._value, offsets + (serial - self.first) * _OFFSET.size)
+        offsets = self.columns_at + self._count * (_EPOCH.size + _ARRIVAL.size)
+        (offset,) = _OFFSET.unpack_from(self.value, offsets + (serial - self.first) * _OFFSET.size)
         (epoch,) = _EPOCH.unpack_from(
-            self._value, self._columns + (serial - self.first) * _EPOCH.size
+            self.value, self.columns_at + (serial - self.first) * _EPOCH.size
         )
         return int(epoch), int(offset)
 
     def arrival(self, serial: int) -> int:
         """When the event at `serial` was logged, ms since 1970."""
-        arrivals = self._columns + self._count * _EPOCH.size
+        arrivals = self.columns_at + self._count * _EPOCH.size
         (arrival,) = _ARRIVAL.unpack_from(
-            self._value, arrivals + (serial - self.first) * _ARRIVAL.size
+            self.value, arrivals + (serial - self.first) * _ARRIVAL.size
         )
         return int(arrival)
 
@@ -165,13 +166,13 @@ class Chunk:
 
     def events(self, start: int) -> Iterator[LoggedEvent]:
         """Its events from the serial `start` on, as copies."""
-        count, value, origin = self._count, self._value, self.origin
+        count, value, origin = self._count, self.value, self.origin
         form = _columns(count)
-        fields = form.unpack_from(value, self._columns)
+        fields = form.unpack_from(value, self.columns_at)
         epochs, arrivals, offsets, record_lengths, lengths, levels = (
             fields[i * count : (i + 1) * count] for i in range(6)
         )
-        record_at = self._columns + form.size
+        record_at = self.columns_at + form.size
         document_at = record_at + sum(record_lengths)
         for index in range(count):
             record_end = record_at + record_lengths[index]

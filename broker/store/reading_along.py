@@ -13,6 +13,7 @@ import lmdb
 
 from broker.errors import LogUnavailable
 from broker.event.place import Mark
+from broker.store.archive.columns import ChunkColumns
 from broker.store.chunks import page
 from broker.store.kept import Kept, KeptSpan
 from broker.store.origins import Origins
@@ -61,17 +62,19 @@ class LogAlong:
             since = self._origins.since(txn).get(self.origin, (0, 0))
             return since, self._origins.covered(txn).get(self.origin, (0, 0))
 
-    def read(self, after: Mark, max_events: int, max_bytes: int) -> list[LoggedEvent]:
-        """Own events behind `after`, as many as make a page."""
-        found: list[LoggedEvent] = []
+    def read(self, after: Mark, max_events: int, max_bytes: int) -> list[ChunkColumns]:
+        """Own events behind `after`: at most so many, of about so many bytes."""
+        found: list[ChunkColumns] = []
         with self._reading() as txn:
             for chunk in self._origins.chunks(txn, self.origin, after):
                 start = chunk.after(after)
-                for event in chunk.events(chunk.first if start is None else start):
-                    found.append(event)
-                    max_bytes -= event.size
-                    if len(found) >= max_events or max_bytes <= 0:
-                        return found
+                if start is None:
+                    continue
+                found.append(ChunkColumns.of(chunk, start, max_events))
+                max_events -= found[-1].count
+                max_bytes -= len(found[-1].records) + len(found[-1].documents)
+                if max_events <= 0 or max_bytes <= 0:
+                    break
         return found
 
     def spans(self) -> Mapping[str, KeptSpan]:

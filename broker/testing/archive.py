@@ -25,6 +25,8 @@ from broker.recovery.engine.local import LocalEngine
 from broker.recovery.request import ReplayRequest
 from broker.recovery.spool import Spool
 from broker.store.archive.archive import Archive
+from broker.store.archive.columns import ChunkColumns
+from broker.store.chunks import Chunk, chunks_of, encode_chunk
 from broker.store.kept import KeptSpan
 from broker.store.log_file import LogFile
 from broker.store.records import LoggedEvent
@@ -134,8 +136,10 @@ class ShownLog:
         bounds = self._file.bounds
         return self._file.since.get(self.origin, (0, 0)), (bounds.epoch, bounds.offset)
 
-    def read(self, after: Mark, max_events: int, max_bytes: int) -> list[LoggedEvent]:
-        return self._file.read_of(self.origin, after, max_events, max_bytes)
+    def read(self, after: Mark, max_events: int, max_bytes: int) -> list[ChunkColumns]:
+        events = self._file.read_of(self.origin, after, max_events, max_bytes)
+        chunks = [Chunk(0, encode_chunk(each)) for each in chunks_of(events)]
+        return [ChunkColumns.of(chunk, 0, len(events)) for chunk in chunks]
 
     def spans(self) -> Mapping[str, KeptSpan]:
         return self._file.kept

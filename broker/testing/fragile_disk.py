@@ -66,6 +66,10 @@ class FragileDisk(Disk):
                 files[path] = file if file.synced else self._torn(file, random)
         return self._next(files, folders)
 
+    def with_files_of(self, disk: FragileDisk) -> FragileDisk:
+        """One with all that is on another disk, and with this one's clock."""
+        return self._next(dict(disk._files), set(disk._folders))
+
     def _next(self, files: dict[Path, _File], folders: set[Path]) -> FragileDisk:
         disk = FragileDisk(self._wall_clock)
         disk._files, disk._folders = files, folders

@@ -36,8 +36,9 @@ folder = Path(sys.argv[1])
 log = LogAlong(folder)
 print("open", flush=True)
 sys.stdin.readline()
-print(log.extent(), [e.offset for e in log.read((1, 18), 100, 1 << 30)],
-      len(log.read((0, 0), 99, 1 << 30)))
+def offsets(after):
+    return [int(n) for chunk in log.read(after, 99, 1 << 30) for n in chunk.offsets]
+print(log.extent(), offsets((1, 18)), len(offsets((0, 0))))
 """
 
     def __init__(self, folder: Path) -> None:

@@ -33,17 +33,10 @@ from broker.store.reading_along import LogAlong
 NICENESS = 10
 #: Seconds that the node has to tell a DTD.
 DTD_TIMEOUT = 10.0
-        # Not by sys.stdin: Python dies of it if this thread reads when the process ends.
-        left = b""
-        try:
-            while data := os.read(_STDIN, _PORTION):
-                *complete, left = (left + data).split(b"
-")
-                for line in complete:
-                    self.said.put(lines.decode(line))
-        except ValueError as error:
-            # Another version of the node: it starts one that understands it.
-            _complain(str(error))
+_STDIN = 0
+_READ = 1 << 16
+#: Seconds between two looks at the care.
+GLANCE = 5.0
 #: Seconds after which an archive that could not be written is tried again.
 RETRY = 5.0
 
@@ -64,12 +57,11 @@ class Conversation:
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        # Not by sys.stdin: Python dies of it if this thread reads when the process ends.
-        left = b""
+        # Not by `sys.stdin`, whose lock this thread would hold when the interpreter ends.
+        begun = b""
         try:
-            while data := os.read(_STDIN, _PORTION):
-                *complete, left = (left + data).split(b"
-")
+            while data := os.read(_STDIN, _READ):
+                *complete, begun = (begun + data).split(b"\n")
                 for line in complete:
                     self.said.put(lines.decode(line))
         except ValueError as error:

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 import attrs
-import msgpack
+import pyarrow as pa
 
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 from broker.store.archive.archive import Archive
+from broker.store.archive.columns import ChunkColumns, chunks_to_batch
+from broker.store.archive.table import events_to_batch
 from broker.store.archive.writer import ArchiveWriter
 from broker.store.kept import KeptSpan
 from broker.store.records import LoggedEvent
@@ -24,15 +26,13 @@ FLUSH_EVENTS = 50_000
 FLUSH_BYTES = 32 << 20
 #: Ms until a DTD that nobody had is asked for again.
 ASK_AGAIN = 60_000
-#: Of the fields of a record, where type and version stand.
-_TYPE, _VERSION = 5, 6
 
 #: The texts of DTDs; those that nobody has are left out.
 AskDtds: TypeAlias = Callable[[Sequence[DtdReference]], Mapping[DtdReference, bytes]]
 
 
 #: Events behind a mark: at most so many, of about so many bytes.
-Read: TypeAlias = Callable[[Mark, int, int], Sequence[LoggedEvent]]
+Read: TypeAlias = Callable[[Mark, int, int], pa.RecordBatch | None]
 
 
 class ReadableLog(Protocol):
@@ -41,7 +41,7 @@ class ReadableLog(Protocol):
     @property
     def origin(self) -> str: ...
     def extent(self) -> tuple[Mark, Mark]: ...
-    def read(self, after: Mark, max_events: int, max_bytes: int) -> list[LoggedEvent]: ...
+    def read(self, after: Mark, max_events: int, max_bytes: int) -> list[ChunkColumns]: ...
     def spans(self) -> Mapping[str, KeptSpan]: ...
     def read_kept(
         self, origin: str, after: Mark, max_events: int, max_bytes: int
@@ -98,7 +98,12 @@ class Archiving:
     def _flush_own(self) -> bool:
         log = self._log
         since, durable = log.extent()
-        return self._flush_span(log.origin, since, durable, log.read, lambda: log.extent()[0])
+
+        def read(after: Mark, max_events: int, max_bytes: int) -> pa.RecordBatch | None:
+            chunks = log.read(after, max_events, max_bytes)
+            return chunks_to_batch(chunks) if chunks else None
+
+        return self._flush_span(log.origin, since, durable, read, lambda: log.extent()[0])
 
     def _flush_kept(self, origin: str) -> bool:
         log = self._log
@@ -110,8 +115,9 @@ class Archiving:
             now = log.spans().get(origin)
             return span.upto if now is None else now.after
 
-        def read(after: Mark, max_events: int, max_bytes: int) -> list[LoggedEvent]:
-            return log.read_kept(origin, after, max_events, max_bytes)
+        def read(after: Mark, max_events: int, max_bytes: int) -> pa.RecordBatch | None:
+            events = log.read_kept(origin, after, max_events, max_bytes)
+            return events_to_batch(events) if events is not None else None
 
         return self._flush_span(origin, span.after, span.upto, read, begins)
 
@@ -123,11 +129,13 @@ class Archiving:
         if durable <= after:
             return False
         events = read(after, FLUSH_EVENTS, FLUSH_BYTES)
-        upto = events[-1].mark if events else durable
+        upto = _mark(events, -1) if events is not None else durable
         # Retention may have taken something between the two looks, and what it took is not covered.
         covered = max(after, begins())
         if covered > after:
-            self.figures.lost += (events[0].offset - 1 if events else upto[1]) - after[1]
+            self.figures.lost += (
+                _mark(events, 0)[1] - 1 if events is not None else upto[1]
+            ) - after[1]
         self._write(origin, min(covered, upto), upto, events)
         return upto < durable
 
@@ -143,10 +151,10 @@ class Archiving:
             self.figures.lost += max(0, since[1] - state.upto(origin, before)[1])
         return self.reached[origin]
 
-    def _write(self, origin: str, after: Mark, upto: Mark, events: Sequence[LoggedEvent]) -> None:
-        dtds = self._texts(events)
+    def _write(self, origin: str, after: Mark, upto: Mark, events: pa.RecordBatch | None) -> None:
+        dtds = self._texts(events) if events is not None else {}
         covers = [(origin, after, upto)] if after < upto else []
-        written = self._writer.write(covers, events, dtds)
+        written = self._writer.write(covers, [] if events is None else events, dtds)
         self._known |= dtds.keys()
         self.reached[origin] = upto
         figures = self.figures
@@ -155,12 +163,10 @@ class Archiving:
         figures.bytes += written.bytes
         figures.flushes += 1
 
-    def _texts(self, events: Sequence[LoggedEvent]) -> Mapping[DtdReference, bytes]:
-        named = set()
-        for event in events:
-            fields = msgpack.unpackb(event.record)
-            named.add((fields[_TYPE], fields[_VERSION]))
-        new = sorted({DtdReference(*each) for each in named} - self._known)
+    def _texts(self, events: pa.RecordBatch) -> Mapping[DtdReference, bytes]:
+        kinds = pa.table(events.select(["type", "version"])).group_by(["type", "version"])
+        named = {DtdReference(*each.values()) for each in kinds.aggregate([]).to_pylist()}
+        new = sorted(named - self._known)
         texts = self._ask_dtds(new) if new else {}
         if self._missing is not None:
             self._missing |= set(new) - texts.keys()
@@ -201,3 +207,7 @@ class Archiving:
             # Its own word, though another's may be newer: to say it again would make it the newest.
             self._stored = dict(self._archive.durables_of(self._log.origin))
         return self._stored
+
+
+def _mark(events: pa.RecordBatch, row: int) -> Mark:
+    return events.column("epoch")[row].as_py(), events.column("offset")[row].as_py()

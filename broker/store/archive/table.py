@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain, groupby, repeat
 from operator import attrgetter
 from typing import Any, Final
 
@@ -58,6 +58,7 @@ _FIELDS_OF_A_RECORD: Final = 9
 
 _record = attrgetter("record")
 _document = attrgetter("document")
+_origin = attrgetter("origin")
 
 
 def events_to_batch(events: Sequence[LoggedEvent]) -> pa.RecordBatch:
@@ -66,26 +67,52 @@ def events_to_batch(events: Sequence[LoggedEvent]) -> pa.RecordBatch:
     No stack tells its own order yet, so `stack` and `stack_order` are null. ValueError for a
     record that is none.
     """
-    client, timestamp, sequence, incarnation, stream, kind, version, _, liveness = _headers(events)
     documents = list(map(_document, events))
-    nothing = pa.nulls(len(events), pa.int64())
+    return rows_of(
+        origins=[(name, len(list(run))) for name, run in groupby(map(_origin, events))],
+        epochs=_numbers(events, attrgetter("epoch"), np.uint32),
+        offsets=_numbers(events, attrgetter("offset"), np.int64),
+        arrivals=_numbers(events, attrgetter("arrival"), np.int64),
+        levels=_numbers(events, attrgetter("level"), np.int8),
+        records=b"".join(map(_record, events)),
+        pieces=documents,
+        ends=np.fromiter(_offsets(documents), np.int64, len(documents) + 1),
+        documents=b"".join(documents),
+    )
+
+
+def rows_of(
+    *,
+    origins: Sequence[tuple[str, int]],
+    epochs: Any,
+    offsets: Any,
+    arrivals: Any,
+    levels: Any,
+    records: bytes,
+    pieces: Sequence[bytes | memoryview],
+    ends: Any,
+    documents: bytes,
+) -> pa.RecordBatch:
+    """Rows from columns, which are numpy's: `origins` in runs, `records` behind each other,
+    `documents` too and as `pieces`, `ends` where they end, with a 0 before."""
+    count = len(offsets)
+    client, timestamp, sequence, incarnation, stream, kind, version, _, liveness = _headers(
+        records, count
+    )
     return pa.RecordBatch.from_arrays(
         [
-            _names(events, attrgetter("origin")),
-            _numbers(events, attrgetter("epoch"), np.uint32),
-            _numbers(events, attrgetter("offset"), np.int64),
-            _numbers(events, attrgetter("arrival"), np.int64),
-            _numbers(events, attrgetter("level"), np.int8),
+            _runs(origins),
+            *map(pa.array, (epochs, offsets, arrivals, levels)),
             pa.array(client, _NAMES),
             *(_integers(each, np.int64) for each in (timestamp, sequence, incarnation)),
             pa.array(stream, _NAMES),
             pa.array(kind, _NAMES),
             pa.array(version, _NAMES),
             _integers(list(map(_LIVENESS_NUMBER.__getitem__, liveness)), np.int8),
-            pa.nulls(len(events), _NAMES),
-            nothing,
-            _digests(documents),
-            _documents(documents),
+            pa.nulls(count, _NAMES),
+            pa.nulls(count, pa.int64()),
+            _digests(pieces),
+            _documents(documents, ends),
         ],
         schema=SCHEMA,
     )
@@ -140,24 +167,28 @@ def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
     return values
 
 
-def _headers(events: Sequence[LoggedEvent]) -> list[tuple[Any, ...]]:
+def _headers(records: bytes, count: int) -> list[tuple[Any, ...]]:
     """The fields of all records, a column each."""
     unpacker = msgpack.Unpacker(use_list=False, max_buffer_size=0)
-    unpacker.feed(b"".join(map(_record, events)))
+    unpacker.feed(records)
     fields = tuple(chain.from_iterable(unpacker))
-    if len(fields) != _FIELDS_OF_A_RECORD * len(events):
+    if len(fields) != _FIELDS_OF_A_RECORD * count:
         raise ValueError("a record has not the fields of a header")
     return [fields[i::_FIELDS_OF_A_RECORD] for i in range(_FIELDS_OF_A_RECORD)]
 
 
-def _names(events: Sequence[LoggedEvent], name: Callable[[LoggedEvent], str]) -> pa.Array:
-    return pa.array(map(name, events), _NAMES, size=len(events))
+def _runs(origins: Sequence[tuple[str, int]]) -> pa.Array:
+    """A name for each row, from names and how many rows have them."""
+    names = list(dict(origins))
+    numbers = [names.index(name) for name, _ in origins]
+    indices = np.repeat(np.array(numbers, np.int32), [count for _, count in origins])
+    return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(names, pa.string()))
 
 
 def _numbers(
     events: Sequence[LoggedEvent], number: Callable[[LoggedEvent], int], kind: type
-) -> pa.Array:
-    return pa.array(np.fromiter(map(number, events), kind, len(events)))
+) -> Any:
+    return np.fromiter(map(number, events), kind, len(events))
 
 
 def _integers(values: Sequence[int], kind: type) -> pa.Array:
@@ -167,20 +198,19 @@ def _integers(values: Sequence[int], kind: type) -> pa.Array:
         raise ValueError("a number in a record is above 2**63 - 1") from None
 
 
-def _documents(documents: Sequence[bytes]) -> pa.Array:
+def _documents(documents: bytes, ends: Any) -> pa.Array:
     # Three times as fast as a list of bytes given to Arrow.
-    ends = np.fromiter(_offsets(documents), np.int64, len(documents) + 1)
     if ends[-1] > np.iinfo(np.int32).max:
         raise ValueError("documents of more than 2 GiB can not be one batch")
-    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(documents))]
-    return pa.Array.from_buffers(pa.binary(), len(documents), buffers)
+    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(documents)]
+    return pa.Array.from_buffers(pa.binary(), len(ends) - 1, buffers)
 
 
 def _offsets(documents: Sequence[bytes]) -> Iterable[int]:
     return accumulate(map(len, documents), initial=0)
 
 
-def _digests(documents: Sequence[bytes]) -> pa.Array:
+def _digests(documents: Sequence[bytes | memoryview]) -> pa.Array:
     # As `digest_of` does: a call of it would be a tenth of the time.
     hashed = hashlib.blake2b
     whole = b"".join([hashed(each, digest_size=DIGEST_BYTES).digest() for each in documents])

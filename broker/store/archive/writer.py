@@ -65,10 +65,10 @@ class ArchiveWriter:
     def write(
         self,
         covers: Sequence[tuple[str, Mark, Mark]],
-        events: Sequence[LoggedEvent],
+        events: Sequence[LoggedEvent] | pa.RecordBatch,
         dtds: Mapping[DtdReference, bytes],
     ) -> Written:
-        """Archive the events, which are all that is to be archived of the places in `covers`.
+        """Archive events, or rows of them: all that is to be archived of the places in `covers`.
 
         `dtds` are the texts of the versions that they name; those that are there already cost
         nothing. All documents together have less than 2 GiB. `ArchiveUnavailable`: either all of it
@@ -128,10 +128,12 @@ class ArchiveWriter:
             if (each, sha256) not in self._texts
         ]
 
-    def _encoded(self, events: Sequence[LoggedEvent]) -> list[EncodedFile]:
-        if not events:
+    def _encoded(self, events: Sequence[LoggedEvent] | pa.RecordBatch) -> list[EncodedFile]:
+        if not len(events):
             return []
-        rows = pa.Table.from_batches([events_to_batch(events)])
+        if not isinstance(events, pa.RecordBatch):
+            events = events_to_batch(events)
+        rows = pa.Table.from_batches([events])
         return [
             encode_file(sorted_once(part), partition, self._level)
             for partition, part in split_rows(rows)

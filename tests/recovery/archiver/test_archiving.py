@@ -12,12 +12,12 @@ from broker.errors import ArchiveUnavailable
 from broker.event.place import Mark
 from broker.recovery.archiver import archiving
 from broker.store.archive.archive import Archive
+from broker.store.archive.columns import ChunkColumns
 from broker.store.archive.expiry import Expiry, ExpiryRules
 from broker.store.archive.manifests import Ledger
 from broker.store.archive.retention import Retention
 from broker.store.archive.verification import Verification
 from broker.store.log_file import LogFile
-from broker.store.records import LoggedEvent
 from broker.testing.archive import ShownLog
 from broker.testing.fragile_disk import Died
 from tests.recovery.archiver.archived_node import REFERENCE, TEXT, Site
@@ -184,7 +184,7 @@ class Interrupted(ShownLog):
         super().__init__(log)
         self._meanwhile = [meanwhile]
 
-    def read(self, after: Mark, max_events: int, max_bytes: int) -> list[LoggedEvent]:
+    def read(self, after: Mark, max_events: int, max_bytes: int) -> list[ChunkColumns]:
         while self._meanwhile:
             self._meanwhile.pop()()
         return super().read(after, max_events, max_bytes)

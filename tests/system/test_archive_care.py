@@ -1,0 +1,107 @@
+"""A real node cares for its archive while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from broker.client.asyncio_face import connect
+from broker.store.archive.archive import Archive
+from broker.store.archive.disk import Disk
+from broker.store.archive.verification import Verification
+from broker.store.archive.writer import ArchiveWriter
+from tests.store.archive.events import HOUR, MORNING, covering, event, everything_in
+from tests.system.node_process import NodeProcess
+from tests.system.traffic import FLIGHT, flight, within
+
+pytestmark = pytest.mark.system
+
+STREAMS, HOURS, FLUSHES = 4, 12, 50
+#: Years ago: settled, whatever the clock says.
+LONG_AGO = MORNING - 3 * 365 * 24 * HOUR
+PATIENCE = 60.0
+
+
+class HastyDisk(Disk):
+    """What is written lies there soon enough for a test."""
+
+    def write(self, path: Path, data: bytes | memoryview) -> None:
+        path.write_bytes(data)
+
+    def sync_folder(self, path: Path) -> None:
+        pass
+
+
+def fill(folder: Path) -> int:
+    """Thousands of files of another node that did not care; how many events they have."""
+    archive = Archive.open(str(folder), wall_clock=lambda: LONG_AGO, disk=HastyDisk())
+    writer = ArchiveWriter(archive, "aa", lambda: LONG_AGO)
+    each = STREAMS * HOURS
+    for flush in range(FLUSHES):
+        made = [
+            event(
+                flush * each + n,
+                stream=f"s{n % STREAMS}",
+                arrival=LONG_AGO + n // STREAMS * HOUR,
+            )
+            for n in range(each)
+        ]
+        writer.write(covering(made), made, {})
+    return each * FLUSHES
+
+
+def stored(folder: Path) -> int:
+    return sum(1 for _ in (folder / "events").rglob("*.parquet"))
+
+
+def listed(folder: Path) -> int:
+    return len(Archive.open(str(folder), create=False).state().files)
+
+
+def await_few(folder: Path, most: int) -> None:
+    until = time.monotonic() + PATIENCE
+    while (found := listed(folder)) > most:
+        assert time.monotonic() < until, f"there are still {found} files"
+        time.sleep(0.2)
+
+
+async def publish(node: NodeProcess, first: int, last: int) -> None:
+    async with connect(node.endpoint, client_id=f"publisher-{first}") as client:
+        published = [client.publish("kept.a", flight(n), FLIGHT) for n in range(first, last)]
+        await asyncio.gather(*published)
+
+
+def test_thousands_of_small_files_become_few_while_the_node_archives(tmp_path: Path) -> None:
+    folder = tmp_path / "archive"
+    count = fill(folder)
+    assert listed(folder) == stored(folder) == STREAMS * HOURS * FLUSHES > 2_000
+
+    async def work() -> None:
+        await publish(node, 0, 100)
+        waiting = asyncio.create_task(asyncio.to_thread(await_few, folder, 100))
+        for first in range(100, 400, 100):
+            await publish(node, first, first + 100)
+        await waiting
+
+    with NodeProcess(tmp_path, f'[archive]\nlocation = "{folder}"\nevery = 0.5\n') as node:
+        node.await_log("events are archived")
+        within(work(), 2 * PATIENCE)
+        node.stop()
+        assert "archiver:" not in node.log(), "somebody complained"
+    archive = Archive.open(str(folder), create=False)
+    assert len(everything_in(archive)) == count + 400
+    assert Verification(archive).run().faults == []
+
+
+def test_what_is_too_old_goes_while_the_node_runs(tmp_path: Path) -> None:
+    folder = tmp_path / "archive"
+    fill(folder)
+    settings = f'[archive]\nlocation = "{folder}"\nevery = 0.5\ncompact = false\nmax_age = "30d"\n'
+    with NodeProcess(tmp_path, settings) as node:
+        within(publish(node, 0, 50))
+        await_few(folder, 50)
+        node.stop()
+    assert len(everything_in(Archive.open(str(folder), create=False))) == 50
