@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from broker.client.asyncio_face import connect
 from broker.event.envelope import Liveness
-from tests.system.node_process import NodeProcess
+from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.recovering import (
     FILLING,
     archived,
     come_back,
     first_events,
     ids,
+    kill_child,
     publish,
     recovered,
     settings,
     until_all,
 )
-from tests.system.traffic import within
+from tests.system.traffic import Inbox, within
 
 pytestmark = pytest.mark.system
 
@@ -52,4 +54,37 @@ def test_what_retention_took_comes_from_the_archive_and_the_rest_from_the_log(
         within(work())
         node.stop()
         assert "the replay process is started" in node.log()
+        assert "Traceback" not in node.log()
+
+
+@pytest.mark.parametrize("victim", ["replayer", "archiver", "node"])
+def test_whoever_is_killed_while_it_is_replayed_each_event_comes_once(
+    tmp_path: Path, victim: str
+) -> None:
+    async def work() -> None:
+        async with connect(node.endpoint, client_id="publisher") as publisher:
+            await first_events(node, 0)
+            receipts = []
+            for first in range(0, 350, 70):
+                receipts += await publish(publisher, first, first + 70, FILLING)
+                await archived(tmp_path / "archive", receipts[-1:])
+            # A small window: most of it waits in the spool when the first have come.
+            async with connect(node.endpoint, client_id="rover", window_bytes=1 << 16) as client:
+                await client.when_connected(PATIENCE)
+                subscription = await client.subscribe("true()", "roaming.>", durable="d")
+                got = [(await anext(subscription)).event_id for _ in range(5)]
+                if victim == "node":
+                    node.kill()
+                    await asyncio.to_thread(node.start)
+                else:
+                    kill_child(node, f"broker.recovery.{victim}")
+                inbox = Inbox(subscription)
+                await until_all(inbox, receipts[5:])
+                assert got + inbox.ids == ids(receipts)
+                assert not subscription.gaps
+                await inbox.close()
+
+    with NodeProcess(tmp_path, settings(tmp_path / "archive")) as node:
+        within(work(), 4 * PATIENCE)
+        node.stop()
         assert "Traceback" not in node.log()
