@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
 from broker.client.asyncio_face import connect
 from broker.event.envelope import Liveness
+from broker.store.archive.archive import Archive
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.recovering import (
     FILLING,
@@ -88,3 +90,37 @@ def test_whoever_is_killed_while_it_is_replayed_each_event_comes_once(
         within(work(), 4 * PATIENCE)
         node.stop()
         assert "Traceback" not in node.log()
+        if victim == "replayer":
+            assert "replaying begins again" in node.log()
+
+
+def test_a_truncated_file_is_told_as_a_gap_and_the_rest_comes(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with connect(node.endpoint, client_id="publisher") as publisher:
+            await first_events(node, 0)
+            receipts = []
+            for first in range(0, 350, 70):
+                receipts += await publish(publisher, first, first + 70, FILLING)
+                await archived(tmp_path / "archive", receipts[-1:])
+            archive = Archive.open(str(tmp_path / "archive"))
+            [file, *_] = sorted(archive.state().files.values(), key=lambda each: each.path)[1:]
+            os.truncate(tmp_path / "archive" / file.path, file.bytes // 2)
+            [(first_mark, last_mark)] = file.spans.values()
+            async with connect(node.endpoint, client_id="rover") as client:
+                inbox = await come_back(client)
+                lost = [
+                    each
+                    for each in receipts
+                    if each.place is not None and first_mark <= each.place.mark <= last_mark
+                ]
+                await until_all(inbox, [each for each in receipts if each not in lost])
+                last = await publish(publisher, 350, 351)
+                await until_all(inbox, last)
+                assert inbox.ids == ids([each for each in receipts if each not in lost] + last)
+                [gap] = inbox.subscription.gaps
+                assert (gap.first.mark, gap.last.mark) == (first_mark, last_mark)
+                await inbox.close()
+            assert file.path not in archive.state().files
+
+    with NodeProcess(tmp_path, settings(tmp_path / "archive")) as node:
+        within(work(), 4 * PATIENCE)
