@@ -1,4 +1,5 @@
-"""The main job: publish real events, filter them by content, kill the node halfway, lose nothing.
+"""The main job: publish real events, filter them by content, kill the node halfway, lose nothing;
+and then lose the node for good: who was away gets from the archive what it missed.
 
 Run it with `./dev demo`; `--help` shows what can be changed.
 """
@@ -15,6 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 import attrs
+from away import Away, second_part
 from feed import Feed, choose
 from node_process import NodeProcess
 from rich.console import Console
@@ -123,7 +125,9 @@ async def watch(
         await asyncio.sleep(0.1)
 
 
-async def demonstrate(feed: Feed, node: NodeProcess, console: Console) -> int:
+async def demonstrate(
+    feed: Feed, node: NodeProcess, done: Publications, away: Away, console: Console
+) -> int:
     """Run the main job; the number of things that went wrong."""
     expected = feed.expected()
     node.start()
@@ -146,10 +150,10 @@ async def demonstrate(feed: Feed, node: NodeProcess, console: Console) -> int:
                 transient=True,
             )
         )
+        leaving = await away.begin(node)
         readers = [asyncio.create_task(s.read()) for s in subscribers]
         bars = [progress.add_task(escape(s.query), total=len(s.expected)) for s in subscribers]
         task = progress.add_task("published and durable", total=len(feed.items))
-        done = Publications()
         watching = asyncio.create_task(watch(progress, task, done, bars, subscribers))
         begin = time.monotonic()
         await publish(publisher, feed, node, done, progress.console)
@@ -158,6 +162,8 @@ async def demonstrate(feed: Feed, node: NodeProcess, console: Console) -> int:
             subscriber.expected = [i for i in subscriber.expected if i in done.receipts]
         await all_delivered(done, subscribers)
         seconds = time.monotonic() - begin
+        async with asyncio.timeout(PATIENCE):
+            await leaving
         for background in (*readers, watching):
             background.cancel()
     return report(feed, done, subscribers, seconds, console)
@@ -219,19 +225,25 @@ def main() -> int:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xmlbroker-")))
         else:
             folder = arguments.keep.resolve()
-            folder.mkdir(parents=True, exist_ok=True)
-        node = NodeProcess(folder)
+        node = NodeProcess(folder / "first", folder / "archive")
+        second = NodeProcess(folder / "second", folder / "archive")
+        done = Publications()
+        away = Away(folder / "client", max(1, len(feed.items) // 4))
         try:
-            wrong = asyncio.run(demonstrate(feed, node, console))
+            wrong = asyncio.run(demonstrate(feed, node, done, away, console))
+            published = {receipt.event_id for receipt in done.receipts.values()}
+            wrong += second_part(away, node, second, published, console)
         except KeyboardInterrupt:
-            console.print("interrupted; the node is being stopped")
+            console.print("interrupted; the nodes are being stopped")
             wrong = 130
-        except (BrokerError, OSError) as error:
+        except (BrokerError, OSError, TimeoutError) as error:
             console.print(f"[bold red]{error}[/]\nthe node's log ends with:")
-            console.print("\n".join(node.log().splitlines()[-15:]), markup=False)
+            for each in (node, second):
+                console.print("\n".join(each.log().splitlines()[-15:]), markup=False)
             wrong = 1
         finally:
             node.stop()
+            second.stop()
     if wrong == 0:
         console.print("[bold green]nothing lost, nothing duplicated[/]")
     return min(wrong, 255)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,7 +15,9 @@ from pathlib import Path
 class NodeProcess:
     """`twistd xmlbroker` on a free loopback port, with its data in `folder`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, archive: Path) -> None:
+        """`archive` is what it leaves, and finds, of all events."""
+        folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self.port = _free_port()
@@ -22,6 +25,7 @@ class NodeProcess:
         self._config = folder / "node.toml"
         self._config.write_text(
             f'[node]\nname = "demo"\ndata = "{folder / "data"}"\n'
+            f'[archive]\nlocation = "{archive}"\n'
             f'[listen]\nendpoints = ["tcp:port={self.port}:interface=127.0.0.1"]\n'
         )
 
@@ -42,6 +46,11 @@ class NodeProcess:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
+    def lose(self) -> None:
+        """It ends, and nothing is left of its data."""
+        self.stop()
+        shutil.rmtree(self._folder / "data")
+
     def stop(self) -> float:
         """Stop in good order; seconds that it took."""
         if self._process is None or self._process.poll() is not None:
@@ -53,7 +62,8 @@ class NodeProcess:
 
     def log(self) -> str:
         """What the node logged."""
-        return (self._folder / "node.log").read_text(errors="replace")
+        path = self._folder / "node.log"
+        return path.read_text(errors="replace") if path.exists() else ""
 
 
 _TWISTD = str(Path(sys.executable).with_name("twistd"))

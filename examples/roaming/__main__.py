@@ -43,7 +43,7 @@ LEAST_LOG = 1 << 20
 #: takes what is not yet archived.
 WAVES = 4
 #: Seconds without any progress after which what is still missing is given up.
-PATIENCE = 60.0
+PATIENCE = 150.0
 #: Seconds between two looks at something of which nobody tells.
 LOOK = 0.1
 

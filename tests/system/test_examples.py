@@ -96,10 +96,12 @@ def located_flight(flight_id: str, altitude: int, latitude: str) -> bytes:
     ).encode()
 
 
-def network_example(folder: Path, *options: str) -> subprocess.Popen[str]:
-    """The example of nine nodes, with the nodes' files in `folder`."""
+def network_example(
+    folder: Path, *options: str, module: str = "examples.network"
+) -> subprocess.Popen[str]:
+    """An example of several nodes, with the nodes' files in `folder`."""
     return subprocess.Popen(
-        [sys.executable, "-m", "examples.network", "--keep", str(folder), *options],
+        [sys.executable, "-m", module, "--keep", str(folder), *options],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -130,6 +132,17 @@ def test_nine_nodes_lose_nothing_though_a_gateway_is_killed(tmp_path: Path) -> N
     assert processes_in(tmp_path) == []
     logs = [path.read_text() for path in (tmp_path / "nodes").glob("*/node.log")]
     assert sum("stopped in good order" in log for log in logs) == 8
+    assert not any("Traceback" in log for log in logs)
+
+
+def test_a_client_whose_node_and_disk_are_lost_gets_the_rest_at_another(tmp_path: Path) -> None:
+    running = network_example(tmp_path / "nodes", "--limit", "1200", module="examples.roaming")
+    said, _ = running.communicate(timeout=10 * PATIENCE)
+    assert running.returncode == 0, said
+    assert "nothing missing, nothing twice, everything in order" in said
+    assert "north is lost" in said
+    assert processes_in(tmp_path) == []
+    logs = [path.read_text() for path in (tmp_path / "nodes").glob("*/node.log")]
     assert not any("Traceback" in log for log in logs)
 
 

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
 from broker.client.asyncio_face import connect
 from broker.event.envelope import Liveness
-from tests.system.node_process import NodeProcess
+from broker.store.archive.archive import Archive
+from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.recovering import (
     FILLING,
     archived,
     come_back,
     first_events,
     ids,
+    kill_child,
     publish,
     recovered,
     settings,
     until_all,
 )
-from tests.system.traffic import within
+from tests.system.traffic import Inbox, within
 
 pytestmark = pytest.mark.system
 
@@ -53,3 +57,70 @@ def test_what_retention_took_comes_from_the_archive_and_the_rest_from_the_log(
         node.stop()
         assert "the replay process is started" in node.log()
         assert "Traceback" not in node.log()
+
+
+@pytest.mark.parametrize("victim", ["replayer", "archiver", "node"])
+def test_whoever_is_killed_while_it_is_replayed_each_event_comes_once(
+    tmp_path: Path, victim: str
+) -> None:
+    async def work() -> None:
+        async with connect(node.endpoint, client_id="publisher") as publisher:
+            await first_events(node, 0)
+            receipts = []
+            for first in range(0, 350, 70):
+                receipts += await publish(publisher, first, first + 70, FILLING)
+                await archived(tmp_path / "archive", receipts[-1:])
+            # A small window: most of it waits in the spool when the first have come.
+            async with connect(node.endpoint, client_id="rover", window_bytes=1 << 16) as client:
+                await client.when_connected(PATIENCE)
+                subscription = await client.subscribe("true()", "roaming.>", durable="d")
+                got = [(await anext(subscription)).event_id for _ in range(5)]
+                if victim == "node":
+                    node.kill()
+                    await asyncio.to_thread(node.start)
+                else:
+                    kill_child(node, f"broker.recovery.{victim}")
+                inbox = Inbox(subscription)
+                await until_all(inbox, receipts[5:])
+                assert got + inbox.ids == ids(receipts)
+                assert not subscription.gaps
+                await inbox.close()
+
+    with NodeProcess(tmp_path, settings(tmp_path / "archive")) as node:
+        within(work(), 4 * PATIENCE)
+        node.stop()
+        assert "Traceback" not in node.log()
+        if victim == "replayer":
+            assert "replaying begins again" in node.log()
+
+
+def test_a_truncated_file_is_told_as_a_gap_and_the_rest_comes(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with connect(node.endpoint, client_id="publisher") as publisher:
+            await first_events(node, 0)
+            receipts = []
+            for first in range(0, 350, 70):
+                receipts += await publish(publisher, first, first + 70, FILLING)
+                await archived(tmp_path / "archive", receipts[-1:])
+            archive = Archive.open(str(tmp_path / "archive"))
+            [file, *_] = sorted(archive.state().files.values(), key=lambda each: each.path)[1:]
+            os.truncate(tmp_path / "archive" / file.path, file.bytes // 2)
+            [(first_mark, last_mark)] = file.spans.values()
+            async with connect(node.endpoint, client_id="rover") as client:
+                inbox = await come_back(client)
+                lost = [
+                    each
+                    for each in receipts
+                    if each.place is not None and first_mark <= each.place.mark <= last_mark
+                ]
+                await until_all(inbox, [each for each in receipts if each not in lost])
+                last = await publish(publisher, 350, 351)
+                await until_all(inbox, last)
+                assert inbox.ids == ids([each for each in receipts if each not in lost] + last)
+                [gap] = inbox.subscription.gaps
+                assert (gap.first.mark, gap.last.mark) == (first_mark, last_mark)
+                await inbox.close()
+            assert file.path not in archive.state().files
+
+    with NodeProcess(tmp_path, settings(tmp_path / "archive")) as node:
+        within(work(), 4 * PATIENCE)

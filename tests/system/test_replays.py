@@ -1,0 +1,78 @@
+"""Clients ask a real node for the past: all of it, parts of it, and too much of it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from broker.client.asyncio_face import AsyncioClient, connect
+from broker.client.received import Receipt
+from broker.client.subscription import Subscription
+from broker.event.identity import EventId
+from broker.event.place import Position
+from tests.system.node_process import PATIENCE, NodeProcess
+from tests.system.recovering import FILLING, archived, ids, publish, settings
+from tests.system.traffic import within
+
+pytestmark = pytest.mark.system
+
+
+async def published(client: AsyncioClient, archive: Path) -> list[Receipt]:
+    """More than the log keeps, all of it archived."""
+    receipts: list[Receipt] = []
+    for first in range(0, 280, 70):
+        receipts += await publish(client, first, first + 70, FILLING)
+        await archived(archive, receipts[-1:])
+    return receipts
+
+
+async def all_of(replay: Subscription) -> list[EventId]:
+    async with asyncio.timeout(2 * PATIENCE):
+        return [event.event_id async for event in replay]
+
+
+def test_replays_give_what_was_asked_for_and_end(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with connect(node.endpoint, client_id="publisher") as client:
+            receipts = await published(client, tmp_path / "archive")
+            everything = ids(receipts)
+            places = [receipt.place for receipt in receipts if receipt.place is not None]
+            assert await all_of(client.replay(streams="roaming.>")) == everything
+            assert await all_of(client.replay(last=7)) == everything[-7:]
+            since = Position().advanced([places[9]])
+            until = Position().advanced([places[99]])
+            assert await all_of(client.replay(since=since)) == everything[10:]
+            assert await all_of(client.replay(since=since, until=until)) == everything[10:100]
+            from_ms = everything[100].timestamp
+            assert set(everything[150:]) <= set(await all_of(client.replay(since_time=from_ms)))
+            cancelled = client.replay()
+            await anext(cancelled)
+            cancelled.unsubscribe()
+            # It is served again, and nothing of what was cancelled stays.
+            assert await all_of(client.replay(last=3)) == everything[-3:]
+
+    with NodeProcess(tmp_path, settings(tmp_path / "archive")) as node:
+        within(work(), 4 * PATIENCE)
+        node.stop()
+        assert "Traceback" not in node.log()
+        assert not (node.data / "replays" / "spool").exists()
+
+
+def test_more_than_a_spool_may_have_is_told_and_the_node_goes_on(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with connect(node.endpoint, client_id="publisher") as client:
+            receipts = await published(client, tmp_path / "archive")
+            replay = client.replay()
+            got = await all_of(replay)
+            assert len(got) < len(receipts)
+            assert replay.gaps
+            places = [receipt.place for receipt in receipts if receipt.place is not None]
+            since = Position().advanced([places[-4]])
+            assert await all_of(client.replay(since=since)) == ids(receipts)[-3:]
+
+    more = 'request_bytes = "1MiB"\n'
+    with NodeProcess(tmp_path, settings(tmp_path / "archive", more=more)) as node:
+        within(work(), 4 * PATIENCE)
+        assert "Traceback" not in node.log()
