@@ -131,10 +131,10 @@ def run(
         try:
             while archiving.flush(conversation.dead):
                 _answer(archive, conversation)
-                conversation.tell(lines.report(_report(archiving)))
+                conversation.tell(lines.report(_report(archiving, caring)))
         except BrokerError as error:
             problem = str(error)
-        conversation.tell(lines.report(_report(archiving, numbers, problem)))
+        conversation.tell(lines.report(_report(archiving, caring, numbers, problem)))
         due = time.monotonic() + (RETRY if problem else every)
         while not (conversation.over or conversation.flushes) and due > time.monotonic():
             caring.look(time.monotonic())
@@ -165,8 +165,11 @@ def _stored(archive: Archive, asked: lines.AskDurable) -> tuple[str, bytes | Non
     return ("", None) if found is None else found[:2]
 
 
-def _report(archiving: Archiving, flushed: Sequence[int] = (), problem: str = "") -> lines.Report:
-    return lines.Report(archiving.reached, flushed, problem, attrs.asdict(archiving.figures))
+def _report(
+    archiving: Archiving, caring: Caring, flushed: Sequence[int] = (), problem: str = ""
+) -> lines.Report:
+    figures = {**attrs.asdict(archiving.figures), **caring.figures}
+    return lines.Report(archiving.reached, flushed, problem, figures)
 
 
 def _complain(problem: str) -> None:

@@ -16,7 +16,7 @@ from broker.store.archive.archive import Archive
 
 #: Seconds between two looks, and until the first one.
 CARE_EVERY: Final = 60.0
-FIRST_CARE: Final = 10.0
+FIRST_CARE: Final = 5.0
 #: Of what a process wrote that failed, the end that is told.
 _LAST_WORDS: Final = 500
 
@@ -52,10 +52,9 @@ class Caring:
         self._process: subprocess.Popen[bytes] | None = None
         self._due = now + FIRST_CARE
         self._told: list[str] = []
-        self.merged = 0
-        """Files that became fewer, since the archiver began."""
-        self.deleted = 0
-        """Files that are deleted, since then."""
+        self.figures = {"merged": 0, "removed": 0, "deleted": 0}
+        """Files that became fewer, that were too old, and of which nothing is left: since the
+        archiver began."""
 
     def look(self, now: float) -> None:
         """Begin, if it is time and there is something to do; take what came of it. Does not wait
@@ -93,8 +92,8 @@ class Caring:
         except (ValueError, TypeError):
             self._tell([f"the care ended with {process.returncode}: {complaint[-_LAST_WORDS:]!r}"])
             return
-        self.merged += cared.merged
-        self.deleted += cared.deleted
+        for name in self.figures:
+            self.figures[name] += getattr(cared, name)
         held = f"events of {cared.held} stay, as a durable subscription needs them"
         self._tell([*cared.problems, held] if cared.held else cared.problems)
 

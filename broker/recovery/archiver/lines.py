@@ -10,7 +10,8 @@ archiver: {"dtds": [[type, version]...]}           tell these
           {"coverage": {origin: [[after, upto]...]}}
           {"found": number, "origin": text, "stored": base64 or null}
           {"reached": {origin: mark}, "flushed": [number...], "problem": text,
-           "figures": {"events", "files", "bytes", "flushes", "lost": since it began}}
+           "figures": {"events", "files", "bytes", "flushes", "lost", "merged", "removed",
+                       "deleted": since it began}}
 
 A mark is [epoch, offset].
 """
@@ -88,7 +89,7 @@ class Report:
     problem: str = ""
     """Why nothing can be archived at the moment."""
     figures: Mapping[str, int] = attrs.field(factory=dict)
-    """See `broker.recovery.archiver.archiving.Figures`."""
+    """See `Figures` in `archiving`, and `Caring`."""
 
 
 @attrs.frozen

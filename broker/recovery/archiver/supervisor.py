@@ -30,6 +30,9 @@ LAST_FLUSH = 20.0
 #: What it may write without the end of a line.
 MOST_LINE = 1 << 20
 
+#: Figures of the archive's care.
+_CARE = ("merged", "removed", "deleted")
+
 
 class ArchiverSupervisor:
     """One node's archiver."""
@@ -175,6 +178,13 @@ class ArchiverSupervisor:
             if not self.figures:
                 self.log.info("events are archived in {uri}", uri=self.uri)
             self._rest = FIRST_REST
+            if any(said.figures.get(name, 0) != self.figures.get(name, 0) for name in _CARE):
+                care = {name: said.figures.get(name, 0) for name in _CARE}
+                self.log.info(
+                    "the archive is cared for: {merged} files merged, {removed} too old, "
+                    "{deleted} deleted so far",
+                    **care,
+                )
             self.reached, self.figures = said.reached, said.figures
         if said.problem != self.problem:
             # Once, and not with every attempt.

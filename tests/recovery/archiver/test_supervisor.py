@@ -10,6 +10,7 @@ import pytest
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import ProcessExitedAlready, ProcessTerminated
 from twisted.internet.task import Clock
+from twisted.logger import capturedLogs, formatEvent
 from twisted.python.failure import Failure
 
 from broker.dtd.reference import DtdReference
@@ -162,6 +163,19 @@ def test_what_it_says_of_itself_is_known(reactor: Reactor, archiver: ArchiverSup
     assert archiver.problem == "the disk is full"
     reactor.newest.say(report(events=6) + report(events=7))
     assert (archiver.problem, archiver.figures) == ("", {"events": 7})
+
+
+def test_what_care_came_to_is_logged_when_it_has_changed(
+    reactor: Reactor, archiver: ArchiverSupervisor
+) -> None:
+    with capturedLogs() as events:
+        for merged in (0, 40, 40, 50):
+            reactor.newest.say(report(events=1, merged=merged))
+    texts = [formatEvent(event) for event in events]
+    assert [text for text in texts if text and "cared" in text] == [
+        "the archive is cared for: 40 files merged, 0 too old, 0 deleted so far",
+        "the archive is cared for: 50 files merged, 0 too old, 0 deleted so far",
+    ]
 
 
 # ---------------------------------------------------------------- its end
