@@ -71,8 +71,8 @@ def report(
             f"nats-server {version}: JetStream with a file store, all default but "
             f"`write_deadline`, {number(kept[1] / 1e6)} MB by its own account; the same "
             "documents, each published to one of 100 subjects in turn; 100 connections, each makes "
-            "a consumer of one subject that pushes, acknowledges nothing and controls the flow; readers count messages by "
-            "how documents end, and read no header",
+            "a consumer of one subject that pushes, acknowledges nothing and controls the flow; "
+            "readers count messages by how documents end, and read no header",
             "s: from the first wish (sessions and connections are there) to the last event at the "
             "last client; ours and its turns alternate; floors are for medians",
             "jobs: of our replay process, for one round: " + _told(jobs),
