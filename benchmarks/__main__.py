@@ -35,6 +35,8 @@ NAMES: Final = (
     "archive",
     "ingest",
     "replay",
+    "recover",
+    "jetstream",
 )
 #: How long (seconds) to wait for a quiet machine before each.
 PATIENCE: Final = 60.0
@@ -50,7 +52,8 @@ RESULTS: Final = Path(__file__).parent / "results"
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="So many events in `archive`, `replay` and a run of `ingest`; 0: as many as each takes.",
+    help="So many events in `archive`, `replay`, `recover`, `jetstream` and a run of `ingest`; "
+    "0: as many as each takes.",
 )
 @click.option(
     "--results",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import Final
 
 import msgpack
@@ -21,17 +22,22 @@ class DeliveryCount:
     `everything`: no place may be missing. Otherwise places must rise, as a query picks some. Where
     an origin is not in the cut, the first event of it may have any place. The headers of events and
     their documents are not looked at, but their lengths must add up.
+
+    `behind`: it begins behind this position, wherever the cut is.
     """
 
-    def __init__(self, *, everything: bool = True) -> None:
+    def __init__(
+        self, *, everything: bool = True, behind: Mapping[str, tuple[int, int]] | None = None
+    ) -> None:
         self._everything = everything
+        self._begins_at_cut = behind is None
         self.flowing = False
         self.events = 0
         self.deliveries = 0
         """Messages that brought them."""
         self.dropped = 0
         """Events that the node told it had dropped: this subscriber was too slow."""
-        self._next: dict[str, tuple[int, int]] = {}
+        self._next = {origin: (epoch, at + 1) for origin, (epoch, at) in (behind or {}).items()}
         """Epoch and offset of the event that must come next, by origin."""
 
     @property
@@ -46,7 +52,8 @@ class DeliveryCount:
             return
         message = messages.decode(data)
         if isinstance(message, Flowing):
-            self._next = {origin: (epoch, offset + 1) for origin, epoch, offset in message.cut}
+            if self._begins_at_cut:
+                self._next = {origin: (epoch, at + 1) for origin, epoch, at in message.cut}
             self.flowing = True
         elif isinstance(message, Gap):
             self._expect(message.origin, message.first)

@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from benchmarks.harness.flights import ALTITUDES, FLIGHT, SPEEDS, STREAM, flight_documents
+from benchmarks.harness.flights import (
+    ALTITUDES,
+    FLIGHT,
+    SPEEDS,
+    STREAM,
+    flight_documents,
+    report,
+)
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
@@ -38,6 +45,22 @@ def band_queries(count: int) -> list[str]:
         for low, top in _bands(ALTITUDES, high)
         for slow, quick in _bands(SPEEDS, fast)
     ]
+
+
+def band_counts(count: int, events: int) -> list[int]:
+    """How many of so many events each of `band_queries(count)` matches."""
+    high, fast = BANDS[count]
+    of_altitude, of_speed = _band_of(ALTITUDES, high), _band_of(SPEEDS, fast)
+    found = [0] * count
+    for number in range(events):
+        told = report(number)
+        found[of_altitude[told.altitude] * fast + of_speed[told.speed]] += 1
+    return found
+
+
+def _band_of(values: range, count: int) -> dict[int, int]:
+    bands = enumerate(_bands(values, count))
+    return {value: number for number, (low, top) in bands for value in range(low, top)}
 
 
 def _bands(values: range, count: int) -> Iterator[tuple[int, int]]:

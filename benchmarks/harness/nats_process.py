@@ -1,0 +1,82 @@
+"""The peer that keeps events and sends them again: NATS with JetStream, from its Debian package."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Final
+
+from benchmarks.harness.children import Children
+from benchmarks.harness.debian import Unavailable, install
+from benchmarks.harness.failure import BenchmarkFailed
+from benchmarks.harness.node_process import free_port, is_listening
+
+_STARTUP: Final = 20.0
+_GLANCE: Final = 0.01
+
+
+def executable() -> str:
+    """Where nats-server is; installs the Debian package if that is possible.
+
+    Raises `Unavailable`.
+    """
+    found = _find()
+    if found is None:
+        install("nats-server")
+        found = _find()
+    if found is None:
+        raise Unavailable("nats-server could not be installed")
+    return found
+
+
+def version(program: str) -> str:
+    """As it says itself."""
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    return said.stdout.strip().removeprefix("nats-server: v") or "unknown"
+
+
+class NatsProcess:
+    """Accepts anyone on a free loopback port; its file store lies in `folder`."""
+
+    def __init__(self, children: Children, program: str, folder: Path) -> None:
+        self.port = free_port()
+        self._children = children
+        settings = folder / "nats.conf"
+        settings.write_text(
+            f'host: "127.0.0.1"\nport: {self.port}\n'
+            f'jetstream {{ store_dir: "{folder}/store", max_file_store: 64GB }}\n'
+            # A reader that shares few cores with a hundred others is not to be cut off for that.
+            'write_deadline: "60s"\n'
+        )
+        self._log = folder / "nats.log"
+        with open(self._log, "wb") as log:
+            self._process = children.start(
+                [program, "-c", str(settings)], stdout=log, stderr=subprocess.STDOUT
+            )
+        deadline = time.monotonic() + _STARTUP
+        while not is_listening(self.port):
+            if children.has_ended(self._process) or time.monotonic() > deadline:
+                raise BenchmarkFailed(f"nats-server did not start: {self._last_words()}")
+            time.sleep(_GLANCE)
+
+    @property
+    def pid(self) -> int:
+        """Of the server's process."""
+        return self._process.pid
+
+    def stop(self) -> None:
+        """End it."""
+        self._children.stop(self._process)
+
+    def _last_words(self) -> str:
+        return self._log.read_text(errors="replace").strip()[-500:]
+
+
+def _find() -> str | None:
+    # Debian keeps daemons where a user's PATH does not look.
+    return shutil.which(
+        "nats-server", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
+    )

@@ -1,0 +1,163 @@
+"""The report of the benchmark `recover`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import attrs
+
+from benchmarks.harness.report import Floor, Report, Sheet, number
+
+#: The source of events that the node has itself.
+LOG: Final = "log"
+#: A thousand clients against one, in seconds.
+MOST_TIMES: Final = 10.0
+
+
+@attrs.frozen
+class Cold:
+    """The first recovery at a node that has just been started."""
+
+    engine: str
+    listening: float
+    """Seconds from the start of the node until it listened."""
+    first: float
+    """The same until the first recovered event was at the client."""
+    events: int
+
+
+@attrs.frozen
+class Return:
+    """Clients that came back at once."""
+
+    source: str
+    """`log`, or the engine that searched the archive."""
+    clients: int
+    events: int
+    """Delivered to all of them together."""
+    shared: bool
+    """Whether the events were shared out by the clients' queries; else one client wanted all."""
+    connecting: float
+    """Seconds until all had sessions; no part of the others."""
+    first: float
+    """Seconds from the first client's wish to the first event at any."""
+    seconds: float
+    """The same to the last event at the last client."""
+    deliveries: int
+    """Messages that brought the events."""
+    jobs: int
+    """Of the replay process."""
+    cpu: float
+    """Processor seconds of the clients' process."""
+    parse: float
+    """Microseconds that lxml took for one event, at that time."""
+
+
+def report(
+    count: int, cold: Sequence[Cold], returns: Sequence[Return], missing: str = ""
+) -> Report:
+    """Tables, floors and plot. `missing` is why there was no Spark."""
+    shared = [each for each in returns if each.shared]
+    alone = [each for each in returns if not each.shared]
+    return Report(
+        name="recover",
+        sheets=[_cold(cold), _alone(alone), _shared(shared, count)],
+        floors=_floors(shared),
+        notes=[
+            f"{count:,} flight events of one origin in an archive that was written directly "
+            "(`ArchiveWriter`), in files of 50,000; the origin is gone, and a node that never had "
+            "its events, as `twistd` runs it, serves all from there by its replay process",
+            "log: events that the node has taken in itself, without an archive",
+            "cold: from the start of the node's process to the first event at a client that is "
+            "there when it listens; all other recoveries are at the same node, warm; medians",
+            "clients are real sessions in one process, with a query each; they read the headers of "
+            "deliveries, and check number and order. The clock starts when all have sessions, and "
+            "the first says where it has got to; connecting, s: until then",
+            "jobs: of the replay process: what comes within 100 ms is one",
+            *([f"without Spark: {missing}"] if missing else []),
+        ],
+        figures={
+            "events": count,
+            "cold": [attrs.asdict(each) for each in cold],
+            "returns": [attrs.asdict(each) for each in returns],
+            "missing": missing,
+        },
+        draw=lambda figure: _draw(shared, figure),
+    )
+
+
+def _floors(shared: Sequence[Return]) -> list[Floor]:
+    one = {each.source: each.seconds for each in shared if each.clients == 1}
+    most = max((each.clients for each in shared), default=1)
+    return [
+        Floor(
+            f"{each.source}: {each.clients:,} clients against one",
+            *(each.seconds / one[each.source], MOST_TIMES, "times"),
+            at_least=False,
+        )
+        for each in shared
+        if each.clients == most and most > 1
+    ]
+
+
+def _cold(cold: Sequence[Cold]) -> Sheet:
+    return Sheet(
+        "Cold: seconds from the start of the node",
+        ["engine", "listens", "first event", "events"],
+        [
+            [each.engine, f"{each.listening:.2f}", f"{each.first:.2f}", number(each.events)]
+            for each in cold
+        ],
+    )
+
+
+def _alone(alone: Sequence[Return]) -> Sheet:
+    return Sheet(
+        "One client that missed so many events, and wants all of them",
+        ["from", "missed", "first, s", "all, s", "events/s"],
+        [
+            [
+                *(each.source, number(each.events), f"{each.first:.3f}", f"{each.seconds:.3f}"),
+                number(each.events / each.seconds),
+            ]
+            for each in alone
+        ],
+    )
+
+
+def _shared(shared: Sequence[Return], count: int) -> Sheet:
+    one = {each.source: each.seconds for each in shared if each.clients == 1}
+    return Sheet(
+        f"Clients that come back at once to {count:,} events, each event for one of them",
+        [
+            *("from", "clients", "connecting, s", "first, s", "all, s", "one client = 1"),
+            *("events/s", "messages", "jobs", "clients' CPU s"),
+        ],
+        [
+            [
+                *(each.source, number(each.clients), f"{each.connecting:.2f}"),
+                *(f"{each.first:.2f}", f"{each.seconds:.2f}"),
+                f"{each.seconds / one[each.source]:.2f}",
+                *(number(each.events / each.seconds), number(each.deliveries)),
+                *(number(each.jobs), f"{each.cpu:.2f}"),
+            ]
+            for each in shared
+        ],
+    )
+
+
+def _draw(shared: Sequence[Return], figure: Any) -> None:
+    axes = figure.subplots()
+    for source in dict.fromkeys(each.source for each in shared):
+        mine = [each for each in shared if each.source == source]
+        axes.plot(
+            *([each.clients for each in mine], [each.seconds for each in mine]),
+            marker="o",
+            label=source,
+        )
+    axes.set_xscale("log")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("clients that come back at once")
+    axes.set_ylabel("seconds until all have all")
+    axes.legend()
