@@ -47,7 +47,7 @@ def test_the_list_names_every_benchmark() -> None:
     output, _ = started("--list").communicate(timeout=30)
     assert [line.split()[0] for line in output.splitlines()] == [
         *("node", "latency", "memory", "content", "links", "line", "network", "archive"),
-        *("ingest", "replay"),
+        *("ingest", "replay", "recover", "jetstream"),
     ]
 
 
