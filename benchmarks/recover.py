@@ -15,7 +15,7 @@ from benchmarks.harness.actor import Actor
 from benchmarks.harness.failure import BenchmarkFailed
 from benchmarks.harness.flow import PATIENCE
 from benchmarks.harness.lab import Lab
-from benchmarks.harness.node_process import NodeProcess, free_port
+from benchmarks.harness.node_process import NodeProcess
 from benchmarks.harness.node_status import node_status
 from benchmarks.harness.report import Report
 from benchmarks.harness.speed import parse_microseconds
@@ -41,13 +41,8 @@ BATCH: Final = 500
 LONGEST: Final = 1_800.0
 #: The node asks its replay process each second how it is: then it surely has.
 _LOOKED: Final = 2.0
-#: A thousand clients are there, and who asks the node how it is.
-LIMITS: Final = "[limits]\nmax_sessions = 1100\n"
-#: In a network, of which it is the only node that is left, it knows that origins may be gone.
-_NETWORK: Final = (
-    '[network]\nname = "bench"\ncluster = "left"\n'
-    'listen = ["tcp:port={port}:interface=127.0.0.1"]\n'
-)
+#: A thousand clients are there, and who asks the node how it is; those who have gone are gone.
+LIMITS: Final = "[limits]\nmax_sessions = 1100\nsession_lease = 0.0\n"
 
 
 def run(lab: Lab) -> Report:
@@ -140,10 +135,7 @@ def _engine(lab: Lab, engine: str, archive: Path, count: int) -> tuple[Cold, lis
 
 def archived(archive: Path, engine: str) -> str:
     """The configuration of a node that serves an archive of others."""
-    return (
-        f'{LIMITS}{_NETWORK.format(port=free_port())}[archive]\nlocation = "{archive}"\n'
-        f'[recovery]\nengine = "{engine}"\n'
-    )
+    return f'{LIMITS}[archive]\nlocation = "{archive}"\n[recovery]\nengine = "{engine}"\n'
 
 
 def _median(

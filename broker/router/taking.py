@@ -315,7 +315,10 @@ class Taking:
         if self._stored is not None and self._stored.flows_from is not None:
             complete = dict(self._stored.flows_from.marks)
             complete.pop(log.origin, None)
-        return at_retention(position, complete, log.since)
+        # An origin of which nothing is known here: this node's own of before it lost its log, say.
+        unknown = [o for o in position if o not in log.coverage]
+        gone = [o for o in unknown if self._around.recovery.is_gone(o)]
+        return open_ended(at_retention(position, complete, log.since), position, gone)
 
     def _opened(self, seam: Seam, position: Mapping[str, Mark]) -> Seam:
         origins = {*self._feed.flows_from, *position}

@@ -1,0 +1,45 @@
+"""A node without a network that has lost its log serves from the archive what it once had."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.client.asyncio_face import connect
+from broker.client.received import Receipt, since
+from broker.event.place import Position
+from tests.system.node_process import PATIENCE, NodeProcess
+from tests.system.recovering import archived, ids, publish, recovered, settings, until_all
+from tests.system.traffic import Inbox, within
+
+pytestmark = pytest.mark.system
+
+
+def test_a_position_in_a_log_that_is_lost_goes_on_in_the_archive(tmp_path: Path) -> None:
+    async def fill() -> list[Receipt]:
+        async with connect(first.endpoint, client_id="publisher") as client:
+            await client.when_connected(PATIENCE)
+            receipts.extend(await publish(client, 0, 20))
+            await archived(tmp_path / "archive", receipts)
+        return receipts
+
+    async def come_back() -> None:
+        place = receipts[4].place
+        assert place is not None
+        async with connect(second.endpoint, client_id="rover") as client:
+            await client.when_connected(PATIENCE)
+            begin = since(Position({place.origin: place.mark}))
+            inbox = Inbox(await client.subscribe("true()", "roaming.>", start=begin))
+            await until_all(inbox, receipts[5:])
+            assert inbox.ids == recovered(inbox.events) == ids(receipts[5:])
+            await inbox.close()
+
+    receipts: list[Receipt] = []
+    told = settings(tmp_path / "archive")
+    with NodeProcess(tmp_path / "first", told) as first:
+        within(fill())
+        first.stop()
+    with NodeProcess(tmp_path / "second", told) as second:
+        within(come_back(), 4 * PATIENCE)
+        second.stop()
