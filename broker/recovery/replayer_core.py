@@ -3,7 +3,7 @@ become pages (X8, X16, Q3).
 
 | a replay is | until | then |
 |---|---|---|
-| waiting | no job runs, and the first that waits has for `GATHERING` | in a job, with all that do |
+| waiting | no job runs, and no more come for `GATHERING` | in a job, with all that wait |
 | in a job | the job is over | ready; or failed, and forgotten |
 | ready | its last event is sent | sent |
 | sent | it is cancelled | forgotten |
@@ -37,7 +37,14 @@ from broker.recovery.replayer_effects import (
     Send,
     StartJob,
 )
-from broker.recovery.replays import GATHERING, LEASE, Replay, ReplayerLimits, State
+from broker.recovery.replays import (
+    GATHERING,
+    LEASE,
+    LONGEST_GATHERING,
+    Replay,
+    ReplayerLimits,
+    State,
+)
 from broker.recovery.request import ReplayRequest
 
 
@@ -53,6 +60,7 @@ class ReplayerCore:
         self._jobs: dict[int, dict[int, Replay]] = {}
         self._running: int | None = None
         self._begin: float | None = None
+        self._latest = 0.0
         self._last_job = 0
         self._failures = 0
 
@@ -94,7 +102,9 @@ class ReplayerCore:
             return [Send(link, messages.Failed(message.id, error.to_wire()))]
         self._replays[message.id] = Replay(message.id, request, link)
         if self._begin is None:
-            self._begin = now + GATHERING
+            self._latest = now + LONGEST_GATHERING
+        # A thousand clients that come back need a moment to say so: as long as more come it waits.
+        self._begin = min(now + GATHERING, self._latest)
         return [Send(link, messages.Accepted(message.id))]
 
     def _check_room(self) -> None:
@@ -154,6 +164,7 @@ class ReplayerCore:
             return []
         waiting = [each for each in self._replays.values() if each.state is State.WAITING]
         chosen = waiting[: self._limits.requests]
+        self._latest = now
         self._begin = now if len(waiting) > len(chosen) else None
         if not chosen:
             return []

@@ -12,6 +12,8 @@ from broker.recovery.request import ReplayRequest
 
 #: Seconds: requests that come so close to each other are one job.
 GATHERING: Final = 0.1
+#: Seconds after which a job begins though more requests keep coming.
+LONGEST_GATHERING: Final = 1.0
 #: Seconds that a replay stays when the connection is gone that it was for.
 LEASE: Final = 600.0
 
