@@ -151,6 +151,8 @@ def _settings(name: str, folder: Path, ports: Mapping[str, tuple[int, int]]) -> 
         f'[listen]\nendpoints = ["tcp:port={clients}:interface=127.0.0.1"]\n'
         f'[network]\nname = "example"\n{place}\n'
         f'listen = ["tcp:port={others}:interface=127.0.0.1"]\n{gateways}'
+        # Nobody comes back later than the logs remember; see examples/roaming for that.
+        "[archive]\nenabled = false\n"
     )
 
 
