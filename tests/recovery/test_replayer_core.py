@@ -22,7 +22,7 @@ from broker.recovery.replayer_effects import (
     Send,
     StartJob,
 )
-from broker.recovery.replays import GATHERING, LEASE, LONGEST_GATHERING, ReplayerLimits
+from broker.recovery.replays import GATHERING, LEASE, ReplayerLimits
 from broker.recovery.request import ReplayRequest
 
 REQUEST = ReplayRequest(">", "true()")
@@ -118,16 +118,6 @@ def test_requests_that_come_together_are_one_job() -> None:
     process.wait(GATHERING / 2)
     assert process.job is not None
     assert len(process.job.requests) == 3
-
-
-def test_requests_that_keep_coming_do_not_keep_the_first_one_waiting() -> None:
-    process = Process()
-    number = 0
-    while process.job is None:
-        number += 1
-        process.ask(1, number)
-        process.wait(GATHERING / 2)
-    assert LONGEST_GATHERING <= number * GATHERING / 2 < LONGEST_GATHERING + GATHERING
 
 
 def test_what_comes_while_a_job_runs_is_the_next_one() -> None:
