@@ -103,6 +103,12 @@ class Remaining:
         self._left = dict(ranges)
         self._open = {origin: after for origin, (after, upto) in ranges.items() if upto is None}
 
+    def copy(self) -> Remaining:
+        """As much as is left now."""
+        copied = Remaining(self._left)
+        copied._open = dict(self._open)
+        return copied
+
     @property
     def ranges(self) -> dict[str, MarkRange]:
         """By origin; none of these is empty."""

@@ -1,0 +1,165 @@
+"""One recovery by itself: its sources are lists, and answer at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import attrs
+import pytest
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
+
+from broker.cluster.address import Address
+from broker.content.query.query import parse_query
+from broker.errors import NotConnected
+from broker.event.place import Mark
+from broker.event.stream import StreamPattern
+from broker.recovery.archive_access import ArchiveAccess, Covered
+from broker.recovery.filling import Filling, Surroundings
+from broker.recovery.log_pages import Page, PageRequest
+from broker.recovery.request import ReplayRequest
+from broker.router.recovery import MarkRange, Missed
+from broker.store.records import LoggedEvent
+from tests.recovery.test_log_merging import logged
+
+OWN, GONE = "own", "gone"
+KEEPER = Address(("c",), "keeper")
+#: A publisher's first events are at a node that is gone, the next ones at this one.
+EVENTS = {
+    GONE: [logged(GONE, n, 10 * n, "p", n) for n in (1, 2, 3)],
+    OWN: [logged(OWN, n, 100 + n, "p", 3 + n) for n in (1, 2, 3)],
+}
+
+
+def lying_in(origin: str, wanted: MarkRange) -> list[LoggedEvent]:
+    after, upto = wanted
+    return [e for e in EVENTS[origin] if e.mark > after and (upto is None or e.mark <= upto)]
+
+
+@attrs.define
+class Log:
+    """What a log has of these ranges; of the origins that it does not name it has nothing."""
+
+    has: Sequence[str]
+    asked: list[PageRequest] = attrs.field(factory=list)
+
+    async def page(self, request: PageRequest) -> Page:
+        self.asked.append(request)
+        events: list[LoggedEvent] = []
+        reached: dict[str, Mark] = {}
+        for origin, each in request.ranges.items():
+            if origin in self.has:
+                events += lying_in(origin, each)
+                reached[origin] = EVENTS[origin][-1].mark
+        return Page(events, reached, 0)
+
+    def fetch(self, node: Address, request: PageRequest) -> Deferred[Page]:
+        return Deferred.fromCoroutine(self.page(request))
+
+
+@attrs.define
+class Archived:
+    """All events, by arrival."""
+
+    asked: list[ReplayRequest] = attrs.field(factory=list)
+    fails: int = 0
+
+    def replay(self, request: ReplayRequest) -> OneReplay:
+        self.asked.append(request)
+        found = [e for o, each in request.ranges.items() for e in lying_in(o, each)]
+        self.fails -= 1
+        return OneReplay(sorted(found, key=lambda e: e.arrival), self.fails >= 0)
+
+    def covered(self, after: Mapping[str, Mark]) -> Deferred[Covered]:
+        return succeed({o: [((0, 0), EVENTS[o][-1].mark)] for o in after})
+
+
+@attrs.define
+class OneReplay:
+    events: list[LoggedEvent]
+    fails: bool
+    looked_at: tuple[int, int] = (0, 0)
+
+    def more(self) -> Deferred[Sequence[LoggedEvent]]:
+        if self.fails and len(self.events) <= 2:
+            raise NotConnected("the process has ended")
+        events, self.events = self.events[:2], self.events[2:]
+        return succeed(events)
+
+    def reached(self) -> Mapping[str, Mark]:
+        return {o: events[-1].mark for o, events in EVENTS.items()}
+
+    def holes(self) -> Sequence[tuple[str, Mark, Mark]]:
+        return ()
+
+    def cancel(self) -> None:
+        """Nothing goes on by itself."""
+
+
+def recovered(archive: Archived | None, keeper: Log, ranges: Mapping[str, MarkRange]) -> Filling:
+    access = None
+    if archive is not None:
+        nothing: Any = lambda *_: succeed(None)  # noqa: E731 - what is not asked here
+        access = ArchiveAccess(
+            cast(Any, archive), archive.covered, nothing, lambda: None, 1.0, dict
+        )
+    around = Surroundings(
+        OWN,
+        cast(Any, Log([OWN])),
+        cast(Any, keeper),
+        lambda origin: [KEEPER] if origin == GONE else [],
+        lambda _: False,
+        access,
+        Clock(),
+    )
+    missed = Missed(StreamPattern.parse(">"), parse_query("true()"), 1, 2, ranges)
+    return Filling(missed, around)
+
+
+def all_of(filling: Filling) -> list[tuple[str, int]]:
+    """What comes, by origin and offset."""
+    got: list[LoggedEvent] = []
+    while True:
+        pages: list[Sequence[LoggedEvent]] = []
+        filling.more().addCallback(pages.append)
+        assert pages, "it waits for something"
+        if not pages[0]:
+            return [(e.origin, e.offset) for e in got]
+        got += pages[0]
+
+
+WHOLE: dict[str, MarkRange] = {GONE: ((0, 0), (1, 3)), OWN: ((0, 0), (1, 3))}
+IN_ORDER = [(GONE, 1), (GONE, 2), (GONE, 3), (OWN, 1), (OWN, 2), (OWN, 3)]
+
+
+def test_what_logs_have_comes_in_the_order_of_publishers() -> None:
+    filling = recovered(None, Log([GONE]), WHOLE)
+    assert all_of(filling) == IN_ORDER
+    assert filling.lost() == []
+
+
+@pytest.mark.parametrize("end", [(1, 3), None], ids=["known", "unknown"])
+def test_nothing_of_logs_comes_before_what_only_the_archive_has(end: Mark | None) -> None:
+    """The keeper of a node that is gone has had to drop its copies."""
+    archive = Archived()
+    filling = recovered(archive, Log([]), {**WHOLE, GONE: ((0, 0), end)})
+    assert all_of(filling) == IN_ORDER
+    assert filling.lost() == []
+    assert len(archive.asked) == 1
+
+
+def test_a_replay_whose_process_ends_goes_on_where_it_was() -> None:
+    archive = Archived(fails=1)
+    filling = recovered(archive, Log([]), WHOLE)
+    assert all_of(filling) == IN_ORDER
+    assert len(archive.asked) == 2
+    assert archive.asked[1].ranges == {OWN: ((1, 1), (1, 3))}
+
+
+def test_what_nobody_has_is_lost() -> None:
+    filling = recovered(None, Log([]), WHOLE)
+    assert all_of(filling) == [(OWN, 1), (OWN, 2), (OWN, 3)]
+    assert [(each.origin, each.after, each.upto) for each in filling.lost()] == [
+        (GONE, (0, 0), (1, 3))
+    ]
