@@ -15,10 +15,10 @@ from broker.content.query.query import Query
 from broker.errors import BadName
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.fetching import Fetching
-from broker.recovery.filling import Surroundings
 from broker.recovery.handing_over import HandingOver, Supersede
 from broker.recovery.log_pages import LogPages, Select
 from broker.recovery.node_recovery import NodeRecovery
+from broker.recovery.surroundings import Surroundings
 from broker.router.durables import Durables
 from broker.store.event_log import EventLog
 

@@ -15,16 +15,15 @@ import attrs
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from broker.channel.clock import IClock
 from broker.cluster.address import Address
 from broker.errors import BrokerError, Closed, NotConnected
 from broker.event.place import Mark
 from broker.recovery.archive_access import ArchiveAccess, Replay
-from broker.recovery.fetching import Fetching
 from broker.recovery.log_merging import in_order
-from broker.recovery.log_pages import LogPages, Page, PageRequest
-from broker.recovery.planning import OWN_LOG, Remaining, Sources, Step, holes, plan
+from broker.recovery.log_pages import Page, PageRequest
+from broker.recovery.planning import OWN_LOG, Remaining, Step, holes, plan
 from broker.recovery.request import ReplayRequest
+from broker.recovery.surroundings import Surroundings
 from broker.router.recovery import Lost, MarkRange, Missed
 from broker.store.archive.intervals import Interval
 from broker.store.archive.intervals import merged as merged_intervals
@@ -38,34 +37,6 @@ RUN = 256
 ATTEMPTS = 3
 #: Most events that `last` may ask for: they are held until the end is known.
 MOST_LAST = 100_000
-
-
-@attrs.frozen
-class Surroundings:
-    """What recoveries ask."""
-
-    origin: str
-    """Of this node's log."""
-    pages: LogPages
-    fetching: Fetching | None
-    homes: Callable[[str], list[Address]]
-    """Whose logs have all of an origin, the best first; this node's own is not among them."""
-    reachable: Callable[[str], bool]
-    """Whether there is a way to an address."""
-    archive: ArchiveAccess | None
-    clock: IClock
-
-    def sources(self, missed: Missed, busy: int) -> Sources:
-        """What there is to ask now; `busy` is how many other recoveries are under way."""
-        here = self.fetching is not None
-        logs = [
-            origin
-            for origin in missed.ranges
-            if origin == self.origin or (here and self.homes(origin))
-        ]
-        former = missed.former
-        reachable = bool(former) and here and self.reachable(former)
-        return Sources(former if reachable else "", logs, self.archive is not None, busy)
 
 
 class Filling:
@@ -92,6 +63,8 @@ class Filling:
         self._events = self._all()
         self._replay: Replay | None = None
         self._holes: list[tuple[str, Mark, Mark]] = []
+        self._beyond: dict[str, Mark] = {}
+        """By origin how far the archive went, where what is known here is no end."""
         self._cancelled = False
         self.steps = plan(missed.ranges, around.sources(missed, busy), whole=missed.others)
         self.stage = ""
@@ -116,7 +89,7 @@ class Filling:
 
     def reached(self) -> Mapping[str, Mark]:
         """At the end: how far those of the ranges went that had no end."""
-        return self._left.open_ends
+        return {**self._left.open_ends, **self._beyond}
 
     def lost(self) -> Sequence[Lost]:
         """At the end: what no source had."""
@@ -314,7 +287,7 @@ class Filling:
                 query=missed.query.text,
                 namespaces=dict(missed.query.namespaces),
                 clearance=missed.clearance,
-                ranges={**self._had, **self._left.ranges} if missed.others else self._left.ranges,
+                ranges=self._wanted_of_archive(),
                 others=missed.others,
                 from_ms=missed.from_ms,
                 until_ms=missed.until_ms,
@@ -325,6 +298,7 @@ class Filling:
             while events := await replay.more():
                 yield events
                 reached = _marks(events)
+                self._note(reached)
                 self._had.update(
                     {o: (mark, None) for o, mark in reached.items() if o not in missed.ranges}
                 )
@@ -332,8 +306,34 @@ class Filling:
         finally:
             self._replay = None
         self._holes += replay.holes()
+        self._note(replay.reached())
         self._left.reached(replay.reached())
         self._left.close()
+
+    def _wanted_of_archive(self) -> dict[str, MarkRange]:
+        """What is left. An origin may have died with more than is known here, and the archive
+        have it: where that is wanted, too, its range has no end."""
+        wanted = self._left.ranges
+        if self._missed.open_ended:
+            wanted = {
+                origin: (max(after, self._beyond.get(origin, after)), self._end(origin, upto))
+                for origin, (after, upto) in wanted.items()
+            }
+            for origin, mark in self._beyond.items():
+                wanted.setdefault(origin, (mark, None))
+        return {**self._had, **wanted} if self._missed.others else wanted
+
+    def _end(self, origin: str, upto: Mark | None) -> Mark | None:
+        return upto if origin == self._around.origin else None
+
+    def _note(self, reached: Mapping[str, Mark]) -> None:
+        """What came of the archive of origins that had an end, where that may be passed."""
+        if not self._missed.open_ended:
+            return
+        for origin, mark in reached.items():
+            known = self._missed.ranges.get(origin)
+            if known is not None and self._end(origin, known[1]) is None and known[1] is not None:
+                self._beyond[origin] = max(mark, self._beyond.get(origin, mark))
 
     async def _await_archive(self, archive: ArchiveAccess) -> None:
         """Wait until the newest events are in the archive, as long as their origins may take."""

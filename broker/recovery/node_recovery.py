@@ -7,9 +7,10 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
 
-from broker.recovery.filling import Filling, Surroundings
+from broker.recovery.filling import Filling
 from broker.recovery.handing_over import HandingOver
 from broker.recovery.planning import FEW
+from broker.recovery.surroundings import Surroundings
 from broker.router.recovery import Former, Missed, Recovering, Roamer
 
 

@@ -63,6 +63,9 @@ class Missed:
     """Up to where there is something, at least, of those whose range has no end."""
     others: bool = False
     """Whether all of origins that `ranges` does not name is wanted, too."""
+    open_ended: bool = False
+    """Whether the ends of ranges of other nodes' origins are only how far they are known here: if
+    more is there, it may be recovered too, since the log goes on behind what was."""
     from_ms: int = 0
     until_ms: int = 0
     """Arrival at the origin, ms since 1970: not before, and before; 0 is no bound."""

@@ -350,6 +350,7 @@ class Taking:
             ranges=ranges,
             known={o: mark for o, mark in feed.flows_from.items() if o in ranges},
             others=wholly and not wanted.until,
+            open_ended=not self._is_bounded() and not self._is_complete_here(),
             # A client that began at a time and goes on has a position, too.
             from_ms=wanted.time if wanted.start in ("time", "position") else 0,
             until_ms=wanted.until_ms,

@@ -16,9 +16,10 @@ from broker.errors import NotConnected
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.recovery.archive_access import ArchiveAccess, Covered
-from broker.recovery.filling import Filling, Surroundings
+from broker.recovery.filling import Filling
 from broker.recovery.log_pages import Page, PageRequest
 from broker.recovery.request import ReplayRequest
+from broker.recovery.surroundings import Surroundings
 from broker.router.recovery import MarkRange, Missed
 from broker.store.records import LoggedEvent
 from tests.recovery.test_log_merging import logged
@@ -97,7 +98,13 @@ class OneReplay:
         """Nothing goes on by itself."""
 
 
-def recovered(archive: Archived | None, keeper: Log, ranges: Mapping[str, MarkRange]) -> Filling:
+def recovered(
+    archive: Archived | None,
+    keeper: Log,
+    ranges: Mapping[str, MarkRange],
+    *,
+    open_ended: bool = False,
+) -> Filling:
     access = None
     if archive is not None:
         nothing: Any = lambda *_: succeed(None)  # noqa: E731 - what is not asked here
@@ -113,7 +120,9 @@ def recovered(archive: Archived | None, keeper: Log, ranges: Mapping[str, MarkRa
         access,
         Clock(),
     )
-    missed = Missed(StreamPattern.parse(">"), parse_query("true()"), 1, 2, ranges)
+    missed = Missed(
+        *(StreamPattern.parse(">"), parse_query("true()"), 1, 2, ranges), open_ended=open_ended
+    )
     return Filling(missed, around)
 
 
@@ -163,3 +172,23 @@ def test_what_nobody_has_is_lost() -> None:
     assert [(each.origin, each.after, each.upto) for each in filling.lost()] == [
         (GONE, (0, 0), (1, 3))
     ]
+
+
+@pytest.mark.parametrize("fails", [0, 1])
+def test_of_other_origins_comes_whatever_the_archive_has_behind_what_is_known_here(
+    fails: int,
+) -> None:
+    """One of them may have died since, and nobody else tells what it had yet to send."""
+    archive = Archived(fails=fails)
+    filling = recovered(
+        archive, Log([]), {GONE: ((0, 0), (1, 2)), OWN: ((0, 0), (1, 2))}, open_ended=True
+    )
+    assert all_of(filling) == [(GONE, 1), (GONE, 2), (GONE, 3), (OWN, 1), (OWN, 2)]
+    assert filling.reached() == {GONE: (1, 3)}
+    assert filling.lost() == []
+
+
+def test_what_has_an_end_ends_there() -> None:
+    filling = recovered(Archived(), Log([]), {GONE: ((0, 0), (1, 2)), OWN: ((0, 0), (1, 2))})
+    assert all_of(filling) == [(GONE, 1), (GONE, 2), (OWN, 1), (OWN, 2)]
+    assert filling.reached() == {}

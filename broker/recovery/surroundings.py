@@ -1,0 +1,43 @@
+"""What a node's recoveries can ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from broker.channel.clock import IClock
+from broker.cluster.address import Address
+from broker.recovery.archive_access import ArchiveAccess
+from broker.recovery.fetching import Fetching
+from broker.recovery.log_pages import LogPages
+from broker.recovery.planning import Sources
+from broker.router.recovery import Missed
+
+
+@attrs.frozen
+class Surroundings:
+    """What recoveries ask."""
+
+    origin: str
+    """Of this node's log."""
+    pages: LogPages
+    fetching: Fetching | None
+    homes: Callable[[str], list[Address]]
+    """Whose logs have all of an origin, the best first; this node's own is not among them."""
+    reachable: Callable[[str], bool]
+    """Whether there is a way to an address."""
+    archive: ArchiveAccess | None
+    clock: IClock
+
+    def sources(self, missed: Missed, busy: int) -> Sources:
+        """What there is to ask now; `busy` is how many other recoveries are under way."""
+        here = self.fetching is not None
+        logs = [
+            origin
+            for origin in missed.ranges
+            if origin == self.origin or (here and self.homes(origin))
+        ]
+        former = missed.former
+        reachable = bool(former) and here and self.reachable(former)
+        return Sources(former if reachable else "", logs, self.archive is not None, busy)
