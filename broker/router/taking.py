@@ -15,7 +15,7 @@ import attrs
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from broker.errors import BrokerError, PeerError
+from broker.errors import BrokerError, NotConnected, PeerError
 from broker.event.place import Mark, Position
 from broker.identity import Identity
 from broker.router.beginning import (
@@ -161,13 +161,14 @@ class Taking:
         taken.addCallbacks(self._taken_over, self._not_taken_over)
 
     def _not_taken_over(self, failure: Failure) -> None:
-        if isinstance(failure.value, PeerError):
-            # Another process of the client is where the subscription is.
-            if self._is_open():
-                self._confirming.end(failure.value)
-            return
-        self.log.failure("taking over a subscription failed", failure)
-        self._taken_over(None)
+        """Another process of the client is where it is, or nobody can say how far it has got: as a
+        new one it would miss events in silence."""
+        error = failure.value
+        if not isinstance(error, BrokerError):
+            self.log.failure("taking over a subscription failed", failure)
+            error = NotConnected("where the subscription was could not be asked")
+        if self._is_open():
+            self._confirming.end(error)
 
     def _taken_over(self, former: Former | None) -> None:
         if not self._is_open():

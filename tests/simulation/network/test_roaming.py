@@ -6,7 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.client.effects import Left
+from broker.errors import NotConnected
 from broker.event.envelope import Liveness
+from broker.event.place import Position
+from broker.recovery.handing_over import PATIENCE
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.watching import INTERESTS, Publisher, Reader, name_of, read, truths
 
@@ -154,3 +158,30 @@ def test_a_hand_off_survives_in_each_of_its_steps(
         # A process that ended had processed what it did not acknowledge any more.
         it.check(once=trouble is not _kill_client)
         it.world.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_who_can_not_be_told_where_it_was_is_not_taken_for_a_new_one(seed: int) -> None:
+    """Its node is gone, it remembers no position, and there is no archive: it would miss events."""
+    it = Roaming(seed)
+    it.publish(10)
+    it.leave()
+    client = it.readers[0].client
+    assert client.welcome is not None
+    former = client.welcome.address
+    it.world.kill("old")
+    it.publish(5)
+    left = {"d": Left(Position(), former)}
+    again = it.world.client("rover", "new", incarnation=2, left=left)
+    reader = Reader(it.world, again, INTERESTS[1], durable="d")
+    it.world.run(PATIENCE + 10.0)
+    assert isinstance(reader.error, NotConnected), reader.error
+    assert "old" in str(reader.error)
+    # Nothing of it stays here: it may come again when that node is back.
+    assert it.world["new"].durables.get("rover", "d") is None
+    it.world.start("old")
+    it.world.run(5.0)
+    third = it.world.client("rover", "new", incarnation=3, left=left)
+    it.readers.append(Reader(it.world, third, INTERESTS[1], durable="d"))
+    it.check()
+    it.world.close()
