@@ -123,7 +123,6 @@ class Fetching:
                 await self._serve_one(self._waiting.popleft())
         finally:
             self._reading = False
-            self._pages.forget()
 
     async def _serve_one(self, message: FetchPage) -> None:
         try:

@@ -6,7 +6,6 @@ a subscription wanted, from behind where it flowed here; of no others can it say
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -28,8 +27,6 @@ from broker.store.records import LoggedEvent
 PAGE_BYTES = 256 << 10
 READ_EVENTS = 512
 MOST_READS = 32
-#: Queries that are known to the matcher for pages; the one used longest ago goes.
-MOST_QUERIES = 64
 _NOWHERE: Mark = (0, 0)
 
 Select: TypeAlias = Callable[[int, Sequence[bytes], Liveness], Coroutine[Any, Any, list[bool]]]
@@ -78,7 +75,6 @@ class LogPages:
         self._matcher = matcher
         self._select = select
         self._durables = durables
-        self._numbers: OrderedDict[tuple[StreamPattern, Query], int] = OrderedDict()
 
     def has_all_of(self, request: PageRequest) -> dict[str, MarkRange]:
         """Of the ranges of a request those of which the log has all from their beginning on."""
@@ -102,10 +98,27 @@ class LogPages:
     async def page(self, request: PageRequest) -> Page:
         """The next page. Raises `BrokerError` where the log can not be read, or the query takes too
         long."""
-        ranges = self.has_all_of(request)
+        # For as long as the page takes; it counts as the client's, whose queries have a share.
+        number = self._matcher.subscribe(request.pattern, request.query, request.client_id)
+        try:
+            ranges = self.has_all_of(request)
+            if not ranges:
+                return await self._kept_page(request, number)
+            page = await self._page(request, ranges, number)
+        finally:
+            self._matcher.unsubscribe(number)
+        # What retention took meanwhile was not looked at: of that origin others are to be asked.
+        left = self.has_all_of(request)
+        if ranges.keys() == left.keys():
+            return page
+        events = [event for event in page.events if event.origin in left]
+        reached = {origin: mark for origin, mark in page.reached.items() if origin in left}
+        return attrs.evolve(page, events=events, reached=reached)
+
+    async def _page(
+        self, request: PageRequest, ranges: Mapping[str, MarkRange], number: int
+    ) -> Page:
         log = self._log
-        if not ranges:
-            return await self._kept_page(request)
         covered = log.coverage.marks
         last = log.bounds.last
         serial = request.serial or serial_behind(log, _beginnings(ranges, covered))
@@ -115,7 +128,7 @@ class LogPages:
         for _ in range(MOST_READS):
             events = await log.read(serial, READ_EVENTS, PAGE_BYTES)
             wanted = [event for event in events if _lies_in(event, ranges, request)]
-            matched = await self._matching(request, wanted)
+            matched = await self._matching(number, wanted)
             cleared = [event for event in matched if event.level <= request.clearance]
             denied += len(matched) - len(cleared)
             found += cleared
@@ -128,7 +141,7 @@ class LogPages:
                 break
         return Page(found, passed, serial, denied)
 
-    async def _kept_page(self, request: PageRequest) -> Page:
+    async def _kept_page(self, request: PageRequest, number: int) -> Page:
         """The same of an origin of which there are copies here (`acknowledge = "neighbour"`)."""
         for origin, (after, upto) in request.ranges.items():
             span = self._log.kept.get(origin)
@@ -136,7 +149,11 @@ class LogPages:
                 continue
             events = await self._log.read_kept(origin, after, READ_EVENTS, PAGE_BYTES)
             wanted = [event for event in events if _lies_in(event, request.ranges, request)]
-            matched = await self._matching(request, wanted)
+            matched = await self._matching(number, wanted)
+            span = self._log.kept.get(origin)
+            if span is None or after < span.after:
+                # They had to go while they were read.
+                break
             cleared = [event for event in matched if event.level <= request.clearance]
             reached = events[-1].mark if events else span.upto
             if upto is not None:
@@ -145,34 +162,16 @@ class LogPages:
             return Page(cleared, {origin: reached}, int(more), len(matched) - len(cleared))
         return Page([], {}, 0)
 
-    async def _matching(self, request: PageRequest, events: list[LoggedEvent]) -> list[LoggedEvent]:
+    async def _matching(self, number: int, events: list[LoggedEvent]) -> list[LoggedEvent]:
         matched: list[LoggedEvent] = []
         looked = 0
         while looked < len(events):
-            number = self._number(request)
             rest = events[looked:]
             documents = [event.document for event in rest]
             said = await self._select(number, documents, Liveness.RECOVERY)
             matched += [event for event, yes in zip(rest, said, strict=False) if yes]
             looked += len(said)
         return matched
-
-    def _number(self, request: PageRequest) -> int:
-        key = (request.pattern, request.query)
-        number = self._numbers.pop(key, None)
-        if number is None:
-            number = self._matcher.subscribe(*key, request.client_id)
-        self._numbers[key] = number
-        while len(self._numbers) > MOST_QUERIES:
-            _, oldest = self._numbers.popitem(last=False)
-            self._matcher.unsubscribe(oldest)
-        return number
-
-    def forget(self) -> None:
-        """Nobody asks for pages at the moment: the matcher need not know the queries."""
-        while self._numbers:
-            _, number = self._numbers.popitem()
-            self._matcher.unsubscribe(number)
 
 
 def _used(query: Query, namespaces: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
