@@ -72,7 +72,7 @@ class RecoveryAnswers:
             asked = attrs.evolve(asked, since=durable.position)
             wanted, recovered = self._of_a_durable(durable)
         missed = Missed(
-            *(pattern, query, 0, identity.clearance.rank, recovered),
+            *(pattern, query, identity.clearance.rank, recovered),
             others=durable is None and asked.until is None,
             client_id=identity.client_id,
             name=name,

@@ -17,8 +17,6 @@ from broker.router.recovery import Former, Missed, Recovering, Roamer
 class NodeRecovery:
     """One node's. Without a network there is nobody to take a subscription over from."""
 
-    available = True
-
     def __init__(self, around: Surroundings, handing_over: HandingOver | None) -> None:
         self.around = around
         self.handing_over = handing_over

@@ -2,7 +2,7 @@
 
 What a client missed and this node's own log has not, or not all of, is filled in from elsewhere
 before the log feeds the subscription: from the node where the client was, from the origins, from
-the archive. `broker.recovery` does it; `NoRecovery` is for a node that has none of these.
+the archive. `broker.recovery` does it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 import attrs
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred
 
 from broker.content.query.query import Query
 from broker.event.place import Mark, Position
@@ -53,8 +53,6 @@ class Missed:
 
     pattern: StreamPattern
     query: Query
-    matcher_number: int
-    """The matcher's number of the subscription, for what this node's own log has."""
     clearance: int
     """The rank up to which its client is cleared."""
     ranges: Mapping[str, MarkRange]
@@ -114,10 +112,6 @@ class Recovery(Protocol):
     """What a node can recover from."""
 
     @property
-    def available(self) -> bool:
-        """Whether there is anything to recover from but the own log."""
-
-    @property
     def has_past(self) -> bool:
         """Whether there is an archive: then the past begins before the log does."""
 
@@ -137,29 +131,3 @@ class Recovery(Protocol):
     def settled(self, client_id: str, name: str, former: str) -> None:
         """The client has processed all that was to be recovered: the node where the subscription
         was need not keep it any more."""
-
-
-class NoRecovery:
-    """There is nothing but the own log."""
-
-    available = False
-    has_past = False
-
-    def is_too_much_for_log(self, places: int) -> bool:
-        """There is nothing else."""
-        return False
-
-    def is_gone(self, origin: str) -> bool:
-        """There is no archive to know better."""
-        return False
-
-    def begin(self, missed: Missed) -> Recovering:
-        """Nobody asks for it."""
-        raise NotImplementedError("there is nothing to recover from")
-
-    def take_over(self, roamer: Roamer) -> Deferred[Former | None]:
-        """Nobody else has any."""
-        return succeed(None)
-
-    def settled(self, client_id: str, name: str, former: str) -> None:
-        """There is nobody to be told."""

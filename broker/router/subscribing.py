@@ -179,9 +179,6 @@ class Subscribing:
     def _check_past(self, wanted: Subscribe) -> None:
         if wanted.start == "last" and not wanted.last:
             raise BadQuery("the last 0 events are none: say how many")
-        asks = wanted.start == "last" or wanted.until_ms or wanted.until
-        if asks and not self._around.recovery.available:
-            raise BadQuery("this node can not replay: it has no recovery")
         check_position(self._around.log, Position.from_wire(wanted.until))
 
     def _check_room(self, profile: Profile, wanted: Subscribe) -> None:

@@ -134,8 +134,7 @@ class Taking:
     def _roams(self) -> bool:
         """Whether another node may have it: then its position is not known before that is asked."""
         here = self._stored is not None and not self._stored.moved_to
-        comes = bool(self._wanted.durable) and self._wanted.start in _GOES_ON and not here
-        return comes and self._around.recovery.available
+        return bool(self._wanted.durable) and self._wanted.start in _GOES_ON and not here
 
     def _flows(self, cuts: Mapping[str, Mark]) -> None:
         feed, log = self._feed, self._around.log
@@ -243,8 +242,6 @@ class Taking:
         if feed.flowing and not self._told_flowing:
             self._told_flowing = True
             self._confirming.tell(Flowing(feed.number, Position(feed.flows_from).to_wire()))
-            if self._resumes and not self._around.recovery.available:
-                self._tell_missing()
         if not self._fed and (feed.flowing or not self._waits()):
             self._fed = True
             self._begin_to_feed()
@@ -253,8 +250,6 @@ class Taking:
 
     def _waits(self) -> bool:
         """Whether it is not fed before it flows, for only then it is known what is missing."""
-        if not self._around.recovery.available:
-            return False
         lacks = not self._is_complete_here() or self._is_bounded()
         return self._begins_in_past() or (self._resumes and lacks)
 
@@ -288,13 +283,12 @@ class Taking:
         seam = self._seam()
         missed = self._missed(seam)
         wants = bool(missed.ranges or missed.others or self._is_bounded())
-        recovering = recovery.begin(missed) if wants and recovery.available else None
-        if recovering is None:
+        if not wants:
             self._confirming.start()
             return
         pacing = Pacing(self._wanted.pace, self._wanted.rate)
         end = self._end if self._is_bounded() else None
-        link.recover(self._feed, recovering, seam.joins, pacing, end)
+        link.recover(self._feed, recovery.begin(missed), seam.joins, pacing, end)
 
     def _seam(self) -> Seam:
         feed, log = self._feed, self._around.log
@@ -346,7 +340,6 @@ class Taking:
         return Missed(
             pattern=feed.pattern,
             query=feed.query,
-            matcher_number=feed.matcher_number,
             clearance=self._profile.identity.clearance.rank,
             ranges=ranges,
             known={o: mark for o, mark in feed.flows_from.items() if o in ranges},
@@ -363,16 +356,6 @@ class Taking:
             # What was wanted here all the time was in the log, until retention took it.
             lack="retention" if self._is_complete_here() else "lost",
         )
-
-    def _tell_missing(self) -> None:
-        """Nothing brings what others had for it and this node did not ask for."""
-        feed, own = self._feed, self._around.log.origin
-        if self._is_complete_here():
-            return
-        seam = at_cut(self._begins.position, feed.flows_from, own, {})
-        for origin, (after, upto) in seam.ranges.items():
-            if origin != own and upto is not None:
-                self._profile.link.tell_gap(feed, origin, after, upto, "elsewhere")
 
     # ------------------------------------------------------------------ inside
 

@@ -121,7 +121,7 @@ def recovered(
         Clock(),
     )
     missed = Missed(
-        *(StreamPattern.parse(">"), parse_query("true()"), 1, 2, ranges), open_ended=open_ended
+        *(StreamPattern.parse(">"), parse_query("true()"), 2, ranges), open_ended=open_ended
     )
     return Filling(missed, around)
 
