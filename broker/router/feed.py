@@ -91,8 +91,9 @@ class Feed:
     """The version of the log's coverage that the client knows, where it is live."""
     dropped: dict[str, Dropped] = attrs.field(factory=dict)
     """What the queue lost of each origin since the client was last told."""
-    gone_meanwhile: list[Gone] = attrs.field(factory=list)
-    """Before it is fed, or while it is recovering: what others said they do not have any more."""
+    gone_meanwhile: dict[str, Gone] = attrs.field(factory=dict)
+    """Before it is fed, or while it is recovering: what others said they do not have any more,
+    by origin."""
     outcomes: DeliveryOutcomes = attrs.field(factory=DeliveryOutcomes)
 
     def go_live(self, next_serial: int) -> None:
@@ -116,6 +117,13 @@ class Feed:
         lost = self.dropped.setdefault(event.origin, Dropped(event.mark, event.mark, 0))
         lost.last = event.mark
         lost.count += 1
+
+    def gone(self, gone: Gone) -> None:
+        """Something does not come any more, and it is too early to tell."""
+        known = self.gone_meanwhile.get(gone.origin, gone)
+        self.gone_meanwhile[gone.origin] = attrs.evolve(
+            gone, after=min(known.after, gone.after), last=max(known.last, gone.last)
+        )
 
     def settle(self, end: int) -> None:
         """Count what came live before `end`: whatever was not counted otherwise was filtered."""

@@ -144,8 +144,8 @@ class Link:
         self._catching_up.begin(feed)
 
     def _tell_gone_meanwhile(self, feed: Feed) -> None:
-        gone, feed.gone_meanwhile = feed.gone_meanwhile, []
-        for each in gone:
+        gone, feed.gone_meanwhile = feed.gone_meanwhile, {}
+        for each in gone.values():
             self._tell_gone(feed, each)
 
     def remove(self, number: int) -> Feed | None:
@@ -273,7 +273,7 @@ class Link:
         for feed in self._feeds.values():
             gone = Gone(origin, after, last, reason)
             if feed.pace in (Pace.UNCONFIRMED, Pace.RECOVERING):
-                feed.gone_meanwhile.append(gone)
+                feed.gone(gone)
             else:
                 self._tell_gone(feed, gone)
 
