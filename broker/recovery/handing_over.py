@@ -20,7 +20,7 @@ from broker.cluster.flows.frame import MAX_HOPS
 from broker.errors import BadName, BrokerError, NotConnected, from_wire
 from broker.event.place import Position
 from broker.recovery.archive_access import ArchivedDurable
-from broker.recovery.messages import HandedOver, Release, TakeOver
+from broker.recovery.messages import HandedOver, Release, Released, TakeOver
 from broker.router.durables import Durable, Durables
 from broker.router.recovery import Former, Roamer
 from broker.session.messages import NO_ERROR
@@ -70,6 +70,7 @@ class HandingOver:
         post.hear(TakeOver, self._hand_over)
         post.hear(HandedOver, self._answered)
         post.hear(Release, self._release)
+        post.hear(Released, self._released)
 
     # ------------------------------------------------------------------ here it comes
 
@@ -251,6 +252,12 @@ class HandingOver:
         durable = self._durables.get(message.client_id, message.name)
         if durable is not None and durable.moved_to == str(message.source):
             self._durables.forget(message.client_id, message.name)
+        own = self._post.own
+        if own is not None:
+            self._post.say(Released(message.source, own, MAX_HOPS, message.client_id, message.name))
+
+    def _released(self, message: Released) -> None:
+        self._durables.let_go(message.client_id, message.name, str(message.source))
 
 
 def _address(text: str) -> Address | None:

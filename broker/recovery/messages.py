@@ -83,6 +83,15 @@ class Release(Routed):
     name: str = attrs.field(converter=fields.text)
 
 
+@register(0x85)
+@attrs.frozen
+class Released(Routed):
+    """The answer: it is kept no more."""
+
+    client_id: str = attrs.field(converter=fields.text)
+    name: str = attrs.field(converter=fields.text)
+
+
 @register(0x83)
 @attrs.frozen
 class FetchPage(Routed):

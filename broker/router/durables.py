@@ -144,14 +144,17 @@ class Durables:
         if durable is not None:
             self._store(key, attrs.evolve(durable, flows_from=position))
 
-    def settle(self, client_id: str, name: str) -> str:
+    def settled_former(self, client_id: str, name: str) -> str:
         """The address of the node that need not keep it any more; empty where there is none."""
+        durable = self._kept.get(_key(client_id, name))
+        return "" if durable is None or not durable.settled else durable.former
+
+    def let_go(self, client_id: str, name: str, former: str) -> None:
+        """The node at this address keeps it no more."""
         key = _key(client_id, name)
         durable = self._kept.get(key)
-        if durable is None or not durable.former or not durable.settled:
-            return ""
-        self._store(key, attrs.evolve(durable, former=""))
-        return durable.former
+        if durable is not None and durable.former == former:
+            self._store(key, attrs.evolve(durable, former=""))
 
     def move(self, client_id: str, name: str, whereto: str, stored: Callable[[], object]) -> None:
         """It is handed over to the node at an address; `stored` is told when that is durable."""

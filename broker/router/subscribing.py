@@ -159,8 +159,9 @@ class Subscribing:
         client_id = profile.identity.client_id
         durables = self._around.durables
         durables.acknowledge(client_id, name, position)
-        former = durables.settle(client_id, name)
+        former = durables.settled_former(client_id, name)
         if former:
+            # With each acknowledgement, until that node says that it has heard of it.
             self._around.recovery.settled(client_id, name, former)
 
     def end(self, profile: Profile) -> None:

@@ -7,10 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from broker.client.effects import Left
+from broker.cluster.flows.messages import Routed
 from broker.errors import NotConnected
 from broker.event.envelope import Liveness
 from broker.event.place import Position
 from broker.recovery.handing_over import PATIENCE
+from broker.recovery.messages import Release
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.watching import INTERESTS, Publisher, Reader, name_of, read, truths
 
@@ -183,5 +185,34 @@ def test_who_can_not_be_told_where_it_was_is_not_taken_for_a_new_one(seed: int) 
     it.world.run(5.0)
     third = it.world.client("rover", "new", incarnation=3, left=left)
     it.readers.append(Reader(it.world, third, INTERESTS[1], durable="d"))
+    it.check()
+    it.world.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_old_node_lets_go_though_the_first_word_of_it_is_lost(seed: int) -> None:
+    it = Roaming(seed)
+    it.publish(10)
+    it.leave()
+    it.publish(5)
+    it.come("new")
+    lost: list[Routed] = []
+    handing = it.world["new"].recovery.handing_over
+    assert handing is not None
+    say = handing._post.say
+
+    def lossy(message: Routed) -> None:
+        if isinstance(message, Release) and not lost:
+            lost.append(message)
+        else:
+            say(message)
+
+    handing._post.say = lossy  # type: ignore[method-assign]
+    read(it.world, it.readers[-1], seconds=5.0)
+    assert lost
+    it.publish(1)
+    read(it.world, it.readers[-1], seconds=5.0)
+    assert it.world["old"].durables.get("rover", "d") is None
+    assert it.world["new"].durables.get("rover", "d").former == ""
     it.check()
     it.world.close()
