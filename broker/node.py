@@ -89,6 +89,7 @@ class Node:
         A simulation gives a `Clock` as `reactor`, its own threads and time, a disk with faults, a
         way to other nodes, and the chance in whom it asks when.
         """
+        random = random or Random()
         self.settings = settings
         self.started_ms = wall_clock()
         self._wall_clock = wall_clock
@@ -111,7 +112,7 @@ class Node:
         self.durables = Durables(
             self.event_log, wall_clock, int(settings.log.durable_expiry * 1000)
         )
-        self.network = self._make_network(dialler, random or Random())
+        self.network = self._make_network(dialler, random)
         self._selection = Selection(self.matcher, self.dtds)
         self.recovery = build_recovery(
             event_log=self.event_log,
@@ -122,7 +123,9 @@ class Node:
             network=self.network,
             supersede=lambda *who: self.reception.supersede(*who),
             archive=archive,
+            patience=settings.recovery.patience,
             clock=reactor,
+            random=random,
         )
         self.input = Input(
             matcher=self.matcher,

@@ -24,6 +24,7 @@ _STAGES: Final = {
     "former": "the node where the client was",
     "logs": "logs of nodes",
     "archive": "the archive",
+    "cut off": "waiting for nodes that can not be reached",
 }
 
 

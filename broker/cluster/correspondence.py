@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from broker.cluster.address import Address
@@ -13,9 +14,12 @@ from broker.cluster.network import Network
 class Correspondence:
     """Routed messages by their kind. One that can not be passed on is lost in silence."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, first: int) -> None:
+        """`first` is the number of the first question: one by chance, since what a process before
+        this one asked may still be answered."""
         self._network = network
         self._listeners: dict[type[Routed], Callable[[Any], object]] = {}
+        self._numbers = count(first)
         network.driver.told_others = self._told
 
     @property
@@ -23,6 +27,10 @@ class Correspondence:
         """This node's address; None while it is in no cluster."""
         knowledge = self._network.knowledge
         return None if knowledge is None else knowledge.address
+
+    def next_number(self) -> int:
+        """For a question; no other one of this node has it."""
+        return next(self._numbers)
 
     def hear(self, kind: type[Routed], listener: Callable[[Any], object]) -> None:
         """Messages of this class, for this node, go to `listener`."""
@@ -55,14 +63,19 @@ class Correspondence:
 
     def homes(self, origin: str) -> list[Address]:
         """The nodes that can be asked for events of an origin: its own, or who answers for it."""
-        knowledge, traffic = self._network.knowledge, self._network.traffic
-        if knowledge is None or traffic is None:
+        traffic = self._network.traffic
+        if traffic is None:
             return []
         found = traffic.arrivals.homes(origin)
-        near = knowledge.map.node_of_origin(origin)
+        near = self.node_of(origin)
         if near is not None:
             found = [near, *(each for each in found if each != near)]
         return [each for each in found if self.reachable(each)]
+
+    def node_of(self, origin: str) -> Address | None:
+        """The node of the own cluster whose log an origin is; None where that is not known."""
+        knowledge = self._network.knowledge
+        return None if knowledge is None else knowledge.map.node_of_origin(origin)
 
     def _told(self, message: Routed) -> None:
         listener = self._listeners.get(type(message))

@@ -86,3 +86,9 @@ class RecoverySettings:
         600.0,
         "How long the process stays, warm, when nobody asks for anything.",
     )
+    patience: float = setting(
+        kinds.duration(0.0, HOUR),
+        60.0,
+        "How long a recovery waits for nodes that can not be reached, if nobody else has what they "
+        "may have; then that is told as a gap, and the rest goes on.",
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from random import Random
 
 from twisted.internet.defer import succeed
 
@@ -33,13 +34,15 @@ def build_recovery(
     network: Network | None,
     supersede: Supersede,
     archive: ArchiveAccess | None,
+    patience: float,
     clock: IClock,
+    random: Random,
 ) -> NodeRecovery:
     """A node's recovery, with what there is to recover from."""
     pages = LogPages(event_log, matcher, select, durables)
     post = fetching = handing = None
     if network is not None:
-        post = Correspondence(network)
+        post = Correspondence(network, random.getrandbits(48))
         fetching = Fetching(post, pages, parse_query, clock)
         handing = HandingOver(
             *(post, durables, supersede, clock),
@@ -57,8 +60,10 @@ def build_recovery(
         pages=pages,
         fetching=fetching,
         homes=lambda origin: [] if post is None else post.homes(origin),
+        node_of=lambda origin: None if post is None else post.node_of(origin),
         reachable=reachable,
         archive=archive,
         clock=clock,
+        patience=patience,
     )
     return NodeRecovery(around, handing)

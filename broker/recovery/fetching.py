@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import attrs
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 
-from broker.channel.clock import IClock
+from broker.channel.clock import IClock, IDelayed
 from broker.cluster.address import Address
 from broker.cluster.correspondence import Correspondence
 from broker.cluster.flows.frame import MAX_HOPS
@@ -23,8 +22,18 @@ from broker.recovery.messages import FetchPage, PageFetched, pack_events, unpack
 
 #: Seconds that another node has for a page, which may have to read and match thousands of events.
 TIMEOUT = 15.0
+#: Seconds after which it is asked again: the question or the answer may have gone down with a link.
+ASK_AGAIN = 3.0
 #: Pages that wait to be read for other nodes; more are refused.
 MOST_WAITING = 1_024
+
+
+@attrs.define
+class _Asked:
+    question: FetchPage
+    until: float
+    answer: Deferred[Page] = attrs.field(factory=Deferred)
+    again: IDelayed | None = None
 
 
 class Fetching:
@@ -43,10 +52,10 @@ class Fetching:
         self._pages = pages
         self._parse_query = parse_query
         self._clock = clock
-        self._asked: dict[int, Deferred[Page]] = {}
-        self._number = 0
+        self._asked: dict[int, _Asked] = {}
         self._waiting: deque[FetchPage] = deque()
-        self._reading = False
+        self._reading: FetchPage | None = None
+        """What is being answered."""
         self.served = 0
         self.denied = 0
         """Events that were left out, since no way to the reader is cleared for them."""
@@ -60,27 +69,25 @@ class Fetching:
         own = self._post.own
         if own is None or not self._post.reachable(node):
             return fail(NotConnected(f"there is no way to {node}"))
-        self._number += 1
-        number = self._number
-        answer: Deferred[Page] = Deferred()
-        self._asked[number] = answer
-        late = PeerSilent(f"{node} sent no page in {TIMEOUT:g} seconds")
-        timer = self._clock.callLater(TIMEOUT, self._settle, number, late)
-
-        def settled(result: Any) -> Any:
-            if timer.active():
-                timer.cancel()
-            return result
-
+        number = self._post.next_number()
         ranges = tuple((origin, *each) for origin, each in request.ranges.items())
-        self._post.say(
-            FetchPage(
-                *(node, own, MAX_HOPS, number, request.client_id, request.name),
-                *(request.pattern.text, request.query.text, dict(request.query.namespaces)),
-                *(request.clearance, ranges, request.serial),
-            )
+        question = FetchPage(
+            *(node, own, MAX_HOPS, number, request.client_id, request.name),
+            *(request.pattern.text, request.query.text, dict(request.query.namespaces)),
+            *(request.clearance, ranges, request.serial),
         )
-        return answer.addBoth(settled)
+        asked = self._asked[number] = _Asked(question, self._clock.seconds() + TIMEOUT)
+        self._ask(asked)
+        return asked.answer
+
+    def _ask(self, asked: _Asked) -> None:
+        node, left = asked.question.target, asked.until - self._clock.seconds()
+        if left <= 0:
+            silent = PeerSilent(f"{node} sent no page in {TIMEOUT:g} seconds")
+            self._settle(asked.question.request, silent)
+            return
+        self._post.say(asked.question)
+        asked.again = self._clock.callLater(min(ASK_AGAIN, left), self._ask, asked)
 
     def _fetched(self, message: PageFetched) -> None:
         from_wire = message.error
@@ -96,23 +103,27 @@ class Fetching:
         self._settle(message.request, Page(events, reached, message.next))
 
     def _settle(self, number: int, result: Page | BrokerError) -> None:
-        answer = self._asked.pop(number, None)
-        if answer is None:
+        asked = self._asked.pop(number, None)
+        if asked is None:
             return
+        if asked.again is not None and asked.again.active():
+            asked.again.cancel()
         if isinstance(result, BrokerError):
-            answer.errback(result)
+            asked.answer.errback(result)
         else:
-            answer.callback(result)
+            asked.answer.callback(result)
 
     # ------------------------------------------------------------------ answering
 
     def _serve(self, message: FetchPage) -> None:
+        if any(_same(message, each) for each in (self._reading, *self._waiting)):
+            # It is asked again, and will be answered.
+            return
         if len(self._waiting) >= MOST_WAITING:
             self._refuse(message, Overloaded("too many nodes ask for pages"))
             return
         self._waiting.append(message)
-        if not self._reading:
-            self._reading = True
+        if self._reading is None:
             Deferred.fromCoroutine(self._serve_all()).addErrback(
                 lambda failure: self.log.failure("reading for other nodes failed", failure)
             )
@@ -120,9 +131,10 @@ class Fetching:
     async def _serve_all(self) -> None:
         try:
             while self._waiting:
-                await self._serve_one(self._waiting.popleft())
+                self._reading = self._waiting.popleft()
+                await self._serve_one(self._reading)
         finally:
-            self._reading = False
+            self._reading = None
 
     async def _serve_one(self, message: FetchPage) -> None:
         try:
@@ -160,3 +172,7 @@ class Fetching:
         if own is not None:
             answer = PageFetched(message.source, own, MAX_HOPS, message.request)
             self._post.say(attrs.evolve(answer, error=error.to_wire()))
+
+
+def _same(message: FetchPage, other: FetchPage | None) -> bool:
+    return other is not None and (message.source, message.request) == (other.source, other.request)

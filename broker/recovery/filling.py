@@ -8,35 +8,24 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from itertools import islice
 from typing import Any
 
-import attrs
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from broker.cluster.address import Address
-from broker.errors import BrokerError, Closed, NotConnected
+from broker.errors import BrokerError
 from broker.event.place import Mark
-from broker.recovery.archive_access import ArchiveAccess, Replay
-from broker.recovery.log_merging import in_order
-from broker.recovery.log_pages import Page, PageRequest
-from broker.recovery.planning import OWN_LOG, Remaining, Step, holes, plan
-from broker.recovery.request import ReplayRequest
+from broker.recovery.from_archive import MOST_LAST, FromArchive
+from broker.recovery.from_logs import FromLogs
+from broker.recovery.planning import OWN_LOG, Remaining, Step, plan
 from broker.recovery.surroundings import Surroundings
-from broker.router.recovery import Lost, MarkRange, Missed
+from broker.router.recovery import Lost, Missed
 from broker.store.archive.intervals import Interval
 from broker.store.archive.intervals import merged as merged_intervals
 from broker.store.records import LoggedEvent
 
-#: Seconds between looks whether the archive has got far enough.
-LOOK_AGAIN = 0.5
-#: Events that are given at a time of those that were gathered.
-RUN = 256
-#: How often a replay is begun whose process ends.
-ATTEMPTS = 3
-#: Most events that `last` may ask for: they are held until the end is known.
-MOST_LAST = 100_000
+#: The stage in which nodes are waited for that can not be reached.
+CUT_OFF = "cut off"
 
 
 class Filling:
@@ -55,16 +44,12 @@ class Filling:
         self._ended = ended
         self._missed = missed
         self._around = around
-        self._left = Remaining(missed.ranges)
-        # With `others` the archive must be told what is not wanted any more of an origin.
-        self._had: dict[str, MarkRange] = {
-            origin: (upto, upto) for origin, (_, upto) in missed.ranges.items() if upto is not None
-        }
+        left = self._left = Remaining(missed.ranges)
+        self._logs = FromLogs(missed, around, left)
+        self._archive = (
+            None if around.archive is None else FromArchive(missed, around, around.archive, left)
+        )
         self._events = self._all()
-        self._replay: Replay | None = None
-        self._holes: list[tuple[str, Mark, Mark]] = []
-        self._beyond: dict[str, Mark] = {}
-        """By origin how far the archive went, where what is known here is no end."""
         self._cancelled = False
         self.steps = plan(missed.ranges, around.sources(missed, busy), whole=missed.others)
         self.stage = ""
@@ -89,7 +74,8 @@ class Filling:
 
     def reached(self) -> Mapping[str, Mark]:
         """At the end: how far those of the ranges went that had no end."""
-        return {**self._left.open_ends, **self._beyond}
+        beyond = {} if self._archive is None else self._archive.beyond
+        return {**self._left.open_ends, **beyond}
 
     def lost(self) -> Sequence[Lost]:
         """At the end: what no source had."""
@@ -106,7 +92,8 @@ class Filling:
             if origin in known and known[origin][1] > after[1]
         ]
         lost: dict[str, list[Interval]] = {}
-        for origin, after, upto in (*self._holes, *left):
+        holes = [] if self._archive is None else self._archive.holes
+        for origin, after, upto in (*holes, *left):
             lost.setdefault(origin, []).append((after, upto))
         lack = self._missed.lack
         return [
@@ -125,7 +112,7 @@ class Filling:
 
     def told(self) -> dict[str, Any]:
         """How far it is, for people."""
-        looked_at, of = (0, 0) if self._replay is None else self._replay.looked_at
+        looked_at, of = (0, 0) if self._archive is None else self._archive.looked_at
         return {
             "subscription": self._missed.number,
             "durable": self._missed.name,
@@ -140,8 +127,9 @@ class Filling:
     def cancel(self) -> None:
         """Nobody wants the rest."""
         self._cancelled = True
-        if self._replay is not None:
-            self._replay.cancel()
+        self._logs.cancel()
+        if self._archive is not None:
+            self._archive.cancel()
         self._ended(self)
 
     # ------------------------------------------------------------------ sources
@@ -157,10 +145,11 @@ class Filling:
         yield list(newest)
 
     async def _steps(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+        until = self._around.clock.seconds() + self._around.patience
         if not self.steps:
             # Whatever this node has is all that there is to be had.
             self.stage = OWN_LOG
-            async for events in self._from_own_log():
+            async for events in self._logs.own():
                 self.found[self.stage] += len(events)
                 yield events
         for step in self.steps:
@@ -170,203 +159,37 @@ class Filling:
             async for events in self._from(step):
                 self.found[self.stage] += len(events)
                 yield events
+        async for events in self._from_cut_off(until):
+            self.found["logs"] += len(events)
+            yield events
         self.stage = ""
 
     async def _from(self, step: Step) -> AsyncIterator[Sequence[LoggedEvent]]:
         try:
             if step.source == "former":
-                async for events in self._from_former():
-                    yield events
+                events = self._logs.former()
             elif step.source == "archive":
-                async for events in self._from_archive():
-                    yield events
+                assert self._archive is not None
+                events = self._archive.events()
             else:
-                async for events in self._from_logs():
-                    yield events
+                follows = self.steps[-1].source == "archive"
+                events = self._logs.origins(archive_follows=follows)
+            async for each in events:
+                yield each
         except BrokerError as error:
             self.log.warn(
                 "recovering from {source} ended early: {error}", source=step.source, error=error
             )
 
-    async def _from_former(self) -> AsyncIterator[Sequence[LoggedEvent]]:
-        address = Address.parse(self._missed.former)
-        request = self._request(self._left.ranges)
-        request = attrs.evolve(request, client_id=self._missed.client_id, name=self._missed.name)
-        async for page in self._pages(address, request):
-            yield page.events
-
-    async def _from_logs(self) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """Events of several origins' logs. All are gathered first, for only then it is known whose
-        publishers have been at several of them; they are few."""
-        ranges = self._left.ranges
-        if len(ranges) == 1:
-            for origin, each in ranges.items():
-                async for page in self._log_of(origin, each):
-                    yield page.events
-            return
-        before = self._left.copy()
-        gathered: dict[str, list[LoggedEvent]] = {}
-        for origin, each in ranges.items():
-            events = gathered[origin] = []
-            async for page in self._log_of(origin, each):
-                events += page.events
-        if self._left.ranges and self.steps[-1].source == "archive":
-            # What an origin's log lacks may be what a publisher sent before it went on to another:
-            # the archive, which is asked next, has all of them in their order.
-            self._left = before
-            return
-        merged = in_order(gathered)
-        while run := list(islice(merged, RUN)):
-            yield run
-
-    async def _log_of(self, origin: str, wanted: MarkRange) -> AsyncIterator[Page]:
-        request = self._request({origin: wanted})
-        own = self._around.origin == origin
-        whom: list[Address | None] = [None] if own else [*self._around.homes(origin)]
-        for address in whom:
-            left = self._left.ranges.get(origin)
-            if left is None:
+    async def _from_cut_off(self, until: float) -> AsyncIterator[Sequence[LoggedEvent]]:
+        """What nobody else has may come of nodes that can not be reached, for a moment."""
+        around = self._around
+        while not self._cancelled and around.clock.seconds() < until:
+            cut_off = self._logs.cut_off()
+            if not cut_off or around.fetching is None:
                 return
-            try:
-                async for page in self._pages(
-                    address, attrs.evolve(request, ranges={origin: left})
-                ):
-                    yield page
-            except BrokerError as error:
-                self.log.info(
-                    "{whom} sends nothing of {origin}: {error}",
-                    whom=address,
-                    origin=origin,
-                    error=error,
-                )
-
-    async def _from_own_log(self) -> AsyncIterator[Sequence[LoggedEvent]]:
-        request = attrs.evolve(self._request(self._left.ranges), any_origin=True)
-        async for page in self._pages(None, request):
-            yield page.events
-
-    async def _pages(self, address: Address | None, request: PageRequest) -> AsyncIterator[Page]:
-        """Pages of a node's log, or of this one's; what was looked at is noted once it is taken."""
-        while not self._cancelled:
-            page = await self._page(address, request)
-            yield page
-            self._left.reached(page.reached)
-            ranges = {o: each for o, each in self._left.ranges.items() if o in request.ranges}
-            if not page.next or not ranges:
-                return
-            request = attrs.evolve(request, ranges=ranges, serial=page.next)
-
-    def _page(self, address: Address | None, request: PageRequest) -> Deferred[Page]:
-        if address is None:
-            return Deferred.fromCoroutine(self._around.pages.page(request))
-        assert self._around.fetching is not None
-        return self._around.fetching.fetch(address, request)
-
-    async def _from_archive(self) -> AsyncIterator[Sequence[LoggedEvent]]:
-        archive = self._around.archive
-        assert archive is not None
-        await self._await_archive(archive)
-        if not (self._left.ranges or self._missed.others):
-            return
-        for attempt in range(ATTEMPTS):
-            try:
-                async for events in self._replayed(archive):
+            self.stage = CUT_OFF
+            await around.a_moment()
+            if any(around.homes(origin) for origin in cut_off):
+                async for events in self._logs.origins(archive_follows=False):
                     yield events
-                return
-            except (NotConnected, Closed) as error:
-                # The process that replays has ended; it is started again for what is left.
-                if attempt == ATTEMPTS - 1 or self._missed.last:
-                    raise
-                self.log.warn("replaying begins again: {error}", error=error)
-
-    async def _replayed(self, archive: ArchiveAccess) -> AsyncIterator[Sequence[LoggedEvent]]:
-        missed = self._missed
-        replay = self._replay = archive.replays.replay(
-            ReplayRequest(
-                pattern=missed.pattern.text,
-                query=missed.query.text,
-                namespaces=dict(missed.query.namespaces),
-                clearance=missed.clearance,
-                ranges=self._wanted_of_archive(),
-                others=missed.others,
-                from_ms=missed.from_ms,
-                until_ms=missed.until_ms,
-                last=min(missed.last, MOST_LAST),
-            )
-        )
-        try:
-            while events := await replay.more():
-                yield events
-                reached = _marks(events)
-                self._note(reached)
-                self._had.update(
-                    {o: (mark, None) for o, mark in reached.items() if o not in missed.ranges}
-                )
-                self._left.reached(reached)
-        finally:
-            self._replay = None
-        self._holes += replay.holes()
-        self._note(replay.reached())
-        self._left.reached(replay.reached())
-        self._left.close()
-
-    def _wanted_of_archive(self) -> dict[str, MarkRange]:
-        """What is left. An origin may have died with more than is known here, and the archive
-        have it: where that is wanted, too, its range has no end."""
-        wanted = self._left.ranges
-        if self._missed.open_ended:
-            wanted = {
-                origin: (max(after, self._beyond.get(origin, after)), self._end(origin, upto))
-                for origin, (after, upto) in wanted.items()
-            }
-            for origin, mark in self._beyond.items():
-                wanted.setdefault(origin, (mark, None))
-        return {**self._had, **wanted} if self._missed.others else wanted
-
-    def _end(self, origin: str, upto: Mark | None) -> Mark | None:
-        return upto if origin == self._around.origin else None
-
-    def _note(self, reached: Mapping[str, Mark]) -> None:
-        """What came of the archive of origins that had an end, where that may be passed."""
-        if not self._missed.open_ended:
-            return
-        for origin, mark in reached.items():
-            known = self._missed.ranges.get(origin)
-            if known is not None and self._end(origin, known[1]) is None and known[1] is not None:
-                self._beyond[origin] = max(mark, self._beyond.get(origin, mark))
-
-    async def _await_archive(self, archive: ArchiveAccess) -> None:
-        """Wait until the newest events are in the archive, as long as their origins may take."""
-        clock = self._around.clock
-        until = clock.seconds() + archive.patience
-        archive.flush_soon()
-        while not self._cancelled:
-            left = self._left.ranges
-            covered = await archive.covered({origin: after for origin, (after, _) in left.items()})
-            ready = all(
-                upto is None
-                or max((end for _, end in covered.get(origin, ())), default=after) >= upto
-                for origin, (after, upto) in left.items()
-            )
-            if ready or clock.seconds() >= until:
-                self._left.end(o for o, intervals in covered.items() if not intervals)
-                # What was never archived is told now: what follows it is there.
-                for origin, (after, upto) in left.items():
-                    missing = holes(after, upto, covered.get(origin, ()))
-                    self._holes += [(origin, *each) for each in missing]
-                return
-            later: Deferred[None] = Deferred()
-            clock.callLater(LOOK_AGAIN, later.callback, None)
-            await later
-
-    def _request(self, ranges: Mapping[str, MarkRange]) -> PageRequest:
-        missed = self._missed
-        return PageRequest(
-            *(missed.pattern, missed.query, missed.clearance, ranges),
-            from_ms=missed.from_ms,
-            until_ms=missed.until_ms,
-        )
-
-
-def _marks(events: Sequence[LoggedEvent]) -> dict[str, Mark]:
-    return {event.origin: event.mark for event in events}

@@ -63,7 +63,6 @@ class HandingOver:
         self._archived = archived
         self._clock = clock
         self._asked: dict[int, Deferred[HandedOver | None]] = {}
-        self._number = 0
         self._began = clock.seconds()
         self.handed_over = 0
         self.taken_over = 0
@@ -168,8 +167,7 @@ class HandingOver:
         if own is None or not self._post.reachable(address):
             answer.callback(None)
             return answer
-        self._number += 1
-        number = self._number
+        number = self._post.next_number()
         self._asked[number] = answer
         self._clock.callLater(TIMEOUT, self._settle, number, None)
         self._post.say(

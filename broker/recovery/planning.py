@@ -109,6 +109,10 @@ class Remaining:
         copied._open = dict(self._open)
         return copied
 
+    def go_back(self, before: Remaining) -> None:
+        """As much is left again as was in a copy."""
+        self._left, self._open = dict(before._left), dict(before._open)
+
     @property
     def ranges(self) -> dict[str, MarkRange]:
         """By origin; none of these is empty."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import attrs
+from twisted.internet.defer import Deferred
 
 from broker.channel.clock import IClock
 from broker.cluster.address import Address
@@ -13,6 +14,9 @@ from broker.recovery.fetching import Fetching
 from broker.recovery.log_pages import LogPages
 from broker.recovery.planning import Sources
 from broker.router.recovery import Missed
+
+#: Seconds between looks whether what is waited for is there.
+LOOK_AGAIN = 0.5
 
 
 @attrs.frozen
@@ -25,10 +29,21 @@ class Surroundings:
     fetching: Fetching | None
     homes: Callable[[str], list[Address]]
     """Whose logs have all of an origin, the best first; this node's own is not among them."""
+    node_of: Callable[[str], Address | None]
+    """Whose log an origin is, as far as that is known."""
     reachable: Callable[[str], bool]
     """Whether there is a way to an address."""
     archive: ArchiveAccess | None
     clock: IClock
+    patience: float
+    """Seconds from its beginning that a recovery waits for nodes that can not be reached, for what
+    nobody else has."""
+
+    def a_moment(self) -> Deferred[None]:
+        """Until the next look."""
+        later: Deferred[None] = Deferred()
+        self.clock.callLater(LOOK_AGAIN, later.callback, None)
+        return later
 
     def sources(self, missed: Missed, busy: int) -> Sources:
         """What there is to ask now; `busy` is how many other recoveries are under way."""

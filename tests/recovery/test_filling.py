@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import attrs
 import pytest
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 
 from broker.cluster.address import Address
@@ -25,6 +25,7 @@ from broker.store.records import LoggedEvent
 from tests.recovery.test_log_merging import logged
 
 OWN, GONE = "own", "gone"
+PATIENCE = 60.0
 KEEPER = Address(("c",), "keeper")
 #: A publisher's first events are at a node that is gone, the next ones at this one.
 EVENTS = {
@@ -43,6 +44,7 @@ class Log:
     """What a log has of these ranges; of the origins that it does not name it has nothing."""
 
     has: Sequence[str]
+    is_there: bool = True
     asked: list[PageRequest] = attrs.field(factory=list)
 
     async def page(self, request: PageRequest) -> Page:
@@ -56,6 +58,8 @@ class Log:
         return Page(events, reached, 0)
 
     def fetch(self, node: Address, request: PageRequest) -> Deferred[Page]:
+        if not self.is_there:
+            return fail(NotConnected("there is no way to it"))
         return Deferred.fromCoroutine(self.page(request))
 
 
@@ -104,7 +108,10 @@ def recovered(
     ranges: Mapping[str, MarkRange],
     *,
     open_ended: bool = False,
+    clock: Clock | None = None,
+    own_node: Address | None = None,
 ) -> Filling:
+    """`own_node` is that of the origin that is gone, where it may come back."""
     access = None
     if archive is not None:
         nothing: Any = lambda *_: succeed(None)  # noqa: E731 - what is not asked here
@@ -115,10 +122,12 @@ def recovered(
         OWN,
         cast(Any, Log([OWN])),
         cast(Any, keeper),
-        lambda origin: [KEEPER] if origin == GONE else [],
+        lambda origin: [KEEPER] if origin == GONE and keeper.is_there else [],
+        lambda origin: own_node if origin == GONE else None,
         lambda _: False,
         access,
-        Clock(),
+        clock or Clock(),
+        PATIENCE,
     )
     missed = Missed(
         *(StreamPattern.parse(">"), parse_query("true()"), 2, ranges), open_ended=open_ended
@@ -192,3 +201,62 @@ def test_what_has_an_end_ends_there() -> None:
     filling = recovered(Archived(), Log([]), {GONE: ((0, 0), (1, 2)), OWN: ((0, 0), (1, 2))})
     assert all_of(filling) == [(GONE, 1), (GONE, 2), (OWN, 1), (OWN, 2)]
     assert filling.reached() == {}
+
+
+def test_what_a_node_alone_has_is_waited_for_while_there_is_no_way_to_it() -> None:
+    clock, node = Clock(), Log([GONE], is_there=False)
+    filling = recovered(None, node, WHOLE, clock=clock, own_node=KEEPER)
+    assert offsets(filling.more()) == [1, 2, 3]
+    later = filling.more()
+    clock.advance(PATIENCE - 1)
+    assert not later.called
+    assert filling.told()["stage"] == "cut off"
+    node.is_there = True
+    clock.advance(1)
+    assert offsets(later) == [1, 2, 3]
+    assert offsets(filling.more()) == []
+    assert filling.lost() == []
+    assert filling.found == {"logs": 6}
+
+
+def test_what_no_node_comes_back_for_is_lost_in_the_end() -> None:
+    clock, node = Clock(), Log([GONE], is_there=False)
+    filling = recovered(None, node, WHOLE, clock=clock, own_node=KEEPER)
+    assert offsets(filling.more()) == [1, 2, 3]
+    later = filling.more()
+    clock.pump([1.0] * int(PATIENCE - 1))
+    assert not later.called
+    clock.advance(1)
+    assert offsets(later) == []
+    assert [each.origin for each in filling.lost()] == [GONE]
+
+
+def test_a_keeper_does_not_speak_for_a_node_that_is_known() -> None:
+    """It has had to drop its copies, and that node may come back."""
+    clock, keeper = Clock(), Log([])
+    node = Address(("c",), "gone")
+    filling = recovered(None, keeper, WHOLE, clock=clock, own_node=node)
+    assert offsets(filling.more()) == [1, 2, 3]
+    later = filling.more()
+    keeper.has = [GONE]
+    clock.advance(1)
+    assert offsets(later) == [1, 2, 3]
+
+
+def test_nobody_waits_for_what_is_cancelled() -> None:
+    clock, node = Clock(), Log([GONE], is_there=False)
+    filling = recovered(None, node, WHOLE, clock=clock, own_node=KEEPER)
+    assert offsets(filling.more()) == [1, 2, 3]
+    later = filling.more()
+    filling.cancel()
+    clock.advance(1)
+    assert offsets(later) == []
+    assert not clock.getDelayedCalls()
+
+
+def offsets(page: Deferred[Sequence[LoggedEvent]]) -> list[int]:
+    """Of a page that is there."""
+    pages: list[Sequence[LoggedEvent]] = []
+    page.addCallback(pages.append)
+    assert pages, "it waits for something"
+    return [event.offset for event in pages[0]]

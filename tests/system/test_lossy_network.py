@@ -60,11 +60,6 @@ def repeated(networks: Sequence[dict[str, Any]]) -> int:
     return sum(link["corrections"]["repeated"] for each in networks for link in each["links"])
 
 
-def reconnections(networks: Sequence[dict[str, Any]]) -> list[int]:
-    """How often the connection of each link was replaced."""
-    return [link["reconnections"] for each in networks for link in each["links"]]
-
-
 @pytest.fixture
 def segment(request: pytest.FixtureRequest) -> Iterator[Segment]:
     need_namespaces()
@@ -96,8 +91,6 @@ def test_members_lose_a_fifth_of_all_datagrams_and_no_event(
                 await first.until(lambda: len(first.events) >= EVENTS // 4)
                 await first.close()
             await publishing
-            # When they began, both of two nodes may have dialled at the same time.
-            began = reconnections(await figures(nodes))
             async with connect(three.endpoint, client_id="roamer") as roamer:
                 second = Inbox(await roamer.subscribe(durable="all"))
                 # What came twice would come before the last three.
@@ -115,7 +108,9 @@ def test_members_lose_a_fifth_of_all_datagrams_and_no_event(
             networks = await figures(nodes)
             print(f"{repeated(networks)} datagrams sent again over links")
             assert repeated(networks) > 0
-            assert reconnections(networks) == began
+            # (Who dials a seed and a member may come to have two connections to one node, and gives
+            # one of them up, also late.)
+            assert not any("was silent" in node.log() for node in nodes)
             for network in networks:
                 print(network["group"], network["arrivals"])
                 assert (network["group"] is not None) == with_group

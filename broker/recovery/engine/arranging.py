@@ -90,10 +90,13 @@ class Arrangement:
         """`copies` are events (`COPY_COLUMNS`) at places that some client may have passed: what
         stands there too, it is not given again."""
         identity = self._identity[self._events]
+        by_identity = np.argsort(identity, kind="stable")
+        identities = identity[by_identity]
         had = np.zeros(len(identity), dtype=np.bool_)
         for batch in copies:
             for event, place in self._elsewhere(batch):
-                pairs = np.flatnonzero(identity == event)
+                start, end = np.searchsorted(identities, (event, event + 1))
+                pairs = by_identity[start:end]
                 had[pairs] |= self._scope.passed(place, self._numbers[pairs])
         if had.any():
             self._duplicates += np.bincount(self._numbers[had], minlength=len(self._requests))

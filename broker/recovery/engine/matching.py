@@ -40,11 +40,6 @@ _NO_LIMITS: Final = DocumentLimits(1 << 30, LIBXML2_MAX_DEPTH, 1 << 30)
 _MOST_SECONDS: Final = 0.25
 _ALL_TIME: Final = 1.0
 
-#: The columns of the archive that matching needs.
-COLUMNS: Final = (
-    *("origin", "epoch", "offset", "arrival", "level", "stream", "type", "version", "document"),
-)
-
 
 @attrs.frozen(eq=False)
 class Matched:
@@ -132,8 +127,8 @@ class Matching:
         self._lists: _Lists | None = None
 
     def match(self, batch: pa.RecordBatch, wanted: Integers) -> Matched:
-        """The pairs of a row of `batch`, which has `COLUMNS` and is sorted by origin and mark, and
-        one of the `wanted` requests."""
+        """The pairs of a row of `batch`, which has the columns of `scan.EVENT` and is sorted by
+        origin and mark, and one of the `wanted` requests."""
         places = Places(batch, self.scope.origins)
         open_ = np.zeros(self._size, dtype=np.bool_)
         open_[wanted] = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.cluster.joining import LONGEST_REST
 from broker.testing.simulated_network import NetworkWorld
 
 
@@ -19,8 +20,8 @@ def test_a_seed_that_is_started_again_is_linked_soon(seed: int, away: float) -> 
         world.kill("a")
         world.run(away)
         world.start("a")
-        # The longest rest after so few failures, and some.
-        world.run(12.0)
+        # Chance decides how long the rests are.
+        world.run(LONGEST_REST)
         assert world.linked("a", "b")
 
 

@@ -1,0 +1,154 @@
+"""The part of a recovery that asks the archive."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from twisted.logger import Logger
+
+from broker.errors import Closed, NotConnected
+from broker.event.place import Mark
+from broker.recovery.archive_access import ArchiveAccess, Replay
+from broker.recovery.planning import Remaining, holes
+from broker.recovery.request import ReplayRequest
+from broker.recovery.surroundings import Surroundings
+from broker.router.recovery import MarkRange, Missed
+from broker.store.records import LoggedEvent
+
+#: How often a replay is begun whose process ends.
+ATTEMPTS = 3
+#: Most events that `last` may ask for: they are held until the end is known.
+MOST_LAST = 100_000
+
+
+class FromArchive:
+    """A replay of what is left, once the archive has it. What was looked at is noted in `left`."""
+
+    log = Logger()
+
+    def __init__(
+        self, missed: Missed, around: Surroundings, archive: ArchiveAccess, left: Remaining
+    ) -> None:
+        self._missed = missed
+        self._around = around
+        self._archive = archive
+        self._left = left
+        # With `others` the archive must be told what is not wanted any more of an origin.
+        self._had: dict[str, MarkRange] = {
+            origin: (upto, upto) for origin, (_, upto) in missed.ranges.items() if upto is not None
+        }
+        self._replay: Replay | None = None
+        self._cancelled = False
+        self.holes: list[tuple[str, Mark, Mark]] = []
+        """Of origins, what was never archived, or is damaged, before what is."""
+        self.beyond: dict[str, Mark] = {}
+        """By origin how far the archive went, where what is known here is no end."""
+
+    @property
+    def looked_at(self) -> tuple[int, int]:
+        """Events, and of how many: both 0 while no replay is under way."""
+        return (0, 0) if self._replay is None else self._replay.looked_at
+
+    def cancel(self) -> None:
+        """Nobody wants the rest."""
+        self._cancelled = True
+        if self._replay is not None:
+            self._replay.cancel()
+
+    async def events(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+        """What it has of what is left."""
+        await self._await_archive()
+        if not (self._left.ranges or self._missed.others):
+            return
+        for attempt in range(ATTEMPTS):
+            try:
+                async for events in self._replayed():
+                    yield events
+                return
+            except (NotConnected, Closed) as error:
+                # The process that replays has ended; it is started again for what is left.
+                if attempt == ATTEMPTS - 1 or self._missed.last:
+                    raise
+                self.log.warn("replaying begins again: {error}", error=error)
+
+    async def _replayed(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+        missed = self._missed
+        replay = self._replay = self._archive.replays.replay(
+            ReplayRequest(
+                pattern=missed.pattern.text,
+                query=missed.query.text,
+                namespaces=dict(missed.query.namespaces),
+                clearance=missed.clearance,
+                ranges=self._wanted_of_archive(),
+                others=missed.others,
+                from_ms=missed.from_ms,
+                until_ms=missed.until_ms,
+                last=min(missed.last, MOST_LAST),
+            )
+        )
+        try:
+            while events := await replay.more():
+                yield events
+                reached = _marks(events)
+                self._note(reached)
+                self._had.update(
+                    {o: (mark, None) for o, mark in reached.items() if o not in missed.ranges}
+                )
+                self._left.reached(reached)
+        finally:
+            self._replay = None
+        self.holes += replay.holes()
+        self._note(replay.reached())
+        self._left.reached(replay.reached())
+        self._left.close()
+
+    def _wanted_of_archive(self) -> dict[str, MarkRange]:
+        """What is left. An origin may have died with more than is known here, and the archive
+        have it: where that is wanted, too, its range has no end."""
+        wanted = self._left.ranges
+        if self._missed.open_ended:
+            wanted = {
+                origin: (max(after, self.beyond.get(origin, after)), self._end(origin, upto))
+                for origin, (after, upto) in wanted.items()
+            }
+            for origin, mark in self.beyond.items():
+                wanted.setdefault(origin, (mark, None))
+        return {**self._had, **wanted} if self._missed.others else wanted
+
+    def _end(self, origin: str, upto: Mark | None) -> Mark | None:
+        return upto if origin == self._around.origin else None
+
+    def _note(self, reached: Mapping[str, Mark]) -> None:
+        """What came of the archive of origins that had an end, where that may be passed."""
+        if not self._missed.open_ended:
+            return
+        for origin, mark in reached.items():
+            known = self._missed.ranges.get(origin)
+            if known is not None and self._end(origin, known[1]) is None and known[1] is not None:
+                self.beyond[origin] = max(mark, self.beyond.get(origin, mark))
+
+    async def _await_archive(self) -> None:
+        """Wait until the newest events are in the archive, as long as their origins may take."""
+        archive, around = self._archive, self._around
+        until = around.clock.seconds() + archive.patience
+        archive.flush_soon()
+        while not self._cancelled:
+            left = self._left.ranges
+            covered = await archive.covered({origin: after for origin, (after, _) in left.items()})
+            ready = all(
+                upto is None
+                or max((end for _, end in covered.get(origin, ())), default=after) >= upto
+                for origin, (after, upto) in left.items()
+            )
+            if ready or around.clock.seconds() >= until:
+                self._left.end(o for o, intervals in covered.items() if not intervals)
+                # What was never archived is told now: what follows it is there.
+                for origin, (after, upto) in left.items():
+                    missing = holes(after, upto, covered.get(origin, ()))
+                    self.holes += [(origin, *each) for each in missing]
+                return
+            await around.a_moment()
+
+
+def _marks(events: Sequence[LoggedEvent]) -> dict[str, Mark]:
+    return {event.origin: event.mark for event in events}

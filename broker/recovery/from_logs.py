@@ -1,0 +1,139 @@
+"""The part of a recovery that asks logs: of the node where the client was, of the origins, and this
+node's own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from itertools import islice
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from broker.cluster.address import Address
+from broker.errors import BrokerError
+from broker.recovery.log_merging import in_order
+from broker.recovery.log_pages import Page, PageRequest
+from broker.recovery.planning import Remaining
+from broker.recovery.surroundings import Surroundings
+from broker.router.recovery import MarkRange, Missed
+from broker.store.records import LoggedEvent
+
+#: Events that are given at a time of those that were gathered.
+RUN = 256
+
+
+class FromLogs:
+    """Pages of logs, one at a time. What was looked at is noted in `left`."""
+
+    log = Logger()
+
+    def __init__(self, missed: Missed, around: Surroundings, left: Remaining) -> None:
+        self._missed = missed
+        self._around = around
+        self._left = left
+        self._cancelled = False
+        self._told: set[str] = set()
+        """Origins whose own node has said what it has, for as far as is known here."""
+
+    def cancel(self) -> None:
+        """Nobody wants the rest."""
+        self._cancelled = True
+
+    async def former(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+        """What the node has where the client was."""
+        address = Address.parse(self._missed.former)
+        request = self._request(self._left.ranges)
+        request = attrs.evolve(request, client_id=self._missed.client_id, name=self._missed.name)
+        async for page in self._pages(address, request):
+            yield page.events
+
+    async def own(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+        """Whatever this node has, of any origin."""
+        request = attrs.evolve(self._request(self._left.ranges), any_origin=True)
+        async for page in self._pages(None, request):
+            yield page.events
+
+    async def origins(self, *, archive_follows: bool) -> AsyncIterator[Sequence[LoggedEvent]]:
+        """Events of several origins' logs. All are gathered first, for only then it is known whose
+        publishers have been at several of them; they are few.
+
+        `archive_follows`: the archive is asked for what is left."""
+        ranges = self._left.ranges
+        if len(ranges) == 1:
+            for origin, each in ranges.items():
+                async for page in self._log_of(origin, each):
+                    yield page.events
+            return
+        before = self._left.copy()
+        gathered: dict[str, list[LoggedEvent]] = {}
+        for origin, each in ranges.items():
+            events = gathered[origin] = []
+            async for page in self._log_of(origin, each):
+                events += page.events
+        if self._left.ranges and archive_follows:
+            # What an origin's log lacks may be what a publisher sent before it went on to another:
+            # the archive, which is asked next, has all of them in their order.
+            self._left.go_back(before)
+            return
+        merged = in_order(gathered)
+        while run := list(islice(merged, RUN)):
+            yield run
+
+    def cut_off(self) -> list[str]:
+        """The origins of which something known is left that their own node may have: it could not
+        be asked, or did not answer."""
+        return [
+            origin
+            for origin, (_, upto) in self._left.ranges.items()
+            if upto is not None and origin != self._around.origin and origin not in self._told
+        ]
+
+    async def _log_of(self, origin: str, wanted: MarkRange) -> AsyncIterator[Page]:
+        request = self._request({origin: wanted})
+        own = self._around.origin == origin
+        whom: list[Address | None] = [None] if own else [*self._around.homes(origin)]
+        for address in whom:
+            left = self._left.ranges.get(origin)
+            if left is None:
+                return
+            try:
+                async for page in self._pages(
+                    address, attrs.evolve(request, ranges={origin: left})
+                ):
+                    yield page
+            except BrokerError as error:
+                self.log.info(
+                    "{whom} sends nothing of {origin}: {error}",
+                    whom=address,
+                    origin=origin,
+                    error=error,
+                )
+            else:
+                if self._around.node_of(origin) in (address, None):
+                    self._told.add(origin)
+
+    async def _pages(self, address: Address | None, request: PageRequest) -> AsyncIterator[Page]:
+        """Pages of a node's log, or of this one's; what was looked at is noted once it is taken."""
+        while not self._cancelled:
+            page = await self._page(address, request)
+            yield page
+            self._left.reached(page.reached)
+            ranges = {o: each for o, each in self._left.ranges.items() if o in request.ranges}
+            if not page.next or not ranges:
+                return
+            request = attrs.evolve(request, ranges=ranges, serial=page.next)
+
+    def _page(self, address: Address | None, request: PageRequest) -> Deferred[Page]:
+        if address is None:
+            return Deferred.fromCoroutine(self._around.pages.page(request))
+        assert self._around.fetching is not None
+        return self._around.fetching.fetch(address, request)
+
+    def _request(self, ranges: Mapping[str, MarkRange]) -> PageRequest:
+        missed = self._missed
+        return PageRequest(
+            *(missed.pattern, missed.query, missed.clearance, ranges),
+            from_ms=missed.from_ms,
+            until_ms=missed.until_ms,
+        )

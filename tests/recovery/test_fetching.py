@@ -1,0 +1,126 @@
+"""Pages are asked of other nodes until they come; each question is answered once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import attrs
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+
+from broker.cluster.address import Address
+from broker.cluster.flows.messages import Routed
+from broker.content.query.query import parse_query
+from broker.errors import PeerSilent
+from broker.event.stream import StreamPattern
+from broker.recovery.fetching import ASK_AGAIN, TIMEOUT, Fetching
+from broker.recovery.log_pages import Page, PageRequest
+from broker.recovery.messages import FetchPage, PageFetched
+
+HERE, THERE = Address(("c",), "here"), Address(("c",), "there")
+REQUEST = PageRequest(StreamPattern.parse(">"), parse_query("true()"), 2, {"o": ((0, 0), (1, 9))})
+
+
+@attrs.define
+class Post:
+    """What is said is kept."""
+
+    own: Address
+    said: list[Any] = attrs.field(factory=list)
+    listeners: dict[type[Routed], Callable[[Any], object]] = attrs.field(factory=dict)
+
+    def hear(self, kind: type[Routed], listener: Callable[[Any], object]) -> None:
+        self.listeners[kind] = listener
+
+    def say(self, message: Routed) -> None:
+        self.said.append(message)
+
+    def tell(self, message: Routed) -> None:
+        """A message comes."""
+        self.listeners[type(message)](message)
+
+    def reachable(self, address: Address) -> bool:
+        return True
+
+    def cleared(self, address: Address, rank: int) -> bool:
+        return True
+
+    def next_number(self) -> int:
+        return 100 + len(self.said)
+
+
+@attrs.define
+class Pages:
+    """Pages that are being read until they are let go."""
+
+    reading: list[Deferred[Page]] = attrs.field(factory=list)
+
+    def page(self, request: PageRequest) -> Deferred[Page]:
+        self.reading.append(Deferred())
+        return self.reading[-1]
+
+
+def fetching(own: Address, clock: Clock) -> tuple[Fetching, Post, Pages]:
+    post, pages = Post(own), Pages()
+    made = Fetching(cast(Any, post), cast(Any, pages), lambda text, _: parse_query(text), clock)
+    return made, post, pages
+
+
+def test_a_question_that_got_lost_is_asked_again() -> None:
+    clock = Clock()
+    made, post, _ = fetching(HERE, clock)
+    came: list[Page] = []
+    made.fetch(THERE, REQUEST).addCallback(came.append)
+    clock.advance(ASK_AGAIN)
+    first, second = post.said
+    assert first == second
+    for _ in range(2):
+        post.tell(PageFetched(HERE, THERE, 9, first.request, reached=(("o", 1, 9),)))
+    assert came == [Page([], {"o": (1, 9)}, 0)]
+    assert not clock.getDelayedCalls()
+
+
+def test_who_never_answers_is_silent() -> None:
+    clock = Clock()
+    made, post, _ = fetching(HERE, clock)
+    failed: list[BaseException] = []
+    made.fetch(THERE, REQUEST).addErrback(lambda failure: failed.append(failure.value))
+    clock.pump([ASK_AGAIN] * round(TIMEOUT / ASK_AGAIN))
+    assert [type(error) for error in failed] == [PeerSilent]
+    assert len(post.said) == TIMEOUT / ASK_AGAIN
+    assert not clock.getDelayedCalls()
+
+
+@pytest.mark.parametrize("others", [0, 1], ids=["read", "waiting"])
+def test_what_is_asked_again_while_it_is_read_is_answered_once(others: int) -> None:
+    _, post, pages = fetching(THERE, Clock())
+    asker, asked, _ = fetching(HERE, Clock())
+    for _ in range(1 + others):
+        asker.fetch(THERE, REQUEST)
+    for question in asked.said:
+        post.tell(question)
+    # On another way it has passed another number of links.
+    post.tell(attrs.evolve(asked.said[-1], hops=3))
+    for number in range(1 + others):
+        assert len(pages.reading) == number + 1
+        pages.reading[number].callback(Page([], {"o": (1, 9)}, 0))
+    assert [answer.request for answer in post.said] == [each.request for each in asked.said]
+    # The answer may have got lost.
+    post.tell(asked.said[-1])
+    assert len(pages.reading) == 2 + others
+
+
+def test_two_nodes_may_ask_with_the_same_number() -> None:
+    _, post, pages = fetching(THERE, Clock())
+    _, asked, _ = fetching(HERE, Clock())
+    asker = Fetching(
+        cast(Any, asked), cast(Any, Pages()), lambda text, _: parse_query(text), Clock()
+    )
+    asker.fetch(THERE, REQUEST)
+    question: FetchPage = asked.said[0]
+    post.tell(question)
+    post.tell(attrs.evolve(question, source=Address(("c",), "third")))
+    pages.reading[0].callback(Page([], {}, 0))
+    assert len(pages.reading) == 2
