@@ -7,7 +7,7 @@ feature that is needed is enough to find by.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from typing import TypeAlias
 
 from broker.content.query.number import number_of
@@ -95,32 +95,6 @@ def needed_atoms(formula: Formula) -> tuple[Atom, ...]:
 def offered_atoms(formula: Formula) -> tuple[Atom, ...]:
     """All comparisons, but for those under a negation."""
     return tuple({part for part in _parts(formula) if isinstance(part, Atom)})
-
-
-def needed_bounds(atoms: Collection[Atom]) -> tuple[float, float]:
-    """The highest lower and the lowest upper bound among comparisons; infinite without one."""
-    low, high = -math.inf, math.inf
-    for atom in atoms:
-        if isinstance(atom.constant, float):
-            if atom.operator[0] == ">":
-                low = max(low, atom.constant)
-            elif atom.operator[0] == "<":
-                high = min(high, atom.constant)
-    return low, high
-
-
-def offered_bounds(atoms: Collection[Atom]) -> tuple[float, float]:
-    """The same among what bounds may follow from, numbers that are equal to something too.
-
-    If one query is seen to imply another, what it offers reaches what the other needs.
-    """
-    low, high = needed_bounds(atoms)
-    for atom in atoms:
-        if atom.operator == "=":
-            value = atom.constant if isinstance(atom.constant, float) else number_of(atom.constant)
-            if not math.isnan(value):
-                low, high = max(low, value), min(high, value)
-    return low, high
 
 
 def may_follow(offered: tuple[Atom, ...], needed: tuple[Atom, ...]) -> bool:

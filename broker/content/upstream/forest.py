@@ -103,11 +103,7 @@ class Forest:
 
     def _may_cover(self, node: Node) -> Iterator[Node]:
         for feature in (*node.offered, _ANY):
-            found = self._by_need.get(feature)
-            if found:
-                # What most roots are ruled out by, and so without a call.
-                low, high = node.offered_low, node.offered_high
-                yield from [r for r in found if r.needed_low <= low and r.needed_high >= high]
+            yield from list(self._by_need.get(feature, ()))
 
     def _may_be_covered(self, node: Node) -> list[Node]:
         found: dict[Node, None] | None = None
@@ -117,9 +113,7 @@ class Forest:
                 return []
             if found is None or len(offering) < len(found):
                 found = offering
-        low, high = node.needed_low, node.needed_high
-        within = self._roots.values() if found is None else found
-        return [root for root in within if low <= root.offered_low and high >= root.offered_high]
+        return list(self._roots.values() if found is None else found)
 
     def _root(self, node: Node) -> None:
         node.above = None

@@ -5,16 +5,15 @@ from __future__ import annotations
 import attrs
 
 from broker.content.query.query import Query
+from broker.content.upstream.bounds import Bounds, needed_bounds, offered_bounds, reaches
 from broker.content.upstream.feature import (
     Feature,
     may_follow,
     needed,
     needed_atoms,
-    needed_bounds,
     needed_of,
     offered,
     offered_atoms,
-    offered_bounds,
     offered_of,
 )
 from broker.content.upstream.formula import Atom, Formula
@@ -40,8 +39,8 @@ class Node:
     """A want in the cover forest: under the `above` that covers it, over those it covers."""
 
     __slots__ = (
-        *("above", "below", "form", "needed", "needed_atoms", "offered", "offered_atoms"),
-        *("needed_high", "needed_low", "offered_high", "offered_low", "rank", "want"),
+        *("above", "below", "form", "needed", "needed_atoms", "needed_bounds"),
+        *("offered", "offered_atoms", "offered_bounds", "rank", "want"),
     )
 
     def __init__(self, want: Want) -> None:
@@ -53,16 +52,15 @@ class Node:
         self.offered: frozenset[Feature] = offered(form) | offered_of(pattern)
         self.needed_atoms: tuple[Atom, ...] = needed_atoms(form)
         self.offered_atoms: tuple[Atom, ...] = offered_atoms(form)
-        self.needed_low, self.needed_high = needed_bounds(self.needed_atoms)
-        self.offered_low, self.offered_high = offered_bounds(self.offered_atoms)
+        self.needed_bounds: Bounds = needed_bounds(form)
+        self.offered_bounds: Bounds = offered_bounds(form)
         self.above: Node | None = None
         self.below: dict[Node, None] = {}
 
     def covers(self, other: Node) -> bool:
         """Whether all that `other` wants is wanted here; what is ruled out cheaply goes first."""
         return (
-            self.needed_low <= other.offered_low
-            and self.needed_high >= other.offered_high
+            reaches(other.offered_bounds, self.needed_bounds)
             and self.needed <= other.offered
             and may_follow(other.offered_atoms, self.needed_atoms)
             and self.want.pattern.covers(other.want.pattern)
