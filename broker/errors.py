@@ -144,6 +144,12 @@ class ReplayCancelled(OurError):
     code = "replay-cancelled"
 
 
+class ReplayTooLarge(OurError):
+    """What a replay finds is more than the node may hold for one. Ask for less at a time."""
+
+    code = "replay-too-large"
+
+
 class Overloaded(OurError):
     """A bounded queue is full; its stated rule was applied."""
 

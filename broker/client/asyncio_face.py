@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,8 @@ class FuturePromise:
 class AsyncioLoop:
     """An asyncio loop as the client uses it."""
 
+    cancelled: type[BaseException] = asyncio.CancelledError
+
     def __init__(self, loop: asyncio.AbstractEventLoop, trust: Path | None = None) -> None:
         """`trust` is a file of certificates in PEM: those that nodes must be signed by."""
         self._loop = loop
@@ -56,6 +58,10 @@ class AsyncioLoop:
     def soon(self, call: Callable[[], None]) -> None:
         """Call in a later turn."""
         self._loop.call_soon(call)
+
+    def limited(self, work: Coroutine[Any, Any, Any], seconds: float) -> Awaitable[Any]:
+        """See `Loop.limited`."""
+        return asyncio.wait_for(work, seconds)
 
     def aside(self, call: Callable[[], None]) -> None:
         """Call in a thread of the loop's executor, which is awaited when the loop ends."""

@@ -17,16 +17,18 @@ from typing import Any
 
 import attrs
 
+from broker.client.attempts_file import Attempts
 from broker.client.conversation import Conversation
 from broker.client.loop import Loop
 from broker.client.merged import Merging, subscription_as
-from broker.client.received import ALL, NEW, STORED, Gap, Receipt, Start, TypeChanged
+from broker.client.received import ALL, NEW, STORED, Gap, Receipt, ReceivedEvent, Start, TypeChanged
 from broker.client.received import last as the_last
 from broker.client.received import since as since_position
 from broker.client.received import since_time as since_moment
 from broker.client.settings import ClientSettings
 from broker.client.subscription import Subscription
 from broker.client.wish import Wish
+from broker.client.working import AS_USUAL, Worked, Worker, Working
 from broker.errors import BadPosition, BrokerError, Closed, TooLarge
 from broker.event.envelope import EventLinkage, EventType
 from broker.event.identity import EventId, Mint
@@ -222,6 +224,32 @@ class Client(Conversation):
             until_time = self._settings.wall_clock()
         wish = Wish(query, streams, namespaces or {}, "", begin, end, until_time, pace, rate)
         return self._subscribe(wish, on_gap, None, merge)
+
+    async def work(
+        self,
+        handle: Callable[[ReceivedEvent], Awaitable[Any]],
+        query: str = "true()",
+        streams: str = ">",
+        *,
+        durable: str,
+        namespaces: Mapping[str, str] | None = None,
+        working: Working = AS_USUAL,
+        on_gap: Callable[[Gap], None] | None = None,
+    ) -> Worked:
+        """Give `handle` the events of a durable subscription, one at a time; each counts as
+        processed when what it returns is done.
+
+        One that fails, or takes longer than `working.ack_timeout`, is given again, and after
+        `working.max_deliver` tries published on the stream `working.dead_letters`. Returns when
+        the subscription ends; raises what `subscribe` raises, and what the node says to a dead
+        letter that it refuses. `Deferred.fromCoroutine` runs it under Twisted.
+        """
+        attempts = Attempts(self._settings.attempts, durable)
+        subscription = await self.subscribe(
+            query, streams, namespaces=namespaces, durable=durable, on_gap=on_gap
+        )
+        worker = Worker(self, self._loop, subscription, durable, handle, working, attempts)
+        return await worker.run()
 
     def ask(self, what: str, document: bytes = b"", /, **arguments: str) -> Awaitable[Any]:
         """Ask the node something (`status`, `dtd-list`, `dtd-show`, `explain`), maybe about an

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
 from broker.channel.clock import IClock
@@ -31,11 +31,18 @@ class Loop(Protocol):
     def clock(self) -> IClock:
         """Monotonic time and later calls."""
 
+    @property
+    def cancelled(self) -> type[BaseException]:
+        """What is raised in who is cancelled."""
+
     def promise(self) -> Promise:
         """A new promise."""
 
     def soon(self, call: Callable[[], None]) -> None:
         """Call in a later turn."""
+
+    def limited(self, work: Coroutine[Any, Any, Any], seconds: float) -> Awaitable[Any]:
+        """Run something; it is cancelled after so long, and `TimeoutError` raised."""
 
     def aside(self, call: Callable[[], None]) -> None:
         """Call in another thread: something that may wait for a disk, and raises nothing."""

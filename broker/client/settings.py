@@ -10,6 +10,7 @@ from random import Random
 
 import attrs
 
+from broker.client.attempts_file import AttemptsFile
 from broker.client.connection import Backoff
 from broker.client.effects import Left
 from broker.client.incarnation import raise_incarnation
@@ -46,6 +47,8 @@ class ClientSettings:
     """Where durable subscriptions are kept for the next process."""
     left: Mapping[str, Left] = attrs.field(factory=dict)
     """What the last one kept."""
+    attempts: AttemptsFile | None = None
+    """Where `Client.work` notes what a process dies over."""
 
     def hello(self) -> Hello:
         """The greeting that every connection of this process begins with."""
@@ -104,4 +107,5 @@ def client_settings(
         outbox_bytes=outbox_bytes,
         positions=positions,
         left=left,
+        attempts=None if state is None else AttemptsFile(state, name),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,8 +38,21 @@ class DeferredPromise:
             self.awaitable.errback(error)
 
 
+def limited(clock: IClock, work: Coroutine[Any, Any, Any], seconds: float) -> Deferred[Any]:
+    """See `Loop.limited`."""
+
+    def late(result: Any, _: float) -> Any:
+        if isinstance(result, Failure) and result.check(CancelledError):
+            return Failure(TimeoutError())
+        return result
+
+    return Deferred.fromCoroutine(work).addTimeout(seconds, cast(IReactorTime, clock), late)
+
+
 class TwistedLoop:
     """A reactor as the client uses it."""
+
+    cancelled: type[BaseException] = CancelledError
 
     def __init__(self, reactor: Any, trust: Path | None = None) -> None:
         """`trust` is a file of certificates in PEM: those that nodes must be signed by."""
@@ -54,6 +67,10 @@ class TwistedLoop:
     def soon(self, call: Callable[[], None]) -> None:
         """Call in a later turn."""
         self._reactor.callLater(0, call)
+
+    def limited(self, work: Coroutine[Any, Any, Any], seconds: float) -> Deferred[Any]:
+        """See `Loop.limited`."""
+        return limited(self.clock, work, seconds)
 
     def aside(self, call: Callable[[], None]) -> None:
         """Call in a thread of the reactor's pool, which is awaited when the reactor stops."""

@@ -18,7 +18,7 @@ from broker.event.place import Mark
 from broker.recovery.from_archive import MOST_LAST, FromArchive
 from broker.recovery.from_logs import FromLogs
 from broker.recovery.planning import OWN_LOG, Remaining, Step, plan
-from broker.recovery.surroundings import Surroundings
+from broker.recovery.surroundings import LOOK_AGAIN, Surroundings
 from broker.router.recovery import Lost, Missed
 from broker.store.archive.intervals import Interval
 from broker.store.archive.intervals import merged as merged_intervals
@@ -50,6 +50,8 @@ class Filling:
             None if around.archive is None else FromArchive(missed, around, around.archive, left)
         )
         self._events = self._all()
+        self._error: BrokerError | None = None
+        """Why the archive could not be searched."""
         self._cancelled = False
         self.steps = plan(missed.ranges, around.sources(missed, busy), whole=missed.others)
         self.stage = ""
@@ -59,7 +61,8 @@ class Filling:
         """Events that were found so far, by source."""
 
     def more(self) -> Deferred[Sequence[LoggedEvent]]:
-        """The next events; none at the end."""
+        """The next events; none at the end. Fails where the archive could not be searched for what
+        no log has."""
         return Deferred.fromCoroutine(self._more())
 
     async def _more(self) -> Sequence[LoggedEvent]:
@@ -69,6 +72,9 @@ class Filling:
             if events:
                 self.sent += len(events)
                 return events
+        if self._error is not None and (self._left.ranges or self._missed.others):
+            # What is left is not lost: the archive, which may have it, could not be searched.
+            raise self._error
         self._ended(self)
         return []
 
@@ -177,6 +183,8 @@ class Filling:
             async for each in events:
                 yield each
         except BrokerError as error:
+            if step.source == "archive":
+                self._error = error
             self.log.warn(
                 "recovering from {source} ended early: {error}", source=step.source, error=error
             )
@@ -189,7 +197,7 @@ class Filling:
             if not cut_off or around.fetching is None:
                 return
             self.stage = CUT_OFF
-            await around.a_moment()
+            await around.after(LOOK_AGAIN)
             if any(around.homes(origin) for origin in cut_off):
                 async for events in self._logs.origins(archive_follows=False):
                     yield events

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from twisted.logger import Logger
 
-from broker.errors import Closed, NotConnected
+from broker.errors import ArchiveUnavailable, Closed, NotConnected, Overloaded
 from broker.event.place import Mark
 from broker.recovery.archive_access import ArchiveAccess, Replay
 from broker.recovery.planning import Remaining, holes
 from broker.recovery.request import ReplayRequest
-from broker.recovery.surroundings import Surroundings
+from broker.recovery.surroundings import LOOK_AGAIN, Surroundings
 from broker.router.recovery import MarkRange, Missed
 from broker.store.records import LoggedEvent
 
 #: How often a replay is begun whose process ends.
 ATTEMPTS = 3
+#: Seconds between two attempts where the archive has no room for a request, or can not be read.
+LONGEST_PAUSE = 8.0
 #: Most events that `last` may ask for: they are held until the end is known.
 MOST_LAST = 100_000
 
@@ -56,20 +59,34 @@ class FromArchive:
             self._replay.cancel()
 
     async def events(self) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """What it has of what is left."""
+        """What it has of what is left. Fails where it can not be searched, or finds too much."""
         await self._await_archive()
         if not (self._left.ranges or self._missed.others):
             return
-        for attempt in range(ATTEMPTS):
+        ended, until, pause = 0, math.inf, LOOK_AGAIN
+        while not self._cancelled:
+            given = False
             try:
                 async for events in self._replayed():
+                    given = True
                     yield events
                 return
             except (NotConnected, Closed) as error:
                 # The process that replays has ended; it is started again for what is left.
-                if attempt == ATTEMPTS - 1 or self._missed.last:
+                ended += 1
+                if ended == ATTEMPTS or (given and self._missed.last):
                     raise
                 self.log.warn("replaying begins again: {error}", error=error)
+            except (Overloaded, ArchiveUnavailable) as error:
+                # Others go first, or the disk is away for a moment: it is still there.
+                now = self._around.clock.seconds()
+                if given or until == math.inf:
+                    until, pause = now + self._around.patience, LOOK_AGAIN
+                if now >= until or (given and self._missed.last):
+                    raise
+                self.log.info("replaying waits: {error}", error=error)
+                await self._around.after(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _replayed(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         missed = self._missed
@@ -147,7 +164,7 @@ class FromArchive:
                     missing = holes(after, upto, covered.get(origin, ()))
                     self.holes += [(origin, *each) for each in missing]
                 return
-            await around.a_moment()
+            await around.after(LOOK_AGAIN)
 
 
 def _marks(events: Sequence[LoggedEvent]) -> dict[str, Mark]:

@@ -37,12 +37,12 @@ class Surroundings:
     clock: IClock
     patience: float
     """Seconds from its beginning that a recovery waits for nodes that can not be reached, for what
-    nobody else has."""
+    nobody else has; and since its last event for an archive that can not be searched."""
 
-    def a_moment(self) -> Deferred[None]:
-        """Until the next look."""
+    def after(self, seconds: float) -> Deferred[None]:
+        """Fires when they have passed."""
         later: Deferred[None] = Deferred()
-        self.clock.callLater(LOOK_AGAIN, later.callback, None)
+        self.clock.callLater(seconds, later.callback, None)
         return later
 
     def sources(self, missed: Missed, busy: int) -> Sources:

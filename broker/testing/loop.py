@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
@@ -12,13 +13,15 @@ from broker.channel.clock import IClock
 from broker.channel.socket import ISocketChannel
 from broker.client.client import Client
 from broker.client.settings import ClientSettings
-from broker.client.twisted_face import DeferredPromise
+from broker.client.twisted_face import DeferredPromise, limited
 from broker.errors import BrokerError, NotConnected
 from broker.testing.network import MemoryNetwork
 
 
 class SimulatedLoop:
     """Virtual time and a memory network, as the client library uses a loop."""
+
+    cancelled: type[BaseException] = CancelledError
 
     def __init__(self, clock: IClock, network: MemoryNetwork) -> None:
         self.clock = clock
@@ -31,6 +34,10 @@ class SimulatedLoop:
     def soon(self, call: Callable[[], None]) -> None:
         """Call in the next turn of the clock."""
         self.clock.callLater(0.0, call)
+
+    def limited(self, work: Coroutine[Any, Any, Any], seconds: float) -> Deferred[Any]:
+        """See `Loop.limited`."""
+        return limited(self.clock, work, seconds)
 
     def aside(self, call: Callable[[], None]) -> None:
         """Call at once: in virtual time a disk takes none."""

@@ -9,10 +9,17 @@ import attrs
 import pytest
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
+from twisted.python.failure import Failure
 
 from broker.cluster.address import Address
 from broker.content.query.query import parse_query
-from broker.errors import NotConnected
+from broker.errors import (
+    ArchiveUnavailable,
+    BrokerError,
+    NotConnected,
+    Overloaded,
+    ReplayTooLarge,
+)
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.recovery.archive_access import ArchiveAccess, Covered
@@ -69,9 +76,13 @@ class Archived:
 
     asked: list[ReplayRequest] = attrs.field(factory=list)
     fails: int = 0
+    refuses: BrokerError | None = None
+    """Why it takes no request."""
 
     def replay(self, request: ReplayRequest) -> OneReplay:
         self.asked.append(request)
+        if self.refuses is not None:
+            return OneReplay([], False, self.refuses)
         found = [e for o, each in request.ranges.items() for e in lying_in(o, each)]
         self.fails -= 1
         return OneReplay(sorted(found, key=lambda e: e.arrival), self.fails >= 0)
@@ -84,9 +95,12 @@ class Archived:
 class OneReplay:
     events: list[LoggedEvent]
     fails: bool
+    refused: BrokerError | None = None
     looked_at: tuple[int, int] = (0, 0)
 
     def more(self) -> Deferred[Sequence[LoggedEvent]]:
+        if self.refused is not None:
+            return fail(self.refused)
         if self.fails and len(self.events) <= 2:
             raise NotConnected("the process has ended")
         events, self.events = self.events[:2], self.events[2:]
@@ -110,6 +124,7 @@ def recovered(
     open_ended: bool = False,
     clock: Clock | None = None,
     own_node: Address | None = None,
+    busy: int = 0,
 ) -> Filling:
     """`own_node` is that of the origin that is gone, where it may come back."""
     access = None
@@ -132,7 +147,7 @@ def recovered(
     missed = Missed(
         *(StreamPattern.parse(">"), parse_query("true()"), 2, ranges), open_ended=open_ended
     )
-    return Filling(missed, around)
+    return Filling(missed, around, busy)
 
 
 def all_of(filling: Filling) -> list[tuple[str, int]]:
@@ -173,6 +188,51 @@ def test_a_replay_whose_process_ends_goes_on_where_it_was() -> None:
     assert all_of(filling) == IN_ORDER
     assert len(archive.asked) == 2
     assert archive.asked[1].ranges == {OWN: ((1, 1), (1, 3))}
+
+
+@pytest.mark.parametrize("why", [Overloaded("full"), ArchiveUnavailable("away")], ids=str)
+def test_an_archive_that_can_not_be_searched_now_is_asked_again(why: BrokerError) -> None:
+    clock, archive = Clock(), Archived(refuses=why)
+    filling = recovered(archive, Log([]), {**WHOLE, GONE: ((0, 0), None)}, clock=clock)
+    first = filling.more()
+    clock.pump([1.0] * int(PATIENCE - 10))
+    assert not first.called
+    archive.refuses = None
+    clock.advance(8.0)
+    assert offsets(first) == [1, 2]
+    assert offsets(filling.more()) == [3, 1]
+    # Its patience begins anew with what came.
+    assert offsets(filling.more()) == [2, 3]
+    assert offsets(filling.more()) == []
+    assert filling.lost() == []
+
+
+@pytest.mark.parametrize("why", [Overloaded("full"), ArchiveUnavailable("away")], ids=str)
+def test_what_the_archive_may_have_is_not_called_lost(why: BrokerError) -> None:
+    clock, archive = Clock(), Archived(refuses=why)
+    filling = recovered(archive, Log([]), {**WHOLE, GONE: ((0, 0), None)}, clock=clock)
+    failed: list[Failure] = []
+    filling.more().addErrback(failed.append)
+    clock.pump([1.0] * int(PATIENCE - 1))
+    assert not failed
+    clock.pump([1.0] * 10)
+    assert failed[0].value is why
+
+
+def test_who_asks_for_too_much_is_told_at_once() -> None:
+    archive = Archived(refuses=ReplayTooLarge("too much"))
+    filling = recovered(archive, Log([]), {GONE: ((0, 0), (1, 3))})
+    failed: list[Failure] = []
+    filling.more().addErrback(failed.append)
+    assert isinstance(failed[0].value, ReplayTooLarge)
+    assert len(archive.asked) == 1
+
+
+def test_what_is_too_much_for_the_archive_may_come_of_logs() -> None:
+    archive = Archived(refuses=ReplayTooLarge("too much"))
+    filling = recovered(archive, Log([GONE]), WHOLE, busy=1_000_000)
+    assert all_of(filling) == IN_ORDER
+    assert len(archive.asked) == 1
 
 
 def test_what_nobody_has_is_lost() -> None:

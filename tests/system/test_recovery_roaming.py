@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 
 import pytest
 
 from broker.client.asyncio_face import connect
+from broker.client.received import Receipt
 from tests.system.network_nodes import running
 from tests.system.node_process import PATIENCE
 from tests.system.recovering import (
@@ -69,3 +71,40 @@ def test_who_read_half_at_a_node_that_is_gone_gets_the_rest_at_another(
         b.stop()
         assert "the replay process is started" in b.log()
         assert "Traceback" not in b.log()
+
+
+@pytest.mark.parametrize("back", ["there", "where it was before"])
+def test_the_new_node_is_killed_while_it_recovers(tmp_path: Path, back: str) -> None:
+    """The client goes on behind what it has processed, at the one node or the other."""
+    state = tmp_path / "client"
+    nodes = a, b = two_nodes(tmp_path)
+
+    async def work() -> None:
+        async with connect(a.endpoint, client_id="publisher") as at_a:
+            await at_a.when_connected(PATIENCE)
+            await first_events(a, 0, state)
+            published: list[Receipt] = []
+            for first in range(0, 200, 20):
+                published += await publish(at_a, first, first + 20, FILLING)
+                await archived(tmp_path / "archive", published[-1:])
+            async with connect(b.endpoint, client_id="rover", state=state) as client:
+                subscription = await client.subscribe("true()", "roaming.>", durable="d")
+                got = [await anext(subscription) for _ in range(30)]
+                b.kill()
+                subscription.processed(got[-1])
+            assert recovered(got) == ids(published[:30])
+            if back == "there":
+                await asyncio.to_thread(b.start)
+            node = b if back == "there" else a
+            async with connect(node.endpoint, client_id="rover", state=state) as client:
+                inbox = await come_back(client)
+                await until_all(inbox, published[30:])
+                last = await publish(at_a, 200, 205)
+                await until_all(inbox, last)
+                assert inbox.ids == ids([*published[30:], *last])
+                assert not inbox.subscription.gaps
+                await inbox.close()
+
+    with running(nodes, [(1, 0)]):
+        within(work(), 6 * PATIENCE)
+        assert "Traceback" not in a.log() + b.log()

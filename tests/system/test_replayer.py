@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import pytest
 
-from broker.errors import BadQuery, Overloaded, UnknownSubscription, from_wire
+from broker.errors import BadQuery, ReplayTooLarge, UnknownSubscription, from_wire
 from broker.recovery import replayer_messages as messages
 from broker.recovery.engine.contract import Report
 from broker.recovery.request import ReplayRequest
@@ -167,7 +167,7 @@ def test_bad_requests_and_too_large_ones_fail_by_their_kind(folder: Path) -> Non
         if isinstance(message, messages.Failed | messages.Found):
             found[message.id] = message
     assert isinstance(found[2], messages.Failed)
-    assert isinstance(from_wire(found[2].error), Overloaded)
+    assert isinstance(from_wire(found[2].error), ReplayTooLarge)
     assert isinstance(found[3], messages.Found)
     node.tell(messages.Cancel(3))
     node.close()

@@ -10,6 +10,7 @@ import pytest
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import Receipt
 from broker.client.subscription import Subscription
+from broker.errors import ReplayTooLarge
 from broker.event.identity import EventId
 from broker.event.place import Position
 from tests.system.node_process import PATIENCE, NodeProcess
@@ -65,9 +66,9 @@ def test_more_than_a_spool_may_have_is_told_and_the_node_goes_on(tmp_path: Path)
         async with connect(node.endpoint, client_id="publisher") as client:
             receipts = await published(client, tmp_path / "archive")
             replay = client.replay()
-            got = await all_of(replay)
-            assert len(got) < len(receipts)
-            assert replay.gaps
+            with pytest.raises(ReplayTooLarge, match="ask for less"):
+                await all_of(replay)
+            assert not replay.gaps
             places = [receipt.place for receipt in receipts if receipt.place is not None]
             since = Position().advanced([places[-4]])
             assert await all_of(client.replay(since=since)) == ids(receipts)[-3:]
@@ -75,4 +76,50 @@ def test_more_than_a_spool_may_have_is_told_and_the_node_goes_on(tmp_path: Path)
     more = 'request_bytes = "1MiB"\n'
     with NodeProcess(tmp_path, settings(tmp_path / "archive", more=more)) as node:
         within(work(), 4 * PATIENCE)
+        assert "Traceback" not in node.log()
+
+
+def test_a_replay_takes_as_much_longer_as_its_pace_says(tmp_path: Path) -> None:
+    pace = 0.5
+
+    async def work() -> None:
+        async with connect(node.endpoint, client_id="publisher") as client:
+            receipts: list[Receipt] = []
+            for first in range(3):
+                # That something is archived takes its time, and so parts them.
+                receipts += await publish(client, first, first + 1)
+                await archived(tmp_path / "archive", receipts[-1:])
+            span = (receipts[-1].event_id.timestamp - receipts[0].event_id.timestamp) / 1000
+            clock = asyncio.get_running_loop().time
+            replay = client.replay(pace=pace)
+            first_id = (await anext(replay)).event_id
+            began = clock()
+            assert [first_id, *await all_of(replay)] == ids(receipts)
+            # Events have milliseconds.
+            assert clock() - began >= span / pace - 0.05
+
+    with NodeProcess(tmp_path, settings(tmp_path / "archive")) as node:
+        within(work(), 2 * PATIENCE)
+
+
+def test_a_folder_of_the_archive_that_has_gone_is_a_gap_and_not_the_end(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+
+    async def work() -> None:
+        async with connect(node.endpoint, client_id="publisher") as client:
+            receipts = await published(client, archive)
+            archive.rename(tmp_path / "elsewhere")
+            replay = client.replay()
+            got = await all_of(replay)
+            # What the log still has.
+            assert got == ids(receipts)[-len(got) :]
+            assert 0 < len(got) < len(receipts)
+            assert sum(gap.count for gap in replay.gaps) == len(receipts) - len(got)
+            more = await publish(client, 280, 290)
+            assert await all_of(client.replay(last=10)) == ids(more)
+            (tmp_path / "elsewhere").rename(archive)
+            assert await all_of(client.replay()) == ids([*receipts, *more])
+
+    with NodeProcess(tmp_path, settings(archive)) as node:
+        within(work(), 6 * PATIENCE)
         assert "Traceback" not in node.log()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from broker.errors import Overloaded, WireError
+from broker.errors import BrokerError, Overloaded, ReplayTooLarge, WireError
 from broker.recovery.engine.contract import Limits
 from broker.recovery.ordering import Integers
 
@@ -27,15 +27,16 @@ class Tally:
         most = self._limits.request_bytes
         gone = np.flatnonzero(self._bytes > most).tolist()
         for number in gone:
-            self._refuse(number, f"the events of this request are more than {most} bytes")
+            reason = f"the events of this request are more than {most} bytes"
+            self._refuse(number, ReplayTooLarge(f"{reason}: ask for less at a time"))
         while self._events.sum() > self._limits.deliveries:
             heaviest = int(self._events.argmax())
             gone.append(heaviest)
-            self._refuse(
-                heaviest,
+            reason = (
                 f"the requests of this job come to more than {self._limits.deliveries} events, "
-                f"and this one to {self._events[heaviest]} of them, the most",
+                f"and this one to {self._events[heaviest]} of them, the most"
             )
+            self._refuse(heaviest, _others_first(reason))
         return gone
 
     def store(self, size: int) -> list[int]:
@@ -51,9 +52,13 @@ class Tally:
         else:
             gone = []
         for number in gone:
-            self._refuse(number, reason)
+            self._refuse(number, _others_first(reason))
         return gone
 
-    def _refuse(self, number: int, reason: str) -> None:
-        self.refused[number] = Overloaded(f"{reason}: ask for less at a time").to_wire()
+    def _refuse(self, number: int, error: BrokerError) -> None:
+        self.refused[number] = error.to_wire()
         self._events[number] = self._bytes[number] = 0
+
+
+def _others_first(reason: str) -> Overloaded:
+    return Overloaded(f"{reason}: ask later, or for less at a time")

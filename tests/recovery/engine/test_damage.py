@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.errors import ArchiveObjectMissing, Overloaded, QueryTooExpensive, from_wire
+from broker.errors import (
+    ArchiveObjectMissing,
+    Overloaded,
+    QueryTooExpensive,
+    ReplayTooLarge,
+    from_wire,
+)
 from broker.event.place import Mark
 from broker.recovery.engine import matching as matching_module
 from broker.recovery.engine.contract import Limits, Report
@@ -141,7 +147,7 @@ def test_a_request_that_comes_to_too_much_fails_and_no_other(
     requests = [EVERYTHING, ReplayRequest(">", "/flight/id = 'UAL7'")]
     (report, other) = engine_reports(engine, requests, tmp_path / "spool")
     assert report.error is not None
-    assert isinstance(from_wire(report.error), Overloaded)
+    assert isinstance(from_wire(report.error), ReplayTooLarge)
     assert other.error is None
     assert other.events == len(expected(world, requests[1]).places)
 

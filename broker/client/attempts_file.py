@@ -1,0 +1,105 @@
+"""How often an event was tried whose process died over it, on a client's own disk (Q2).
+
+`<client>.attempts` is JSON: `{"format": "xmlbroker-attempts-1", "durables": {name: {"under_way":
+bool, "place": text, "tries": number}}}`. It is replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from broker.errors import BadPosition, ConfigurationError
+from broker.event.place import Place
+
+FORMAT: Final = "xmlbroker-attempts-1"
+#: After a process that died, so many events are noted before they are tried: the node may not have
+#: been told of the last thousand that were processed.
+CAREFUL: Final = 2_000
+
+
+class AttemptsFile:
+    """The file of one client."""
+
+    def __init__(self, folder: Path, client_id: str) -> None:
+        self.path = folder / f"{client_id}.attempts"
+
+    def read(self, name: str) -> tuple[bool, Place | None, int]:
+        """Of a durable subscription: whether its last process did not end in good order, what that
+        was trying, and for which time. Raises `ConfigurationError` if it holds something else."""
+        try:
+            found = self._read().get(name)
+            if found is None:
+                return False, None, 0
+            place = Place.parse(found["place"]) if found["place"] else None
+            return bool(found["under_way"]), place, int(found["tries"])
+        except (BadPosition, ValueError, TypeError, LookupError, AttributeError):
+            raise ConfigurationError(f"{self.path} does not hold attempts; remove it") from None
+
+    def write(self, name: str, under_way: bool, place: Place | None, tries: int) -> None:
+        """Note that, durably. Raises `ConfigurationError` if it can not be written."""
+        try:
+            known = self._read()
+        except (ValueError, LookupError, TypeError):
+            known = {}
+        known[name] = {"under_way": under_way, "place": str(place or ""), "tries": tries}
+        new = self.path.with_suffix(".attempts-new")
+        try:
+            with open(new, "w", encoding="utf-8") as file:
+                json.dump({"format": FORMAT, "durables": known}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(new, self.path)
+        except OSError as error:
+            raise ConfigurationError(f"{self.path} can not be written: {error}") from None
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            stored = json.loads(self.path.read_bytes())
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise ConfigurationError(f"{self.path} can not be read: {error}") from None
+        if stored["format"] != FORMAT:
+            raise ValueError("another format")
+        return dict(stored["durables"])
+
+
+class Attempts:
+    """What is known of one durable subscription's attempts; without a file nothing outlives the
+    process."""
+
+    def __init__(self, file: AttemptsFile | None, name: str) -> None:
+        self._file = file
+        self._name = name
+        self._careful = 0
+        self._place: Place | None = None
+        self._tries = 0
+
+    def begin(self) -> None:
+        """A process begins. Raises `ConfigurationError`."""
+        if self._file is None:
+            return
+        died, self._place, self._tries = self._file.read(self._name)
+        self._careful = CAREFUL if died else 0
+        self._file.write(self._name, True, self._place, self._tries)
+
+    def before(self, place: Place) -> int:
+        """How often an event was tried by processes that died over it."""
+        return self._tries if place == self._place else 0
+
+    def trying(self, place: Place, tries: int) -> None:
+        """It is to be tried now, for that time."""
+        if self._file is not None and self._careful:
+            self._file.write(self._name, True, place, tries)
+
+    def done(self) -> None:
+        """One is done with."""
+        self._careful = max(0, self._careful - 1)
+
+    def end(self) -> None:
+        """The process ends in good order."""
+        if self._file is not None:
+            self._file.write(self._name, False, None, 0)

@@ -1,0 +1,33 @@
+"""A process that works through a subscription, and dies over one event: its arguments are the
+node's endpoint, the folder of its state, and the number of the flight that it dies over."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from broker.client.asyncio_face import connect
+from broker.client.received import ReceivedEvent
+from broker.client.working import Working
+
+
+async def main(endpoint: str, state: str, deadly: str) -> None:
+    """Until it dies, or is ended."""
+
+    async def handle(event: ReceivedEvent) -> None:
+        number = (event.payload or b"").partition(b"UAL")[2].partition(b"<")[0].decode()
+        if number == deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+        print(number, flush=True)
+
+    async with connect(endpoint, client_id="worker", state=Path(state)) as client:
+        await client.work(
+            handle, "/flight", durable="d", working=Working(max_deliver=2, pause=0.01)
+        )
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
