@@ -10,6 +10,7 @@ import click
 from broker.cli.archive_access import opened_archive, size_type, span_type
 from broker.cli.archive_report import (
     compacted_lines,
+    copied_lines,
     expired_lines,
     file_lines,
     merge_lines,
@@ -25,7 +26,7 @@ _dry = click.option("--dry-run", is_flag=True, help="Say what would be done, and
 
 @click.group(no_args_is_help=True)
 def command() -> None:
-    """List, verify, compact and expire the archive of a network.
+    """List, verify, compact, expire and copy the archive of a network.
 
     It is named by its URI (a folder, file:///..., s3://...), or by the configuration of a node that
     writes to it. Nodes may write to it meanwhile.
@@ -94,6 +95,27 @@ def compact(where: str, as_json: bool, dry_run: bool, target: int) -> None:
     with progress_of("merged", bytes_=True) as progress:
         done = compaction.run(progress)
     compacted_lines(done, for_people=_people(as_json))()
+    if done.damaged:
+        sys.exit(1)
+
+
+@command.command("copy")
+@_where
+@click.argument("target", metavar="URI")
+@_json
+def copy_(where: str, target: str, as_json: bool) -> None:
+    """Copy the archive to another place, or bring what is new since the last time: a backup.
+
+    The copy is an archive of its own. To restore it copy it back, or let nodes write to it. The
+    exit status is 1 if something is damaged or missing: the copy lacks it.
+    """
+    from broker.store.archive.archive import Archive
+    from broker.store.archive.copying import Copying
+
+    copying = Copying(opened_archive(where), Archive.open(target))
+    with progress_of("copied", bytes_=True) as progress:
+        done = copying.run(progress)
+    copied_lines(done, for_people=_people(as_json))()
     if done.damaged:
         sys.exit(1)
 

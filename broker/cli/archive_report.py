@@ -15,6 +15,7 @@ from broker.cli.terminal import console, json_line, one_line
 
 if TYPE_CHECKING:
     from broker.store.archive.compaction import Compacted, Merge
+    from broker.store.archive.copying import Copied
     from broker.store.archive.expiry import Expired
     from broker.store.archive.listed import ArchivedFile
     from broker.store.archive.state import ArchiveState
@@ -88,6 +89,22 @@ def compacted_lines(done: Compacted, *, for_people: bool) -> Printing:
         )
         for path in done.damaged:
             click.echo(one_line(f"damaged and set aside: {path}"))
+
+    return printing
+
+
+def copied_lines(done: Copied, *, for_people: bool) -> Printing:
+    """What a copy brought."""
+    if not for_people:
+        return lambda: _lines([attrs.asdict(done)])
+
+    def printing() -> None:
+        click.echo(
+            f"{done.files:,} files ({_size(done.bytes)}), {done.dtds:,} DTDs and {done.pages:,} "
+            f"pages copied; {done.there:,} files were there"
+        )
+        for path in done.damaged:
+            click.echo(one_line(f"damaged or missing, and not copied: {path}"))
 
     return printing
 

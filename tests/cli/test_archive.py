@@ -78,6 +78,21 @@ def test_a_damaged_file_is_told_and_set_aside_unless_it_is_to_stay(folder: Path)
     assert lines(listed)[-1]["damaged"] == path.relative_to(folder).as_posix()
 
 
+def test_an_archive_is_copied_and_a_damaged_file_is_named(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    [done] = lines(run("copy", folder, copy))
+    assert (done["files"], done["there"], done["damaged"]) == (4, 0, [])
+    assert run("verify", copy).exit_code == 0
+    path = min(folder.rglob("*.parquet"))
+    path.write_bytes(path.read_bytes()[:-20])
+    # What is there is not read again.
+    assert run("copy", folder, copy).exit_code == 0
+    again = run("copy", folder, tmp_path / "another")
+    assert again.exit_code == 1
+    assert lines(again)[0]["damaged"] == [path.relative_to(folder).as_posix()]
+    assert run("copy", tmp_path / "nowhere", copy).exit_code == 1
+
+
 def test_small_files_are_merged_or_only_named(folder: Path) -> None:
     before = sorted(folder.rglob("*"))
     [planned] = lines(run("compact", "--dry-run", folder))

@@ -250,3 +250,36 @@ def test_a_client_whose_node_is_gone_gets_what_only_a_keeper_has(seed: int) -> N
         came = [each.event_id.sequence_number for each in (*before.events, *after.events)]
         assert came == list(range(1, 26)), after.gaps
         assert after.error is None and after.gaps == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_of_several_that_keep_the_archive_one_is_enough(seed: int) -> None:
+    """All others are gone for good, with their disks (G24)."""
+    names = ("a", "b", "c", "d")
+    with NetworkWorld(seed, archived=True) as world:
+        a_cluster(world, *names)
+        publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in names]
+        process = world.client("rover", "a")
+        before = Reader(world, process, durable="d")
+        world.run_until(lambda: before.flowing)
+        for _ in range(5):
+            for publisher in publishers:
+                publisher.publish("asdi.zbw.tz")
+        read(world, before)
+        world.kill_client(process)
+        for _ in range(15):
+            for publisher in publishers:
+                publisher.publish("asdi.zbw.tz")
+        world.run_until(lambda: not any(each.client.unacknowledged for each in publishers))
+        world.run(5.0)
+        for name in names[:-1]:
+            world.kill(name)
+            world.lose_disk(name)
+        after = Reader(world, world.client("rover", "d", incarnation=2), durable="d")
+        publishers[-1].publish("asdi.zbw.tz")
+        read(world, after, seconds=90.0)
+        came = [each.event_id for each in (*before.events, *after.events)]
+        for publisher in publishers:
+            own = [e.sequence_number for e in came if e.client_id == publisher.client.client_id]
+            assert own == list(range(1, publisher.published + 1))
+        assert after.error is None and after.gaps == []
