@@ -100,7 +100,8 @@ class Fetching:
             self._settle(message.request, error)
             return
         reached = dict(Position.from_wire(message.reached).marks)
-        self._settle(message.request, Page(events, reached, message.next))
+        begins = Position.from_wire(message.begins).marks
+        self._settle(message.request, Page(events, reached, message.next, begins=begins))
 
     def _settle(self, number: int, result: Page | BrokerError) -> None:
         asked = self._asked.pop(number, None)
@@ -164,6 +165,7 @@ class Fetching:
                 next=page.next,
                 rank=max([event.level for event in cleared], default=0),
                 chunks=pack_events(cleared),
+                begins=Position(page.begins).to_wire(),
             )
         )
 

@@ -98,8 +98,8 @@ class Filling:
             if origin in known and known[origin][1] > after[1]
         ]
         lost: dict[str, list[Interval]] = {}
-        holes = [] if self._archive is None else self._archive.holes
-        for origin, after, upto in (*holes, *left):
+        archived = [] if self._archive is None else self._archive.holes
+        for origin, after, upto in (*archived, *self._logs.holes, *left):
             lost.setdefault(origin, []).append((after, upto))
         lack = self._missed.lack
         return [
@@ -168,6 +168,10 @@ class Filling:
         async for events in self._from_cut_off(until):
             self.found["logs"] += len(events)
             yield events
+        if self._error is None and not self._cancelled:
+            async for events in self._logs.ends():
+                self.found["logs"] += len(events)
+                yield events
         self.stage = ""
 
     async def _from(self, step: Step) -> AsyncIterator[Sequence[LoggedEvent]]:

@@ -12,6 +12,7 @@ from twisted.logger import Logger
 
 from broker.cluster.address import Address
 from broker.errors import BrokerError
+from broker.event.place import Mark
 from broker.recovery.log_merging import in_order
 from broker.recovery.log_pages import Page, PageRequest
 from broker.recovery.planning import Remaining
@@ -35,6 +36,10 @@ class FromLogs:
         self._cancelled = False
         self._told: set[str] = set()
         """Origins whose own node has said what it has, for as far as is known here."""
+        self._begins: dict[str, Mark] = {}
+        """By origin of which nobody has all that was asked for, behind which mark somebody has."""
+        self.holes: list[tuple[str, Mark, Mark]] = []
+        """What lies before that, where nobody else had it."""
 
     def cancel(self) -> None:
         """Nobody wants the rest."""
@@ -80,6 +85,17 @@ class FromLogs:
         while run := list(islice(merged, RUN)):
             yield run
 
+    async def ends(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+        """What logs have still, though they lack the beginning, and nobody else had that."""
+        for origin, (after, upto) in self._left.ranges.items():
+            begins = self._begins.get(origin, after)
+            if begins[1] > after[1] and (upto is None or upto[1] > begins[1]):
+                self.holes.append((origin, after, begins))
+                self._left.reached({origin: begins})
+        if self.holes:
+            async for events in self.origins(archive_follows=False):
+                yield events
+
     def cut_off(self) -> list[str]:
         """The origins of which something known is left that their own node may have: it could not
         be asked, or did not answer."""
@@ -101,6 +117,8 @@ class FromLogs:
                 async for page in self._pages(
                     address, attrs.evolve(request, ranges={origin: left})
                 ):
+                    if origin in page.begins:
+                        self._begins[origin] = page.begins[origin]
                     yield page
             except BrokerError as error:
                 self.log.info(

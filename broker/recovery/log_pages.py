@@ -63,6 +63,8 @@ class Page:
     this was the last."""
     denied: int = 0
     """What matched and was left out, for it is above the clearance."""
+    begins: Mapping[str, Mark] = attrs.field(factory=dict)
+    """By origin of which the log has less than is wanted: behind this it has all."""
 
 
 class LogPages:
@@ -78,6 +80,15 @@ class LogPages:
 
     def has_all_of(self, request: PageRequest) -> dict[str, MarkRange]:
         """Of the ranges of a request those of which the log has all from their beginning on."""
+        begins = self._begins(request)
+        return {
+            origin: (after, upto)
+            for origin, (after, upto) in request.ranges.items()
+            if request.any_origin or (origin in begins and after[1] >= begins[origin][1])
+        }
+
+    def _begins(self, request: PageRequest) -> dict[str, Mark]:
+        """By origin behind which mark the log has all of it."""
         complete: dict[str, Mark] = {self._log.origin: _NOWHERE}
         durable = self._durables.get(request.client_id, request.name)
         if durable is not None and durable.flows_from is not None:
@@ -86,13 +97,8 @@ class LogPages:
                 complete = {**durable.flows_from.marks, **complete}
         since = self._log.since
         return {
-            origin: (after, upto)
-            for origin, (after, upto) in request.ranges.items()
-            if request.any_origin
-            or (
-                origin in complete
-                and after[1] >= max(complete[origin], since.get(origin, _NOWHERE))[1]
-            )
+            origin: max(mark, since.get(origin, _NOWHERE), key=_offset)
+            for origin, mark in complete.items()
         }
 
     async def page(self, request: PageRequest) -> Page:
@@ -103,17 +109,26 @@ class LogPages:
         try:
             ranges = self.has_all_of(request)
             if not ranges:
-                return await self._kept_page(request, number)
+                return self._telling(request, await self._kept_page(request, number))
             page = await self._page(request, ranges, number)
         finally:
             self._matcher.unsubscribe(number)
         # What retention took meanwhile was not looked at: of that origin others are to be asked.
         left = self.has_all_of(request)
         if ranges.keys() == left.keys():
-            return page
+            return self._telling(request, page)
         events = [event for event in page.events if event.origin in left]
         reached = {origin: mark for origin, mark in page.reached.items() if origin in left}
-        return attrs.evolve(page, events=events, reached=reached)
+        return self._telling(request, attrs.evolve(page, events=events, reached=reached))
+
+    def _telling(self, request: PageRequest, page: Page) -> Page:
+        """The page, and where what is wanted and was not looked at begins here."""
+        begins = {
+            origin: mark
+            for origin, mark in self._begins(request).items()
+            if origin in request.ranges and origin not in page.reached
+        }
+        return attrs.evolve(page, begins=begins)
 
     async def _page(
         self, request: PageRequest, ranges: Mapping[str, MarkRange], number: int
@@ -172,6 +187,10 @@ class LogPages:
             matched += [event for event, yes in zip(rest, said, strict=False) if yes]
             looked += len(said)
         return matched
+
+
+def _offset(mark: Mark) -> int:
+    return mark[1]
 
 
 def _used(query: Query, namespaces: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -128,6 +128,8 @@ class PageFetched(Routed):
     rank: int = attrs.field(converter=_rank, default=0)
     """The highest of its events."""
     chunks: tuple[bytes, ...] = attrs.field(converter=_chunks, default=(), repr=False)
+    begins: WirePosition = attrs.field(converter=fields.position, default=())
+    """Of origins of which there is less than was asked for: all from behind these marks on."""
 
     @property
     def level(self) -> int:

@@ -33,6 +33,7 @@ from broker.recovery.engine.spark_session import SparkSettings
 from broker.recovery.replayer_service import Replayer
 from broker.recovery.replays import ReplayerLimits
 from broker.store.archive.archive import Archive
+from broker.store.archive.objects import objects_at
 
 #: What it writes to its standard output when it can be connected to.
 READY: Final = "ready"
@@ -73,7 +74,8 @@ def main(
     """Serve replays of an archive to the nodes that connect."""
     globalLogBeginner.beginLoggingTo([textFileLogObserver(sys.stderr)], redirectStandardIO=False)
     try:
-        archive = Archive.open(uri)
+        # While it is not there requests fail: a new one here would be taken for an empty one.
+        archive = Archive(objects_at(uri))
         catalogue = Catalogue.load(dtds or shipped_folder())
     except BrokerError as error:
         raise click.ClickException(str(error)) from None

@@ -52,17 +52,22 @@ class Log:
 
     has: Sequence[str]
     is_there: bool = True
+    begins: Mark = (0, 0)
+    """Retention took what lies before this."""
     asked: list[PageRequest] = attrs.field(factory=list)
 
     async def page(self, request: PageRequest) -> Page:
         self.asked.append(request)
         events: list[LoggedEvent] = []
         reached: dict[str, Mark] = {}
+        begins: dict[str, Mark] = {}
         for origin, each in request.ranges.items():
-            if origin in self.has:
+            if origin in self.has and each[0] < self.begins:
+                begins[origin] = self.begins
+            elif origin in self.has:
                 events += lying_in(origin, each)
                 reached[origin] = EVENTS[origin][-1].mark
-        return Page(events, reached, 0)
+        return Page(events, reached, 0, begins=begins)
 
     def fetch(self, node: Address, request: PageRequest) -> Deferred[Page]:
         if not self.is_there:
@@ -188,6 +193,15 @@ def test_a_replay_whose_process_ends_goes_on_where_it_was() -> None:
     assert all_of(filling) == IN_ORDER
     assert len(archive.asked) == 2
     assert archive.asked[1].ranges == {OWN: ((1, 1), (1, 3))}
+
+
+def test_what_logs_have_still_comes_though_nobody_has_what_was_before() -> None:
+    log = Log([GONE], begins=(1, 2))
+    filling = recovered(None, log, WHOLE)
+    assert all_of(filling) == [(OWN, 1), (OWN, 2), (OWN, 3), (GONE, 3)]
+    assert [(each.origin, each.after, each.upto) for each in filling.lost()] == [
+        (GONE, (0, 0), (1, 2))
+    ]
 
 
 @pytest.mark.parametrize("why", [Overloaded("full"), ArchiveUnavailable("away")], ids=str)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
 
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import Receipt
+from broker.client.received import since as start_at
 from broker.client.subscription import Subscription
-from broker.errors import ReplayTooLarge
+from broker.errors import ArchiveUnavailable, ReplayTooLarge
 from broker.event.identity import EventId
 from broker.event.place import Position
+from broker.store.archive.archive import Archive
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.recovering import FILLING, archived, ids, publish, settings
 from tests.system.traffic import within
@@ -102,23 +105,63 @@ def test_a_replay_takes_as_much_longer_as_its_pace_says(tmp_path: Path) -> None:
         within(work(), 2 * PATIENCE)
 
 
-def test_a_folder_of_the_archive_that_has_gone_is_a_gap_and_not_the_end(tmp_path: Path) -> None:
+def test_an_archive_that_is_not_mounted_is_waited_for_and_not_taken_for_an_empty_one(
+    tmp_path: Path,
+) -> None:
+    archive, elsewhere = tmp_path / "archive", tmp_path / "elsewhere"
+
+    async def work() -> None:
+        async with connect(node.endpoint, client_id="publisher") as client:
+            receipts = await published(client, archive)
+            archive.rename(elsewhere)
+            more = await publish(client, 280, 290)
+            replay = client.replay()
+            await asyncio.to_thread(node.await_log, "replaying waits: there is no archive")
+            assert not archive.exists()
+            elsewhere.rename(archive)
+            assert await all_of(replay) == ids([*receipts, *more])
+            assert not replay.gaps
+            await archived(archive, more[-1:])
+
+    with NodeProcess(tmp_path, settings(archive)) as node:
+        within(work(), 6 * PATIENCE)
+        assert "Traceback" not in node.log()
+
+
+def test_who_asks_an_archive_that_is_not_there_is_told_so_in_the_end(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
 
     async def work() -> None:
         async with connect(node.endpoint, client_id="publisher") as client:
             receipts = await published(client, archive)
             archive.rename(tmp_path / "elsewhere")
+            with pytest.raises(ArchiveUnavailable, match="there is no archive at"):
+                await all_of(client.replay())
+            # What the log has needs no archive.
+            places = [receipt.place for receipt in receipts if receipt.place is not None]
+            since = Position().advanced([places[-4]])
+            subscription = await client.subscribe("true()", "roaming.>", start=start_at(since))
+            assert [(await anext(subscription)).event_id for _ in range(3)] == ids(receipts)[-3:]
+
+    with NodeProcess(tmp_path, settings(archive, more="patience = 0.5\n")) as node:
+        within(work(), 6 * PATIENCE)
+        assert "Traceback" not in node.log()
+
+
+def test_an_archive_that_is_lost_costs_only_what_nobody_else_has(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+
+    async def work() -> None:
+        async with connect(node.endpoint, client_id="publisher") as client:
+            receipts = await published(client, archive)
+            shutil.rmtree(archive)
+            # Somebody begins a new one.
+            Archive.open(str(archive))
             replay = client.replay()
             got = await all_of(replay)
-            # What the log still has.
-            assert got == ids(receipts)[-len(got) :]
             assert 0 < len(got) < len(receipts)
+            assert got == ids(receipts)[-len(got) :]
             assert sum(gap.count for gap in replay.gaps) == len(receipts) - len(got)
-            more = await publish(client, 280, 290)
-            assert await all_of(client.replay(last=10)) == ids(more)
-            (tmp_path / "elsewhere").rename(archive)
-            assert await all_of(client.replay()) == ids([*receipts, *more])
 
     with NodeProcess(tmp_path, settings(archive)) as node:
         within(work(), 6 * PATIENCE)

@@ -138,7 +138,9 @@ def main(uri: str, name: str, lock: Path, compact: bool, age_ms: int, max_bytes:
     with open(lock, "ab") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            care = Care(Archive.open(uri), CareRules(compact, age_ms, max_bytes), name)
+            care = Care(
+                Archive.open(uri, create=False), CareRules(compact, age_ms, max_bytes), name
+            )
             cared = care.run(_deserted)
         except BlockingIOError:
             pass

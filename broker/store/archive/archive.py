@@ -47,7 +47,7 @@ class Archive:
     """An archive that one thread uses. All methods block and may raise `ArchiveUnavailable`."""
 
     def __init__(self, objects: Objects, wall_clock: Callable[[], int] = wall_clock_ms) -> None:
-        """Use `open` instead, unless the objects are there already."""
+        """Whether anything lies there is seen when it is used; `open` looks at once."""
         self.objects = objects
         self.wall_clock = wall_clock
         self.manifests = Manifests(objects)
@@ -69,31 +69,49 @@ class Archive:
         `ConfigurationError` if that is no URI, `ArchiveUnavailable` if there is nothing and
         nothing is to be made, `ArchiveCorrupt` if something else lies there.
         """
-        objects = objects_at(uri, disk)
-        try:
-            said = json.loads(objects.get(MARKER))
-        except ArchiveObjectMissing:
-            if not create:
-                raise ArchiveUnavailable(f"there is no archive at {uri}") from None
-            objects.put([(MARKER, json.dumps({"format": FORMAT}).encode() + b"\n")])
-        except ValueError:
-            raise ArchiveCorrupt(f"{uri} is no archive: {MARKER} is not JSON") from None
+        archive = cls(objects_at(uri, disk), wall_clock)
+        if create:
+            archive.make()
         else:
-            if not isinstance(said, dict) or said.get("format") != FORMAT:
-                raise ArchiveCorrupt(f"{uri} is no archive of the format {FORMAT}")
-        return cls(objects, wall_clock)
+            archive.check()
+        return archive
 
     @property
     def uri(self) -> str:
         """Of the folder under which everything lies, as Spark reads it too."""
         return self.objects.uri
 
+    def is_there(self) -> bool:
+        """Whether there is one; `ArchiveCorrupt` if something else lies there."""
+        try:
+            said = json.loads(self.objects.get(MARKER))
+        except ArchiveObjectMissing:
+            return False
+        except ValueError:
+            raise ArchiveCorrupt(f"{self.uri} is no archive: {MARKER} is not JSON") from None
+        if not isinstance(said, dict) or said.get("format") != FORMAT:
+            raise ArchiveCorrupt(f"{self.uri} is no archive of the format {FORMAT}")
+        return True
+
+    def make(self) -> None:
+        """Begin one, if it is not there."""
+        if not self.is_there():
+            marker = json.dumps({"format": FORMAT}).encode() + b"\n"
+            self.objects.put([(MARKER, marker)])
+
+    def check(self) -> None:
+        """Raises `ArchiveUnavailable` where there is none: a file system may not be mounted."""
+        if not self.is_there():
+            raise ArchiveUnavailable(f"there is no archive at {self.uri}")
+
     def location(self, file: ArchivedFile) -> str:
         """The URI of a file, for Spark."""
         return f"{self.uri}/{file.path}"
 
     def state(self) -> ArchiveState:
-        """What the archive has now; the same object as before when nothing is new."""
+        """What the archive has now; the same object as before when nothing is new. What is not
+        there (any more) is not empty: see `check`."""
+        self.check()
         return self.manifests.state()
 
     def durables(self) -> Mapping[tuple[str, str], StoredDurable]:
@@ -114,6 +132,7 @@ class Archive:
 
         Long readers call its `refresh` now and then.
         """
+        self.check()
         return ReadingLease(self.objects, self.wall_clock)
 
     def read_dtd(self, reference: DtdReference) -> bytes:

@@ -126,6 +126,7 @@ def test_any_file_system_will_do(tmp_path: Path, kind: str) -> None:
         for writer in ("aa", "bb", "cc"):
             system.create_dir(f"archive/manifests/{writer}")
     archive = Archive(objects, wall)
+    archive.make()
     writer = ArchiveWriter(archive, "aa", wall)
     made = [event(n) for n in range(1, 7)]
     for some in (made[:3], made[3:]):
