@@ -20,6 +20,7 @@ from broker.cli.rendering import as_document, as_json, as_payload, as_text
 from broker.cli.starting_point import parse_end
 from broker.cli.stopping import Stop, stop_on_signals
 from broker.cli.terminal import json_line, note, on_terminal
+from broker.client.latest import Latest, by_stream, by_xpath
 from broker.client.subscription import Subscription
 from broker.errors import BrokerError
 from broker.event.place import Position
@@ -69,6 +70,11 @@ def _end_option(name: str, text: str) -> Callable[[Any], Any]:
 @_end_option("--until", "The end, written as --since is.  [default: now]")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
 @click.option(
+    "--last-per",
+    metavar="KEY",
+    help="Only the newest of each KEY: an XPath expression on the payload, or the word stream.",
+)
+@click.option(
     "--durable",
     default="",
     metavar="NAME",
@@ -96,6 +102,7 @@ def command(
     since: list[Position | int],
     until: list[Position | int],
     last: int | None,
+    last_per: str | None,
     durable: str,
     pace: float | None,
     rate: int | None,
@@ -117,7 +124,8 @@ def command(
         return
     form = form or ("text" if on_terminal() else "json")
     kinds = {"pace": pace or 0.0, "rate": rate or 0}
-    signal = asyncio.run(_replay(access, texts, namespaces, ends, durable, kinds, form))
+    latest = None if last_per is None else _latest(last_per, namespaces)
+    signal = asyncio.run(_replay(access, texts, namespaces, ends, durable, kinds, form, latest))
     if signal:
         raise SystemExit(signal)
 
@@ -189,6 +197,7 @@ async def _replay(
     durable: str,
     speed: dict[str, Any],
     form: str,
+    latest: Latest | None,
 ) -> int:
     """The exit status: 0, or that of the signal that ended it."""
     with stop_on_signals() as stop:
@@ -210,18 +219,29 @@ async def _replay(
                     **wish, **attrs.asdict(ends, recurse=False), **speed, on_gap=output.gap
                 )
                 async with shown(shows, client):
-                    await _print(subscription, output, stop)
+                    await _print(subscription, output, stop, latest)
             client.on_state = None
-            _tell_end(subscription, output, stop, ends)
+            _tell_end(subscription, output, stop, ends, latest)
     return stop.exit_status
 
 
-async def _print(subscription: Subscription, output: Output, stop: Stop) -> None:
+def _latest(key: str, namespaces: dict[str, str]) -> Latest:
+    return Latest(by_stream if key == "stream" else by_xpath(key, namespaces))
+
+
+async def _print(
+    subscription: Subscription, output: Output, stop: Stop, latest: Latest | None
+) -> None:
     async def events() -> None:
         async for event in subscription:
-            output.event(event)
+            if latest is None:
+                output.event(event)
+            else:
+                latest.add(event)
             if stop:
                 return
+        for event in latest.events if latest is not None else ():
+            output.event(event)
 
     try:
         await stop.unless(events())
@@ -232,7 +252,9 @@ async def _print(subscription: Subscription, output: Output, stop: Stop) -> None
         subscription.unsubscribe()
 
 
-def _tell_end(subscription: Subscription, output: Output, stop: Stop, ends: Ends) -> None:
+def _tell_end(
+    subscription: Subscription, output: Output, stop: Stop, ends: Ends, latest: Latest | None
+) -> None:
     for warning in subscription.warnings:
         note(f"warning: {warning}")
     if output.broken:
@@ -242,7 +264,7 @@ def _tell_end(subscription: Subscription, output: Output, stop: Stop, ends: Ends
         note(counted)
         return
     again = "it begins anew"
-    if not ends.last and subscription.position.marks:
+    if not (ends.last or latest) and subscription.position.marks:
         # A time still holds for origins of which nothing has come.
         begins = f" --since {ends.since_time}" if ends.since_time else ""
         again = f"go on with --since {subscription.position}{begins}"

@@ -19,6 +19,7 @@ import attrs
 
 from broker.client.attempts_file import Attempts
 from broker.client.conversation import Conversation
+from broker.client.latest import MOST_KEYS, Key, Latest, by_stream
 from broker.client.loop import Loop
 from broker.client.merged import Merging, subscription_as
 from broker.client.received import ALL, NEW, STORED, Gap, Receipt, ReceivedEvent, Start, TypeChanged
@@ -224,6 +225,30 @@ class Client(Conversation):
             until_time = self._settings.wall_clock()
         wish = Wish(query, streams, namespaces or {}, "", begin, end, until_time, pace, rate)
         return self._subscribe(wish, on_gap, None, merge)
+
+    async def latest(
+        self,
+        key: Key = by_stream,
+        query: str = "true()",
+        streams: str = ">",
+        *,
+        most: int = MOST_KEYS,
+        **replayed: Any,
+    ) -> list[ReceivedEvent]:
+        """The newest event of each key among those that a `replay` gives, whose other arguments it
+        takes, too: of each stream, or as `by_xpath("/flight/id")` says. As they came.
+
+        All are read here. Raises what iterating over a replay raises, and `Overloaded` for more
+        than `most` keys.
+        """
+        latest = Latest(key, most)
+        replay = self.replay(query, streams, **replayed)
+        try:
+            async for event in replay:
+                latest.add(event)
+        finally:
+            replay.unsubscribe()
+        return latest.events
 
     async def work(
         self,

@@ -56,6 +56,8 @@ class Filling:
         self.steps = plan(missed.ranges, around.sources(missed, busy), whole=missed.others)
         self.stage = ""
         """The source that is being asked."""
+        self.has_failed = False
+        """Whether it could not go on: its client was told why, and may ask again."""
         self.sent = 0
         self.found: Counter[str] = Counter()
         """Events that were found so far, by source."""
@@ -74,6 +76,8 @@ class Filling:
                 return events
         if self._error is not None and (self._left.ranges or self._missed.others):
             # What is left is not lost: the archive, which may have it, could not be searched.
+            self.has_failed = True
+            self._ended(self)
             raise self._error
         self._ended(self)
         return []

@@ -27,6 +27,11 @@ def recovery_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
         "Of these, ended before their end.",
         value=recoveries["cancelled"],
     )
+    yield CounterMetricFamily(
+        "xmlbroker_recoveries_failed",
+        "Of these, that the archive could not be searched for.",
+        value=recoveries["failed"],
+    )
     yield GaugeMetricFamily(
         "xmlbroker_recoveries_under_way", "Recoveries now.", value=recoveries["under_way"]
     )

@@ -22,6 +22,8 @@ class NodeRecovery:
         self.handing_over = handing_over
         self.begun = 0
         self.cancelled = 0
+        self.failed = 0
+        """That could not go on, since the archive could not be searched."""
         self.found: Counter[str] = Counter()
         """Events of recoveries that are over, by source."""
         self.lost = 0
@@ -45,7 +47,9 @@ class NodeRecovery:
             return
         del self.under_way[filling]
         self.found.update(filling.found)
-        if filling.is_cancelled:
+        if filling.has_failed:
+            self.failed += 1
+        elif filling.is_cancelled:
             self.cancelled += 1
         else:
             self.lost += sum(lost.upto[1] - lost.after[1] for lost in filling.lost())

@@ -46,6 +46,7 @@ def _recoveries(recovery: NodeRecovery) -> dict[str, Any]:
         "begun": recovery.begun,
         "under_way": len(recovery.under_way),
         "cancelled": recovery.cancelled,
+        "failed": recovery.failed,
         "lost_places": recovery.lost,
         "events": {source: found[source] for source in ("log", "former", "logs", "archive")},
     }

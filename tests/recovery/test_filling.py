@@ -239,6 +239,7 @@ def test_who_asks_for_too_much_is_told_at_once() -> None:
     failed: list[Failure] = []
     filling.more().addErrback(failed.append)
     assert isinstance(failed[0].value, ReplayTooLarge)
+    assert filling.has_failed
     assert len(archive.asked) == 1
 
 

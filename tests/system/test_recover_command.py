@@ -107,6 +107,12 @@ def test_what_was_published_is_replayed_between_its_ends(node: NodeProcess) -> N
     out, _ = run(node, "recover", "/flight[id < 290]", "--last", "4", "--payload")
     assert re.findall(r"<id>(\d+)</id>", out) == ["286", "287", "288", "289"]
     assert run(node, "recover", "--until", "1h ago")[1] == "0 events\n"
+    out, err = run(node, "recover", "--last-per", "/flight/id mod 10", "/flight[id < 100]")
+    assert (numbers(out), err) == (list(range(91, 101)), "10 events\n")
+    out, _ = run(node, "recover", "--last-per", "stream")
+    assert numbers(out) == [EVENTS]
+    _, err = run(node, "recover", "--last-per", "/flight[", status=1)
+    assert "the key '/flight['" in err
 
 
 def test_an_interrupted_replay_goes_on_where_it_says(node: NodeProcess, metrics: int) -> None:

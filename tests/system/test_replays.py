@@ -18,7 +18,7 @@ from broker.event.place import Position
 from broker.store.archive.archive import Archive
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.recovering import FILLING, archived, ids, publish, settings
-from tests.system.traffic import within
+from tests.system.traffic import ask_status, within
 
 pytestmark = pytest.mark.system
 
@@ -137,6 +137,8 @@ def test_who_asks_an_archive_that_is_not_there_is_told_so_in_the_end(tmp_path: P
             archive.rename(tmp_path / "elsewhere")
             with pytest.raises(ArchiveUnavailable, match="there is no archive at"):
                 await all_of(client.replay())
+            told = (await ask_status(node.endpoint))["recovery"]["recoveries"]
+            assert (told["failed"], told["cancelled"], told["under_way"]) == (1, 0, 0)
             # What the log has needs no archive.
             places = [receipt.place for receipt in receipts if receipt.place is not None]
             since = Position().advanced([places[-4]])

@@ -1,0 +1,66 @@
+"""The newest event of each key: what is known of each flight, station or alert now (Q3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from lxml import etree
+
+from broker.client.received import ReceivedEvent
+from broker.errors import BadQuery, Overloaded
+
+#: What an event is about.
+Key: TypeAlias = Callable[[ReceivedEvent], str]
+#: Keys that are held, unless a caller says otherwise.
+MOST_KEYS: Final = 100_000
+
+
+def by_stream(event: ReceivedEvent) -> str:
+    """Its stream."""
+    return event.stream
+
+
+def by_xpath(text: str, namespaces: Mapping[str, str] | None = None) -> Key:
+    """The string-value of an XPath expression on the payload as its publisher wrote it; empty for
+    an event that has none. Raises `BadQuery`, also of the key, for what can not be evaluated."""
+    try:
+        xpath = etree.XPath(
+            f"string({text})", namespaces=dict(namespaces or {}), regexp=False, smart_strings=False
+        )
+    except etree.XPathSyntaxError as error:
+        raise BadQuery(f"the key {text[:80]!r} is no XPath expression: {error}") from None
+
+    def key(event: ReceivedEvent) -> str:
+        if event.payload is None:
+            return ""
+        parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
+        try:
+            return str(xpath(etree.fromstring(event.payload, parser)))
+        except etree.XPathError as error:
+            raise BadQuery(f"the key {text[:80]!r} can not be evaluated: {error}") from None
+
+    return key
+
+
+class Latest:
+    """The newest of each key among events that come in order."""
+
+    def __init__(self, key: Key, most: int = MOST_KEYS) -> None:
+        self._key = key
+        self._most = most
+        self._events: dict[str, ReceivedEvent] = {}
+
+    def add(self, event: ReceivedEvent) -> None:
+        """The next event. Raises `Overloaded` for one key too many."""
+        key = self._key(event)
+        # The newest is the last: what is given out is in the order in which it came.
+        self._events.pop(key, None)
+        self._events[key] = event
+        if len(self._events) > self._most:
+            raise Overloaded(f"there are more than {self._most} keys")
+
+    @property
+    def events(self) -> list[ReceivedEvent]:
+        """As they came."""
+        return list(self._events.values())
