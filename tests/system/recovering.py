@@ -14,6 +14,7 @@ from broker.event.envelope import Liveness
 from broker.event.identity import EventId
 from broker.event.place import Mark
 from broker.store.archive.archive import Archive
+from broker.store.archive.objects import objects_at
 from tests.system.node_process import PATIENCE, NodeProcess, free_port
 from tests.system.traffic import FLIGHT, Inbox, flight
 
@@ -24,7 +25,7 @@ LOOK = 0.05
 STREAM = "roaming.flights"
 
 
-def settings(archive: Path, *, engine: str = "local", more: str = "") -> str:
+def settings(archive: Path | str, *, engine: str = "local", more: str = "") -> str:
     """Of a node whose log is the smallest, and whose archive is here; `more` is of `[recovery]`."""
     return (
         '[log]\nmax_bytes = "1MiB"\n'
@@ -47,16 +48,18 @@ def two_nodes(folder: Path, *, engine: str = "local", more: str = "") -> list[No
     ]
 
 
-async def archived(folder: Path, receipts: Sequence[Receipt]) -> None:
+async def archived(folder: Path | str, receipts: Sequence[Receipt]) -> None:
     """Wait until all up to these is in the archive."""
-    archive = Archive.open(str(folder))
+    archive = Archive(objects_at(str(folder)))
     marks: dict[str, Mark] = {}
     for place in (receipt.place for receipt in receipts):
         assert place is not None
         marks[place.origin] = max(place.mark, marks.get(place.origin, place.mark))
     async with asyncio.timeout(PATIENCE):
-        # Nobody tells: it is looked at.
-        while any(archive.state().upto(o, (0, 0)) < mark for o, mark in marks.items()):
+        # Nobody tells: it is looked at. The node's archiver makes it.
+        while not archive.is_there() or any(
+            archive.state().upto(o, (0, 0)) < mark for o, mark in marks.items()
+        ):
             await asyncio.sleep(LOOK)
 
 

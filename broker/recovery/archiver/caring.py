@@ -44,7 +44,8 @@ class Caring:
         self._care = Care(archive, rules, self._name)
         self._arguments = [
             *(sys.executable, "-m", "broker.recovery.archiver.care"),
-            *("--archive", archive.uri, "--name", self._name, "--lock", str(folder / "care.lock")),
+            *("--archive", archive.objects.source, "--name", self._name),
+            *("--lock", str(folder / "care.lock")),
             *("--max-age", str(rules.age_ms), "--max-bytes", str(rules.max_bytes)),
             "--compact" if rules.compact else "--no-compact",
         ]

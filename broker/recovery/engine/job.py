@@ -92,7 +92,7 @@ class Job:
         self._notes.update(dict.fromkeys(problems))
         context = Context(
             self.name,
-            self.archive.uri,
+            self.archive.objects.source,
             self.requests,
             planned.origins,
             texts,

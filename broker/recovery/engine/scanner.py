@@ -27,6 +27,7 @@ class Context:
     job: str
     """Unlike that of any other job, so that a matcher is kept for this one."""
     uri: str
+    """Of the archive, as a worker opens it."""
     requests: Sequence[ReplayRequest]
     origins: Sequence[str]
     texts: Mapping[DtdReference, bytes]

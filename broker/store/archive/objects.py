@@ -46,6 +46,8 @@ class Objects(Protocol):
 
     uri: str
     """Of the root, in a form that Spark reads too."""
+    source: str
+    """The URI with which another process comes to the same objects."""
 
     def put(self, objects: Sequence[tuple[str, Any]]) -> None:
         """Put (path, buffer) objects: each one is whole or not there. All are durable at the end;
@@ -94,7 +96,7 @@ class LocalObjects:
     def __init__(self, root: Path, disk: Disk) -> None:
         self._root = root.absolute()
         self._disk = disk
-        self.uri = self._root.as_uri()
+        self.uri = self.source = self._root.as_uri()
 
     def put(self, objects: Sequence[tuple[str, Any]]) -> None:
         """See `Objects`."""
@@ -205,6 +207,7 @@ class RemoteObjects:
         self._whole = system.type_name in _WHOLE
         # Behind a question mark stands how to get there, which is pyarrow's and not Spark's.
         self.uri = uri.partition("?")[0].rstrip("/")
+        self.source = uri
 
     def put(self, objects: Sequence[tuple[str, Any]]) -> None:
         """See `Objects`."""

@@ -1,0 +1,111 @@
+"""An archive on an object store, by the protocol of S3: a node writes to it, both engines read it.
+
+The store is moto's server (5.2 or newer: older ones fail uploads in parts), which is not among our
+dependencies. `XMLBROKER_MOTO_SERVER` names its program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.fs
+import pytest
+
+from broker.client.asyncio_face import connect
+from broker.client.received import Receipt
+from broker.errors import EngineUnavailable
+from broker.recovery.engine.spark_session import check_java
+from broker.store.archive.archive import Archive
+from broker.store.archive.copying import Copying
+from broker.store.archive.verification import Verification
+from tests.system.node_process import PATIENCE, NodeProcess, free_port
+from tests.system.recovering import FILLING, archived, ids, publish, settings
+from tests.system.test_replays import all_of
+from tests.system.traffic import within
+
+MOTO_SERVER = os.environ.get("XMLBROKER_MOTO_SERVER", "")
+
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.skipif(
+        not MOTO_SERVER, reason="XMLBROKER_MOTO_SERVER names no program that plays S3"
+    ),
+]
+
+
+def without_java() -> bool:
+    try:
+        check_java()
+    except EngineUnavailable:
+        return True
+    return False
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The URI of an archive that is not there yet."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "anything")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    port = free_port()
+    server = subprocess.Popen(
+        [MOTO_SERVER, "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    assert server.stderr is not None
+    reader = threading.Thread(target=server.stderr.read)
+    try:
+        while b"Running on" not in (line := server.stderr.readline()):
+            assert line, "moto_server has ended"
+        reader.start()
+        place = f"127.0.0.1:{port}"
+        system = pyarrow.fs.S3FileSystem(
+            endpoint_override=place, scheme="http", region="us-east-1", allow_bucket_creation=True
+        )
+        system.create_dir("bucket")
+        yield f"s3://bucket/archive?endpoint_override={place}&scheme=http&region=us-east-1"
+    finally:
+        server.kill()
+        server.wait()
+        reader.join()
+        server.stderr.close()
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        "local",
+        pytest.param("spark", marks=pytest.mark.skipif(without_java(), reason="there is no Java")),
+    ],
+)
+def test_what_a_node_archives_in_a_bucket_is_found_there(
+    tmp_path: Path, store: str, engine: str
+) -> None:
+    async def work() -> None:
+        async with connect(node.endpoint, client_id="publisher") as client:
+            receipts: list[Receipt] = []
+            for first in range(0, 280, 70):
+                receipts += await publish(client, first, first + 70, FILLING)
+                await archived(store, receipts[-1:])
+            replay = client.replay()
+            assert await all_of(replay) == ids(receipts)
+            assert not replay.gaps
+            status = (await client.ask("status"))["recovery"]
+            assert status["recoveries"]["events"]["archive"] > 0
+            await asyncio.to_thread(looked_after, len(receipts))
+
+    def looked_after(events: int) -> None:
+        copy = Archive.open(str(tmp_path / "copy"))
+        Copying(Archive.open(store, create=False), copy).run()
+        verified = Verification(copy).run()
+        assert (verified.faults, verified.rows) == ([], events)
+
+    with NodeProcess(tmp_path, settings(store, engine=engine)) as node:
+        within(work(), 6 * PATIENCE)
+        assert "Traceback" not in node.log()
