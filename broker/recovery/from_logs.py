@@ -118,7 +118,8 @@ class FromLogs:
                     address, attrs.evolve(request, ranges={origin: left})
                 ):
                     if origin in page.begins:
-                        self._begins[origin] = page.begins[origin]
+                        begins = page.begins[origin]
+                        self._begins[origin] = min(begins, self._begins.get(origin, begins))
                     yield page
             except BrokerError as error:
                 self.log.info(

@@ -123,9 +123,10 @@ class LogPages:
 
     def _telling(self, request: PageRequest, page: Page) -> Page:
         """The page, and where what is wanted and was not looked at begins here."""
+        kept = {origin: span.after for origin, span in self._log.kept.items()}
         begins = {
             origin: mark
-            for origin, mark in self._begins(request).items()
+            for origin, mark in {**kept, **self._begins(request)}.items()
             if origin in request.ranges and origin not in page.reached
         }
         return attrs.evolve(page, begins=begins)

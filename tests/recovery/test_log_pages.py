@@ -135,6 +135,18 @@ def test_copies_that_go_while_they_are_read_are_not_passed_over() -> None:
     assert (page.events, page.reached, page.next) == ([], {}, 0)
 
 
+def test_a_log_that_lacks_the_beginning_says_where_it_begins() -> None:
+    own = PageRequest(*(WHOLE.pattern, WHOLE.query, 2), {"own": ((0, 0), (1, 6))})
+    (page,) = ask(pages_of(Log(since={"own": (1, 2)}), Matcher()), own)
+    assert (page.events, page.reached, page.begins) == ([], {}, {"own": (1, 2)})
+    far = attrs.evolve(own, ranges={"far": ((0, 0), (1, 6))})
+    kept = {"far": KeptSpan((1, 4), (1, 6))}
+    (page,) = ask(pages_of(Log(kept=kept), Matcher()), far)
+    assert (page.events, page.reached, page.begins) == ([], {}, {"far": (1, 4)})
+    (page,) = ask(pages_of(Log(), Matcher()), far)
+    assert page.begins == {}
+
+
 def test_an_end_of_a_query_leaves_nobody_behind() -> None:
     matcher = Matcher()
     matcher.waits = True
