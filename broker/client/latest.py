@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from lxml import etree
-
 from broker.client.received import ReceivedEvent
-from broker.errors import BadQuery, Overloaded
+from broker.content.keys import key_of
+from broker.errors import Overloaded
 
 #: What an event is about.
 Key: TypeAlias = Callable[[ReceivedEvent], str]
@@ -24,23 +23,8 @@ def by_stream(event: ReceivedEvent) -> str:
 def by_xpath(text: str, namespaces: Mapping[str, str] | None = None) -> Key:
     """The string-value of an XPath expression on the payload as its publisher wrote it; empty for
     an event that has none. Raises `BadQuery`, also of the key, for what can not be evaluated."""
-    try:
-        xpath = etree.XPath(
-            f"string({text})", namespaces=dict(namespaces or {}), regexp=False, smart_strings=False
-        )
-    except etree.XPathSyntaxError as error:
-        raise BadQuery(f"the key {text[:80]!r} is no XPath expression: {error}") from None
-
-    def key(event: ReceivedEvent) -> str:
-        if event.payload is None:
-            return ""
-        parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
-        try:
-            return str(xpath(etree.fromstring(event.payload, parser)))
-        except etree.XPathError as error:
-            raise BadQuery(f"the key {text[:80]!r} can not be evaluated: {error}") from None
-
-    return key
+    value = key_of(text, namespaces or {})
+    return lambda event: "" if event.payload is None else value(event.payload)
 
 
 class Latest:
