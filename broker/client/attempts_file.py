@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from broker.errors import BadPosition, ConfigurationError
+from broker.errors import ConfigurationError
 from broker.event.place import Place
 
 FORMAT: Final = "xmlbroker-attempts-1"
@@ -29,42 +29,44 @@ class AttemptsFile:
     def read(self, name: str) -> tuple[bool, Place | None, int]:
         """Of a durable subscription: whether its last process did not end in good order, what that
         was trying, and for which time. Raises `ConfigurationError` if it holds something else."""
-        try:
-            found = self._read().get(name)
-            if found is None:
-                return False, None, 0
-            place = Place.parse(found["place"]) if found["place"] else None
-            return bool(found["under_way"]), place, int(found["tries"])
-        except (BadPosition, ValueError, TypeError, LookupError, AttributeError):
-            raise ConfigurationError(f"{self.path} does not hold attempts; remove it") from None
+        return self._read().get(name, (False, None, 0))
 
     def write(self, name: str, under_way: bool, place: Place | None, tries: int) -> None:
         """Note that, durably. Raises `ConfigurationError` if it can not be written."""
-        try:
-            known = self._read()
-        except (ValueError, LookupError, TypeError):
-            known = {}
-        known[name] = {"under_way": under_way, "place": str(place or ""), "tries": tries}
+        known = {**self._read(), name: (under_way, place, tries)}
+        stored = {
+            each: {"under_way": died, "place": str(at or ""), "tries": count}
+            for each, (died, at, count) in known.items()
+        }
         new = self.path.with_suffix(".attempts-new")
         try:
             with open(new, "w", encoding="utf-8") as file:
-                json.dump({"format": FORMAT, "durables": known}, file)
+                json.dump({"format": FORMAT, "durables": stored}, file)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(new, self.path)
         except OSError as error:
             raise ConfigurationError(f"{self.path} can not be written: {error}") from None
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> dict[str, tuple[bool, Place | None, int]]:
         try:
             stored = json.loads(self.path.read_bytes())
+            if stored["format"] != FORMAT:
+                raise ValueError("another format")
+            return {
+                name: (
+                    bool(each["under_way"]),
+                    Place.parse(each["place"]) if each["place"] else None,
+                    int(each["tries"]),
+                )
+                for name, each in stored["durables"].items()
+            }
         except FileNotFoundError:
             return {}
         except OSError as error:
             raise ConfigurationError(f"{self.path} can not be read: {error}") from None
-        if stored["format"] != FORMAT:
-            raise ValueError("another format")
-        return dict(stored["durables"])
+        except (ValueError, TypeError, LookupError, AttributeError):
+            raise ConfigurationError(f"{self.path} does not hold attempts; remove it") from None
 
 
 class Attempts:

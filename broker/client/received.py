@@ -65,9 +65,7 @@ class Gap:
     """For `slow` the events dropped; for the others the places, matching or not."""
     reason: str
     """`slow`: the transient subscriber's queue was full. `retention`: the node's log lost it,
-    and nobody else could be asked. `lost`: what was missed elsewhere is nowhere to be found.
-    `elsewhere`: the subscription began at another node or in another session, and this node did
-    not ask for it in between; what it has for others of these events comes in spite of the gap."""
+    and nobody else could be asked. `lost`: what was missed elsewhere is nowhere to be found."""
 
 
 @attrs.frozen

@@ -129,7 +129,7 @@ class Link:
 
     def _recovered(self, feed: Feed, joins: Mapping[str, Mark], lost: Sequence[Lost]) -> None:
         for each in lost:
-            self.tell_gap(feed, each.origin, each.after, each.upto, each.reason)
+            self._tell_gap(feed, each.origin, each.after, each.upto, each.reason)
         feed.skip = dict(joins)
         feed.cursor = serial_behind(self._log, joins)
         feed.pace = Pace.CATCHING_UP
@@ -288,9 +288,9 @@ class Link:
             told = max(told, gone.after)
         # One that has not got to the gap yet is told a wider one: where a client was told of a
         # gap, it begins behind it, if its session breaks now.
-        self.tell_gap(feed, gone.origin, told, gone.last, gone.reason)
+        self._tell_gap(feed, gone.origin, told, gone.last, gone.reason)
 
-    def tell_gap(self, feed: Feed, origin: str, after: Mark, last: Mark, reason: str) -> None:
+    def _tell_gap(self, feed: Feed, origin: str, after: Mark, last: Mark, reason: str) -> None:
         """What lies behind `after` and up to `last` may be missing, and does not come any more."""
         feed.told[origin] = max(last, feed.told.get(origin, _NOWHERE))
         first = (max(after[0], 1), after[1] + 1)

@@ -231,8 +231,7 @@ class Gap(Message):
     """Node: events that may have matched are gone for this subscription.
 
     `reason` is `retention` (no log holds them any more; `count` offsets of `origin` are gone,
-    matching or not), `elsewhere` (a subscription goes on from a position of another session, and
-    this node did not want these `count` offsets of another origin in between) or `slow` (a
+    matching or not), `lost` (what was missed elsewhere is nowhere to be found) or `slow` (a
     transient subscriber's queue was full; exactly `count` matching events were dropped). Bounds are
     inclusive marks.
     """

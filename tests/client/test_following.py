@@ -126,7 +126,7 @@ def test_a_hole_that_is_told_with_the_flow_is_behind_it_then() -> None:
     tell(core, says(("m", 12)), flows(n=10, m=14))
     # The gap may be on its way still: until it is told m:12 proves nothing.
     assert again(core).position == (("m", 1, 10), ("n", 1, 10))
-    tell(core, flows(n=10, m=14), messages.Gap(1, "m", (1, 11), (1, 14), 4, "elsewhere"))
+    tell(core, flows(n=10, m=14), messages.Gap(1, "m", (1, 11), (1, 14), 4, "lost"))
     assert again(core).position == (("m", 1, 14), ("n", 1, 10))
 
 

@@ -25,7 +25,7 @@ def needed_bounds(formula: Formula) -> Bounds:
     """Bounds that are reached by the `offered_bounds` of every formula which is seen to imply this
     one."""
     found: dict[Place, tuple[float, float]] = {}
-    for local, atom in _needed(formula, None):
+    for local, atom in needed_comparisons(formula):
         if isinstance(atom.constant, float) and atom.operator[0] in "<>":
             _reach(found, (local, atom.subject), atom.operator, atom.constant)
     return found
@@ -35,7 +35,7 @@ def offered_bounds(formula: Formula) -> Bounds:
     """The furthest bounds anywhere in a formula, and numbers that something is equal to; those of
     every place with a name for any place, too."""
     found: dict[Place, tuple[float, float]] = {}
-    for local, atom in _offered(formula, None):
+    for local, atom in offered_comparisons(formula):
         value = atom.constant if isinstance(atom.constant, float) else number_of(atom.constant)
         if math.isnan(value):
             continue
@@ -62,22 +62,29 @@ def _reach(found: dict[Place, tuple[float, float]], at: Place, sign: str, value:
     found[at] = (max(low, value), high) if sign[0] == ">" else (low, min(high, value))
 
 
-def _needed(formula: Formula, local: str | None) -> Iterator[tuple[str | None, Atom]]:
+def needed_comparisons(
+    formula: Formula, local: str | None = None
+) -> Iterator[tuple[str | None, Atom]]:
+    """Comparisons of which each must follow from one of `offered_comparisons`, with the local name
+    of the step that they stand in; `local` is that of the formula itself."""
     for each in conjuncts(formula):
         if isinstance(each, Atom):
             yield local, each
         elif isinstance(each, Exists):
             for step in each.steps:
                 for predicate in step.predicates:
-                    yield from _needed(predicate, step.local)
+                    yield from needed_comparisons(predicate, step.local)
 
 
-def _offered(formula: Formula, local: str | None) -> Iterator[tuple[str | None, Atom]]:
+def offered_comparisons(
+    formula: Formula, local: str | None = None
+) -> Iterator[tuple[str | None, Atom]]:
+    """All comparisons, but for those under a negation."""
     match formula:
         case Exists(steps=steps):
             for step in steps:
                 for predicate in step.predicates:
-                    yield from _offered(predicate, step.local)
+                    yield from offered_comparisons(predicate, step.local)
             return
         case Joint(operands=inner) | Opaque(needs=inner):
             pass
@@ -86,4 +93,4 @@ def _offered(formula: Formula, local: str | None) -> Iterator[tuple[str | None, 
         case _:
             return
     for each in inner:
-        yield from _offered(each, local)
+        yield from offered_comparisons(each, local)

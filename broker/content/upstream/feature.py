@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from broker.content.query.number import number_of
 from broker.content.upstream import values
+from broker.content.upstream.bounds import needed_comparisons, offered_comparisons
 from broker.content.upstream.formula import (
     SELF,
     Atom,
@@ -21,7 +22,6 @@ from broker.content.upstream.formula import (
     Joint,
     Not,
     Opaque,
-    conjuncts,
 )
 from broker.event.stream import StreamPattern
 
@@ -82,19 +82,12 @@ def offered_of(pattern: StreamPattern) -> frozenset[Feature]:
 
 def needed_atoms(formula: Formula) -> tuple[Atom, ...]:
     """Comparisons of which each must follow from one of `offered_atoms`."""
-    found: set[Atom] = set()
-    for each in conjuncts(formula):
-        if isinstance(each, Atom):
-            found.add(each)
-        elif isinstance(each, Exists):
-            inner = (needed_atoms(p) for step in each.steps for p in step.predicates)
-            found.update(atom for atoms in inner for atom in atoms)
-    return tuple(found)
+    return tuple({atom for _, atom in needed_comparisons(formula)})
 
 
 def offered_atoms(formula: Formula) -> tuple[Atom, ...]:
     """All comparisons, but for those under a negation."""
-    return tuple({part for part in _parts(formula) if isinstance(part, Atom)})
+    return tuple({atom for _, atom in offered_comparisons(formula)})
 
 
 def may_follow(offered: tuple[Atom, ...], needed: tuple[Atom, ...]) -> bool:
