@@ -53,8 +53,8 @@ def _notes() -> list[str]:
         f"envelope about 1,036) in PUBLISH messages of {BATCH}, as fast as the node takes them; a "
         "query `true()` a subscriber; publisher, node, archiver and subscribers share the machine",
         f"on: its archiver writes every {EVERY:g} s (by default every 5 s), to the disk of the log",
-        "off and on take turns, each run with a node and folders of its own; the fall is the "
-        "median over the rounds of that within a round",
+        "off and on take turns, each run with a node and folders of its own; the fall is that of "
+        "the medians of all rounds",
         "behind: events that the log had and the archive not yet, when the last one was delivered; "
         "caught up: how long after that there were none",
         "archived events/s: all events of a run, from its first send until they are in the archive",

@@ -92,14 +92,11 @@ def report(runs: Sequence[Run], notes: list[str]) -> Report:
 
 
 def fall(runs: Sequence[Run], subscribers: int) -> float:
-    """The part of live throughput that the archive takes, the median of the rounds; below 0: none.
-
-    Of neighbours in time, since a busy machine changes more between rounds than within one.
-    """
+    """The part of live throughput that the archive takes, of the medians; below 0: none."""
     of = [run for run in runs if run.subscribers == subscribers]
     off = [run.flow.published for run in of if run.archived is None]
     on = [run.flow.published for run in of if run.archived is not None]
-    return statistics.median([1 - ours / other for ours, other in zip(on, off, strict=True)])
+    return 1 - statistics.median(on) / statistics.median(off)
 
 
 def _rates(works: dict[str, list[Run]]) -> Sheet:
