@@ -119,3 +119,74 @@ def test_a_package_that_can_not_be_installed_ends_it(machine: Machine) -> None:
     done = machine.dev("test")
     assert done.returncode == 1
     assert "installing python3-venv failed" in done.stderr
+
+
+# --------------------------------------------------------------------------- Java, for Spark
+
+JAVA = "openjdk-17-jre-headless"
+
+
+@pytest.fixture
+def prepared(machine: Machine) -> Machine:
+    """It has its virtual environment, whose Python says what it would run."""
+    python = machine.checkout / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\ncase "$*" in *examples*) echo "runs $*" ;; esac\n')
+    python.chmod(0o755)
+    for name in ("sed", "chmod"):
+        (machine.programs / name).symlink_to(shutil.which(name) or name)
+    return machine
+
+
+def java(version: str) -> str:
+    return f"echo 'openjdk version \"{version}\" 2025-04-15' >&2"
+
+
+def test_a_java_that_is_new_enough_is_left_as_it_is(prepared: Machine) -> None:
+    prepared.program("java", java("21.0.1"))
+    prepared.program("apt-get", "exit 100")
+    prepared.program("id", "echo 0")
+    done = prepared.dev("demo", "--limit", "9")
+    assert done.returncode == 0
+    assert done.stdout == "runs examples/demo --limit 9\n"
+    assert "Java" not in done.stderr and JAVA not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["demo", "roaming"])
+@pytest.mark.parametrize("before", ["", "11.0.2", "1.8.0_402"], ids=["none", "11", "8"])
+def test_a_missing_java_is_installed_where_that_is_allowed(
+    prepared: Machine, command: str, before: str
+) -> None:
+    if before:
+        prepared.program("java", java(before))
+    made = prepared.programs / "java"
+    prepared.program("new-java", java("17.0.15"))
+    prepared.program(
+        "apt-get",
+        f'case "$*" in *"{JAVA}"*) cat "{prepared.programs}/new-java" >"{made}"; '
+        f'chmod 755 "{made}" ;; esac',
+    )
+    prepared.program("id", "echo 0")
+    done = prepared.dev(command)
+    assert done.returncode == 0
+    assert "runs " in done.stdout
+    assert f"installing Debian packages: {JAVA}" in done.stderr
+    assert "not by Spark" not in done.stderr
+
+
+def test_where_java_may_not_be_installed_that_is_said_and_python_serves(prepared: Machine) -> None:
+    done = prepared.dev("roaming")
+    assert done.returncode == 0
+    assert f"Java 17 or newer is missing (sudo apt-get install {JAVA})" in done.stderr
+    assert "replayed by pure Python, not by Spark" in done.stderr
+    assert done.stdout == "runs -m examples.roaming\n"
+
+
+def test_where_installing_java_fails_that_is_said_and_python_serves(prepared: Machine) -> None:
+    prepared.program("apt-get", "exit 100")
+    prepared.program("id", "echo 0")
+    done = prepared.dev("demo")
+    assert done.returncode == 0
+    assert f"installing {JAVA} failed" in done.stderr
+    assert "replayed by pure Python, not by Spark" in done.stderr
+    assert done.stdout == "runs examples/demo\n"
