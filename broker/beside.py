@@ -32,6 +32,7 @@ class ProcessesBeside:
                 settings.archive.compact,
                 round(1000 * settings.archive.max_age),
                 settings.archive.max_bytes,
+                settings.archive.max_events,
             ),
         )
         said = settings.recovery

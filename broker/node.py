@@ -123,7 +123,7 @@ class Node:
             network=self.network,
             supersede=lambda *who: self.reception.supersede(*who),
             archive=archive,
-            patience=settings.recovery.patience,
+            settings=settings,
             clock=reactor,
             random=random,
         )
@@ -322,6 +322,7 @@ class Node:
         self.notices.flush()
         if self.network is not None:
             self.network.progress()
+        self.recovery.progress()
 
     def care(self) -> None:
         """Drop what is too old: to be called every `CARE_EVERY`."""

@@ -127,6 +127,12 @@ def copy_(where: str, target: str, as_json: bool) -> None:
 @click.option("--age", type=span_type, default="0", help="Hours that are older go, as 30d.")
 @click.option("--size", type=size_type, default="0", help="The oldest hours go beyond it, as 1TB.")
 @click.option(
+    "--events",
+    type=click.IntRange(0),
+    default=0,
+    help="The oldest hours go while there are more events; 0: none does.",
+)
+@click.option(
     "--hard-age",
     type=span_type,
     default="90d",
@@ -143,14 +149,21 @@ def copy_(where: str, target: str, as_json: bool) -> None:
 def expire(**options: Any) -> None:
     """Take away what is too old, and delete what nobody can be reading.
 
-    Without --age and --size nothing is too old. What a durable subscription has not processed
-    stays. The exit status is 1 if files stay that a damaged manifest may list.
+    Without --age, --size and --events nothing is too old. What a durable subscription has not
+    processed stays. The exit status is 1 if files stay that a damaged manifest may list.
     """
     _expire(**options)
 
 
 def _expire(
-    where: str, as_json: bool, dry_run: bool, age: int, size: int, hard_age: int, grace: int
+    where: str,
+    as_json: bool,
+    dry_run: bool,
+    age: int,
+    size: int,
+    events: int,
+    hard_age: int,
+    grace: int,
 ) -> None:
     from broker.recovery.archiver.needed import needed_by_durables
     from broker.store.archive.archive import guest_name
@@ -159,7 +172,7 @@ def _expire(
     from broker.store.archive.retention import Retention
 
     archive = opened_archive(where)
-    rules = ExpiryRules(Retention(age, size, hard_age), grace_ms=grace)
+    rules = ExpiryRules(Retention(age, size, events, hard_age), grace_ms=grace)
     ledger = Ledger(archive.manifests, guest_name(), archive.wall_clock)
     expiry = Expiry(archive, ledger, rules, needed_by_durables(archive, note))
     if dry_run:

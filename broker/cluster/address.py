@@ -41,6 +41,14 @@ class Address(NamedTuple):
         return cls(parse_unit(unit), check_name(node))
 
 
+def address_or_none(text: str) -> Address | None:
+    """The address that `str` wrote; None if it is none."""
+    try:
+        return Address.parse(text)
+    except BadName:
+        return None
+
+
 def check_name(name: str) -> str:
     """The name of a unit or a node as it is; `BadName` if it can not be one."""
     if not _NAME.fullmatch(name):

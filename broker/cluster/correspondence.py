@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from broker.cluster.address import Address
+from broker.cluster.address import Address, UnitPath
 from broker.cluster.flows.messages import Routed
 from broker.cluster.network import Network
 
@@ -14,10 +14,11 @@ from broker.cluster.network import Network
 class Correspondence:
     """Routed messages by their kind. One that can not be passed on is lost in silence."""
 
-    def __init__(self, network: Network, first: int) -> None:
+    def __init__(self, network: Network, first: int, *, has_seeds: bool) -> None:
         """`first` is the number of the first question: one by chance, since what a process before
-        this one asked may still be answered."""
+        this one asked may still be answered. `has_seeds`: the node was told of others."""
         self._network = network
+        self._has_seeds = has_seeds
         self._listeners: dict[type[Routed], Callable[[Any], object]] = {}
         self._numbers = count(first)
         network.driver.told_others = self._told
@@ -49,6 +50,14 @@ class Correspondence:
             return address.node in knowledge.map.reachable()
         return knowledge.map.next_hop(address) is not None
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether there are others for certain, or were, and a link to none of them."""
+        log = self._network.event_log
+        if not self._has_seeds and log.coverage.marks.keys() <= {log.origin}:
+            return False
+        return not any(each.up for each in self._network.neighbours)
+
     def cleared(self, address: Address, rank: int) -> bool:
         """Whether events of a rank may go to a node."""
         return self._network.cleared(address, rank)
@@ -61,8 +70,14 @@ class Correspondence:
         own = knowledge.address
         return [Address(own.unit, name) for name in knowledge.map.members() if name != own.node]
 
+    def entrances(self) -> Mapping[UnitPath, Sequence[Address]]:
+        """By unit that lies beside those this node is in, its known gateways."""
+        knowledge = self._network.knowledge
+        return {} if knowledge is None else knowledge.map.entrances()
+
     def homes(self, origin: str) -> list[Address]:
-        """The nodes that can be asked for events of an origin: its own, or who answers for it."""
+        """The other nodes that can be asked for events of an origin: its own, or who answers for
+        it."""
         traffic = self._network.traffic
         if traffic is None:
             return []
@@ -70,7 +85,7 @@ class Correspondence:
         near = self.node_of(origin)
         if near is not None:
             found = [near, *(each for each in found if each != near)]
-        return [each for each in found if self.reachable(each)]
+        return [each for each in found if each != self.own and self.reachable(each)]
 
     def node_of(self, origin: str) -> Address | None:
         """The node of the own cluster whose log an origin is; None where that is not known."""

@@ -50,6 +50,9 @@ class ArchiveSettings:
         "The oldest hours go while there is more than that, of all nodes together, with the same "
         "exception; 0: none goes.",
     )
+    max_events: int = setting(
+        kinds.count(0, 10**15), 0, "The same for the number of events; 0: none goes."
+    )
 
     def uri(self, data: Path) -> str:
         """Where it is, for a node with this folder of data; empty where there is none."""

@@ -12,8 +12,18 @@ from broker.event.place import Mark
 from broker.recovery.request import ReplayRequest
 from broker.store.records import LoggedEvent
 
-#: By origin what the archive has all of, in order: behind the first mark, up to the second.
-Covered: TypeAlias = Mapping[str, Sequence[tuple[Mark, Mark]]]
+#: By origin intervals in order: behind the first mark, up to the second.
+Intervals: TypeAlias = Mapping[str, Sequence[tuple[Mark, Mark]]]
+
+
+@attrs.frozen
+class Covered:
+    """What the archive has of some origins; of those that are not named it could not tell."""
+
+    intervals: Intervals = attrs.field(factory=dict)
+    """What it has all of."""
+    healing: frozenset[str] = frozenset()
+    """Origins of which a file was found damaged a moment ago, that may be written again."""
 
 
 @attrs.frozen
@@ -39,7 +49,8 @@ class Replay(Protocol):
         """At the end: by origin up to where the archive goes."""
 
     def holes(self) -> Sequence[tuple[str, Mark, Mark]]:
-        """At the end: of origins, behind and up to where events are lost to damaged files."""
+        """Of origins, behind and up to where events are lost to damaged files: when the first
+        events have come, or the end has."""
 
     def cancel(self) -> None:
         """Nobody wants the rest."""
@@ -58,8 +69,7 @@ class ArchiveAccess:
 
     replays: Replays
     covered: Callable[[Mapping[str, Mark]], Deferred[Covered]]
-    """What the archive has of these origins behind these marks; of those that are not named it
-    could not tell."""
+    """What the archive has of these origins behind these marks."""
     durable: Callable[[str, str], Deferred[ArchivedDurable | None]]
     """What is stored there of a durable subscription, by client and name; None: nothing."""
     flush_soon: Callable[[], object]

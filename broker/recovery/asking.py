@@ -14,6 +14,7 @@ from broker.errors import BadPosition, BadQuery, UnknownSubscription
 from broker.event.place import Mark, Position
 from broker.event.stream import StreamPattern
 from broker.identity import Identity
+from broker.recovery.archive_access import Covered
 from broker.recovery.explaining import Known, explanation
 from broker.recovery.node_recovery import NodeRecovery
 from broker.recovery.planning import plan
@@ -91,7 +92,7 @@ class RecoveryAnswers:
     async def _told(self, wanted: Mapping[str, MarkRange], missed: Missed) -> dict[str, Any]:
         around = self._recovery.around
         sources = around.sources(missed, len(self._recovery.under_way))
-        covered: Mapping[str, Any] = {}
+        covered = Covered()
         if around.archive is not None and missed.ranges:
             covered = await around.archive.covered({o: r[0] for o, r in missed.ranges.items()})
         known = Known(
@@ -99,8 +100,8 @@ class RecoveryAnswers:
             since=self._log.since,
             sources=sources,
             homes=lambda origin: [str(each) for each in around.homes(origin)],
-            covered=covered,
-            archive_told=bool(covered) or not missed.ranges,
+            covered=covered.intervals,
+            archive_told=bool(covered.intervals) or not missed.ranges,
         )
         steps = plan(missed.ranges, sources, whole=missed.others)
         if not (missed.ranges or missed.others):

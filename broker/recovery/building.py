@@ -8,17 +8,19 @@ from random import Random
 from twisted.internet.defer import succeed
 
 from broker.channel.clock import IClock
-from broker.cluster.address import Address
+from broker.cluster.address import address_or_none
 from broker.cluster.correspondence import Correspondence
+from broker.cluster.foreign_origins import ForeignOrigins
 from broker.cluster.network import Network
+from broker.config import Settings
 from broker.content.contract import IMatcher
 from broker.content.query.query import Query
-from broker.errors import BadName
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.fetching import Fetching
 from broker.recovery.handing_over import HandingOver, Supersede
 from broker.recovery.log_pages import LogPages, Select
 from broker.recovery.node_recovery import NodeRecovery
+from broker.recovery.standing_in import StandingIn
 from broker.recovery.surroundings import Surroundings
 from broker.router.durables import Durables
 from broker.store.event_log import EventLog
@@ -34,15 +36,16 @@ def build_recovery(
     network: Network | None,
     supersede: Supersede,
     archive: ArchiveAccess | None,
-    patience: float,
+    settings: Settings,
     clock: IClock,
     random: Random,
 ) -> NodeRecovery:
     """A node's recovery, with what there is to recover from."""
     pages = LogPages(event_log, matcher, select, durables)
-    post = fetching = handing = None
+    post = fetching = handing = standing_in = None
     if network is not None:
-        post = Correspondence(network, random.getrandbits(48))
+        seeds = (*settings.network.join, *settings.network.gateways)
+        post = Correspondence(network, random.getrandbits(48), has_seeds=bool(seeds))
         fetching = Fetching(post, pages, parse_query, clock)
         handing = HandingOver(
             *(post, durables, supersede, clock),
@@ -50,10 +53,8 @@ def build_recovery(
         )
 
     def reachable(text: str) -> bool:
-        try:
-            return post is not None and post.reachable(Address.parse(text))
-        except BadName:
-            return False
+        address = address_or_none(text)
+        return post is not None and address is not None and post.reachable(address)
 
     around = Surroundings(
         origin=event_log.origin,
@@ -64,6 +65,8 @@ def build_recovery(
         reachable=reachable,
         archive=archive,
         clock=clock,
-        patience=patience,
+        patience=settings.recovery.patience,
     )
-    return NodeRecovery(around, handing)
+    if network is not None and archive is not None:
+        standing_in = StandingIn(ForeignOrigins(network), archive, around)
+    return NodeRecovery(around, handing, standing_in)

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from broker.event.place import Mark
-from broker.recovery.archive_access import Covered
+from broker.recovery.archive_access import Intervals
 from broker.recovery.planning import OWN_LOG, Sources, Step, places
 from broker.router.recovery import MarkRange
 from broker.store.archive.intervals import Interval, common, merged, without
@@ -31,7 +31,7 @@ class Known:
     sources: Sources
     homes: Callable[[str], Sequence[str]]
     """Addresses of the nodes that can be asked for an origin's events, the best first."""
-    covered: Covered
+    covered: Intervals
     """What the archive has; an origin that is missing here it has nothing of, or can not tell."""
     archive_told: bool
     """Whether the archive could tell."""

@@ -10,10 +10,12 @@ from twisted.logger import Logger
 from broker.errors import ArchiveUnavailable, Closed, NotConnected, Overloaded
 from broker.event.place import Mark
 from broker.recovery.archive_access import ArchiveAccess, Replay
+from broker.recovery.engine.contract import Hole
 from broker.recovery.planning import Remaining, holes
 from broker.recovery.request import ReplayRequest
 from broker.recovery.surroundings import LOOK_AGAIN, Surroundings
 from broker.router.recovery import MarkRange, Missed
+from broker.store.archive.intervals import without
 from broker.store.records import LoggedEvent
 
 #: How often a replay is begun whose process ends.
@@ -42,10 +44,19 @@ class FromArchive:
         }
         self._replay: Replay | None = None
         self._cancelled = False
-        self.holes: list[tuple[str, Mark, Mark]] = []
-        """Of origins, what was never archived, or is damaged, before what is."""
+        self._unarchived: list[Hole] = []
+        """Of origins, what the archive lacks before what it has."""
+        self._damaged: list[Hole] = []
+        """The same of what was found to be damaged by a replay."""
+        self._has_healed = False
+        """Whether what is damaged had its time to be written again."""
         self.beyond: dict[str, Mark] = {}
         """By origin how far the archive went, where what is known here is no end."""
+
+    @property
+    def holes(self) -> Sequence[Hole]:
+        """At the end: of origins, what was never archived, or is damaged, before what is."""
+        return [*self._unarchived, *self._damaged]
 
     @property
     def looked_at(self) -> tuple[int, int]:
@@ -88,9 +99,9 @@ class FromArchive:
                 await self._around.after(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def _replayed(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+    def _begin(self) -> Replay:
         missed = self._missed
-        replay = self._replay = self._archive.replays.replay(
+        self._replay = self._archive.replays.replay(
             ReplayRequest(
                 pattern=missed.pattern.text,
                 query=missed.query.text,
@@ -103,18 +114,30 @@ class FromArchive:
                 last=min(missed.last, MOST_LAST),
             )
         )
+        return self._replay
+
+    async def _replayed(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         try:
-            while events := await replay.more():
+            replay = self._begin()
+            events = await replay.more()
+            if replay.holes() and not self._has_healed:
+                # Whoever has it still writes it again now. Later it could not come in its order.
+                self._has_healed = True
+                if await self._await_healing(replay.holes()):
+                    replay.cancel()
+                    replay = self._begin()
+                    events = await replay.more()
+            while events:
                 yield events
                 reached = _marks(events)
                 self._note(reached)
-                self._had.update(
-                    {o: (mark, None) for o, mark in reached.items() if o not in missed.ranges}
-                )
+                unknown = reached.keys() - self._missed.ranges.keys()
+                self._had.update({origin: (reached[origin], None) for origin in unknown})
                 self._left.reached(reached)
+                events = await replay.more()
         finally:
             self._replay = None
-        self.holes += replay.holes()
+        self._damaged += replay.holes()
         self._note(replay.reached())
         self._left.reached(replay.reached())
         self._left.close()
@@ -145,26 +168,50 @@ class FromArchive:
                 self.beyond[origin] = max(mark, self.beyond.get(origin, mark))
 
     async def _await_archive(self) -> None:
-        """Wait until the newest events are in the archive, as long as their origins may take."""
+        """Wait until the newest events are in the archive, and what was damaged a moment ago is
+        again, as long as their origins may take."""
         archive, around = self._archive, self._around
         until = around.clock.seconds() + archive.patience
         archive.flush_soon()
         while not self._cancelled:
             left = self._left.ranges
-            covered = await archive.covered({origin: after for origin, (after, _) in left.items()})
-            ready = all(
+            told = await archive.covered({origin: after for origin, (after, _) in left.items()})
+            covered = told.intervals
+            # What follows it is there.
+            self._unarchived = [
+                (origin, *each)
+                for origin, (after, upto) in left.items()
+                for each in holes(after, upto, covered.get(origin, ()))
+            ]
+            are_there = all(
                 upto is None
                 or max((end for _, end in covered.get(origin, ())), default=after) >= upto
                 for origin, (after, upto) in left.items()
             )
-            if ready or around.clock.seconds() >= until:
+            is_healing = any(origin in told.healing for origin, _, _ in self._unarchived)
+            if (are_there and not is_healing) or around.clock.seconds() >= until:
                 self._left.end(o for o, intervals in covered.items() if not intervals)
-                # What was never archived is told now: what follows it is there.
-                for origin, (after, upto) in left.items():
-                    missing = holes(after, upto, covered.get(origin, ()))
-                    self.holes += [(origin, *each) for each in missing]
+                self._has_healed = is_healing
                 return
             await around.after(LOOK_AGAIN)
+
+    async def _await_healing(self, damaged: Sequence[Hole]) -> bool:
+        """Wait as long for what a replay found to be damaged; whether some of it is there now."""
+        archive, around = self._archive, self._around
+        until = around.clock.seconds() + archive.patience
+        archive.flush_soon()
+        while not self._cancelled:
+            told = await archive.covered({origin: after for origin, after, _ in damaged})
+            left = [
+                origin
+                for origin, after, upto in damaged
+                if without([(after, upto)], told.intervals.get(origin, ()))
+            ]
+            if not told.healing.isdisjoint(left) and around.clock.seconds() < until:
+                await around.after(LOOK_AGAIN)
+            else:
+                return len(left) < len(damaged)
+        return False
 
 
 def _marks(events: Sequence[LoggedEvent]) -> dict[str, Mark]:

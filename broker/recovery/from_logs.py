@@ -107,8 +107,9 @@ class FromLogs:
 
     async def _log_of(self, origin: str, wanted: MarkRange) -> AsyncIterator[Page]:
         request = self._request({origin: wanted})
-        own = self._around.origin == origin
-        whom: list[Address | None] = [None] if own else [*self._around.homes(origin)]
+        whom: list[Address | None] = [None] if self._around.pages.keeps(origin) else []
+        if origin != self._around.origin:
+            whom += self._around.homes(origin)
         for address in whom:
             left = self._left.ranges.get(origin)
             if left is None:

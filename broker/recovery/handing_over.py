@@ -14,13 +14,14 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.channel.clock import IClock
-from broker.cluster.address import Address
+from broker.cluster.address import Address, address_or_none
 from broker.cluster.correspondence import Correspondence
 from broker.cluster.flows.frame import MAX_HOPS
-from broker.errors import BadName, BrokerError, NotConnected, from_wire
+from broker.errors import BrokerError, NotConnected, from_wire
 from broker.event.place import Position
 from broker.recovery.archive_access import ArchivedDurable
 from broker.recovery.messages import HandedOver, Release, Released, TakeOver
+from broker.recovery.seeking import SETTLING, Seeking
 from broker.router.durables import Durable, Durables
 from broker.router.recovery import Former, Roamer
 from broker.session.messages import NO_ERROR
@@ -32,8 +33,6 @@ PATIENCE = 60.0
 ASK_AGAIN = 1.0
 #: Seconds after which what the archive has stored is good enough: a little less, maybe.
 REACHING = 5.0
-#: Seconds that a node has after its start to learn of the others of its cluster.
-SETTLING = 3.0
 #: Nodes that are asked after each other where one names the next.
 MOST_MOVES = 8
 
@@ -61,6 +60,7 @@ class HandingOver:
         self._durables = durables
         self._supersede = supersede
         self._archived = archived
+        self._seeking = Seeking(post, durables, clock)
         self._clock = clock
         self._asked: dict[int, Deferred[HandedOver | None]] = {}
         self._began = clock.seconds()
@@ -74,19 +74,23 @@ class HandingOver:
     # ------------------------------------------------------------------ here it comes
 
     async def take_over(self, roamer: Roamer) -> Former | None:
-        """Ask for a subscription where its client was; None if nobody has it.
+        """Ask for a subscription where its client was; None if it is known that nobody has it.
 
         Who does not answer is asked again for a while. Raises `IncarnationRefused` where a later
         process of the client is at another node, and `NotConnected` where the node that the client
         names can not be reached.
         """
-        address = _address(roamer.former)
+        address = address_or_none(roamer.former)
         tried = self._clock.seconds()
         while True:
             try:
                 if address is not None and address != self._post.own:
                     return await self._follow(roamer, address)
-                return await self._look_for(roamer) or await self._look_in_archive(roamer)
+                return (
+                    await self._look_for(roamer)
+                    or await self._look_further(roamer)
+                    or await self._look_in_archive(roamer)
+                )
             except NotConnected as error:
                 if roamer.knows_position:
                     self.log.info("{error}: its client knows how far it has got", error=error)
@@ -100,7 +104,7 @@ class HandingOver:
                     if address is not None:
                         raise
                     self.log.warn("{error}: it is taken for a new one", error=error)
-                    return None
+                    return Former(None, warning=f"{roamer.name!r} begins now as a new one: {error}")
             later: Deferred[None] = Deferred()
             self._clock.callLater(ASK_AGAIN, later.callback, None)
             await later
@@ -111,7 +115,7 @@ class HandingOver:
         if found is None:
             return None
         durable = Durable.decode(found.stored)
-        moved = _address(durable.moved_to)
+        moved = address_or_none(durable.moved_to)
         for address in [moved] if moved else self._post.homes(found.origin):
             if address == self._post.own:
                 continue
@@ -125,6 +129,7 @@ class HandingOver:
 
     async def _follow(self, roamer: Roamer, address: Address) -> Former | None:
         furthest: Former | None = None
+        known: Position | None = None
         asked: set[Address] = set()
         while address not in asked and len(asked) < MOST_MOVES:
             asked.add(address)
@@ -134,7 +139,7 @@ class HandingOver:
             if answer.position is None:
                 return furthest
             position = Position.from_wire(answer.position)
-            known = furthest.position.merged(position) if furthest is not None else position
+            known = position if known is None else known.merged(position)
             furthest = Former(known, str(address))
             if not answer.moved_to or answer.moved_to == str(self._post.own):
                 break
@@ -146,6 +151,8 @@ class HandingOver:
         """The client does not know where it was: the nodes of the cluster may."""
         if self._clock.seconds() < self._began + SETTLING:
             raise NotConnected("this node has just begun, and does not know who may have it")
+        if self._post.is_cut_off:
+            raise NotConnected("this node has no link to any other one, and they may have it")
         members = self._post.members()
         asked = [self._ask(roamer, address) for address in members]
         silent: list[str] = []
@@ -160,6 +167,11 @@ class HandingOver:
             raise NotConnected(f"{', '.join(silent)} may have {roamer.name!r} and do not answer")
         self.taken_over += found is not None
         return found
+
+    async def _look_further(self, roamer: Roamer) -> Former | None:
+        """Nobody here has it: the nodes of other clusters may."""
+        address = await self._seeking.find(roamer.client_id, roamer.name)
+        return None if address is None else await self._follow(roamer, address)
 
     def _ask(self, roamer: Roamer, address: Address) -> Deferred[HandedOver | None]:
         answer: Deferred[HandedOver | None] = Deferred()
@@ -238,12 +250,8 @@ class HandingOver:
 
     def release(self, address: str, client_id: str, name: str) -> None:
         """Tell a node that it need not keep a subscription any more."""
-        own = self._post.own
-        try:
-            target = Address.parse(address)
-        except BadName:
-            return
-        if own is not None:
+        own, target = self._post.own, address_or_none(address)
+        if own is not None and target is not None:
             self._post.say(Release(target, own, MAX_HOPS, client_id, name))
 
     def _release(self, message: Release) -> None:
@@ -256,11 +264,3 @@ class HandingOver:
 
     def _released(self, message: Released) -> None:
         self._durables.let_go(message.client_id, message.name, str(message.source))
-
-
-def _address(text: str) -> Address | None:
-    """Of the node that the client remembers, if it remembers one."""
-    try:
-        return Address.parse(text) if text else None
-    except BadName:
-        return None

@@ -78,6 +78,11 @@ class LogPages:
         self._select = select
         self._durables = durables
 
+    def keeps(self, origin: str) -> bool:
+        """Whether there may be something of an origin here that its node had: it is this one, or
+        there are copies."""
+        return origin == self._log.origin or origin in self._log.kept
+
     def has_all_of(self, request: PageRequest) -> dict[str, MarkRange]:
         """Of the ranges of a request those of which the log has all from their beginning on."""
         begins = self._begins(request)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import attrs
 
+from broker.cluster.address import UnitPath, check_unit
 from broker.cluster.flows.messages import Routed
 from broker.cluster.messages import register
 from broker.errors import ProtocolError, WireError
@@ -28,6 +29,11 @@ MOST_PAGE = 1 << 30
 _RANKS = 3
 _origin = attrgetter("origin")
 
+#: A message names no more durable subscriptions that are sought.
+MOST_SOUGHT = 512
+
+#: A durable subscription, by ClientId and name.
+Wanted = tuple[str, str]
 #: Of origins: behind the first mark, and up to the second.
 WireRanges = tuple[tuple[str, Mark, Mark | None], ...]
 
@@ -41,6 +47,20 @@ def _ranges(value: Any) -> WireRanges:
 
 def _chunks(value: Any) -> tuple[bytes, ...]:
     return tuple(fields.octets(each) for each in value)
+
+
+def _wanted(value: Any) -> tuple[Wanted, ...]:
+    if len(value) > MOST_SOUGHT:
+        raise ValueError("too many at once")
+    return tuple((fields.text(client_id), fields.text(name)) for client_id, name in value)
+
+
+def _found(value: Any) -> tuple[tuple[int, str], ...]:
+    return tuple((fields.count(index), fields.address(where)) for index, where in value)
+
+
+def _optional_unit(value: Any) -> UnitPath | None:
+    return None if value is None else check_unit(fields.text_list(value))
 
 
 def _rank(value: Any) -> int:
@@ -135,6 +155,31 @@ class PageFetched(Routed):
     def level(self) -> int:
         """See `Routed`."""
         return self.rank
+
+
+@register(0x86)
+@attrs.frozen
+class Seek(Routed):
+    """Who has these durable subscriptions: you, or, with a unit, any node of that one, which you
+    are in?"""
+
+    request: int = attrs.field(converter=fields.count)
+    wanted: tuple[Wanted, ...] = attrs.field(converter=_wanted)
+    unit: UnitPath | None = attrs.field(converter=_optional_unit)
+    within: int = attrs.field(converter=fields.count)
+    """Ms: a later answer is of no use."""
+
+
+@register(0x87)
+@attrs.frozen
+class Sought(Routed):
+    """The answer."""
+
+    request: int = attrs.field(converter=fields.count)
+    found: tuple[tuple[int, str], ...] = attrs.field(converter=_found)
+    """By the index of what was wanted, the address of the node that has it."""
+    whole: bool = attrs.field(converter=fields.flag)
+    """Whether all nodes have answered that were to be asked."""
 
 
 def pack_events(events: Sequence[LoggedEvent]) -> tuple[bytes, ...]:

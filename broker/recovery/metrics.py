@@ -43,6 +43,11 @@ def recovery_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
     yield _counter(
         "xmlbroker_recovered_events", "Events that were found.", "source", recoveries["events"]
     )
+    yield CounterMetricFamily(
+        "xmlbroker_stood_in_events",
+        "Events of the archive that their nodes, which are gone, could not send.",
+        value=recoveries["stood_in"],
+    )
     yield _counter("xmlbroker_hand_offs", "Subscriptions that moved.", "what", report["hand_offs"])
     pages = report["pages"]
     yield CounterMetricFamily(

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred, succeed
 from broker.recovery.filling import Filling
 from broker.recovery.handing_over import HandingOver
 from broker.recovery.planning import FEW
+from broker.recovery.standing_in import StandingIn
 from broker.recovery.surroundings import Surroundings
 from broker.router.recovery import Former, Missed, Recovering, Roamer
 
@@ -17,8 +18,14 @@ from broker.router.recovery import Former, Missed, Recovering, Roamer
 class NodeRecovery:
     """One node's. Without a network there is nobody to take a subscription over from."""
 
-    def __init__(self, around: Surroundings, handing_over: HandingOver | None) -> None:
+    def __init__(
+        self,
+        around: Surroundings,
+        handing_over: HandingOver | None,
+        standing_in: StandingIn | None = None,
+    ) -> None:
         self.around = around
+        self.standing_in = standing_in
         self.handing_over = handing_over
         self.begun = 0
         self.cancelled = 0
@@ -53,6 +60,11 @@ class NodeRecovery:
             self.cancelled += 1
         else:
             self.lost += sum(lost.upto[1] - lost.after[1] for lost in filling.lost())
+
+    def progress(self) -> None:
+        """To be called each second."""
+        if self.standing_in is not None:
+            self.standing_in.look()
 
     def recoveries(self, client_id: str) -> list[dict[str, Any]]:
         """Those of a client that are under way, for people."""

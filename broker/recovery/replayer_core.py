@@ -137,7 +137,7 @@ class ReplayerCore:
         effects: list[Effect] = [Send(link, messages.Accepted(message.id))]
         if replay.sends:
             replay.state = State.READY
-            effects += [Send(link, messages.Found(replay.id, replay.report.events))]
+            effects += [Send(link, messages.Found(replay.id, replay.report.to_wire()))]
             effects += self._read(replay)
         return effects
 
@@ -214,7 +214,7 @@ class ReplayerCore:
         self._held += report.bytes
         effects: list[Effect] = []
         if replay.link is not None:
-            effects.append(Send(replay.link, messages.Found(replay.id, report.events)))
+            effects.append(Send(replay.link, messages.Found(replay.id, report.to_wire())))
         return effects + self._read(replay)
 
     # ---------------------------------------------------------------- pages
@@ -225,7 +225,7 @@ class ReplayerCore:
             return []
         if replay.next >= replay.report.events:
             replay.state = State.SENT
-            return [Send(replay.link, messages.Done(replay.id, replay.report.to_wire()))]
+            return [Send(replay.link, messages.Done(replay.id))]
         if not replay.credit:
             return []
         replay.reading = True

@@ -113,10 +113,11 @@ class Progress(Message):
 @_message(0x43)
 @attrs.frozen
 class Found(Message):
-    """The job is over, and so many events are ready to be sent."""
+    """The job is over, and its events are ready to be sent."""
 
     id: int = attrs.field(converter=fields.count)
-    events: int = attrs.field(converter=fields.count)
+    report: Any = attrs.field(converter=fields.plain)
+    """See `Report.to_wire`."""
 
 
 @_message(0x44)
@@ -136,8 +137,6 @@ class Done(Message):
     """All events have been sent."""
 
     id: int = attrs.field(converter=fields.count)
-    report: Any = attrs.field(converter=fields.plain)
-    """See `Report.to_wire`."""
 
 
 @_message(0x46)

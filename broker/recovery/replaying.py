@@ -74,34 +74,36 @@ class NodeReplay:
         self._say = say
         self._pages: deque[list[LoggedEvent]] = deque()
         self._waiting: Deferred[Sequence[LoggedEvent]] | None = None
-        self._over: Report | BrokerError | None = None
+        self._is_over = False
+        self._error: BrokerError | None = None
+        self.report = Report()
+        """What its job came to, once it is over."""
         self.looked_at = (0, 0)
         """Rows of the archive that the job has looked at, and of how many."""
-        self.found = 0
 
     def more(self) -> Deferred[Sequence[LoggedEvent]]:
         """See `Replay`."""
         if self._pages:
             self._say(More(self.number, 1))
             return succeed(self._pages.popleft())
-        if isinstance(self._over, BrokerError):
-            return fail(self._over)
-        if self._over is not None:
+        if self._error is not None:
+            return fail(self._error)
+        if self._is_over:
             return succeed([])
         self._waiting = Deferred()
         return self._waiting
 
     def reached(self) -> Mapping[str, Mark]:
         """See `Replay`."""
-        return self._over.upto if isinstance(self._over, Report) else {}
+        return self.report.upto
 
     def holes(self) -> Sequence[tuple[str, Mark, Mark]]:
         """See `Replay`."""
-        return self._over.holes if isinstance(self._over, Report) else ()
+        return self.report.holes
 
     def cancel(self) -> None:
         """See `Replay`."""
-        if self._over is None:
+        if not self._is_over:
             self._say(Cancel(self.number))
             self.end(Closed("the replay was cancelled"))
 
@@ -114,16 +116,16 @@ class NodeReplay:
         waiting, self._waiting = self._waiting, None
         waiting.callback(events)
 
-    def end(self, how: Report | BrokerError) -> None:
-        """There are no more."""
-        if self._over is not None:
+    def end(self, error: BrokerError | None = None) -> None:
+        """There are no more; or they can not be had."""
+        if self._is_over:
             return
-        self._over = how
+        self._is_over, self._error = True, error
         waiting, self._waiting = self._waiting, None
         if waiting is None:
             return
-        if isinstance(how, BrokerError):
-            waiting.errback(how)
+        if error is not None:
+            waiting.errback(error)
         else:
             waiting.callback([])
 
@@ -259,16 +261,15 @@ class ReplayProcess:
             case Progress():
                 replay.looked_at = (message.done, message.of)
             case Found():
-                replay.found = message.events
+                replay.report = Report.from_wire(message.report)
             case Page():
                 try:
                     replay.page(unpack_events(message.chunks))
                 except BrokerError as error:
                     self._end(replay, error)
             case Done():
-                report = Report.from_wire(message.report)
                 self._say(Cancel(replay.number))
-                self._end(replay, report)
+                self._end(replay)
             case Failed():
                 self._end(replay, from_wire(message.error))
 
@@ -279,9 +280,9 @@ class ReplayProcess:
             if self._running is not None:
                 self._running.kill()
 
-    def _end(self, replay: NodeReplay, how: Report | BrokerError) -> None:
+    def _end(self, replay: NodeReplay, error: BrokerError | None = None) -> None:
         self.replays.pop(replay.number, None)
-        replay.end(how)
+        replay.end(error)
         self._keep()
 
     def _give_up(self, error: BrokerError) -> None:

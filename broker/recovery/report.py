@@ -48,6 +48,7 @@ def _recoveries(recovery: NodeRecovery) -> dict[str, Any]:
         "cancelled": recovery.cancelled,
         "failed": recovery.failed,
         "lost_places": recovery.lost,
+        "stood_in": 0 if recovery.standing_in is None else recovery.standing_in.found,
         "events": {source: found[source] for source in ("log", "former", "logs", "archive")},
     }
 

@@ -51,7 +51,7 @@ class Surroundings:
         logs = [
             origin
             for origin in missed.ranges
-            if origin == self.origin or (here and self.homes(origin))
+            if self.pages.keeps(origin) or (here and self.homes(origin))
         ]
         former = missed.former
         reachable = bool(former) and here and self.reachable(former)

@@ -44,9 +44,12 @@ class CatchingUp:
         delivery: int,
         log: EventLog,
         select: Select,
+        overtaken: Callable[[Feed], bool],
         failed: Callable[[Feed, Failure], None],
     ) -> None:
-        """`feeds` are all that the link has at any time; `delivery` is the size of one in bytes."""
+        """`feeds` are all that the link has at any time; `delivery` is the size of one in bytes.
+        `overtaken` is asked where retention took what was not read yet: whether something else
+        feeds it now."""
         self._feeds = feeds
         self._sending = sending
         self._outlet = sending.outlet
@@ -54,12 +57,15 @@ class CatchingUp:
         self._delivery = delivery
         self._log = log
         self._select = select
+        self._overtaken = overtaken
         self._failed = failed
         self._behind: deque[Feed] = deque()  # those that wait for their turn to read
         self._reading = False
 
     def begin(self, feed: Feed) -> None:
         """Feed a subscription from its cursor on, which may lie behind what is gone."""
+        if gone(feed.number, feed.told, self._log.since) and self._overtaken(feed):
+            return
         for gap in self._tell_gone(feed):
             feed.outcomes.gone += gap.count
         self.read_on(feed)
@@ -120,6 +126,8 @@ class CatchingUp:
         first = events[0].serial if events else self._log.bounds.first
         if first > feed.cursor:
             # Retention has taken what was not read yet.
+            if self._overtaken(feed):
+                return
             feed.outcomes.gone += first - feed.cursor
             feed.cursor = first
             self._tell_gone(feed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -10,6 +11,7 @@ from broker.content.query.query import Query
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.router.outcomes import DeliveryOutcomes
+from broker.router.recovery import MarkRange, Recovering
 from broker.store.records import LoggedEvent
 
 
@@ -79,6 +81,8 @@ class Feed:
     goes_on: bool = False
     """Whether it goes on where its client has got to, and the node has wanted it all the time: then
     what lies before `flows_from` comes, too."""
+    recover: Callable[[Mapping[str, MarkRange]], Recovering] | None = None
+    """Begins to recover what retention took before it was read; None: nothing has it."""
     pace: Pace = Pace.UNCONFIRMED
     reading: bool = False
     waiting_for_commit: bool = False

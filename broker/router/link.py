@@ -30,7 +30,7 @@ from broker.router.outgoing import (
 )
 from broker.router.pacing import Pacing
 from broker.router.recovering import RecoveringFeeds
-from broker.router.recovery import Lost, Recovering
+from broker.router.recovery import Lost, MarkRange, Recovering
 from broker.router.sending import Outlet, Sending
 from broker.session.batches import encode_events
 from broker.session.fields import WirePosition
@@ -71,6 +71,7 @@ class Link:
             delivery=limits.delivery,
             log=log,
             select=select,
+            overtaken=self._overtaken,
             failed=failed,
         )
         self._recovering = RecoveringFeeds(
@@ -126,6 +127,26 @@ class Link:
         """Feed a subscription with what is recovered, then from its log, behind `joins`; or, with
         `end`, no further."""
         self._recovering.begin(feed, recovering, joins, pacing, end)
+
+    def _overtaken(self, feed: Feed) -> bool:
+        """Retention was faster than a subscription that is behind: all up to now is recovered, if
+        that can be, so that it is not overtaken again at once."""
+        if feed.recover is None:
+            return False
+        # Of an origin that its client does not know one that goes on wants all.
+        begun = {**({} if feed.goes_on else feed.flows_from), **feed.told}
+        for origin, mark in feed.passed.items():
+            begun[origin] = max(mark, begun.get(origin, mark))
+        upto = self._log.position()
+        ranges: dict[str, MarkRange] = {
+            origin: (begun.get(origin, _NOWHERE), mark)
+            for origin, mark in upto.items()
+            if begun.get(origin, _NOWHERE)[1] < mark[1]
+        }
+        feed.passed.clear()
+        joins = {**begun, **{origin: upto[origin] for origin in ranges}}
+        self.recover(feed, feed.recover(ranges), joins, Pacing(0.0, 0.0), None)
+        return True
 
     def _recovered(self, feed: Feed, joins: Mapping[str, Mark], lost: Sequence[Lost]) -> None:
         for each in lost:

@@ -41,10 +41,12 @@ class Roamer:
 class Former:
     """What is known of a durable subscription elsewhere."""
 
-    position: Position
-    """How far its client has got, at least."""
+    position: Position | None
+    """How far its client has got, at least; None: nobody could be asked who may have it."""
     address: str = ""
     """The node that has handed it over, and whose log has what was for it; empty: none does."""
+    warning: str = ""
+    """For the client's user."""
 
 
 @attrs.frozen

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Mapping
+from typing import Any
 
 import attrs
 from twisted.logger import Logger
@@ -29,7 +30,7 @@ from broker.router.feed import Feed
 from broker.router.interest import Interest
 from broker.router.link import Link
 from broker.router.pacing import Pacing
-from broker.router.recovery import Former, Missed, Recovery, Roamer
+from broker.router.recovery import Former, MarkRange, Missed, Recovering, Recovery, Roamer
 from broker.router.seam import Seam, at_cut, at_retention, open_ended, up_to, whole_past
 from broker.session.messages import Flowing, Subscribe, Subscribed
 from broker.store.event_log import EventLog
@@ -173,6 +174,8 @@ class Taking:
         if not self._is_open():
             return
         feed, log = self._feed, self._around.log
+        if former is not None and former.warning:
+            self._warnings += (former.warning,)
         position = _merged(
             None if former is None else former.position,
             self._left_off,
@@ -282,6 +285,8 @@ class Taking:
         recovery, link = self._around.recovery, self._profile.link
         seam = self._seam()
         missed = self._missed(seam)
+        if recovery.has_past and not self._is_bounded():
+            self._feed.recover = self._recover
         wants = bool(missed.ranges or missed.others or self._is_bounded())
         if not wants:
             self._confirming.start()
@@ -356,6 +361,13 @@ class Taking:
             # What was wanted here all the time was in the log, until retention took it.
             lack="retention" if self._is_complete_here() else "lost",
         )
+
+    def _recover(self, ranges: Mapping[str, MarkRange]) -> Recovering:
+        """Begin to recover what the log had, until it was taken."""
+        of_log: dict[str, Any] = {"known": {}, "others": False, "open_ended": False, "last": 0}
+        missed = self._missed(Seam({}, {}))
+        missed = attrs.evolve(missed, ranges=ranges, former="", lack="retention", **of_log)
+        return self._around.recovery.begin(missed)
 
     # ------------------------------------------------------------------ inside
 

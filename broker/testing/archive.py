@@ -84,11 +84,11 @@ class SimulatedArchive:
 
     def _covered(self, after: Mapping[str, Mark]) -> Deferred[Covered]:
         if self.broken:
-            return succeed({})
-        covered = self.open().state().covered
-        return succeed(
-            {o: [i for i in covered.get(o, ()) if i[1] > mark] for o, mark in after.items()}
-        )
+            return succeed(Covered())
+        state = self.open().state()
+        covered = state.covered
+        found = {o: [i for i in covered.get(o, ()) if i[1] > mark] for o, mark in after.items()}
+        return succeed(Covered(found, state.healing(self._wall_clock())))
 
     def _durable(self, client_id: str, name: str) -> Deferred[ArchivedDurable | None]:
         if self.broken:

@@ -137,6 +137,12 @@ def test_the_oldest_go_beyond_a_size(folder: Path) -> None:
     assert lines(run("expire", "--size", "1GB", folder))[0]["removed"] == []
 
 
+def test_the_oldest_go_beyond_a_number_of_events(folder: Path) -> None:
+    assert lines(run("expire", "--events", "8", folder))[0]["removed"] == []
+    [done] = lines(run("expire", "--events", "7", folder))
+    assert len(done["removed"]) == 4
+
+
 def test_a_node_s_configuration_names_its_archive(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "node.toml"
     file.write_text(f'[archive]\nlocation = "{folder}"\n')
@@ -159,6 +165,6 @@ def test_what_is_no_archive_is_one_line(tmp_path: Path, where: str) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
-@pytest.mark.parametrize("bad", ["--age=old", "--size=5 parsecs", "--grace=-1"])
+@pytest.mark.parametrize("bad", ["--age=old", "--size=5 parsecs", "--grace=-1", "--events=-1"])
 def test_a_quantity_that_is_none_is_wrong_usage(folder: Path, bad: str) -> None:
     assert run("expire", bad, folder).exit_code == 2

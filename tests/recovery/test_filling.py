@@ -28,6 +28,7 @@ from broker.recovery.log_pages import Page, PageRequest
 from broker.recovery.request import ReplayRequest
 from broker.recovery.surroundings import Surroundings
 from broker.router.recovery import MarkRange, Missed
+from broker.store.archive.intervals import without
 from broker.store.records import LoggedEvent
 from tests.recovery.test_log_merging import logged
 
@@ -55,6 +56,9 @@ class Log:
     begins: Mark = (0, 0)
     """Retention took what lies before this."""
     asked: list[PageRequest] = attrs.field(factory=list)
+
+    def keeps(self, origin: str) -> bool:
+        return origin in self.has
 
     async def page(self, request: PageRequest) -> Page:
         self.asked.append(request)
@@ -84,16 +88,28 @@ class Archived:
     refuses: BrokerError | None = None
     """Why it takes no request."""
 
+    damaged: frozenset[int] = frozenset()
+    """Offsets of what of the origin that is gone can not be read."""
+    heals: bool = False
+    """Whether somebody may write that again."""
+
     def replay(self, request: ReplayRequest) -> OneReplay:
         self.asked.append(request)
         if self.refuses is not None:
             return OneReplay([], False, self.refuses)
         found = [e for o, each in request.ranges.items() for e in lying_in(o, each)]
+        holes = [e for e in found if e.origin == GONE and e.offset in self.damaged]
+        found = sorted((e for e in found if e not in holes), key=lambda e: e.arrival)
         self.fails -= 1
-        return OneReplay(sorted(found, key=lambda e: e.arrival), self.fails >= 0)
+        lost = [(e.origin, (1, e.offset - 1), e.mark) for e in holes]
+        return OneReplay(found, self.fails >= 0, lost=lost)
 
     def covered(self, after: Mapping[str, Mark]) -> Deferred[Covered]:
-        return succeed({o: [((0, 0), EVENTS[o][-1].mark)] for o in after})
+        found = {o: [((0, 0), EVENTS[o][-1].mark)] for o in after}
+        if self.damaged and GONE in found:
+            taken = [((1, n - 1), (1, n)) for n in self.damaged]
+            found[GONE] = list(without(found[GONE], taken))
+        return succeed(Covered(found, frozenset([GONE] if self.heals else [])))
 
 
 @attrs.define
@@ -102,6 +118,7 @@ class OneReplay:
     fails: bool
     refused: BrokerError | None = None
     looked_at: tuple[int, int] = (0, 0)
+    lost: Sequence[tuple[str, Mark, Mark]] = ()
 
     def more(self) -> Deferred[Sequence[LoggedEvent]]:
         if self.refused is not None:
@@ -115,7 +132,7 @@ class OneReplay:
         return {o: events[-1].mark for o, events in EVENTS.items()}
 
     def holes(self) -> Sequence[tuple[str, Mark, Mark]]:
-        return ()
+        return self.lost
 
     def cancel(self) -> None:
         """Nothing goes on by itself."""

@@ -25,22 +25,28 @@ LOOK = 0.05
 STREAM = "roaming.flights"
 
 
-def settings(archive: Path | str, *, engine: str = "local", more: str = "") -> str:
-    """Of a node whose log is the smallest, and whose archive is here; `more` is of `[recovery]`."""
+def settings(
+    archive: Path | str, *, engine: str = "local", more: str = "", log: str = "1MiB"
+) -> str:
+    """Of a node whose log is the smallest, or as large as that, and whose archive is here; `more`
+    is of `[recovery]`."""
     return (
-        '[log]\nmax_bytes = "1MiB"\n'
+        f'[log]\nmax_bytes = "{log}"\n'
         f'[archive]\nlocation = "{archive}"\nevery = 0.2\n'
         f'[recovery]\nengine = "{engine}"\n{more}'
     )
 
 
-def two_nodes(folder: Path, *, engine: str = "local", more: str = "") -> list[NodeProcess]:
+def two_nodes(
+    folder: Path, *, engine: str = "local", more: str = "", log: str = "1MiB"
+) -> list[NodeProcess]:
     """One cluster of two that share an archive; not started."""
+    said = settings(folder / "archive", engine=engine, more=more, log=log)
     ports = {"a": free_port(), "b": free_port()}
     return [
         NodeProcess(
             folder / name,
-            f'{settings(folder / "archive", engine=engine, more=more)}[network]\nname = "roaming"\n'
+            f'{said}[network]\nname = "roaming"\n'
             f'listen = ["tcp:port={ports[name]}:interface=127.0.0.1"]\n{place}\n',
             name=name,
         )
@@ -125,11 +131,11 @@ def kill_child(node: NodeProcess, module: str) -> None:
     os.kill(child_of(node, module), signal.SIGKILL)
 
 
-async def until_all(inbox: Inbox, receipts: Sequence[Receipt]) -> None:
+async def until_all(inbox: Inbox, receipts: Sequence[Receipt], seconds: float = PATIENCE) -> None:
     """Wait until each of these has come; says what has not."""
     wanted = set(ids(receipts))
     try:
-        await inbox.until(lambda: wanted <= set(inbox.ids))
+        await inbox.until(lambda: wanted <= set(inbox.ids), seconds)
     except TimeoutError:
         missing = sorted(map(str, wanted - set(inbox.ids)))
         raise AssertionError(

@@ -106,20 +106,23 @@ def test_a_thousand_words_of_a_node_are_answered_rightly(world: World, folder: P
         node.tell(messages.Replay(number, request.to_wire()))
         node.tell(messages.More(number, 1_000))
     got: dict[int, list[LoggedEvent]] = {number: [] for number in range(len(requests))}
-    done: dict[int, Report] = {}
+    found: dict[int, Report] = {}
+    done: set[int] = set()
     while len(done) < len(requests):
         match message := node.hear():
             case messages.Page(id, first):
                 assert first == len(got[id])
                 got[id] += events_of(message)
-            case messages.Done(id, report):
-                done[id] = Report.from_wire(report)
+            case messages.Found(id, report):
+                found[id] = Report.from_wire(report)
+            case messages.Done(id):
+                assert len(got[id]) == found[id].events
+                done.add(id)
             case messages.Failed():
                 raise AssertionError(message)
     for number, request in enumerate(requests):
         right = expected(world, request).places
         assert [(event.origin, event.mark) for event in got[number]] == right
-        assert done[number].events == len(right)
         node.tell(messages.Cancel(number))
     node.tell(messages.Status())
     state = node.hear_for(messages.State)
@@ -197,7 +200,7 @@ def test_without_java_pure_python_serves_with_a_notice(
     heard: list[messages.Message] = []
     while not isinstance(message := node.hear(), messages.Found):
         heard.append(message)
-    assert message.events == len(expected(world, request).places)
+    assert Report.from_wire(message.report).events == len(expected(world, request).places)
     [notice] = [each.text for each in heard if isinstance(each, messages.Notice)]
     assert "openjdk-17-jre-headless" in notice
     node.close()

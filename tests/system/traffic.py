@@ -66,9 +66,9 @@ class Inbox:
         """How often each event came."""
         return Counter(self.ids)
 
-    async def until(self, condition: Callable[[], bool]) -> None:
+    async def until(self, condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
         """Wait until something that came makes the condition true."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(seconds):
             while not condition():
                 if self._task.done():
                     self._task.result()

@@ -8,6 +8,7 @@ where the sender does not know what it has sent, it begins anew and says so by `
 from __future__ import annotations
 
 import zlib
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import groupby
 from typing import TypeAlias
@@ -36,6 +37,8 @@ Cleared: TypeAlias = Callable[[Address, int], bool]
 TELL_AGAIN = (1, 2, 4, 8, 16, 32, 64)
 #: Who lacks at most so many places is sent new events while it reads those: it can hold them.
 NEAR = 256
+#: Of so many frames that came last it is remembered from which home they came.
+RECENT = 8
 
 
 @attrs.frozen(slots=True)
@@ -63,9 +66,11 @@ class Departures:
     """The state of one origin's events on their way from here."""
 
     def __init__(self, origin: str, home: Address, upto: Mark) -> None:
-        """`home` is the node whose log the origin is; `upto` the newest place that it has given."""
+        """`home` is the node whose log the origin is, or who answers for it; `upto` the newest
+        place that it has given."""
         self.origin = origin
-        self.home = home
+        self._homes = deque([home], maxlen=RECENT)
+        self._turn = 0
         self._upto = upto
         self._ways: dict[Address, _Way] = {}
         self._restless: dict[Address, int] = {}
@@ -78,6 +83,11 @@ class Departures:
         """Where `progress` was called last."""
         self.denied = 0
         """Events that a destination wanted, and to which no way is cleared for them."""
+
+    def spoke(self, home: Address) -> None:
+        """A frame of the origin came from there: while its node is gone others answer for it, and
+        one of them may have less than another."""
+        self._homes.append(home)
 
     @property
     def destinations(self) -> Collection[Address]:
@@ -209,7 +219,12 @@ class Departures:
             if times >= self._tell_at[-1]:
                 del self._restless[each]
                 way.joined = (0, 0)
-        return self.frame(ranges[:MAX_DESTINATIONS], [], [], []) if ranges else None
+        if not ranges:
+            return None
+        homes = sorted(set(self._homes))
+        self._turn += 1
+        home = homes[self._turn % len(homes)]
+        return self.frame(ranges[:MAX_DESTINATIONS], [], [], [], home)
 
     def _range(self, destination: Address, way: _Way) -> Range:
         return Range(
@@ -225,11 +240,12 @@ class Departures:
         carried: Sequence[Carried],
         levels: Sequence[int],
         runs: Sequence[tuple[int, tuple[int, ...]]],
+        home: Address | None = None,
     ) -> Frame:
-        """A frame of this origin."""
+        """A frame of this origin; of the home that spoke last, if it does not matter of which."""
         return Frame(
             origin=self.origin,
-            home=self.home,
+            home=home or self._homes[-1],
             level_runs=level_runs(levels),
             hops=MAX_HOPS,
             ranges=ranges,

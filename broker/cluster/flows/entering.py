@@ -59,8 +59,7 @@ class Entering:
             entry = _Entry(departures, told.upto)
             while len(self._entries) >= MOST_ENTERING:
                 self._entries.popitem(last=False)
-        # While an origin's node is gone, another one may answer for it.
-        entry.departures.home = frame.home
+        entry.departures.spoke(frame.home)
         entry.upto = max(entry.upto, told.upto)
         self._entries[frame.origin, unit] = entry
         return entry.departures

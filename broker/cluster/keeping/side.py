@@ -8,11 +8,12 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.cluster.address import Address
-from broker.cluster.flows.frame import MAX_HOPS, PLAIN, Carried, Frame, Range, level_runs, mark_runs
+from broker.cluster.flows.frame import MAX_HOPS, Frame, Range
 from broker.cluster.flows.messages import Kept, Lost, Resume, Routed
 from broker.cluster.keeping.keeper import Keeper
 from broker.cluster.keeping.messages import AskKeeper, KeeperHas
 from broker.cluster.keeping.owner import Owner
+from broker.cluster.keeping.pages import page_of
 from broker.cluster.messages import Message
 from broker.cluster.neighbours import Neighbour
 from broker.errors import ProtocolError
@@ -104,7 +105,7 @@ class Keeping:
             return
         for origin in self.dead(here):
             upto = self._log.kept[origin].upto
-            yield _frame(origin, own, [Range(each, upto, upto) for each in whom], [])
+            yield page_of(origin, own, [Range(each, upto, upto) for each in whom], [])
 
     def take(self, here: Callable[[str], bool], stands_at: Callable[[str], Mark | None]) -> None:
         """This node itself, too, gets what is kept here of nodes that are not `here`, from where it
@@ -165,22 +166,4 @@ class Keeping:
         full = len(events) >= PAGE_EVENTS or sum([each.size for each in events]) >= PAGE_BYTES
         end = events[-1].mark if full else upto
         page = Range(resume.source, resume.after, end, more=end < upto, all=True)
-        self._answer(_frame(resume.origin, own, [page], events))
-
-
-def _frame(origin: str, home: Address, ranges: list[Range], events: list[LoggedEvent]) -> Frame:
-    carried = [Carried(each.mark, each.record, each.document, each.level) for each in events]
-    return Frame(
-        origin=origin,
-        home=home,
-        level_runs=level_runs([each.level for each in carried]),
-        hops=MAX_HOPS,
-        ranges=ranges,
-        mark_runs=mark_runs([each.mark for each in carried]),
-        runs=[(len(carried), (0,))] if carried else [],
-        encoding=PLAIN,
-        record_lengths=[len(each.record) for each in carried],
-        document_lengths=[len(each.document) for each in carried],
-        records=b"".join([each.record for each in carried]),
-        body=b"".join([each.document for each in carried]),
-    )
+        self._answer(page_of(resume.origin, own, [page], events))

@@ -173,6 +173,16 @@ class Map:
         depth, child = sibling
         return self._far[depth].links(self.address.unit[depth], child)
 
+    def entrances(self) -> Mapping[UnitPath, Sequence[Address]]:
+        """The gateways of each unit that lies in one of this node's contexts, and not on the way
+        from there to its cluster."""
+        found: dict[UnitPath, set[Address]] = {}
+        for far, own in zip(self._far, self.address.unit, strict=True):
+            for link in far.ends():
+                if link.unit != own:
+                    found.setdefault((*far.context, link.unit), set()).add(link.own)
+        return {unit: sorted(gateways) for unit, gateways in found.items()}
+
     def others(self) -> Sequence[Alternative]:
         """Nodes of other clusters that can be asked for links: those in the nearest units first."""
         found = {

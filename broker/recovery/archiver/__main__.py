@@ -22,9 +22,10 @@ import click
 
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError
+from broker.recovery.archive_access import Covered
 from broker.recovery.archiver import lines
 from broker.recovery.archiver.archiving import Archiving
-from broker.recovery.archiver.care_rules import CareRules
+from broker.recovery.archiver.care_rules import NO_CARE, CareRules
 from broker.recovery.archiver.caring import Caring
 from broker.store.archive.archive import Archive, wall_clock_ms
 from broker.store.reading_along import LogAlong
@@ -150,11 +151,12 @@ def _answer(archive: Archive, conversation: Conversation) -> None:
             conversation.tell(lines.found(asked.number, *_stored(archive, asked)))
             continue
         try:
-            intervals = archive.state().covered
+            state = archive.state()
+            covered = Covered(state.covered, state.healing(archive.wall_clock()))
         except BrokerError:
             # It is asked again, until it can be read or the node has no patience any more.
-            intervals = {}
-        conversation.tell(lines.coverage(intervals))
+            covered = Covered()
+        conversation.tell(lines.coverage(covered))
 
 
 def _stored(archive: Archive, asked: lines.AskDurable) -> tuple[str, bytes | None]:
@@ -189,10 +191,8 @@ def alone(folder: Path) -> BinaryIO:
 @click.option("--log", type=click.Path(path_type=Path), required=True)
 @click.option("--archive", "uri", required=True)
 @click.option("--every", type=float, required=True)
-@click.option("--compact/--no-compact", default=False)
-@click.option("--max-age", "age_ms", type=int, default=0, help="Ms; 0: nothing is too old.")
-@click.option("--max-bytes", type=int, default=0, help="0: nothing is too much.")
-def main(log: Path, uri: str, every: float, compact: bool, age_ms: int, max_bytes: int) -> None:
+@click.option("--care", type=CareRules.decode, default=NO_CARE)
+def main(log: Path, uri: str, every: float, care: CareRules) -> None:
     os.nice(NICENESS)
     # A Ctrl-C is for the node: what it logs until its end is still to be archived.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -200,9 +200,9 @@ def main(log: Path, uri: str, every: float, compact: bool, age_ms: int, max_byte
     held = alone(log)
     while True:
         try:
-            along, rules = LogAlong(log), CareRules(compact, age_ms, max_bytes)
+            along = LogAlong(log)
             archive = Archive.open(uri)
-            caring = Caring(archive, along.origin, log, rules, _complain, time.monotonic())
+            caring = Caring(archive, along.origin, log, care, _complain, time.monotonic())
             with closing(caring):
                 run(along, archive, every, conversation, caring)
         except BrokerError as error:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 import attrs
+import numpy as np
 import pyarrow as pa
 
 from broker.dtd.reference import DtdReference
@@ -124,12 +125,14 @@ class Archiving:
     def _flush_span(
         self, origin: str, since: Mark, durable: Mark, read: Read, begins: Callable[[], Mark]
     ) -> bool:
-        """Archive what is new in (since, durable]; whether there is more of it."""
-        after = self._go_on(origin, since)
+        """Archive what the archive lacks of (since, durable]; whether there is more of it."""
+        after, end = self._go_on(origin, since)
         if durable <= after:
             return False
         events = read(after, FLUSH_EVENTS, FLUSH_BYTES)
         upto = _mark(events, -1) if events is not None else durable
+        if end is not None and end < upto:
+            events, upto = _up_to(events, end), end
         # Retention may have taken something between the two looks, and what it took is not covered.
         covered = max(after, begins())
         if covered > after:
@@ -139,17 +142,18 @@ class Archiving:
         self._write(origin, min(covered, upto), upto, events)
         return upto < durable
 
-    def _go_on(self, origin: str, since: Mark) -> Mark:
-        """Up to where the archive has all that is here, which begins behind `since`."""
+    def _go_on(self, origin: str, since: Mark) -> tuple[Mark, Mark | None]:
+        """Up to where the archive has all that is here, which begins behind `since`; and behind
+        which mark it has something again, where it has a hole: a damaged file, say."""
         state = self._archive.state()
         before = self.reached.get(origin)
         # What the archive has let go as too old is not to come back from a log that has it still.
-        begins = max(since, before or state.forgotten(origin))
-        self.reached[origin] = state.upto(origin, begins)
+        after = state.upto(origin, max(since, state.forgotten(origin)))
+        self.reached[origin] = after
         if before is not None and before < since:
             # What is gone from the log never comes; that it is gone is no reason to stop.
             self.figures.lost += max(0, since[1] - state.upto(origin, before)[1])
-        return self.reached[origin]
+        return after, state.next_covered(origin, after)
 
     def _write(self, origin: str, after: Mark, upto: Mark, events: pa.RecordBatch | None) -> None:
         dtds = self._texts(events) if events is not None else {}
@@ -207,6 +211,15 @@ class Archiving:
             # Its own word, though another's may be newer: to say it again would make it the newest.
             self._stored = dict(self._archive.durables_of(self._log.origin))
         return self._stored
+
+
+def _up_to(events: pa.RecordBatch | None, end: Mark) -> pa.RecordBatch | None:
+    """Those up to a mark."""
+    if events is None:
+        return None
+    epoch, offset = (events.column(name).to_numpy() for name in ("epoch", "offset"))
+    count = int(np.count_nonzero((epoch < end[0]) | ((epoch == end[0]) & (offset <= end[1]))))
+    return events.slice(0, count) if count else None
 
 
 def _mark(events: pa.RecordBatch, row: int) -> Mark:

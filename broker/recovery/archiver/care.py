@@ -107,7 +107,8 @@ class Care:
         cared.problems += [f"{path} is damaged, and set aside" for path in done.damaged]
 
     def _expire(self, cared: Cared) -> None:
-        retention = Retention(self._rules.age_ms, self._rules.max_bytes)
+        rules = self._rules
+        retention = Retention(rules.age_ms, rules.max_bytes, rules.max_events)
         needed = needed_by_durables(self._archive, cared.problems.append)
         expiry = Expiry(self._archive, self._ledger, ExpiryRules(retention), needed)
         done = expiry.run(lambda done, of: self._lease.refresh())
@@ -128,20 +129,15 @@ def _deserted() -> bool:
 @click.option("--archive", "uri", required=True)
 @click.option("--name", required=True)
 @click.option("--lock", type=click.Path(path_type=Path), required=True)
-@click.option("--compact/--no-compact", required=True)
-@click.option("--max-age", "age_ms", type=int, required=True, help="Ms.")
-@click.option("--max-bytes", type=int, required=True)
-def main(uri: str, name: str, lock: Path, compact: bool, age_ms: int, max_bytes: int) -> None:
+@click.option("--rules", type=CareRules.decode, required=True)
+def main(uri: str, name: str, lock: Path, rules: CareRules) -> None:
     os.nice(_NICENESS)
     cared = Cared()
     # One of an archiver that was killed may not be over yet; both would write under one name.
     with open(lock, "ab") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            care = Care(
-                Archive.open(uri, create=False), CareRules(compact, age_ms, max_bytes), name
-            )
-            cared = care.run(_deserted)
+            cared = Care(Archive.open(uri, create=False), rules, name).run(_deserted)
         except BlockingIOError:
             pass
         except BrokerError as error:

@@ -46,8 +46,7 @@ class Caring:
             *(sys.executable, "-m", "broker.recovery.archiver.care"),
             *("--archive", archive.objects.source, "--name", self._name),
             *("--lock", str(folder / "care.lock")),
-            *("--max-age", str(rules.age_ms), "--max-bytes", str(rules.max_bytes)),
-            "--compact" if rules.compact else "--no-compact",
+            *("--rules", rules.encode()),
         ]
         self._complain = complain
         self._process: subprocess.Popen[bytes] | None = None

@@ -7,7 +7,7 @@ node:     {"flush": number}                        archive what is new now, and 
           {"dtd": [type, version, base64 or null]}
           {"end": true}                            archive what is new once more, then end
 archiver: {"dtds": [[type, version]...]}           tell these
-          {"coverage": {origin: [[after, upto]...]}}
+          {"coverage": {origin: [[after, upto]...]}, "healing": [origin...]}
           {"found": number, "origin": text, "stored": base64 or null}
           {"reached": {origin: mark}, "flushed": [number...], "problem": text,
            "figures": {"events", "files", "bytes", "flushes", "lost", "merged", "removed",
@@ -29,6 +29,7 @@ import attrs
 from broker.dtd.reference import DtdReference
 from broker.errors import BadName
 from broker.event.place import Mark
+from broker.recovery.archive_access import Covered
 
 
 @attrs.frozen
@@ -109,15 +110,8 @@ class FoundDurable:
     stored: bytes | None
 
 
-@attrs.frozen
-class Coverage:
-    """What the archive has all of, by origin: behind and up to two marks each."""
-
-    intervals: Mapping[str, Sequence[tuple[Mark, Mark]]]
-
-
 #: What the archiver says.
-Told: TypeAlias = Report | AskDtds | Coverage | FoundDurable
+Told: TypeAlias = Report | AskDtds | Covered | FoundDurable
 
 
 def encode(said: Said) -> bytes:
@@ -170,9 +164,9 @@ def report(report: Report) -> bytes:
     return _line(attrs.asdict(report))
 
 
-def coverage(intervals: Mapping[str, Sequence[tuple[Mark, Mark]]]) -> bytes:
-    """The archiver's answer to `AskCovered`."""
-    return _line({"coverage": dict(intervals)})
+def coverage(covered: Covered) -> bytes:
+    """The archiver's answer to `AskCovered`: of all origins."""
+    return _line({"coverage": dict(covered.intervals), "healing": sorted(covered.healing)})
 
 
 def found(number: int, origin: str, stored: bytes | None) -> bytes:
@@ -188,9 +182,10 @@ def understood(line: bytes) -> Told:
 
 def _understood(said: Any) -> Told:
     match said:
-        case {"coverage": dict(intervals)}:
-            return Coverage(
-                {o: [(_mark(a), _mark(u)) for a, u in each] for o, each in intervals.items()}
+        case {"coverage": dict(intervals), "healing": list(healing)}:
+            return Covered(
+                {o: [(_mark(a), _mark(u)) for a, u in each] for o, each in intervals.items()},
+                frozenset(map(str, healing)),
             )
         case {"found": int(number), "origin": str(origin), "stored": stored}:
             return FoundDurable(number, origin, _bytes(stored))

@@ -54,8 +54,7 @@ class ArchiverSupervisor:
         self._arguments = [
             *(sys.executable, "-m", "broker.recovery.archiver"),
             *("--log", str(log_folder), "--archive", uri, "--every", str(every)),
-            *("--compact" if care.compact else "--no-compact", "--max-age", str(care.age_ms)),
-            *("--max-bytes", str(care.max_bytes)),
+            *("--care", care.encode()),
         ]
         self.uri = uri
         self.dtd_text: Callable[[DtdReference], Deferred[bytes | None]] = lambda _: succeed(None)
@@ -98,12 +97,11 @@ class ArchiverSupervisor:
         self._say(lines.Flush(self._flush))
 
     def covered(self, after: Mapping[str, Mark]) -> Deferred[Covered]:
-        """What the archive has of these origins behind these marks; of those that are not named it
-        could not tell at the moment."""
+        """What the archive has of these origins behind these marks, if it can tell now."""
         answer: Deferred[Covered] = Deferred()
         answer.addCallback(lambda covered: _behind(covered, after))
         if self._running is None:
-            answer.callback({})
+            answer.callback(Covered())
             return answer
         # However many clients have come back at once: one question for all.
         self._asking.append(answer)
@@ -171,8 +169,8 @@ class ArchiverSupervisor:
                 stored = said.stored
                 answer.callback(None if stored is None else ArchivedDurable(said.origin, stored))
             return
-        if isinstance(said, lines.Coverage):
-            self._tell_covered(said.intervals)
+        if isinstance(said, Covered):
+            self._tell_covered(said)
             return
         if said.figures:
             if not self.figures:
@@ -201,7 +199,7 @@ class ArchiverSupervisor:
     def ended(self, reason: str) -> None:
         """The process is over."""
         self._running, self.figures = None, {}
-        self._tell_covered({})
+        self._tell_covered(Covered())
         sought, self._sought = self._sought, {}
         for answer in sought.values():
             answer.callback(None)
@@ -225,11 +223,12 @@ class ArchiverSupervisor:
 
 
 def _behind(covered: Covered, after: Mapping[str, Mark]) -> Covered:
-    return {
-        origin: [each for each in covered[origin] if each[1] > mark]
+    found = {
+        origin: [each for each in covered.intervals[origin] if each[1] > mark]
         for origin, mark in after.items()
-        if origin in covered
+        if origin in covered.intervals
     }
+    return Covered(found, covered.healing)
 
 
 class _Running(ProcessProtocol):

@@ -26,7 +26,7 @@ from broker.recovery.engine.dtds import dtd_texts
 from broker.recovery.engine.plan import Part, Plan, plan
 from broker.recovery.engine.scan import KEYS, Note
 from broker.recovery.engine.scanner import Context, Scanner
-from broker.recovery.engine.telling import Reach, holes
+from broker.recovery.engine.telling import Telling
 from broker.recovery.ordering import Integers
 from broker.recovery.request import BUNDLE, ReplayRequest
 from broker.recovery.spool import write_request
@@ -79,9 +79,9 @@ class Job:
                 # A compaction that did not know of this reader: what it wrote instead is new.
                 planned = self._look_again(lease)
             arrangement = self._arrangement(planned)
-            reach, looked_at = Reach(state), planned.looked_at()
+            telling, looked_at = Telling(state), planned.looked_at()
             return [
-                self._report(number, arrangement, reach, int(looked_at[number]))
+                self._report(number, arrangement, telling, int(looked_at[number]))
                 for number in range(len(self.requests))
             ]
 
@@ -220,15 +220,15 @@ class Job:
                 self._notes[f"copies were not looked for: {error}"] = None
 
     def _report(
-        self, number: int, arrangement: Arrangement, reach: Reach, looked_at: int
+        self, number: int, arrangement: Arrangement, telling: Telling, looked_at: int
     ) -> Report:
         request = self.requests[number]
         lost = [part.file for part in self._lost if number in part.requests]
         report = Report(
             looked_at=looked_at,
             denied=int(self._denied[number]),
-            upto=reach.of(request),
-            holes=holes(request, lost),
+            upto=telling.reach(request),
+            holes=telling.holes(request, lost),
             notes=tuple(self._notes),
             error=self._failed.get(number),
         )

@@ -64,12 +64,7 @@ class Plan:
 
 def plan(state: ArchiveState, requests: Sequence[ReplayRequest]) -> Plan:
     """What these requests need of the archive as it is now."""
-    everything = state.everything
-    damaged = [
-        everything.adds[path]
-        for path in state.aside.keys() - everything.heals
-        if path in everything.adds
-    ]
+    damaged = state.damaged.values()
     files = sorted(state.files.values(), key=_age)
     origins = tuple(sorted({o for file in (*files, *damaged) for o in file.spans}))
     scope = Scope(requests, origins)

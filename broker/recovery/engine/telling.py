@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from broker.event.place import Mark
@@ -15,16 +16,18 @@ from broker.store.archive.state import ArchiveState
 _EVERYWHERE: Mark = (2**32 - 1, 2**63 - 1)
 
 
-class Reach:
-    """How far the archive goes, where what is lost counts as had: reports tell of it as holes."""
+class Telling:
+    """What is to be told of one moment of the archive."""
 
     def __init__(self, state: ArchiveState) -> None:
+        self._state = state
+        # What is lost counts as had: holes tell of it.
         self._intervals: dict[str, Intervals] = {
             origin: merged((*intervals, *state.lost.get(origin, ())))
             for origin, intervals in state.covered.items()
         }
 
-    def of(self, request: ReplayRequest) -> Mapping[str, Mark]:
+    def reach(self, request: ReplayRequest) -> Mapping[str, Mark]:
         """By origin how far it goes without a hole from where the request begins."""
         found: dict[str, Mark] = {}
         for origin in {*self._intervals, *request.ranges}:
@@ -35,18 +38,18 @@ class Reach:
                 found[origin] = far if upto is None else min(far, upto)
         return found
 
-
-def holes(request: ReplayRequest, files: Iterable[ArchivedFile]) -> tuple[Hole, ...]:
-    """What of a request's ranges these files held, which can not be read."""
-    lost: dict[str, list[Interval]] = {}
-    for file in files:
-        for origin, interval in file.intervals.items():
-            lost.setdefault(origin, []).append(interval)
-    found: list[Hole] = []
-    for origin, intervals in sorted(lost.items()):
-        wanted = request.range_of(origin)
-        if wanted is not None:
-            after, upto = wanted
-            part = common([(after, _EVERYWHERE if upto is None else upto)], intervals)
-            found += [(origin, *interval) for interval in part]
-    return tuple(found)
+    def holes(self, request: ReplayRequest, files: Iterable[ArchivedFile]) -> tuple[Hole, ...]:
+        """What of a request's ranges was in these files, which can not be read, and nobody has
+        written again."""
+        lost: dict[str, list[Interval]] = defaultdict(list)
+        for file in files:
+            for origin, intervals in self._state.lost_with(file).items():
+                lost[origin] += intervals
+        found: list[Hole] = []
+        for origin, of_origin in sorted(lost.items()):
+            wanted = request.range_of(origin)
+            if wanted is not None:
+                after, upto = wanted
+                part = common([(after, _EVERYWHERE if upto is None else upto)], of_origin)
+                found += [(origin, *interval) for interval in part]
+        return tuple(found)

@@ -173,8 +173,8 @@ class Expiry:
         for start in range(0, len(doomed), _PORTION):
             self._archive.objects.delete([e.path for e in doomed[start : start + _PORTION]])
             progress(min(start + _PORTION, len(doomed)), len(doomed))
-        healed = state.everything.heals & state.aside.keys()
-        said = Manifest(removes=dict.fromkeys([*(f.path for f in old.files), *healed], self._now))
+        gone = [*(file.path for file in old.files), *state.healed]
+        said = Manifest(removes=dict.fromkeys(gone, self._now))
         said.forget(old.forgets)
         said.deleted = {
             path

@@ -7,7 +7,7 @@ manifests before it say, so it is a manifest like any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -52,8 +52,8 @@ class Manifest:
     """Paths of which nothing is left."""
     aside: dict[str, SetAside] = attrs.field(factory=dict)
     """Files that are damaged: what only they held is not covered."""
-    heals: set[str] = attrs.field(factory=set)
-    """Paths of files set aside whose places this manifest covers again."""
+    heals: dict[str, Ranges] = attrs.field(factory=dict)
+    """By path of a file set aside, which of its places have been written again since."""
     dtds: set[DtdText] = attrs.field(factory=set)
     absorbed: dict[str, tuple[int, int]] = attrs.field(factory=dict)
     """Writers that never come back, whose manifests up to a number are repeated here; since when,
@@ -67,19 +67,23 @@ class Manifest:
         """These places are covered no more."""
         _extend(self.forgets, ranges)
 
+    def heal(self, ranges: Mapping[str, Ranges]) -> None:
+        """These places of files set aside are covered again."""
+        for path, healed in ranges.items():
+            _unite(self.heals.setdefault(path, {}), healed)
+
     def merge(self, other: Manifest) -> None:
         """Say also what the other says."""
         self.at = max(self.at, other.at)
-        for mine, theirs in ((self.covers, other.covers), (self.forgets, other.forgets)):
-            for origin, intervals in theirs.items():
-                mine[origin] = list(merged((*mine.get(origin, ()), *intervals)))
+        _unite(self.covers, other.covers)
+        _unite(self.forgets, other.forgets)
         self.adds.update(other.adds)
         for path, at in other.removes.items():
             self.removes[path] = min(at, self.removes.get(path, at))
         self.deleted |= other.deleted
         for path, aside in other.aside.items():
             self.aside.setdefault(path, aside)
-        self.heals |= other.heals
+        self.heal(other.heals)
         self.dtds |= other.dtds
         self.absorbed.update(other.absorbed)
 
@@ -96,7 +100,7 @@ class Manifest:
             removes={path: at for path, at in self.removes.items() if path in known},
             deleted={path for path in self.deleted if path in known},
             aside={path: why for path, why in self.aside.items() if path in known},
-            heals={path for path in self.heals if path in known},
+            heals={path: ranges for path, ranges in self.heals.items() if path in known},
             absorbed={
                 writer: (number, at)
                 for writer, (number, at) in self.absorbed.items()
@@ -114,7 +118,7 @@ class Manifest:
             "removes": [[path, at] for path, at in self.removes.items()],
             "deleted": sorted(self.deleted),
             "aside": [[path, why.reason, why.at] for path, why in self.aside.items()],
-            "heals": sorted(self.heals),
+            "heals": [[path, _listed(ranges)] for path, ranges in self.heals.items()],
             "dtds": [text.to_json() for text in sorted(self.dtds)],
             "absorbed": [[writer, *said] for writer, said in self.absorbed.items()],
         }
@@ -132,12 +136,13 @@ class Manifest:
                 removes={str(path): int(at) for path, at in said.get("removes", ())},
                 deleted=set(map(str, said.get("deleted", ()))),
                 aside={str(p): SetAside(str(r), int(at)) for p, r, at in said.get("aside", ())},
-                heals=set(map(str, said.get("heals", ()))),
                 dtds=set(map(DtdText.from_json, said.get("dtds", ()))),
                 absorbed={str(w): (int(n), int(at)) for w, n, at in said.get("absorbed", ())},
             )
             manifest.cover(_ranges(said.get("covers", ())))
             manifest.forget(_ranges(said.get("forgets", ())))
+            for path, healed in said.get("heals", ()):
+                _extend(manifest.heals.setdefault(str(path), {}), _ranges(healed))
         except (KeyError, TypeError, ValueError, AttributeError, BrokerError) as error:
             raise ArchiveCorrupt(f"a manifest can not be read: {error!r}") from None
         return manifest
@@ -146,6 +151,11 @@ class Manifest:
 def _extend(ranges: Ranges, more: Iterable[Range]) -> None:
     for origin, after, upto in more:
         ranges[origin] = list(merged((*ranges.get(origin, ()), (after, upto))))
+
+
+def _unite(mine: Ranges, theirs: Ranges) -> None:
+    for origin, intervals in theirs.items():
+        mine[origin] = list(merged((*mine.get(origin, ()), *intervals)))
 
 
 def _listed(ranges: Ranges) -> list[Any]:

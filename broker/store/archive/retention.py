@@ -22,12 +22,14 @@ _DAY: Final = 86_400_000
 
 @attrs.frozen
 class Retention:
-    """How much is kept. 0 for an age or a size: there is no such bound."""
+    """How much is kept. 0: there is no such bound."""
 
     age_ms: int = 0
     """Hours whose newest event is older go."""
     max_bytes: int = 0
     """The oldest hours go until the files together have no more."""
+    max_events: int = 0
+    """The same for their events."""
     hard_age_ms: int = 90 * _DAY
     """What is older goes, whoever still needs it. 0: nothing does."""
 
@@ -74,16 +76,19 @@ def too_old(
     hours: dict[str, list[ArchivedFile]] = defaultdict(list)
     for file in files:
         hours[file.hour].append(file)
-    total = sum(file.bytes for group in hours.values() for file in group)
+    bytes_left = sum(file.bytes for group in hours.values() for file in group)
+    events_left = sum(file.rows for group in hours.values() for file in group)
     gone: list[ArchivedFile] = []
     for hour, group in sorted(hours.items()):
         newest = max(file.arrivals[1] for file in group)
         aged = 0 < retention.age_ms < now - newest
-        if not aged and not 0 < retention.max_bytes < total:
+        many = 0 < retention.max_bytes < bytes_left or 0 < retention.max_events < events_left
+        if not aged and not many:
             break
         hard = 0 < retention.hard_age_ms < now - newest
         if not hard and any(each.needs(file) for each in needed for file in group):
             return TooOld(tuple(gone), hour)
         gone += group
-        total -= sum(file.bytes for file in group)
+        bytes_left -= sum(file.bytes for file in group)
+        events_left -= sum(file.rows for file in group)
     return TooOld(tuple(gone), "")

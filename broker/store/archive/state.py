@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from types import MappingProxyType
+from typing import Final
 
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
-from broker.store.archive.intervals import Interval, Intervals, merged, reach, without
+from broker.store.archive.intervals import Interval, Intervals, common, merged, reach, without
 from broker.store.archive.journal import Page, Pages
 from broker.store.archive.listed import ArchivedFile, DtdText
-from broker.store.archive.manifest import Manifest, SetAside
+from broker.store.archive.manifest import Manifest, Range, Ranges, SetAside
+
+#: How long (ms) after a file was found damaged its places may be written again: an archiver looks
+#: every few seconds.
+HEALING_MS: Final = 60_000
 
 
 class ArchiveState:
@@ -37,16 +42,42 @@ class ArchiveState:
         )
         """Damaged files, by path."""
 
+    def lost_with(self, file: ArchivedFile) -> Mapping[str, Intervals]:
+        """By origin what lies between the first and last places of a damaged file, if nobody has
+        written it again. Not all of it is missing: other files have places there."""
+        healed = self.everything.heals.get(file.path, {})
+        left = {o: without([each], healed.get(o, ())) for o, each in file.intervals.items()}
+        return {origin: intervals for origin, intervals in left.items() if intervals}
+
+    @cached_property
+    def damaged(self) -> Mapping[str, ArchivedFile]:
+        """Files that were set aside, of which something is still lost."""
+        adds = self.everything.adds
+        return {p: adds[p] for p in self.aside if p in adds and self.lost_with(adds[p])}
+
+    @cached_property
+    def healed(self) -> Collection[str]:
+        """Files that were set aside, of which nothing is lost any more."""
+        return self.aside.keys() & self.everything.adds.keys() - self.damaged.keys()
+
     @cached_property
     def lost(self) -> Mapping[str, Intervals]:
-        """By origin what lies between the first and last places of damaged files, if nobody has
-        written it again. Not all of it is missing: other files have places there."""
+        """By origin what is lost with damaged files."""
         lost: dict[str, list[Interval]] = defaultdict(list)
-        for path in self.aside.keys() - self.everything.heals:
-            file = self.everything.adds.get(path)
-            for origin, interval in file.intervals.items() if file else ():
-                lost[origin].append(interval)
+        for file in self.damaged.values():
+            for origin, intervals in self.lost_with(file).items():
+                lost[origin] += intervals
         return {origin: merged(intervals) for origin, intervals in lost.items()}
+
+    def healing(self, now: int) -> frozenset[str]:
+        """Origins of which something was lost a moment ago: their logs may have it. `now` is in ms
+        since 1970."""
+        return frozenset(
+            origin
+            for path, file in self.damaged.items()
+            if self.aside[path].at > now - HEALING_MS
+            for origin in self.lost_with(file)
+        )
 
     @cached_property
     def covered(self) -> Mapping[str, Intervals]:
@@ -64,6 +95,10 @@ class ArchiveState:
         """How far the archive goes on from `after` without a hole; `after` if not at all."""
         return reach(self.covered.get(origin, ()), after)
 
+    def next_covered(self, origin: str, after: Mark) -> Mark | None:
+        """Behind which mark that is not before `after` it has something again; None: nowhere."""
+        return min((a for a, _ in self.covered.get(origin, ()) if a >= after), default=None)
+
     @cached_property
     def dtds(self) -> Mapping[DtdReference, DtdText]:
         """The text of each DTD; of several the one that was archived first."""
@@ -72,20 +107,19 @@ class ArchiveState:
             found.setdefault(text.reference, text)
         return found
 
-    def healed_by(self, covers: Iterable[tuple[str, Mark, Mark]]) -> set[str]:
-        """The damaged files whose places are all in `covers`."""
+    def healed_by(self, covers: Iterable[Range]) -> Mapping[str, Ranges]:
+        """By path of a damaged file, what of its places is in `covers`."""
         ranges: dict[str, list[Interval]] = defaultdict(list)
         for origin, after, upto in covers:
             ranges[origin].append((after, upto))
-        healed = set()
-        for path in self.aside.keys() - self.everything.heals:
-            file = self.everything.adds.get(path)
-            if file is not None and all(
-                not without([interval], ranges.get(origin, ()))
-                for origin, interval in file.intervals.items()
-            ):
-                healed.add(path)
-        return healed
+        found = {
+            path: {
+                origin: list(common(lost, ranges.get(origin, ())))
+                for origin, lost in self.lost_with(file).items()
+            }
+            for path, file in self.damaged.items()
+        }
+        return {path: healed for path, healed in found.items() if any(healed.values())}
 
     def forgotten(self, origin: str) -> Mark:
         """Up to where retention took what the archive had of an origin."""

@@ -97,9 +97,8 @@ class Verification:
             yield Fault("manifest", path, reason)
         for path, reason in Durables(self._archive.objects).problems().items():
             yield Fault("durables", path, reason)
-        for path, aside in state.aside.items():
-            if path not in state.everything.heals:
-                yield Fault("aside", path, aside.reason)
+        for path in state.aside.keys() - state.healed:
+            yield Fault("aside", path, state.aside[path].reason)
         for origin, intervals in state.covered.items():
             for (_, upto), (after, _) in zip(intervals, intervals[1:], strict=False):
                 yield Fault("hole", origin, f"nothing covers ({_mark(upto)}, {_mark(after)}]")

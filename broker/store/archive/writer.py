@@ -88,7 +88,7 @@ class ArchiveWriter:
             raise
         manifest.adds = {each.file.path: each.file for each in files}
         manifest.dtds = {text for text, _ in texts}
-        manifest.heals = self._archive.state().healed_by(covers)
+        manifest.heal(self._archive.state().healed_by(covers))
         self._ledger.enter(manifest)
         self._texts |= {(text.reference, text.sha256) for text, _ in texts}
         return Written(

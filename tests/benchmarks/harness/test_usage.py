@@ -20,3 +20,9 @@ def test_what_a_process_allocates_counts_as_resident_and_anonymous() -> None:
     assert after.anonymous - before.anonymous > 48 << 20
     assert after.resident >= after.anonymous
     del held
+
+
+def test_even_a_short_moment_counts() -> None:
+    before = cpu_seconds(os.getpid())
+    assert sum(range(1000)) > 0
+    assert cpu_seconds(os.getpid()) > before

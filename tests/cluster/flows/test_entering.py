@@ -61,6 +61,32 @@ def test_an_entry_from_the_beginning_says_no_more_than_it_was_told() -> None:
     assert (said.after, said.upto, said.since) == ((1, 0), (1, 20), None)
 
 
+def test_of_several_that_answer_for_a_dead_origin_all_are_named_inside() -> None:
+    """The one that spoke last may have less than another one."""
+    traffic = Traffic(
+        cast(Knowledge, KnowsItsCluster()), "f" * 16, lambda: (1, 0), lambda origin: None
+    )
+    keepers = {Address(("alps",), name): (1, upto) for name, upto in (("k1", 27), ("k2", 11))}
+    named: list[Address] = []
+    for second in range(4):
+        for keeper, upto in keepers.items():
+            vouched = Range(Address(COAST, ""), upto, upto)
+            said = Departures(ORIGIN, keeper, upto).frame([vouched], [], [], [])
+            for effect in traffic.frame_came(said, second):
+                if isinstance(effect, Enter):
+                    traffic.entered(effect, [], second)
+        told = [each for each in traffic.progress(second) if isinstance(each, Pass)]
+        named += [each.frame.home for each in told]
+    assert set(named) == set(keepers)
+    # One that is gone is forgotten.
+    for second in range(4, 40):
+        traffic.frame_came(said, second)
+    for second in range(40, 400):
+        traffic.frame_came(said, second)
+        for each in traffic.progress(second):
+            assert isinstance(each, Pass) and each.frame.home == keeper
+
+
 FAR = Address(("sea",), "")
 
 

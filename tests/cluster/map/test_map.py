@@ -241,6 +241,19 @@ def test_every_node_can_name_nodes_of_other_clusters(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_the_units_beside_a_node_s_own_are_the_rest_of_the_network_each_once(seed: int) -> None:
+    network = random_network(random.Random(seed), 30)
+    everybody = {each.address for each in network.nodes.values()}
+    for node in network.nodes.values():
+        beside = node.map.entrances()
+        assert all(gateway.unit[: len(u)] == u for u, found in beside.items() for gateway in found)
+        assert all(beside.values())
+        inside = [a for a in everybody if a.unit == node.address.unit]
+        inside += [a for unit in beside for a in everybody if a.unit[: len(unit)] == unit]
+        assert sorted(inside) == sorted(everybody)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_each_unit_has_one_leader(seed: int) -> None:
     network = random_network(random.Random(seed), 30)
     for node in network.nodes.values():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -22,21 +22,6 @@ from broker.testing.archive import ShownLog
 from broker.testing.fragile_disk import Died
 from tests.recovery.archiver.archived_node import REFERENCE, TEXT, Site
 from tests.store.archive.events import HOUR, MORNING, same
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    made = Site(tmp_path / "own")
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def keeper(tmp_path: Path, site: Site) -> Iterator[Site]:
-    made = Site(tmp_path / "keeper", site)
-    yield made
-    made.close()
-
 
 # ---------------------------------------------------------------- what is new
 

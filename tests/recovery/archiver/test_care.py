@@ -123,6 +123,13 @@ def test_the_oldest_files_go_while_there_are_too_many_bytes() -> None:
     assert everything_in(shared.open())[-1].offset == 60
 
 
+def test_the_oldest_files_go_while_there_are_too_many_events() -> None:
+    shared = Shared()
+    done = shared.care("a", compact=False, max_events=25).run()
+    assert (done.removed, done.held) == (40, "")
+    assert [each.offset for each in everything_in(shared.open())] == list(range(41, 61))
+
+
 def durable(pattern: str, position: Position) -> bytes:
     return Durable(pattern, "true()", {}, position, 1).encode()
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.dtd.reference import DtdReference
+from broker.recovery.archive_access import Covered
 from broker.recovery.archiver import lines
 
 NAMES = st.text(max_size=20)
@@ -33,19 +34,29 @@ JSON = st.recursive(
 )
 Interval: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
 KEYS = ["flush", "covered", "durable", "of", "dead", "dtd", "end", "dtds", "coverage", "found"]
-KEYS += ["stored", "reached", "flushed", "problem", "figures"]
+KEYS += ["healing", "stored", "reached", "flushed", "problem", "figures"]
 RUBBISH = JSON | st.dictionaries(st.sampled_from(KEYS), JSON)
 #: Lines that are nearly right.
 SPOILT = [
-    *(b"", b"\n", b"null", b"[]", b"{}", b"{", b"\xff", b"[" * 100_000, b'{"coverage":[]}'),
-    *(b'{"coverage":{"a":5}}', b'{"coverage":{"a":[[1,2]]}}', b'{"found":1,"stored":5}'),
-    *(
-        b'{"found":1,"stored":"a"}',
-        b'{"dtds":[5]}',
-        b'{"dtds":[["a"]]}',
-        b'{"dtds":[["","1.0"]]}',
-        b'{"found":1}',
-    ),
+    b"",
+    b"\n",
+    b"null",
+    b"[]",
+    b"{}",
+    b"{",
+    b"\xff",
+    b"[" * 100_000,
+    b'{"coverage":[]}',
+    b'{"coverage":{}}',
+    b'{"coverage":{"a":5},"healing":[]}',
+    b'{"coverage":{"a":[[1,2]]},"healing":[]}',
+    b'{"coverage":{},"healing":5}',
+    b'{"found":1,"stored":5}',
+    b'{"found":1,"stored":"a"}',
+    b'{"found":1}',
+    b'{"dtds":[5]}',
+    b'{"dtds":[["a"]]}',
+    b'{"dtds":[["","1.0"]]}',
     b'{"reached":{"a":[1]},"flushed":[],"problem":"","figures":{}}',
     b'{"reached":{},"flushed":[],"problem":"","figures":{"events":"many"}}',
     b'{"reached":{"a":[1,1e400]},"flushed":[],"problem":"","figures":{}}',
@@ -77,11 +88,12 @@ def test_reports_come_as_they_were_made(report: lines.Report) -> None:
     assert lines.understood(lines.report(report)) == report
 
 
-@given(st.dictionaries(NAMES, st.lists(st.tuples(MARKS, MARKS))))
+@given(st.dictionaries(NAMES, st.lists(st.tuples(MARKS, MARKS))), st.frozensets(NAMES))
 def test_coverage_comes_as_it_was_told(
-    intervals: dict[str, list[Interval]],
+    intervals: dict[str, list[Interval]], healing: frozenset[str]
 ) -> None:
-    assert lines.understood(lines.coverage(intervals)) == lines.Coverage(intervals)
+    covered = Covered(intervals, healing)
+    assert lines.understood(lines.coverage(covered)) == covered
 
 
 @given(NUMBERS, NAMES, STORED)

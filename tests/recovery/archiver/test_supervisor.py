@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.python.failure import Failure
 
 from broker.dtd.reference import DtdReference
-from broker.recovery.archive_access import ArchivedDurable
+from broker.recovery.archive_access import ArchivedDurable, Covered
 from broker.recovery.archiver import lines, supervisor
 from broker.recovery.archiver.care_rules import CareRules
 from broker.recovery.archiver.supervisor import FIRST_REST, LAST_FLUSH, ArchiverSupervisor
@@ -103,11 +104,12 @@ def report(problem: str = "", **figures: int) -> bytes:
 
 
 def test_it_is_started_with_what_it_needs(reactor: Reactor, tmp_path: Path) -> None:
-    care = CareRules(True, 5, 7)
+    care = CareRules(True, 5, 7, 9)
     ArchiverSupervisor(reactor, log_folder=tmp_path, uri="s3://a", every=2.5, care=care).start()
     told = " ".join(reactor.newest.arguments)
     assert f"--log {tmp_path} --archive s3://a --every 2.5" in told
-    assert "--compact --max-age 5 --max-bytes 7" in told
+    [said] = [json.loads(each) for each in reactor.newest.arguments if each.startswith("{")]
+    assert said == {"compact": True, "age_ms": 5, "max_bytes": 7, "max_events": 9}
 
 
 def test_one_that_dies_is_started_again_later_and_later(
@@ -139,7 +141,7 @@ def test_one_that_can_not_be_started_is_tried_again(
     reactor.newest.end()
     reactor.advance(FIRST_REST)
     assert "no room" in archiver.problem
-    assert answers(archiver.covered({"aa": (0, 0)})) == [{}]
+    assert answers(archiver.covered({"aa": (0, 0)})) == [Covered()]
     reactor.full = False
     reactor.advance(2 * FIRST_REST)
     assert len(reactor.processes) == 2
@@ -272,10 +274,11 @@ def test_all_who_ask_at_once_are_one_question(
 ) -> None:
     asked = [answers(archiver.covered({"aa": (1, n), "zz": (0, 0)})) for n in (0, 5, 9)]
     assert reactor.newest.told() == [lines.ASK_COVERED]
-    reactor.newest.say(lines.coverage({"aa": [((1, 0), (1, 4)), ((1, 6), (1, 8))], "bb": []}))
-    assert asked[0] == [{"aa": [((1, 0), (1, 4)), ((1, 6), (1, 8))]}]
-    assert asked[1] == [{"aa": [((1, 6), (1, 8))]}]
-    assert asked[2] == [{"aa": []}]
+    told = Covered({"aa": [((1, 0), (1, 4)), ((1, 6), (1, 8))], "bb": []}, frozenset({"bb"}))
+    reactor.newest.say(lines.coverage(told))
+    assert asked[0] == [Covered({"aa": [((1, 0), (1, 4)), ((1, 6), (1, 8))]}, told.healing)]
+    assert asked[1] == [Covered({"aa": [((1, 6), (1, 8))]}, told.healing)]
+    assert asked[2] == [Covered({"aa": []}, told.healing)]
     archiver.covered({})
     assert reactor.newest.told() == [lines.ASK_COVERED]
 
@@ -301,8 +304,8 @@ def test_questions_are_answered_when_it_dies(
     if stopping:
         archiver.stop()
     reactor.newest.end()
-    assert asked == [[{}], [None]]
-    assert answers(archiver.covered({"aa": (0, 0)})) == [{}]
+    assert asked == [[Covered()], [None]]
+    assert answers(archiver.covered({"aa": (0, 0)})) == [Covered()]
     assert answers(archiver.durable("c", "d")) == [None]
 
 

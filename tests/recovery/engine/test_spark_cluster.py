@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,22 +15,50 @@ from tests.recovery.world import CATALOGUE, archive_world, make_world, some_requ
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
+from tests.recovery.engine.spark_standalone import Standalone
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_a_master_of_other_machines_gives_the_same(tmp_path: Path) -> None:
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(autouse=True)
+def java() -> None:
     try:
         check_java()
     except EngineUnavailable as error:
         pytest.skip(str(error))
-    world = make_world(1)
-    archive = archive_world(world, str(tmp_path / "archive"), 1)
-    requests = some_requests(world, 1, 20)
-    settings = SparkSettings("local-cluster[1,1,1024]", "512m", tmp_path)
-    engine = SparkEngine(archive, CATALOGUE, settings)
-    try:
-        got = answers(engine, requests, tmp_path / "spool")
-    finally:
-        engine.close()
-    for request, answer in zip(requests, got, strict=True):
-        compare(world, request, answer)
+
+
+class Place:
+    """A world and its archive."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.world = make_world(1)
+        self.archive = archive_world(self.world, str(folder / "archive"), 1)
+        self.requests = some_requests(self.world, 1, 20)
+
+    def engine(self, master: str) -> SparkEngine:
+        return SparkEngine(self.archive, CATALOGUE, SparkSettings(master, "512m", self.folder))
+
+    def check(self, engine: SparkEngine, spool: str) -> None:
+        """It answers rightly."""
+        got = answers(engine, self.requests, self.folder / spool)
+        for request, answer in zip(self.requests, got, strict=True):
+            compare(self.world, request, answer)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_a_master_of_other_machines_gives_the_same(place: Place) -> None:
+    with closing(place.engine("local-cluster[1,1,1024]")) as engine:
+        place.check(engine, "spool")
+
+
+def test_a_cluster_gives_the_same_also_when_it_loses_a_worker(place: Place) -> None:
+    with Standalone(place.folder, 2) as cluster, closing(place.engine(cluster.uri)) as engine:
+        place.check(engine, "before")
+        cluster.kill_worker()
+        place.check(engine, "after")

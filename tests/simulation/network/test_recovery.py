@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from broker.client.received import ALL, STORED, Start
@@ -90,6 +92,35 @@ def test_what_retention_took_comes_from_the_archive(seed: int) -> None:
         (request,) = world.archive.requests
         # What the log has is not asked for.
         assert [upto for _, upto in request.ranges.values()] == [(1, first - 1)]
+
+
+@pytest.mark.parametrize("found", [False, True])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_damaged_in_the_archive_is_written_again_by_its_origin(
+    seed: int, found: bool
+) -> None:
+    """`found`: before somebody asks for it."""
+    with NetworkWorld(seed, archived=True) as world:
+        a_cluster(world, "a", "b")
+        publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in "ab"]
+        for _ in range(3):
+            for publisher in publishers:
+                publisher.publish("asdi.zbw.tz")
+            world.run(2.5)
+        assert world.archive is not None
+        archive = world.archive.open()
+        origin = world["a"].event_log.origin
+        file = next(each for each in archive.state().files.values() if origin in each.spans)
+        path = Path(world.archive.uri) / file.path
+        path.write_bytes(path.read_bytes()[:-1])
+        if found:
+            archive.set_aside(file, "for the test")
+        reader = Reader(world, world.client("reader", "b"), start=ALL)
+        settle(world, publishers, [reader], seconds=60.0)
+        assert [request.others for request in world.archive.requests][0]
+        assert reader.gaps == []
+        state = world.archive.open().state()
+        assert list(state.aside) == [file.path] and not state.damaged
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -250,6 +281,40 @@ def test_a_client_whose_node_is_gone_gets_what_only_a_keeper_has(seed: int) -> N
         came = [each.event_id.sequence_number for each in (*before.events, *after.events)]
         assert came == list(range(1, 26)), after.gaps
         assert after.error is None and after.gaps == []
+
+
+@pytest.mark.parametrize("at", ["keeper", "other"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_client_goes_on_at_the_node_that_keeps_the_copies(seed: int, at: str) -> None:
+    """Nobody there had wanted them; and another one asks it for them."""
+    with NetworkWorld(seed) as world:
+        world.add("owner", "c", settings=GUARDED)
+        world.add("keeper", "c", join=["owner"])
+        world.add("other", "c", join=["owner"])
+        world.run(4.0)
+        publisher = Publisher(world, world.client("publisher", "owner"))
+        reader = Reader(world, world.client("reader", "owner", at, longest_wait=0.2))
+        # The keeper knows how far the owner got; but none of its events has been wanted there.
+        others = [
+            Reader(world, world.client(f"of-{name}", name), INTERESTS[2])
+            for name in ("keeper", "other")
+        ]
+        world.run_until(lambda: all(each.flowing for each in (reader, *others)))
+        publisher.publish()
+        read(world, reader)
+        world.network.refuse(world.address("owner", "reader"))
+        world.network.refuse(world.address(at, "reader"))
+        world.cut_client("reader")
+        for _ in range(20):
+            publisher.publish()
+        world.run_until(lambda: not publisher.client.unacknowledged)
+        world.kill("owner")
+        world.lose_disk("owner")
+        world.run(5.0)
+        world.network.heal(world.address(at, "reader"))
+        read(world, reader, seconds=90.0)
+        assert [each.event_id.sequence_number for each in reader.events] == list(range(1, 22))
+        assert reader.error is None and reader.gaps == []
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +53,16 @@ def test_the_oldest_go_until_the_rest_is_small_enough() -> None:
     assert set(gone(Retention(max_bytes=1400))) == {"s/1", "t/1", "s/2", "t/2"}
 
 
+@pytest.mark.parametrize(("most", "hours"), [(180, 0), (179, 1), (160, 1), (159, 2), (1, 9)])
+def test_the_oldest_go_until_the_rest_are_few_enough(most: int, hours: int) -> None:
+    assert len(gone(Retention(max_events=most))) == 2 * hours
+
+
+def test_every_bound_counts() -> None:
+    assert len(gone(Retention(max_bytes=1700, max_events=150))) == 4
+    assert len(gone(Retention(max_bytes=1500, max_events=170))) == 4
+
+
 def test_what_a_durable_subscription_needs_stays_with_all_after_it() -> None:
     bound = Retention(age_ms=HOUR)
     assert set(gone(bound, needed("t", 35))) == {"s/1", "t/1", "s/2", "t/2"}
@@ -80,9 +91,9 @@ def test_streams_that_are_not_named_may_be_needed() -> None:
     assert too_old([shared], bound, [needed("voevent", 0)], NOW).files == (shared,)
 
 
-@given(st.integers(0, 12 * HOUR), st.integers(0, 2000), st.integers(0, 100))
-def test_what_stays_is_all_behind_a_mark(age: int, most: int, offset: int) -> None:
-    found = too_old(FILES, Retention(age, most), [needed("t", offset)], NOW)
+@given(st.integers(0, 12 * HOUR), st.integers(0, 2000), st.integers(0, 200), st.integers(0, 100))
+def test_what_stays_is_all_behind_a_mark(age: int, size: int, events: int, offset: int) -> None:
+    found = too_old(FILES, Retention(age, size, events), [needed("t", offset)], NOW)
     kept = [each for each in FILES if each not in found.files]
     for _, _, mark in found.forgets:
         assert all(each.spans["aa"][0] > mark for each in kept)

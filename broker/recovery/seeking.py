@@ -1,0 +1,176 @@
+"""Who has the durable subscription of a client that does not know where it was (P11).
+
+The network is asked from above: of each unit that lies beside this node's own units one gateway is
+asked, which asks the nodes of its cluster, and one gateway of each unit beside it that lies in
+the unit it was asked for. So every node is asked once, whatever the clusters are linked like.
+Nodes in between ask for less time than they were given, so that what they found is not too late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from broker.channel.clock import IClock
+from broker.cluster.address import Address, UnitPath, address_or_none, is_within
+from broker.cluster.correspondence import Correspondence
+from broker.cluster.flows.frame import MAX_HOPS
+from broker.errors import NotConnected
+from broker.recovery.messages import MOST_SOUGHT, Seek, Sought, Wanted
+from broker.router.durables import Durables
+
+#: Clients that come together are sought together: seconds that the first of them waits.
+GATHERING = 0.05
+#: Ms that a unit has to answer; what it asks itself has `_SHARE` of that.
+WITHIN = 6_000
+_SHARE = 0.6
+#: Seconds that a node has after its start to learn of others.
+SETTLING = 3.0
+#: Questions of this node that may be open. While there are more it asks nobody for others, and says
+#: that not all have answered: whoever seeks asks again.
+MOST_OPEN = 10_000
+
+
+class Seeking:
+    """Both sides: who seeks, and who is asked."""
+
+    log = Logger()
+
+    def __init__(self, post: Correspondence, durables: Durables, clock: IClock) -> None:
+        self._post = post
+        self._durables = durables
+        self._clock = clock
+        self._gathered: dict[Wanted, list[Deferred[Address | None]]] = {}
+        self._asked: dict[int, Deferred[Sought | None]] = {}
+        self._turn = 0
+        self._began = clock.seconds()
+        post.hear(Seek, self._seek)
+        post.hear(Sought, self._answered)
+
+    def find(self, client_id: str, name: str) -> Deferred[Address | None]:
+        """A node outside this one's cluster that has a durable subscription, or knows where it
+        went; None: none has it. Fails with `NotConnected` where some did not answer."""
+        found: Deferred[Address | None] = Deferred()
+        if not self._post.entrances():
+            found.callback(None)
+            return found
+        if not self._gathered:
+            self._clock.callLater(GATHERING, self._begin)
+        self._gathered.setdefault((client_id, name), []).append(found)
+        return found
+
+    def _begin(self) -> None:
+        gathered = list(self._gathered.items())
+        self._gathered = {}
+        for start in range(0, len(gathered), MOST_SOUGHT):
+            some = dict(gathered[start : start + MOST_SOUGHT])
+            units = self._units(())
+            searching = Deferred.fromCoroutine(self._search(list(some), units, WITHIN))
+            searching.addCallback(self._tell, some)
+
+    def _tell(
+        self,
+        answer: tuple[dict[Wanted, str], bool],
+        waiting: dict[Wanted, list[Deferred[Address | None]]],
+    ) -> None:
+        found, whole = answer
+        for wanted, deferreds in waiting.items():
+            address = address_or_none(found.get(wanted, ""))
+            for each in deferreds:
+                if address is None and not whole:
+                    units = "not all nodes of other clusters answer"
+                    each.errback(NotConnected(f"{units}, one may have {wanted[1]!r}"))
+                else:
+                    each.callback(address)
+
+    # ------------------------------------------------------------------ asking
+
+    async def _search(
+        self,
+        wanted: Sequence[Wanted],
+        whom: Sequence[tuple[Address | None, UnitPath | None]],
+        ms: int,
+    ) -> tuple[dict[Wanted, str], bool]:
+        """By what is wanted, where it is; and whether all have answered."""
+        asked = [self._ask(address, unit, wanted, ms) for address, unit in whom]
+        found: dict[Wanted, str] = {}
+        whole = True
+        for each in asked:
+            answer = await each
+            if answer is None:
+                whole = False
+                continue
+            whole = whole and answer.whole
+            for index, address in answer.found:
+                if index < len(wanted):
+                    found[wanted[index]] = address
+        return found, whole
+
+    def _ask(
+        self, address: Address | None, unit: UnitPath | None, wanted: Sequence[Wanted], ms: int
+    ) -> Deferred[Sought | None]:
+        answer: Deferred[Sought | None] = Deferred()
+        own = self._post.own
+        if address is None or own is None or not self._post.reachable(address):
+            answer.callback(None)
+            return answer
+        number = self._post.next_number()
+        self._asked[number] = answer
+        self._clock.callLater(ms / 1000, self._settle, number, None)
+        self._post.say(Seek(address, own, MAX_HOPS, number, tuple(wanted), unit, ms))
+        return answer
+
+    def _units(self, scope: UnitPath) -> list[tuple[Address | None, UnitPath | None]]:
+        """The units in `scope` beside this node's own, and whom to ask: each time another one, as
+        one of them may be silent."""
+        self._turn += 1
+        found: list[tuple[Address | None, UnitPath | None]] = []
+        for unit, gateways in sorted(self._post.entrances().items()):
+            if is_within(unit, scope):
+                there = [each for each in gateways if self._post.reachable(each)]
+                found.append((there[self._turn % len(there)] if there else None, unit))
+        return found
+
+    def _answered(self, message: Sought) -> None:
+        self._settle(message.request, message)
+
+    def _settle(self, number: int, message: Sought | None) -> None:
+        answer = self._asked.pop(number, None)
+        if answer is not None:
+            answer.callback(message)
+
+    # ------------------------------------------------------------------ being asked
+
+    def _seek(self, message: Seek) -> None:
+        own = self._post.own
+        if own is None:
+            return
+        found: dict[Wanted, str] = {}
+        for client_id, name in message.wanted:
+            durable = self._durables.get(client_id, name)
+            if durable is not None:
+                found[client_id, name] = durable.moved_to or str(own)
+        rest = [each for each in message.wanted if each not in found]
+        scope = message.unit
+        if scope is None or not rest:
+            self._answer(own, message, found, whole=True)
+            return
+        knows = self._clock.seconds() >= self._began + SETTLING
+        if not (knows and is_within(own.unit, scope)) or len(self._asked) > MOST_OPEN:
+            self._answer(own, message, found, whole=False)
+            return
+        whom = [(address, None) for address in self._post.members()]
+        searching = Deferred.fromCoroutine(
+            self._search(rest, [*whom, *self._units(scope)], round(_SHARE * message.within))
+        )
+
+        def over(answer: tuple[dict[Wanted, str], bool]) -> None:
+            self._answer(own, message, {**found, **answer[0]}, whole=answer[1])
+
+        searching.addCallback(over)
+
+    def _answer(self, own: Address, asked: Seek, found: dict[Wanted, str], *, whole: bool) -> None:
+        told = tuple((n, found[each]) for n, each in enumerate(asked.wanted) if each in found)
+        self._post.say(Sought(asked.source, own, MAX_HOPS, asked.request, told, whole))

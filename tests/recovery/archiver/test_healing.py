@@ -1,0 +1,98 @@
+"""What is damaged in the archive is written again, by whoever has it still."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.recovery.archiver import archiving
+from broker.store.archive.compaction import Compaction, CompactionRules
+from broker.store.archive.manifests import Ledger
+from broker.store.archive.verification import Verification
+from tests.recovery.archiver.archived_node import Site
+from tests.store.archive.events import HOUR, same
+
+
+def damaged(site: Site, offset: int) -> None:
+    """A reader finds the file damaged that has this place."""
+    archive = site.open()
+    for file in archive.state().files.values():
+        after, upto = file.intervals.get(site.origin, ((0, 0), (0, 0)))
+        if after[1] < offset <= upto[1]:
+            archive.set_aside(file, "for the test")
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("portion", [1, 2, 100])
+def test_what_is_damaged_is_written_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch, portion: int, restarted: bool
+) -> None:
+    archiver = site.archiver()
+    for _ in range(4):
+        site.log_more(3)
+        site.carry(archiver)
+    damaged(site, 5)
+    assert site.covered() == (((0, 0), (1, 3)), ((1, 6), (1, 12)))
+    assert site.open().state().healing(site.wall.now) == {site.origin}
+    monkeypatch.setattr(archiving, "FLUSH_EVENTS", portion)
+    archiver = site.carry(None if restarted else archiver)
+    assert site.offsets() == list(range(1, 13))
+    assert site.covered() == (((0, 0), (1, 12)),)
+    assert site.open().state().healing(site.wall.now) == frozenset()
+    assert Verification(site.open()).run().faults == []
+    before = site.disk.steps
+    site.carry(archiver)
+    assert site.disk.steps == before
+
+
+def test_of_a_file_of_several_origins_each_writes_its_own_again(site: Site, keeper: Site) -> None:
+    """A file that compaction made."""
+    for each in (site, keeper):
+        for _ in range(2):
+            each.log_more(2)
+            each.carry()
+    archive = site.open()
+    ledger = Ledger(archive.manifests, "compactor-1", site.wall)
+    site.wall.now += 2 * HOUR
+    assert Compaction(archive, ledger, CompactionRules(many=2)).run().merges
+    (file,) = archive.state().files.values()
+    assert set(file.spans) == {site.origin, keeper.origin}
+    archive.set_aside(file, "for the test")
+    site.carry()
+    state = site.open().state()
+    assert set(state.lost) == {keeper.origin}
+    assert site.covered() == (((0, 0), (1, 4)),)
+    keeper.carry()
+    assert site.open().state().lost == {}
+    everything = sorted(site.made + keeper.made, key=lambda event: (event.origin, event.mark))
+    assert same(sorted(site.archived(), key=lambda event: (event.origin, event.mark)), everything)
+
+
+def test_of_what_is_damaged_only_what_the_log_still_has_is_written_again(tmp_path: Path) -> None:
+    site = Site(tmp_path, max_bytes=100_000)
+    for _ in range(4):
+        site.log_more(5, document=bytes(4_000))
+    archiver = site.carry()
+    damaged(site, 1)
+    for _ in range(2):
+        site.log_more(5, document=bytes(4_000))
+    since = site.log.since[site.origin]
+    assert 0 < since[1] < 20
+    site.carry(archiver)
+    assert site.covered()[-1] == (since, (1, 30))
+    assert site.open().state().lost == {site.origin: (((1, 0), since),)}
+    assert site.offsets() == list(range(since[1] + 1, 31))
+    site.close()
+
+
+def test_what_is_damaged_of_a_dead_origin_its_keeper_writes_again(site: Site, keeper: Site) -> None:
+    site.log_more(6)
+    keeper.keep(site.made[2:], (1, 2))
+    site.carry()
+    damaged(site, 1)
+    keeper.carry()
+    assert site.offsets() == []
+    keeper.carry(dead=[site.origin])
+    assert site.offsets() == [3, 4, 5, 6]
+    assert site.covered()[-1] == ((1, 2), (1, 6))

@@ -1,0 +1,56 @@
+"""The messages by which nodes seek a durable subscription, as bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.cluster.address import Address
+from broker.cluster.messages import decode, encode
+from broker.errors import ProtocolError
+from broker.recovery.messages import MOST_SOUGHT, Seek, Sought
+
+HERE, THERE = Address(("alps", "a"), "a1"), Address(("sea",), "c1")
+WANTED = st.lists(st.tuples(st.text(max_size=9), st.text(max_size=9)), max_size=5).map(tuple)
+UNITS = st.none() | st.lists(st.sampled_from(["alps", "a"]), max_size=3).map(tuple)
+NUMBERS = st.integers(0, 2**64 - 1)
+FOUND = st.lists(st.tuples(NUMBERS, st.text(max_size=30)), max_size=5).map(tuple)
+
+
+@given(NUMBERS, WANTED, UNITS, NUMBERS)
+def test_a_question_comes_as_it_was_said(number: int, wanted: Any, unit: Any, ms: int) -> None:
+    said = Seek(HERE, THERE, 9, number, wanted, unit, ms)
+    assert decode(encode(said)) == said
+
+
+@given(NUMBERS, FOUND, st.booleans())
+def test_an_answer_comes_as_it_was_said(number: int, found: Any, whole: bool) -> None:
+    said = Sought(HERE, THERE, 9, number, found, whole)
+    assert decode(encode(said)) == said
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        (0x86, 1, [["c", "d"]] * (MOST_SOUGHT + 1), None, 5),
+        (0x86, 1, [["c"]], None, 5),
+        (0x86, 1, [["c", 5]], None, 5),
+        (0x86, 1, 5, None, 5),
+        (0x86, 1, [], ["no unit"], 5),
+        (0x86, 1, [], ["a"] * 9, 5),
+        (0x86, 1, [], None, -5),
+        (0x87, 1, [[0]], True),
+        (0x87, 1, [[-1, "a/b"]], True),
+        (0x87, 1, [[0, "a" * 2000]], True),
+        (0x87, 1, [], 1),
+    ],
+    ids=str,
+)
+def test_what_is_none_is_a_protocol_error(fields: tuple[Any, ...]) -> None:
+    kind, *rest = fields
+    with pytest.raises(ProtocolError):
+        decode(bytes([kind]) + msgpack.packb((tuple(HERE), tuple(THERE), 9, *rest)))

@@ -1,0 +1,195 @@
+"""Who does not know where it was is found in clusters far away, too (P11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from broker.cluster.address import Address
+from broker.cluster.flows.messages import Routed
+from broker.event.envelope import Liveness
+from broker.recovery.handing_over import PATIENCE
+from broker.recovery.messages import Seek, Sought
+from broker.recovery.seeking import GATHERING, SETTLING
+from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.network.test_roaming import Roaming
+from tests.simulation.network.watching import INTERESTS, Publisher, Reader
+
+SEEDS = range(3)
+NODES = ("a1", "a2", "a3", "b1", "c1", "c2", "d1")
+
+
+class Wide(Roaming):
+    """Two units of two clusters each; the client was at `a3`, and remembers nothing."""
+
+    def __init__(self, seed: int, at: str = "a3") -> None:
+        self.world = world = NetworkWorld(seed)
+        world.add("a1", "alps.a")
+        world.add("a2", "alps.a", join=["a1"])
+        world.add("a3", "alps.a", join=["a1"])
+        world.add("b1", "alps.b", gateways=["a1"])
+        world.add("c1", "sea.c", gateways=["a2"])
+        world.add("c2", "sea.c", join=["c1"])
+        world.add("d1", "sea.d", gateways=["c1"])
+        world.run(6.0)
+        self.publishers = [
+            Publisher(world, world.client("p-a", "a1")),
+            Publisher(world, world.client("p-d", "d1")),
+        ]
+        self.readers = []
+        self.incarnation = 0
+        self.come(at)
+        world.run(3.0)
+        assert self.readers[0].flowing
+
+
+def seeks(world: NetworkWorld) -> list[Seek]:
+    """All that are said from now on."""
+    said: list[Seek] = []
+    for name in NODES:
+        handing = world[name].recovery.handing_over
+        assert handing is not None
+        _overhear(handing._seeking._post.say, handing._seeking._post, said)
+    return said
+
+
+def _overhear(say: Callable[[Routed], None], post: object, said: list[Seek]) -> None:
+    def overheard(message: Routed) -> None:
+        if isinstance(message, Seek):
+            said.append(message)
+        say(message)
+
+    post.say = overheard  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("at", "then"), [("a3", "b1"), ("a3", "d1"), ("b1", "c2"), ("d1", "a2")])
+def test_a_process_that_knows_nothing_goes_on_where_the_last_one_was(
+    seed: int, at: str, then: str
+) -> None:
+    it = Wide(seed, at)
+    it.publish(5)
+    it.leave()
+    it.publish(5)
+    back = it.come(then)
+    it.publish(5)
+    it.check()
+    assert len([event for event in back.events if event.liveness is Liveness.RECOVERY]) >= 10
+    it.world.run(5.0)
+    assert it.world[at].durables.get("rover", "d") is None
+    it.world.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_each_node_is_asked_once_for_all_who_come_together(seed: int) -> None:
+    it = Wide(seed)
+    said = seeks(it.world)
+    readers = []
+    for number in range(30):
+        client = it.world.client(f"new{number}", "d1")
+        readers.append(Reader(it.world, client, INTERESTS[1], durable="d"))
+    it.world.run_until(lambda: all(reader.flowing for reader in readers))
+    asked = [each.target.node for each in said]
+    # Some sessions may begin later than the others.
+    assert len(asked) in (len(NODES) - 1, 2 * (len(NODES) - 1))
+    assert set(asked) == set(NODES) - {"d1"}
+    assert max(len(each.wanted) for each in said) > 10
+    it.world.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_node_that_may_have_it_and_is_silent_is_waited_for(seed: int) -> None:
+    it = Wide(seed)
+    it.publish(5)
+    it.leave()
+    it.publish(5)
+    it.world.kill("a3")
+    back = it.come("d1")
+    it.world.run(15.0)
+    assert back.subscription is None and back.error is None
+    assert it.world["d1"].durables.get("rover", "d") is None
+    it.world.start("a3")
+    it.world.run(15.0)
+    it.publish(5)
+    it.check()
+    it.world.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("node", ["b1", "a1"], ids=["told of others", "was linked to others"])
+def test_a_node_that_is_cut_off_takes_nobody_for_new(seed: int, node: str) -> None:
+    it = Wide(seed)
+    it.publish(5)
+    it.leave()
+    it.publish(5)
+    it.world.run(2.0)
+    others = [other for other in NODES if other != node]
+    for other in others:
+        it.world.cut(node, other, refuse=True)
+    it.world.kill(node)
+    it.world.start(node)
+    back = it.come(node)
+    it.world.run(20.0)
+    assert back.subscription is None and back.error is None
+    for other in others:
+        it.world.heal(node, other)
+    it.world.run(20.0)
+    it.publish(5)
+    it.check()
+    it.world.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_where_nobody_can_be_asked_the_client_is_warned(seed: int) -> None:
+    it = Wide(seed)
+    for other in NODES[:-1]:
+        it.world.cut("d1", other, refuse=True)
+    it.world.run(2.0)
+    client = it.world.client("lonely", "d1")
+    reader = Reader(it.world, client, INTERESTS[1], durable="d")
+    it.world.run(PATIENCE - 5.0)
+    assert reader.subscription is None
+    it.world.run(10.0)
+    assert reader.flowing and reader.subscription is not None
+    (warning,) = reader.subscription.warnings
+    assert "begins now as a new one" in warning and "no link" in warning
+    it.world.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_node_that_has_just_begun_does_not_say_that_it_has_asked_all(seed: int) -> None:
+    it = Wide(seed)
+    it.world.kill("c1")
+    it.world.start("c1")
+    handing = it.world["c1"].recovery.handing_over
+    assert handing is not None
+    said: list[Routed] = []
+    handing._seeking._post.say = said.append  # type: ignore[method-assign]
+    asker, asked = Address(("alps", "a"), "a2"), Address(("sea", "c"), "c1")
+    seek = Seek(asked, asker, 9, 1, (("nobody", "d"),), ("sea", "c"), 1_000)
+    it.world.run(1.0)
+    handing._seeking._seek(seek)
+    (answer,) = said
+    assert isinstance(answer, Sought) and not answer.whole
+    it.world.run(SETTLING)
+    handing._seeking._seek(seek)
+    assert isinstance(said[1], Seek) and said[1].target.node == "c2"
+    it.world.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_who_asks_for_a_unit_that_the_node_is_not_in_is_not_answered_for_it(seed: int) -> None:
+    """Two nodes may not agree on where one of them is."""
+    it = Wide(seed)
+    handing = it.world["d1"].recovery.handing_over
+    assert handing is not None
+    seeking = handing._seeking
+    address = it.world["c2"].recovery.handing_over._seeking._post.own  # type: ignore[union-attr]
+    asked = seeking._ask(address, ("alps",), [("rover", "d")], 1_000)
+    answers: list[object] = []
+    asked.addCallback(answers.append)
+    it.world.run(0.5 + GATHERING)
+    (answer,) = answers
+    assert (answer.found, answer.whole) == ((), False)  # type: ignore[attr-defined]
+    it.world.close()
