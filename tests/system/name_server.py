@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
-_RUN = "from twisted.scripts.twistd import run; run()"
+# On UDP alone, at a port that the system gives: `twistd dns` wants the same number for TCP,
+# where anybody's connection may have it.
+_RUN = """
+import sys
+from twisted.internet import reactor
+from twisted.names import authority, dns, server
+
+zone = authority.PySourceAuthority(sys.argv[1])
+protocol = dns.DNSDatagramProtocol(server.DNSServerFactory(authorities=[zone]))
+port = reactor.listenUDP(0, protocol, interface="127.0.0.1")
+print(port.getHost().port, flush=True)
+reactor.run()
+"""
 
 
 class NameServer:
@@ -18,12 +28,11 @@ class NameServer:
 
     def __init__(self, folder: Path, records: Iterable[str]) -> None:
         """Records are expressions such as `A("nodes.example.test", "127.0.0.1")`."""
-        self.port = _free_port()
-        (folder / "zone").write_text(
+        self._zone = folder / "zone"
+        self._zone.write_text(
             'zone = [SOA("example.test", mname="example.test", rname="root.example.test"), '
             f"{', '.join(records)}]\n"
         )
-        self._folder = folder
 
     @property
     def prelude(self) -> str:
@@ -34,20 +43,16 @@ class NameServer:
         )
 
     def __enter__(self) -> NameServer:
-        where = ("--interface", "127.0.0.1", "--port", str(self.port), "--pyzone", "zone")
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _RUN, "-n", "--pidfile=", "dns", *where],
-            cwd=self._folder,
-            env=dict(os.environ),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+            [sys.executable, "-c", _RUN, str(self._zone)], stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if "DNSDatagramProtocol starting" in line:
-                return self
-        raise AssertionError("the server of the DNS has ended")
+        told = self._process.stdout.readline()
+        if not told:
+            self._end()
+            raise AssertionError("the server of the DNS has ended")
+        self.port = int(told)
+        return self
 
     def __exit__(
         self,
@@ -55,11 +60,8 @@ class NameServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._end()
+
+    def _end(self) -> None:
         self._process.kill()
         self._process.communicate()
-
-
-def _free_port() -> int:
-    with socket.socket(type=socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
