@@ -2,13 +2,16 @@
 
 Here a thousand clients have queries of their own, which the archive is searched for; there a
 hundred consumers filter by subject, all that JetStream can, and publishers have set it. Each event
-goes to one client or consumer, so there are as many deliveries either way.
+goes to one client or consumer, so there are as many deliveries either way. JetStream has them
+twice: as the whole documents that ours are, and as their payloads alone.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, Final
+
+import attrs
 
 from benchmarks.harness.actor import Actor
 from benchmarks.harness.debian import Unavailable
@@ -18,7 +21,7 @@ from benchmarks.harness.nats_process import NatsProcess, executable, version
 from benchmarks.harness.node_process import NodeProcess
 from benchmarks.harness.report import Report
 from benchmarks.harness.usage import cpu_seconds
-from benchmarks.jetstream_report import Round, report
+from benchmarks.jetstream_report import Round, Turn, report
 from benchmarks.recover import EVENTS as _EVENTS
 from benchmarks.recover import LONGEST, archived, check, come_back, jobs, returning, without_spark
 from benchmarks.workloads.archived_flights import ORIGIN, write_flights
@@ -31,9 +34,28 @@ CLIENTS: Final = 1_000
 CONSUMERS: Final = 100
 #: The first one only warms up.
 ROUNDS: Final = 4
-_STREAM: Final = "flights"
-#: How each document ends, and nothing in it.
-ENDING: Final = "</Mspaces:Event>"
+
+
+@attrs.frozen
+class Kept:
+    """A stream of the peer: what it keeps of each event."""
+
+    stream: str
+    letter: str
+    """With which its subjects begin: no two streams have one in common."""
+    bare: bool
+    """Whether it keeps payloads alone, without an envelope."""
+    ending: str
+    """How each message ends, and nothing in it."""
+
+    @property
+    def subjects(self) -> list[str]:
+        """They take turns."""
+        return [f"{self.letter}.{number}" for number in range(CONSUMERS)]
+
+
+DOCUMENTS: Final = Kept("documents", "d", bare=False, ending="</Mspaces:Event>")
+PAYLOADS: Final = Kept("payloads", "p", bare=True, ending="</flight>")
 
 
 def run(lab: Lab) -> Report:
@@ -48,7 +70,7 @@ def run(lab: Lab) -> Report:
         for name in ("nats", "node"):
             (folder / name).mkdir()
         server = NatsProcess(lab.children, program, folder / "nats")
-        kept = _publish(lab, server, count)
+        kept = {each.stream: _publish(lab, server, each, count) for each in (DOCUMENTS, PAYLOADS)}
         archive = folder / "archive"
         write_flights(str(archive), count, lambda done: lab.say(f"{done} events archived"))
         missing = without_spark()
@@ -58,13 +80,18 @@ def run(lab: Lab) -> Report:
             rounds += _engine(lab, engine, folder, server, count)
         server.stop()
         size = sum(file.stat().st_size for file in archive.rglob("*") if file.is_file())
-    return report(count, rounds, version(program), (size, kept), missing)
+    return report(count, rounds, version(program), {"archive": size, **kept}, missing)
 
 
-def _publish(lab: Lab, server: NatsProcess, count: int) -> int:
-    lab.say(f"{count} events are published to JetStream")
-    subjects = [f"f.{number}" for number in range(CONSUMERS)]
-    task = {"port": server.port, "stream": _STREAM, "events": count, "subjects": subjects}
+def _publish(lab: Lab, server: NatsProcess, what: Kept, count: int) -> int:
+    lab.say(f"{count} {what.stream} are published to JetStream")
+    task = {
+        "port": server.port,
+        "stream": what.stream,
+        "bare": what.bare,
+        "events": count,
+        "subjects": what.subjects,
+    }
     publisher = Actor(lab.children, "nats_publish", task)
     publisher.hear("ready", LONGEST)
     publisher.go()
@@ -84,8 +111,8 @@ def _engine(lab: Lab, engine: str, folder: Path, server: NatsProcess, count: int
         lab.say(f"{engine}: {CLIENTS} clients, round {number}")
         ours = _ours(lab, node, engine, number, count)
         lab.say(f"JetStream: {CONSUMERS} consumers, round {number}")
-        theirs = _theirs(lab, server, count)
-        found.append(Round(engine, number, *ours, *theirs))
+        documents, payloads = (_theirs(lab, server, each, count) for each in (DOCUMENTS, PAYLOADS))
+        found.append(Round(engine, number, *ours, documents, payloads))
     check(node)
     node.stop()
     return found if lab.quick else found[1:]
@@ -102,10 +129,15 @@ def _ours(
     return seconds, came["first"] - came["asked"], jobs(node) - before, came["cpu"]
 
 
-def _theirs(lab: Lab, server: NatsProcess, count: int) -> tuple[float, float, float, float]:
+def _theirs(lab: Lab, server: NatsProcess, what: Kept, count: int) -> Turn:
     share, more = divmod(count, CONSUMERS)
-    subjects = {f"f.{turn}": share + (turn < more) for turn in range(CONSUMERS)}
-    task = {"port": server.port, "stream": _STREAM, "subjects": subjects, "ending": ENDING}
+    wanted = {each: share + (turn < more) for turn, each in enumerate(what.subjects)}
+    task = {
+        "port": server.port,
+        "stream": what.stream,
+        "subjects": wanted,
+        "ending": what.ending,
+    }
     reader = Actor(lab.children, "nats_read", task)
     reader.hear("ready", LONGEST)
     cpu = cpu_seconds(server.pid)
@@ -114,7 +146,7 @@ def _theirs(lab: Lab, server: NatsProcess, count: int) -> tuple[float, float, fl
     cpu = cpu_seconds(server.pid) - cpu
     reader.end()
     _complete(came, count)
-    return came["ended"] - came["asked"], came["first"] - came["asked"], cpu, came["cpu"]
+    return Turn(came["ended"] - came["asked"], came["first"] - came["asked"], cpu, came["cpu"])
 
 
 def _complete(came: dict[str, Any], count: int) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import socket
 import time
+from collections.abc import Iterator
 from typing import Any, Final
 
 from benchmarks.harness import nats
 from benchmarks.harness.cue import Cue, act
 from benchmarks.harness.failure import BenchmarkFailed
-from benchmarks.harness.flights import flight_documents
+from benchmarks.harness.flights import flight_documents, flight_payload
 from broker.event.identity import Mint
 
 #: Messages in one write; of the last one the server tells that the stream has it.
@@ -19,7 +20,7 @@ _INBOX: Final = "stored"
 
 
 async def play(cue: Cue, task: Any) -> None:
-    """`task`: port, stream, events, subjects (they take turns)."""
+    """`task`: port, stream, events, subjects (they take turns), bare (payloads alone)."""
     sock = nats.connected(task["port"])
     stream, subjects = task["stream"], task["subjects"]
     config = {"name": stream, "subjects": subjects, "storage": "file", "retention": "limits"}
@@ -28,12 +29,12 @@ async def play(cue: Cue, task: Any) -> None:
     await cue.go()
     began = time.monotonic()
     sock.sendall(nats.subscribe(_INBOX))
-    documents = flight_documents(Mint("feed", 1), task["events"])
+    bodies = _bodies(task["events"], bare=task["bare"])
     turns = itertools.cycle(subjects)
-    while batch := list(itertools.islice(documents, BATCH)):
-        *others, (document, subject) = zip(batch, turns, strict=False)
+    while batch := list(itertools.islice(bodies, BATCH)):
+        *others, (body, subject) = zip(batch, turns, strict=False)
         sent = b"".join(nats.publish(turn, each) for each, turn in others)
-        sock.sendall(sent + nats.publish(subject, document, _INBOX))
+        sock.sendall(sent + nats.publish(subject, body, _INBOX))
         _stored(sock)
     sock.sendall(b"UNSUB 1\r\n")
     state = nats.ask(sock, f"STREAM.INFO.{stream}", {}, "looked")["state"]
@@ -41,6 +42,12 @@ async def play(cue: Cue, task: Any) -> None:
         raise BenchmarkFailed(f"JetStream has {state['messages']} of {task['events']} messages")
     cue.say("done", began=began, ended=time.monotonic(), bytes=state["bytes"])
     sock.close()
+
+
+def _bodies(count: int, *, bare: bool) -> Iterator[bytes]:
+    if bare:
+        return (flight_payload(number) for number in range(count))
+    return flight_documents(Mint("feed", 1), count)
 
 
 def _stored(sock: socket.socket) -> None:

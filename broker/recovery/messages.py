@@ -192,8 +192,9 @@ def unpack_events(chunks: Sequence[bytes]) -> list[LoggedEvent]:
     found: list[LoggedEvent] = []
     try:
         for data in chunks:
-            events = list(Chunk(0, data).events(0))
-            if not events or encode_chunk(events) != data or any(e.level >= _RANKS for e in events):
+            chunk = Chunk(0, data)
+            events = list(chunk.events(0)) if chunk.is_exact else []
+            if not events or any(event.level >= _RANKS for event in events):
                 raise ValueError("not exact")
             found += events
     except (ValueError, LookupError, struct.error):

@@ -8,9 +8,10 @@ become pages (X8, X16, Q3).
 | ready | its last event is sent | sent |
 | sent | it is cancelled | forgotten |
 
-A page is sent when the node has asked for one (`More`), and read when it is to be sent. When the
-connection breaks, replays stay for `LEASE`; `Resume` takes one over. `Cancel` forgets it in any
-state. When the last replay of a job is forgotten its folder goes, or the job is stopped.
+A page is sent when the node has asked for one (`More`), and read when it is to be sent: replays
+take turns, and no more is read than the connection takes. When the connection breaks, replays stay
+for `LEASE`; `Resume` takes one over. `Cancel` forgets it in any state. When the last replay of a
+job is forgotten its folder goes, or the job is stopped.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from broker.errors import (
 )
 from broker.recovery import replayer_messages as messages
 from broker.recovery.engine.contract import Report
+from broker.recovery.page_turns import PageTurns
 from broker.recovery.replayer_effects import (
     CancelJob,
     Drop,
@@ -57,6 +59,8 @@ class ReplayerCore:
         self._orphans: dict[int, float] = {}
         """When they are forgotten, by id: replays without a connection."""
         self._held = 0
+        self._turns: dict[int, PageTurns] = {}
+        """By connection, of those that pages were asked for over."""
         self._jobs: dict[int, dict[int, Replay]] = {}
         self._running: int | None = None
         self._begin: float | None = None
@@ -68,6 +72,7 @@ class ReplayerCore:
 
     def disconnected(self, link: int, now: float) -> None:
         """A connection is gone, whose number is not used again; its replays stay for a while."""
+        self._turns.pop(link, None)
         for replay in self._replays.values():
             if replay.link == link:
                 replay.link = None
@@ -140,6 +145,15 @@ class ReplayerCore:
             effects += [Send(link, messages.Found(replay.id, replay.report.to_wire()))]
             effects += self._read(replay)
         return effects
+
+    def full(self, link: int) -> None:
+        """A connection takes no more for now; what is sent over it has to wait."""
+        self._turns_of(link).full()
+
+    def room(self, link: int) -> list[Effect]:
+        """All that was sent over a connection has left."""
+        self._turns_of(link).room()
+        return self._next_pages(link)
 
     # ---------------------------------------------------------------- time
 
@@ -220,32 +234,62 @@ class ReplayerCore:
     # ---------------------------------------------------------------- pages
 
     def _read(self, replay: Replay) -> list[Effect]:
-        """The next page is to be read, if there is one and it may be sent."""
-        if replay.state is not State.READY or replay.link is None or replay.reading:
+        """The next page is to be read in its turn, if there is one and it may be sent."""
+        if not self._may_be_read(replay):
             return []
+        assert replay.link is not None
         if replay.next >= replay.report.events:
             replay.state = State.SENT
             return [Send(replay.link, messages.Done(replay.id))]
         if not replay.credit:
             return []
-        replay.reading = True
-        return [ReadPage(replay.id, replay.job, replay.number, replay.next, replay.turn)]
+        self._turns_of(replay.link).ask(replay.id)
+        return self._next_pages(replay.link)
+
+    @staticmethod
+    def _may_be_read(replay: Replay) -> bool:
+        return replay.state is State.READY and replay.link is not None and not replay.reading
+
+    def _turns_of(self, link: int) -> PageTurns:
+        return self._turns.setdefault(link, PageTurns())
+
+    def _next_pages(self, link: int) -> list[Effect]:
+        def may_read(number: int) -> bool:
+            # It may have failed, or gone to another connection, while it waited.
+            replay = self._replays.get(number)
+            return replay is not None and replay.link == link and self._may_be_read(replay)
+
+        effects: list[Effect] = []
+        for number in self._turns_of(link).next(may_read):
+            replay = self._replays[number]
+            replay.reading = True
+            page = ReadPage(number, replay.job, replay.number, replay.next, replay.turn, link)
+            effects.append(page)
+        return effects
 
     def page_read(self, page: ReadPage, chunks: Sequence[bytes], events: int) -> list[Effect]:
         """What `ReadPage` wanted: `events` of them, at least one."""
+        effects: list[Effect] = []
         replay = self._current(page)
-        if replay is None or replay.link is None:
-            return []
-        replay.reading = False
-        replay.credit -= 1
-        replay.next = page.first + events
-        message = messages.Page(replay.id, page.first, tuple(chunks))
-        return [Send(replay.link, message), *self._read(replay)]
+        if replay is not None and replay.link is not None:
+            replay.reading = False
+            replay.credit -= 1
+            replay.next = page.first + events
+            message = messages.Page(replay.id, page.first, tuple(chunks))
+            effects += [Send(replay.link, message), *self._read(replay)]
+        return effects + self._page_is_done(page)
 
     def page_failed(self, page: ReadPage, error: BrokerError) -> list[Effect]:
         """It could not be read."""
         replay = self._current(page)
-        return [] if replay is None else self._fail(replay, error.to_wire())
+        effects = [] if replay is None else self._fail(replay, error.to_wire())
+        return effects + self._page_is_done(page)
+
+    def _page_is_done(self, page: ReadPage) -> list[Effect]:
+        if page.link not in self._turns:
+            return []
+        self._turns[page.link].done()
+        return self._next_pages(page.link)
 
     def _current(self, page: ReadPage) -> Replay | None:
         replay = self._replays.get(page.id)

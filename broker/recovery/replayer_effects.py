@@ -53,6 +53,8 @@ class ReadPage:
     """Of the request in its job."""
     first: int
     turn: int
+    link: int
+    """The connection that the page is for."""
 
 
 @attrs.frozen

@@ -3,49 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from twisted.internet.interfaces import ITransport
-from twisted.internet.protocol import connectionDone
-from twisted.protocols.basic import Int32StringReceiver
+from twisted.internet.interfaces import IPushProducer
+from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
+from zope.interface import implementer
 
-from broker.errors import BrokerError, FrameTooLarge
+from broker.channel.socket import framing
+from broker.errors import BrokerError
 from broker.recovery.replayer_messages import MOST_BYTES, Message, decode, encode
 
 
-class ReplayerLink(Int32StringReceiver):
+@implementer(IPushProducer)
+class ReplayerLink(Protocol):
     """A frame is a length (u32, big-endian) and a message. Bytes that are none end it."""
 
-    MAX_LENGTH = MOST_BYTES
+    transport: Any
 
     def __init__(
         self,
         received: Callable[[ReplayerLink, Message], object],
         lost: Callable[[ReplayerLink, BrokerError | None], object],
         made: Callable[[ReplayerLink], object] = lambda link: None,
+        writable: Callable[[ReplayerLink, bool], object] = lambda link, writable: None,
     ) -> None:
-        """`lost` is told the error if it ended by one that the other end made."""
+        """`lost` is told the error if it ended by one that the other end made; `writable` whether
+        what was sent has left, when that changes."""
         self._received = received
         self._lost = lost
         self._made = made
+        self._writable = writable
+        self._frames = framing.FrameDecoder(MOST_BYTES)
         self._error: BrokerError | None = None
 
     def connectionMade(self) -> None:
         """Twisted calls it."""
+        assert self.transport is not None
+        self.transport.registerProducer(self, True)
         self._made(self)
 
-    def stringReceived(self, string: bytes) -> None:
-        """Twisted calls it for each frame."""
+    def dataReceived(self, data: bytes) -> None:
+        """Twisted calls it."""
         try:
-            message = decode(string)
+            for frame in self._frames.feed(data):
+                if self._error is None:
+                    self._received(self, decode(frame))
         except BrokerError as error:
             self.drop(error)
-            return
-        self._received(self, message)
-
-    def lengthLimitExceeded(self, length: int) -> None:
-        """Twisted calls it for a frame that is too long."""
-        self.drop(FrameTooLarge(f"a frame of {length} bytes, over {self.MAX_LENGTH}"))
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Twisted calls it."""
@@ -53,11 +58,30 @@ class ReplayerLink(Int32StringReceiver):
 
     def send(self, message: Message) -> None:
         """To the other end; nothing happens if that is gone."""
-        self.sendString(encode(message))
+        if self.transport is not None:
+            self.transport.writeSequence(framing.encode([encode(message)]))
 
     def drop(self, error: BrokerError) -> None:
         """The other end broke a rule: no more of it."""
         self._error = error
-        transport: ITransport | None = self.transport
-        if transport is not None:
-            transport.loseConnection()
+        self.close()
+
+    def close(self) -> None:
+        """End the connection, once what was sent has left."""
+        if self.transport is not None:
+            # Before it closes it would ask a producer for more.
+            self.transport.unregisterProducer()
+            self.transport.loseConnection()
+
+    # ------------------------------------------------------------------ a producer of Twisted
+
+    def pauseProducing(self) -> None:
+        """Twisted calls it."""
+        self._writable(self, False)
+
+    def resumeProducing(self) -> None:
+        """Twisted calls it."""
+        self._writable(self, True)
+
+    def stopProducing(self) -> None:
+        """Twisted calls it when the connection ends; `connectionLost` comes, too."""

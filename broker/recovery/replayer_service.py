@@ -10,8 +10,6 @@ import shutil
 import threading
 from collections.abc import Callable
 from functools import partial
-from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,7 +38,6 @@ from broker.recovery.replayer_link import ReplayerLink
 from broker.recovery.replayer_messages import Message, Notice, State
 from broker.recovery.replays import ReplayerLimits
 from broker.recovery.spool import Spool
-from broker.store.chunks import encode_chunk
 
 #: What a page holds at most: a delivery to a client is about as much.
 PAGE_EVENTS: Final = 512
@@ -96,8 +93,7 @@ class Replayer(Factory):
         for event in self._cancelled.values():
             event.set()
         for link in list(self._numbers):
-            if link.transport is not None:
-                link.transport.loseConnection()
+            link.close()
         if self._alarm is not None and self._alarm.active():
             self._alarm.cancel()
         await deferToThreadPool(self._reactor, self._jobs, self._engine.close)
@@ -108,7 +104,7 @@ class Replayer(Factory):
 
     def buildProtocol(self, _address: object) -> ReplayerLink:
         """Twisted calls it for each connection."""
-        return ReplayerLink(self._received, self._lost, self._made)
+        return ReplayerLink(self._received, self._lost, self._made, self._writable)
 
     def _made(self, link: ReplayerLink) -> None:
         self._last_link += 1
@@ -124,6 +120,14 @@ class Replayer(Factory):
             self._log.warn("a node was cut off: {error}", error=error)
         self._core.disconnected(number, self._reactor.seconds())
         self._perform([])
+
+    def _writable(self, link: ReplayerLink, writable: bool) -> None:
+        if link not in self._numbers:
+            return
+        if writable:
+            self._perform(self._core.room(self._numbers[link]))
+        else:
+            self._core.full(self._numbers[link])
 
     def _received(self, link: ReplayerLink, message: Message) -> None:
         now = self._reactor.seconds()
@@ -219,18 +223,11 @@ class Replayer(Factory):
     # ---------------------------------------------------------------- pages
 
     def _read_page(self, effect: ReadPage) -> None:
-        reading: Deferred[Any] = deferToThreadPool(
-            self._reactor, self._pages, read_page, self._spools[effect.job], effect
-        )
+        spool = self._spools[effect.job]
+        read = partial(spool.page, effect.number, effect.first, PAGE_EVENTS, PAGE_BYTES)
+        reading: Deferred[Any] = deferToThreadPool(self._reactor, self._pages, read)
         reading.addCallbacks(
             lambda page: self._core.page_read(effect, *page),
             lambda failure: self._core.page_failed(effect, self._error(failure)),
         )
         reading.addCallback(self._perform)
-
-
-def read_page(spool: Spool, page: ReadPage) -> tuple[list[bytes], int]:
-    """The chunks of a page, and how many events they have."""
-    events = spool.read(page.number, page.first, PAGE_EVENTS, PAGE_BYTES)
-    runs = groupby(events, key=attrgetter("origin"))
-    return [encode_chunk(list(run)) for _, run in runs], len(events)

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from broker.recovery.ordering import Integers
+from broker.store.archive.chunked_rows import rows_to_chunks
 from broker.store.archive.table import batch_to_events
 from broker.store.records import LoggedEvent
 
@@ -116,11 +117,20 @@ class Spool:
         They are not more than `most_bytes` together; one there is at least, if the request has as
         many.
         """
+        batch = self._rows(request, first, most, most_bytes)
+        return [] if batch is None else batch_to_events(batch)
+
+    def page(self, request: int, first: int, most: int, most_bytes: int) -> tuple[list[bytes], int]:
+        """The same events as chunks, and how many they are."""
+        batch = self._rows(request, first, most, most_bytes)
+        return ([], 0) if batch is None else (rows_to_chunks(batch), batch.num_rows)
+
+    def _rows(self, request: int, first: int, most: int, most_bytes: int) -> pa.RecordBatch | None:
         parts, rows, sizes = (column[first : first + most] for column in self._order(request))
         end = int(np.searchsorted(np.cumsum(sizes, dtype=np.int64), most_bytes, "right")) or 1
         parts, rows = parts[:end], rows[:end]
         if not len(parts):
-            return []
+            return None
         taken: list[pa.RecordBatch] = []
         places: list[Integers] = []
         for number in np.unique(parts).tolist():
@@ -128,8 +138,10 @@ class Spool:
             for batch, within in self._part(number).take(rows[of_part]):
                 taken.append(batch)
                 places.append(of_part[within])
-        back = np.argsort(np.concatenate(places), kind="stable")
-        return batch_to_events(_coded(pa.concat_batches(taken).take(pa.array(back))))
+        together, order = pa.concat_batches(taken), np.concatenate(places)
+        if (np.diff(order) < 0).any():
+            together = together.take(pa.array(np.argsort(order, kind="stable")))
+        return _coded(together)
 
     def forget(self, request: int) -> None:
         """Nobody reads this request any more."""

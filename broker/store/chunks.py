@@ -73,7 +73,6 @@ def chunks_of(events: Sequence[LoggedEvent]) -> Iterator[Sequence[LoggedEvent]]:
 
 def encode_chunk(events: Sequence[LoggedEvent]) -> bytes:
     """The value under which events of one origin with neighbouring serials are stored."""
-    origin = events[0].origin.encode()
     records = [event.record for event in events]
     documents = [event.document for event in events]
     columns = _columns(len(events)).pack(
@@ -84,8 +83,15 @@ def encode_chunk(events: Sequence[LoggedEvent]) -> bytes:
         *map(len, documents),
         *[event.level for event in events],
     )
-    head = _HEAD.pack(len(events), len(origin))
-    return b"".join((head, origin, columns, *records, *documents))
+    return encode_columns(events[0].origin, len(events), [columns], [*records, *documents])
+
+
+def encode_columns(
+    origin: str, count: int, columns: Sequence[bytes], contents: Sequence[Buffer]
+) -> bytes:
+    """The same of columns that are encoded already, and of records and documents."""
+    named = origin.encode()
+    return b"".join((_HEAD.pack(count, len(named)), named, *columns, *contents))
 
 
 class Chunk:
@@ -100,6 +106,14 @@ class Chunk:
         self.columns_at = _HEAD.size + named
         """Where in the value its columns begin."""
         self.value = value
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the value is as long as it says. Raises `struct.error` if it is shorter than its
+        columns."""
+        count, form = self._count, _columns(self._count)
+        lengths = form.unpack_from(self.value, self.columns_at)[3 * count : 5 * count]
+        return bool(len(self.value) == self.columns_at + form.size + sum(lengths))
 
     @property
     def origin(self) -> str:

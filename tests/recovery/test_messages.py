@@ -1,4 +1,4 @@
-"""The messages by which nodes seek a durable subscription, as bytes."""
+"""The messages of recoveries as bytes: what is sought, and the events of a page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from broker.cluster.address import Address
 from broker.cluster.messages import decode, encode
 from broker.errors import ProtocolError
-from broker.recovery.messages import MOST_SOUGHT, Seek, Sought
+from broker.recovery.messages import MOST_SOUGHT, Seek, Sought, pack_events, unpack_events
+from broker.store.records import LoggedEvent
 
 HERE, THERE = Address(("alps", "a"), "a1"), Address(("sea",), "c1")
 WANTED = st.lists(st.tuples(st.text(max_size=9), st.text(max_size=9)), max_size=5).map(tuple)
@@ -54,3 +55,32 @@ def test_what_is_none_is_a_protocol_error(fields: tuple[Any, ...]) -> None:
     kind, *rest = fields
     with pytest.raises(ProtocolError):
         decode(bytes([kind]) + msgpack.packb((tuple(HERE), tuple(THERE), 9, *rest)))
+
+
+def made(first: int, count: int, origin: str) -> list[LoggedEvent]:
+    numbers = range(first, first + count)
+    return [LoggedEvent(1, n, 5, 1, b"record%d" % n, b"<d>%d</d>" % n, origin, 0) for n in numbers]
+
+
+def test_events_come_as_they_were_packed() -> None:
+    events = [*made(1, 3, "a"), *made(7, 2, "b"), *made(4, 1, "a")]
+    unpacked = unpack_events(pack_events(events))
+    assert [(each.place, each.record, each.document) for each in unpacked] == [
+        (each.place, each.record, each.document) for each in events
+    ]
+
+
+def test_a_chunk_that_is_not_as_long_as_it_says_is_refused() -> None:
+    [chunk] = pack_events(made(1, 3, "a"))
+    for length in range(len(chunk)):
+        with pytest.raises(ProtocolError):
+            unpack_events([chunk[:length]])
+    with pytest.raises(ProtocolError):
+        unpack_events([chunk + b"\0"])
+
+
+@pytest.mark.parametrize("count", [0, 1 << 20, (1 << 32) - 1])
+def test_a_chunk_of_as_many_events_as_it_can_not_have_is_refused(count: int) -> None:
+    [chunk] = pack_events(made(1, 3, "a"))
+    with pytest.raises(ProtocolError):
+        unpack_events([count.to_bytes(4, "big") + chunk[4:]])

@@ -11,6 +11,7 @@ import pytest
 from broker.errors import EngineUnavailable, Overloaded, ProtocolError, from_wire
 from broker.recovery import replayer_messages as messages
 from broker.recovery.engine.contract import Report
+from broker.recovery.page_turns import AT_ONCE
 from broker.recovery.replayer_core import ReplayerCore
 from broker.recovery.replayer_effects import (
     CancelJob,
@@ -156,6 +157,54 @@ def test_pages_come_as_they_are_asked_for_and_the_report_behind_them() -> None:
     page, done = process.take(1)
     assert page == messages.Page(1, 2, (b"2",))
     assert isinstance(done, messages.Done)
+
+
+def asked_by_many(replays: int, pages: int) -> Process:
+    """All are ready, and over one connection so many pages of each are asked for."""
+    process = Process()
+    process.ask(1, *range(replays))
+    process.wait(GATHERING)
+    process.finish(*[10] * replays)
+    process.tell(1, *(messages.More(number, pages) for number in range(replays)))
+    return process
+
+
+def test_replays_of_one_connection_take_turns() -> None:
+    process = asked_by_many(100, 2)
+    read = []
+    for _ in range(200):
+        assert len(process.pages) <= AT_ONCE
+        read.append(process.pages[0].id)
+        process.read(5)
+    assert read == [*range(100), *range(100)]
+    assert process.pages == []
+
+
+def test_no_more_is_read_than_a_connection_takes() -> None:
+    process = asked_by_many(100, 2)
+    process.core.full(1)
+    sent = 0
+    while process.pages:
+        process.read(5)
+        sent += 1
+    assert sent == AT_ONCE
+    # Another one is not kept from its own.
+    process.ask(2, 200)
+    process.wait(GATHERING)
+    process.finish(5)
+    process.tell(2, messages.More(200, 1))
+    assert [page.id for page in process.pages] == [200]
+    process.do(process.core.room(1))
+    assert len(process.pages) == AT_ONCE + 1
+
+
+def test_a_page_that_nobody_wants_any_more_makes_room_for_another() -> None:
+    process = asked_by_many(AT_ONCE + 1, 1)
+    process.tell(1, messages.Cancel(process.pages[0].id))
+    assert len(process.pages) == AT_ONCE
+    process.pages.append(process.pages.pop(0))
+    process.do(process.core.page_read(process.pages.pop(), [b"0"], 1))
+    assert [page.id for page in process.pages] == list(range(1, AT_ONCE + 1))
 
 
 def test_a_request_that_can_not_be_fails_alone() -> None:
@@ -362,13 +411,18 @@ def test_whatever_happens_each_event_comes_once_and_in_order(seed: int) -> None:
         elif action == "read" and process.pages:
             page = process.pages[0]
             process.read(min(rng.randrange(1, 4), 3 * (seed % 4) - page.first))
+        elif action == "full":
+            process.core.full(link)
+        elif action == "room":
+            process.do(process.core.room(link))
         elif action == "wait":
             process.wait(rng.choice([0.01, 0.1, 1.0]))
         hear()
 
     actions = ["ask", "more", "more", "cancel", "break", "finish", "read", "read", "read", "wait"]
     for _ in range(120):
-        step(rng.choice(actions))
+        step(rng.choice([*actions, "full", "room"]))
+    step("room")
     for _ in range(2_000):
         if all(node.done or node.failed for node in nodes.values()):
             break

@@ -7,7 +7,7 @@ The record of an event is not stored: it is made again from the columns, byte fo
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain, groupby, repeat
 from operator import attrgetter
 from typing import Any, Final
@@ -123,28 +123,35 @@ def batch_to_events(batch: pa.RecordBatch) -> list[LoggedEvent]:
 
     Their serials are 0. `ArchiveCorrupt` if a value is none that an event can have.
     """
-
     try:
-        levels = _values(batch, "level")
-        records = map(
-            encode_fields,
-            zip(
-                *(_values(batch, name) for name in (*ID_COLUMNS, "stream", "type", "version")),
-                map(_LEVELS.__getitem__, levels),
-                map(_LIVENESS.__getitem__, _values(batch, "liveness")),
-                strict=True,
-            ),
-        )
         return list(
             map(
                 LoggedEvent,
-                *(_values(batch, name) for name in ("epoch", "offset", "arrival")),
-                *(levels, records, _values(batch, "document"), _values(batch, "origin")),
+                *(values_of(batch, name) for name in ("epoch", "offset", "arrival", "level")),
+                *(records_of(batch), values_of(batch, "document"), values_of(batch, "origin")),
                 repeat(0),
             )
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise ArchiveCorrupt(f"a row of the archive is no event: {error!r}") from None
+        raise no_event(error) from None
+
+
+def records_of(batch: pa.RecordBatch) -> Iterator[bytes]:
+    """The records of such rows. Raises KeyError, TypeError or ValueError if they have none."""
+    return map(
+        encode_fields,
+        zip(
+            *(values_of(batch, name) for name in (*ID_COLUMNS, "stream", "type", "version")),
+            map(_LEVELS.__getitem__, values_of(batch, "level")),
+            map(_LIVENESS.__getitem__, values_of(batch, "liveness")),
+            strict=True,
+        ),
+    )
+
+
+def no_event(error: Exception) -> ArchiveCorrupt:
+    """What is raised for a row that is none."""
+    return ArchiveCorrupt(f"a row of the archive is no event: {error!r}")
 
 
 def digest_of(document: bytes) -> bytes:
@@ -152,7 +159,7 @@ def digest_of(document: bytes) -> bytes:
     return hashlib.blake2b(document, digest_size=DIGEST_BYTES).digest()
 
 
-def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
+def values_of(batch: pa.RecordBatch, name: str) -> list[Any]:
     """A column as Python's values: several times as fast as Arrow's own way, one by one."""
     column = batch.column(name)
     if column.null_count:
