@@ -44,7 +44,7 @@ class Filling:
         self._ended = ended
         self._missed = missed
         self._around = around
-        left = self._left = Remaining(missed.ranges)
+        left = self._left = Remaining(missed.ranges, missed.known)
         self._logs = FromLogs(missed, around, left)
         self._archive = (
             None if around.archive is None else FromArchive(missed, around, around.archive, left)

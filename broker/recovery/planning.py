@@ -99,13 +99,17 @@ def holes(after: Mark, upto: Mark | None, covered: Sequence[Interval]) -> list[I
 class Remaining:
     """What is left of the ranges."""
 
-    def __init__(self, ranges: Mapping[str, MarkRange]) -> None:
+    def __init__(
+        self, ranges: Mapping[str, MarkRange], known: Mapping[str, Mark] | None = None
+    ) -> None:
+        """`known`: up to where there is something, of those that have no end."""
         self._left = dict(ranges)
+        self._known = dict(known or {})
         self._open = {origin: after for origin, (after, upto) in ranges.items() if upto is None}
 
     def copy(self) -> Remaining:
         """As much as is left now."""
-        copied = Remaining(self._left)
+        copied = Remaining(self._left, self._known)
         copied._open = dict(self._open)
         return copied
 
@@ -138,11 +142,18 @@ class Remaining:
         return dict(self._open)
 
     def end(self, origins: Iterable[str]) -> None:
-        """Those of these whose range has no end have come to it."""
+        """Those of these whose range has no end have come to it: what is known to lie behind it is
+        left."""
         for origin in origins:
-            if origin in self._open:
-                self._left.pop(origin, None)
+            if origin not in self._open or self._left.get(origin, (None, (0, 0)))[1] is not None:
+                continue
+            reached, known = self._open[origin], self._known.get(origin, (0, 0))
+            # An epoch may have begun in which there is nothing.
+            if known[1] > reached[1]:
+                self._left[origin] = (reached, known)
+            else:
+                del self._left[origin]
 
     def close(self) -> None:
         """Ranges without an end have come to it."""
-        self._left = {origin: each for origin, each in self._left.items() if each[1] is not None}
+        self.end(list(self._left))

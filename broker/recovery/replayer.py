@@ -24,8 +24,8 @@ from twisted.python.failure import Failure
 
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.errors import BrokerError
+from broker.recovery.collector import quieten_collector
 from broker.recovery.engine.choosing import AUTO, ENGINES, LOCAL, FirstThatServes
-from broker.recovery.engine.collector import quieten_collector
 from broker.recovery.engine.contract import Engine, Limits
 from broker.recovery.engine.local import LocalEngine
 from broker.recovery.engine.spark import SparkEngine

@@ -73,12 +73,15 @@ class NetworkWorld(VirtualTime):
         jitter: float = 0.002,
         thread_delay: float = 0.004,
         archived: bool = False,
+        settings: Settings | None = None,
     ) -> None:
-        """With `archived` what nodes log goes into one archive, too."""
+        """With `archived` what nodes log goes into one archive, too. `settings` are those of nodes
+        for which no others are said."""
         super().__init__(seed)
         self.network = MemoryNetwork(self.clock, seed, latency=latency, jitter=jitter)
         self._folder = Path(tempfile.mkdtemp(prefix="xmlbroker-world-"))
         self._thread_delay = thread_delay
+        self._settings = settings or Settings()
         self.archive: SimulatedArchive | None = None
         if archived:
             self.archive = SimulatedArchive(self._folder, self.wall_clock)
@@ -134,7 +137,7 @@ class NetworkWorld(VirtualTime):
     ) -> None:
         """A node of that name, in a cluster or one that asks for one. `gateways` and `join` are
         names of nodes; `said` are further keys of `[network]`."""
-        base = settings or Settings()
+        base = settings or self._settings
         network = NetworkSettings(
             cluster=cluster,
             listen=(endpoint_of(name),),

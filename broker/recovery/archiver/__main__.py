@@ -27,6 +27,7 @@ from broker.recovery.archiver import lines
 from broker.recovery.archiver.archiving import Archiving
 from broker.recovery.archiver.care_rules import NO_CARE, CareRules
 from broker.recovery.archiver.caring import Caring
+from broker.recovery.collector import quieten_collector
 from broker.store.archive.archive import Archive, wall_clock_ms
 from broker.store.reading_along import LogAlong
 
@@ -196,6 +197,7 @@ def main(log: Path, uri: str, every: float, care: CareRules) -> None:
     os.nice(NICENESS)
     # A Ctrl-C is for the node: what it logs until its end is still to be archived.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    quieten_collector()
     conversation = Conversation()
     held = alone(log)
     while True:

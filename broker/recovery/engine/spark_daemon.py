@@ -5,7 +5,7 @@ once, here. Spark ends workers that were idle for a minute, and new ones would i
 from __future__ import annotations
 
 import broker.recovery.engine.spark_task  # noqa: F401
-from broker.recovery.engine.collector import quieten_collector
+from broker.recovery.collector import quieten_collector
 
 if __name__ == "__main__":
     from pyspark.daemon import manager

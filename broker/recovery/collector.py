@@ -1,12 +1,12 @@
-"""Python's garbage collector in processes that do nothing but match."""
+"""Python's garbage collector in the processes beside a node, which match and archive."""
 
 from __future__ import annotations
 
 import gc
 from typing import Final
 
-#: Matching makes tuples by the thousand, which live for a batch and are in no circle. With the
-#: usual thresholds the collector looks at them again and again: a quarter of the time.
+#: Both make tuples and events by the thousand, which live for a batch and are in no circle. With
+#: the usual thresholds the collector looks at them again and again: a quarter of the time.
 _THRESHOLDS: Final = (50_000, 20, 100)
 
 

@@ -1,0 +1,46 @@
+"""`python -m tests.simulation.chaos FIRST LAST [--archived] [--guarded] ...`: many seeds."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import attrs
+import click
+
+from tests.simulation.chaos.chaos import Chaos
+from tests.simulation.chaos.dangers import Dangers
+
+
+@click.command()
+@click.argument("first", type=int)
+@click.argument("last", type=int)
+@click.option("--verbose", is_flag=True, help="Tell what went wrong in seeds that fail.")
+def main(first: int, last: int, *, verbose: bool, **dangers: bool) -> None:
+    """Run the seeds FIRST to LAST, and say which fail; with status 1 if any does."""
+    if sys.flags.hash_randomization:
+        # Sets of names are in another order in each process.
+        os.environ["PYTHONHASHSEED"] = "0"
+        os.execv(sys.executable, sys.orig_argv)
+    failed = 0
+    for seed in range(first, last + 1):
+        chaos = Chaos(seed, Dangers(**dangers))
+        try:
+            chaos.run()
+        except AssertionError as error:
+            failed += 1
+            print(f"seed {seed}: {error}")
+            if verbose:
+                print(*chaos.log, sep="\n")
+        except Exception:
+            print(f"seed {seed}")
+            raise
+    print(f"{last + 1 - first} runs, {failed} failed")
+    sys.exit(bool(failed))
+
+
+for field in attrs.fields(Dangers):
+    main = click.option(f"--{field.name}", is_flag=True)(main)
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+"""Much goes wrong in a network for a while; in the end everybody has what it is to have.
+
+Everything follows from the seed and from what may happen (`Dangers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from unittest.mock import patch
+
+from broker.client.client import Client
+from broker.event.place import Mark
+from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.chaos.dangers import Dangers
+from tests.simulation.network.topologies import SHAPES, Trouble
+from tests.simulation.network.watching import INTERESTS, Publisher, Reader, Truths, name_of, truths
+from tests.simulation.watching import STREAMS
+
+ALTITUDES = (7, 100, 250, 600, 1000)
+HOUR_MS = 3_600_000
+TURNS = 150
+#: Seconds after the trouble in which all comes that is to come, whatever rests had begun before.
+LONGEST_RECOVERY = 180.0
+
+
+@contextmanager
+def no_chance(seed: int) -> Iterator[None]:
+    """What nobody can guess elsewhere (names of origins, nonces) follows from the seed, too."""
+    draw = Random(f"nonces {seed}").randbytes
+    with (
+        patch("os.urandom", draw),
+        patch("secrets.token_bytes", draw),
+        patch("secrets.token_hex", lambda count: draw(count).hex()),
+    ):
+        yield
+
+
+class Follower:
+    """One subscription, over all processes of its client."""
+
+    def __init__(self, world: NetworkWorld, name: str, interest: int, durable: str) -> None:
+        self.name = name
+        self._world = world
+        self._interest = INTERESTS[interest]
+        self._durable = durable
+        self._client: Client | None = None
+        self.readers: list[Reader] = []
+        self.come()
+
+    @property
+    def moves(self) -> bool:
+        """Whether a new process goes on where the one before ended."""
+        return bool(self._durable)
+
+    def come(self) -> None:
+        """A new process, at any node that runs; it knows all of them."""
+        world = self._world
+        first = world.random.choice(world.running)
+        nodes = [first, *(name for name in world.names if name != first)]
+        number = len(self.readers) + 1
+        self._client = world.client(self.name, *nodes, incarnation=number)
+        reader = Reader(world, self._client, self._interest, durable=self._durable)
+        self.readers.append(reader)
+
+    def go(self) -> bool:
+        """The process ends, if it has begun to get events."""
+        if self._client is None or not self.readers[-1].flowing:
+            return False
+        # What was read is said to be processed with the next look, and that takes a moment.
+        for _ in range(10):
+            self.read()
+            self._world.run(0.1)
+        self.read()
+        self._world.kill_client(self._client)
+        self._client = None
+        return True
+
+    def read(self) -> None:
+        """Take what has come."""
+        self.readers[-1].read()
+
+    def check(self, logs: Truths, dangers: Dangers) -> None:
+        """AssertionError unless all came that matches, at each process once and in the order of
+        each origin; or was told as gone, where that may be."""
+        for reader in self.readers:
+            assert reader.error is None, f"{self.name}: {reader.error!r}"
+            assert reader.flowing, f"{self.name} never flowed"
+            names = [name_of(event) for event in reader.events]
+            assert len(names) == len(set(names)), f"{self.name} got events twice"
+            marks: dict[str, Mark] = {}
+            for place in (event.place for event in reader.events):
+                assert marks.get(place.origin, (0, 0)) < place.mark, f"{self.name} at {place}"
+                marks[place.origin] = place.mark
+        wanted = self.readers[0].wanted(logs)
+        got = {name_of(event) for reader in self.readers for event in reader.events}
+        lost = sorted(
+            (name, origin, truth.mark)
+            for name, (origin, truth) in wanted.items()
+            if name not in got and not (dangers.may_lose and self._told(origin, truth.mark))
+        )
+        assert not lost, f"{self.name} lacks {lost} of {len(wanted)}"
+
+    def _told(self, origin: str, mark: Mark) -> bool:
+        return any(
+            gap.first.origin == origin and gap.first.mark <= mark <= gap.last.mark
+            for reader in self.readers
+            for gap in reader.gaps
+        )
+
+
+class Chaos:
+    """One run."""
+
+    def __init__(self, seed: int, dangers: Dangers) -> None:
+        self._dangers = dangers
+        self._world = NetworkWorld(seed, archived=dangers.archived, settings=dangers.settings)
+        self._random = Random(f"chaos {seed}")
+        self._seen: Truths = {}
+        self._disk_was_lost = False
+        self.log: list[str] = []
+        """What went wrong, and when."""
+
+    def run(self) -> None:
+        """AssertionError if something was lost, or came twice or in a wrong order."""
+        with no_chance(self._world.seed), self._world as world:
+            edges = SHAPES[world.seed % len(SHAPES)](world, world.random.randint(3, 6))
+            world.run(4.0)
+            names = world.names
+            publishers = [
+                Publisher(world, world.client(f"p-{name}", name))
+                for name in self._random.sample(names, min(3, len(names)))
+            ]
+            followers = [
+                Follower(world, f"f{number}", number, self._random.choice(("", "d")))
+                for number in range(len(INTERESTS))
+            ]
+            world.run_until(lambda: all(each.readers[0].flowing for each in followers))
+            trouble = Trouble(world, edges, [])
+            for _ in range(TURNS):
+                self._publish(publishers)
+                if self._random.random() < 0.3:
+                    self._strike(trouble, followers)
+                for each in followers:
+                    each.read()
+                world.run(self._random.choice((0.0, 0.01, 0.1, 0.5)))
+            trouble.end()
+            for name in names:
+                if name not in world.running:
+                    world.start(name)
+            self._settle(publishers, followers)
+            logs = truths(world, self._seen)
+            for follower in followers:
+                follower.check(logs, self._dangers)
+            world.check_outcomes()
+
+    def _publish(self, publishers: list[Publisher]) -> None:
+        random = self._random
+        for publisher in publishers:
+            if random.random() < 0.5:
+                size = random.randint(0, self._dangers.size)
+                publisher.publish(random.choice(STREAMS), random.choice(ALTITUDES), size)
+
+    def _settle(self, publishers: list[Publisher], followers: list[Follower]) -> None:
+        world = self._world
+        world.run_until(lambda: not any(each.client.unacknowledged for each in publishers))
+        until = world.clock.seconds() + LONGEST_RECOVERY
+        while world.clock.seconds() < until:
+            for each in followers:
+                each.read()
+            world.run(0.5)
+
+    # ------------------------------------------------------------------ what happens
+
+    def _strike(self, trouble: Trouble, followers: list[Follower]) -> None:
+        what = self._random.randrange(10)
+        if what < 5:
+            before = len(trouble.log)
+            trouble.strike()
+            self.log += trouble.log[before:]
+        elif what < 8:
+            self._kill_or_start()
+        elif what == 8 and self._dangers.moving:
+            follower = self._random.choice(followers)
+            if follower.moves and follower.go():
+                self._world.run(self._random.choice((0.0, 1.0, 10.0)))
+                self._note(f"{follower.name} comes back")
+                follower.come()
+        elif what == 9 and self._dangers.clocks:
+            name = self._random.choice(self._world.names)
+            self._note(f"the clock of {name}")
+            self._world.set_clock(name, self._random.randrange(-3 * HOUR_MS, 3 * HOUR_MS))
+
+    def _kill_or_start(self) -> None:
+        world = self._world
+        name = self._random.choice(world.names)
+        if name not in world.running:
+            self._note(f"start {name}")
+            world.start(name)
+        elif len(world.running) > 1:
+            # Afterwards it may be too late to see what it had.
+            self._seen = truths(world, self._seen)
+            self._note(f"kill {name}")
+            world.kill(name)
+            if self._dangers.disks and not self._disk_was_lost:
+                self._disk_was_lost = True
+                self._note(f"the disk of {name}")
+                world.lose_disk(name)
+
+    def _note(self, what: str) -> None:
+        self.log.append(f"{self._world.clock.seconds():.3f} {what}")

@@ -1,0 +1,50 @@
+"""What may happen to a network in a run of chaos, and what its nodes have against it."""
+
+from __future__ import annotations
+
+import attrs
+
+from broker.config import Settings, StreamSettings
+from broker.event.stream import StreamPattern
+
+#: What a log keeps where it keeps little: some dozens of the events of `chaos`.
+_SHORT: int = 4 << 20
+
+
+@attrs.frozen
+class Dangers:
+    """Links are cut and slow, nodes are killed and started again, in every run."""
+
+    archived: bool = False
+    """What nodes log is archived within seconds."""
+    guarded: bool = False
+    """A neighbour has a copy of what is acknowledged."""
+    disks: bool = False
+    """Once, a node that is killed loses its disk."""
+    moving: bool = False
+    """Clients of durable subscriptions end, and come back at any node, without memory."""
+    short: bool = False
+    """Logs keep little, and events are large."""
+    clocks: bool = False
+    """Clocks of nodes step by hours."""
+
+    @property
+    def settings(self) -> Settings:
+        """Of each node."""
+        settings = Settings()
+        if self.guarded:
+            everything = StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour")
+            settings = attrs.evolve(settings, streams=(everything,))
+        if self.short:
+            settings = attrs.evolve(settings, log=attrs.evolve(settings.log, max_bytes=_SHORT))
+        return settings
+
+    @property
+    def may_lose(self) -> bool:
+        """Whether what is told as gone may be missing."""
+        return self.short and not self.archived
+
+    @property
+    def size(self) -> int:
+        """Characters that the largest events have more than they need."""
+        return 50_000 if self.short else 0
