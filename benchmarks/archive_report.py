@@ -76,8 +76,8 @@ def report(measured: Sequence[Measured], cold: Sequence[Cold], missing: list[str
         notes=[
             "an event is what the log has, its header packed and its document; flushes of 10,000 "
             "events go to one partition, each of them synced, with a manifest; us/event is the "
-            "processor's time in `ArchiveWriter.write`, with the garbage collector as the archiver's "
-            "process has it; other time is waiting for the disk",
+            "processor's time in `ArchiveWriter.write`, with the garbage collector as in the "
+            "archiver's process; other time is waiting for the disk",
             "gzip -6 of the same documents one behind the other, in one stream; the archive has "
             "the headers, places and hashes besides",
             "VOEvents are real packets repeated in envelopes of their own; neither way looks back "

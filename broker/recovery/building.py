@@ -61,7 +61,6 @@ def build_recovery(
         pages=pages,
         fetching=fetching,
         homes=lambda origin: [] if post is None else post.homes(origin),
-        node_of=lambda origin: None if post is None else post.node_of(origin),
         reachable=reachable,
         archive=archive,
         clock=clock,

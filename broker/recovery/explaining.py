@@ -78,12 +78,6 @@ def _origin(
     parts = [
         _part(OWN_LOG, each, [], "this node's log has it") for each in without([everything], left)
     ]
-    if not steps:
-        parts += [
-            _part(OWN_LOG, each, [], "nobody else can be asked: whatever this log has")
-            for each in left
-        ]
-        left = []
     for step in steps:
         found, whom = _found(origin, step, left, known)
         own = step.source == "logs" and origin == known.own
@@ -110,6 +104,8 @@ def _found(
     """What a step brings of what is left, and who is asked for it."""
     if step.source == "former":
         return left, [known.sources.former]
+    if step.source == OWN_LOG:
+        return left, []
     if step.source == "archive":
         return common(left, known.covered.get(origin, ())), []
     if origin not in known.sources.logs:

@@ -101,7 +101,8 @@ class Fetching:
             return
         reached = dict(Position.from_wire(message.reached).marks)
         begins = Position.from_wire(message.begins).marks
-        self._settle(message.request, Page(events, reached, message.next, begins=begins))
+        page = Page(events, reached, message.next, begins=begins, origin=message.origin)
+        self._settle(message.request, page)
 
     def _settle(self, number: int, result: Page | BrokerError) -> None:
         asked = self._asked.pop(number, None)
@@ -166,6 +167,7 @@ class Fetching:
                 rank=max([event.level for event in cleared], default=0),
                 chunks=pack_events(cleared),
                 begins=Position(page.begins).to_wire(),
+                origin=self._pages.origin,
             )
         )
 

@@ -126,7 +126,7 @@ class Filling:
         return {
             "subscription": self._missed.number,
             "durable": self._missed.name,
-            "sources": [step.source for step in self.steps] or [OWN_LOG],
+            "sources": [step.source for step in self.steps],
             "stage": self.stage,
             "events": self.sent,
             "found": dict(self.found),
@@ -156,12 +156,6 @@ class Filling:
 
     async def _steps(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         until = self._around.clock.seconds() + self._around.patience
-        if not self.steps:
-            # Whatever this node has is all that there is to be had.
-            self.stage = OWN_LOG
-            async for events in self._logs.own():
-                self.found[self.stage] += len(events)
-                yield events
         for step in self.steps:
             if self._cancelled or not (self._left.ranges or self._missed.others):
                 return
@@ -185,6 +179,8 @@ class Filling:
             elif step.source == "archive":
                 assert self._archive is not None
                 events = self._archive.events()
+            elif step.source == OWN_LOG:
+                events = self._logs.own()
             else:
                 follows = self.steps[-1].source == "archive"
                 events = self._logs.origins(archive_follows=follows)

@@ -114,10 +114,12 @@ class FromLogs:
             left = self._left.ranges.get(origin)
             if left is None:
                 return
+            of = ""
             try:
                 async for page in self._pages(
                     address, attrs.evolve(request, ranges={origin: left})
                 ):
+                    of = page.origin
                     if origin in page.begins:
                         begins = page.begins[origin]
                         self._begins[origin] = min(begins, self._begins.get(origin, begins))
@@ -130,7 +132,7 @@ class FromLogs:
                     error=error,
                 )
             else:
-                if self._around.node_of(origin) in (address, None):
+                if of == origin:
                     self._told.add(origin)
 
     async def _pages(self, address: Address | None, request: PageRequest) -> AsyncIterator[Page]:

@@ -65,6 +65,8 @@ class Page:
     """What matched and was left out, for it is above the clearance."""
     begins: Mapping[str, Mark] = attrs.field(factory=dict)
     """By origin of which the log has less than is wanted: behind this it has all."""
+    origin: str = ""
+    """Of the node whose log it is, where another one's was asked."""
 
 
 class LogPages:
@@ -77,6 +79,11 @@ class LogPages:
         self._matcher = matcher
         self._select = select
         self._durables = durables
+
+    @property
+    def origin(self) -> str:
+        """Of the log."""
+        return self._log.origin
 
     def keeps(self, origin: str) -> bool:
         """Whether there may be something of an origin here that its node had: it is this one, or

@@ -150,6 +150,8 @@ class PageFetched(Routed):
     chunks: tuple[bytes, ...] = attrs.field(converter=_chunks, default=(), repr=False)
     begins: WirePosition = attrs.field(converter=fields.position, default=())
     """Of origins of which there is less than was asked for: all from behind these marks on."""
+    origin: str = attrs.field(converter=fields.text, default="")
+    """Of the log of the node that answers: of this one nobody else can have more."""
 
     @property
     def level(self) -> int:

@@ -19,7 +19,7 @@ from broker.store.archive.intervals import Interval, without
 #: look at so many takes a node about as long as a job in the archive, which serves all at once.
 FEW = 100_000
 
-#: The source where there is no other one: whatever this node has.
+#: The source where there is no other one, and never will be: whatever this node has.
 OWN_LOG = "log"
 
 
@@ -28,7 +28,7 @@ class Step:
     """One source that is asked for what is left then."""
 
     source: str
-    """`former`, `logs` or `archive`."""
+    """`former`, `logs`, `archive` or `log`."""
     ranges: Mapping[str, MarkRange]
     why: str
 
@@ -44,6 +44,8 @@ class Sources:
     archive: bool
     busy: int = 0
     """How many other recoveries are under way."""
+    alone: bool = False
+    """Whether there is no network: nobody can come back who has more."""
 
     @property
     def few(self) -> int:
@@ -75,6 +77,8 @@ def plan(ranges: Mapping[str, MarkRange], sources: Sources, *, whole: bool = Fal
         steps.append(logs)
         if sources.archive:
             steps.append(Step("archive", ranges, "what retention took from the logs"))
+    if not steps and sources.alone:
+        steps.append(Step(OWN_LOG, ranges, "nobody else can be asked: whatever this log has"))
     return steps
 
 

@@ -29,8 +29,6 @@ class Surroundings:
     fetching: Fetching | None
     homes: Callable[[str], list[Address]]
     """Whose logs have all of an origin, the best first; this node's own is not among them."""
-    node_of: Callable[[str], Address | None]
-    """Whose log an origin is, as far as that is known."""
     reachable: Callable[[str], bool]
     """Whether there is a way to an address."""
     archive: ArchiveAccess | None
@@ -55,4 +53,6 @@ class Surroundings:
         ]
         former = missed.former
         reachable = bool(former) and here and self.reachable(former)
-        return Sources(former if reachable else "", logs, self.archive is not None, busy)
+        return Sources(
+            former if reachable else "", logs, self.archive is not None, busy, alone=not here
+        )

@@ -24,9 +24,10 @@ def told(
     covered: Mapping[str, list[tuple[Mark, Mark]]] | None = None,
     since: int = 0,
     whole: bool = False,
+    alone: bool = False,
 ) -> dict[str, Any]:
     recovered = wanted if recovered is None else recovered
-    sources = Sources(former, logs, archive)
+    sources = Sources(former, logs, archive, alone=alone)
     known = Known(
         *("own", {"own": (1, since)}, sources, lambda origin: [f"alps/{origin}"]),
         *(covered or {}, covered is not None),
@@ -72,8 +73,11 @@ def test_what_nobody_has_is_a_gap_that_says_why() -> None:
     assert origin["gaps"][0]["why"].startswith("retention took it from this node's log")
     silent = told({"own": ((1, 0), (1, 9))}, since=10)["origins"][0]["gaps"][0]
     assert "can not tell at the moment" in silent["why"]
-    alone = told({"b": ((1, 0), (1, 9))}, archive=False, logs=("a",))
+    alone = told({"b": ((1, 0), (1, 9))}, archive=False, logs=("a",), alone=True)
     assert alone["origins"][0]["parts"][0]["source"] == "log"
+    unreached = told({"b": ((1, 0), (1, 9))}, archive=False, logs=("a",))["origins"][0]
+    assert unreached["parts"] == []
+    assert unreached["gaps"][0]["why"].startswith("no node that has this log can be reached")
     both = {"a": ((1, 0), (1, 9)), "b": ((1, 0), (1, 9))}
     lost = told(both, archive=False, logs=("a",))["origins"][1]
     assert lost["gaps"][0]["why"].startswith("no node that has this log can be reached, and there")

@@ -56,6 +56,7 @@ class Pages:
     """Pages that are being read until they are let go."""
 
     reading: list[Deferred[Page]] = attrs.field(factory=list)
+    origin: str = "o" * 16
 
     def page(self, request: PageRequest) -> Deferred[Page]:
         self.reading.append(Deferred())

@@ -55,6 +55,8 @@ class Log:
     is_there: bool = True
     begins: Mark = (0, 0)
     """Retention took what lies before this."""
+    origin: str = GONE
+    """Of the node whose log it is, where another one's is asked."""
     asked: list[PageRequest] = attrs.field(factory=list)
 
     def keeps(self, origin: str) -> bool:
@@ -68,15 +70,16 @@ class Log:
         for origin, each in request.ranges.items():
             if origin in self.has and each[0] < self.begins:
                 begins[origin] = self.begins
-            elif origin in self.has:
-                events += lying_in(origin, each)
+            elif origin in self.has or request.any_origin:
+                events += lying_in(origin, each) if origin in self.has else []
                 reached[origin] = EVENTS[origin][-1].mark
         return Page(events, reached, 0, begins=begins)
 
     def fetch(self, node: Address, request: PageRequest) -> Deferred[Page]:
         if not self.is_there:
             return fail(NotConnected("there is no way to it"))
-        return Deferred.fromCoroutine(self.page(request))
+        page = Deferred.fromCoroutine(self.page(request))
+        return page.addCallback(lambda page: attrs.evolve(page, origin=self.origin))
 
 
 @attrs.define
@@ -119,6 +122,7 @@ class OneReplay:
     refused: BrokerError | None = None
     looked_at: tuple[int, int] = (0, 0)
     lost: Sequence[tuple[str, Mark, Mark]] = ()
+    upto: Mark = (1, 3)
 
     def more(self) -> Deferred[Sequence[LoggedEvent]]:
         if self.refused is not None:
@@ -129,13 +133,24 @@ class OneReplay:
         return succeed(events)
 
     def reached(self) -> Mapping[str, Mark]:
-        return {o: events[-1].mark for o, events in EVENTS.items()}
+        return dict.fromkeys(EVENTS, self.upto)
 
     def holes(self) -> Sequence[tuple[str, Mark, Mark]]:
         return self.lost
 
     def cancel(self) -> None:
         """Nothing goes on by itself."""
+
+
+class Behind(Archived):
+    """An archive that got the first two events of each origin."""
+
+    def replay(self, request: ReplayRequest) -> OneReplay:
+        found = super().replay(request)
+        return OneReplay([e for e in found.events if e.offset <= 2], found.fails, upto=(1, 2))
+
+    def covered(self, after: Mapping[str, Mark]) -> Deferred[Covered]:
+        return succeed(Covered({origin: [((0, 0), (1, 2))] for origin in after}))
 
 
 def recovered(
@@ -145,10 +160,9 @@ def recovered(
     *,
     open_ended: bool = False,
     clock: Clock | None = None,
-    own_node: Address | None = None,
+    known: Mapping[str, Mark] | None = None,
     busy: int = 0,
 ) -> Filling:
-    """`own_node` is that of the origin that is gone, where it may come back."""
     access = None
     if archive is not None:
         nothing: Any = lambda *_: succeed(None)  # noqa: E731 - what is not asked here
@@ -160,14 +174,14 @@ def recovered(
         cast(Any, Log([OWN])),
         cast(Any, keeper),
         lambda origin: [KEEPER] if origin == GONE and keeper.is_there else [],
-        lambda origin: own_node if origin == GONE else None,
         lambda _: False,
         access,
         clock or Clock(),
         PATIENCE,
     )
     missed = Missed(
-        *(StreamPattern.parse(">"), parse_query("true()"), 2, ranges), open_ended=open_ended
+        *(StreamPattern.parse(">"), parse_query("true()"), 2, ranges, known or {}),
+        open_ended=open_ended,
     )
     return Filling(missed, around, busy)
 
@@ -297,7 +311,7 @@ def test_what_has_an_end_ends_there() -> None:
 
 def test_what_a_node_alone_has_is_waited_for_while_there_is_no_way_to_it() -> None:
     clock, node = Clock(), Log([GONE], is_there=False)
-    filling = recovered(None, node, WHOLE, clock=clock, own_node=KEEPER)
+    filling = recovered(None, node, WHOLE, clock=clock)
     assert offsets(filling.more()) == [1, 2, 3]
     later = filling.more()
     clock.advance(PATIENCE - 1)
@@ -311,9 +325,44 @@ def test_what_a_node_alone_has_is_waited_for_while_there_is_no_way_to_it() -> No
     assert filling.found == {"logs": 6}
 
 
+@pytest.mark.parametrize("comes", [False, True])
+def test_what_is_known_to_lie_behind_what_the_archive_has_is_waited_for(comes: bool) -> None:
+    clock, node = Clock(), Log([GONE], is_there=False)
+    ranges: dict[str, MarkRange] = {GONE: ((0, 0), None)}
+    filling = recovered(Behind(), node, ranges, clock=clock, known={GONE: (1, 3)})
+    assert offsets(filling.more()) == [1, 2]
+    later = filling.more()
+    clock.pump([1.0] * int(PATIENCE - 2))
+    assert not later.called
+    node.is_there = comes
+    clock.pump([1.0] * 3)
+    assert offsets(later) == ([3] if comes else [])
+    if comes:
+        assert offsets(filling.more()) == []
+    lost = [] if comes else [(GONE, (1, 2), (1, 3))]
+    assert [(each.origin, each.after, each.upto) for each in filling.lost()] == lost
+    assert filling.reached() == {GONE: (1, 3 if comes else 2)}
+
+
+@pytest.mark.parametrize("comes", [False, True])
+def test_the_own_log_is_not_all_that_there_is_where_others_may_come_back(comes: bool) -> None:
+    """It has of other origins what was wanted here, and no more: that is not what was missed."""
+    clock, node = Clock(), Log([GONE], is_there=False)
+    filling = recovered(None, node, {GONE: ((0, 0), (1, 3))}, clock=clock)
+    later = filling.more()
+    clock.pump([1.0] * int(PATIENCE - 1))
+    assert not later.called
+    node.is_there = comes
+    clock.pump([1.0] * 2)
+    assert offsets(later) == ([1, 2, 3] if comes else [])
+    if comes:
+        assert offsets(filling.more()) == []
+    assert len(filling.lost()) == (not comes)
+
+
 def test_what_no_node_comes_back_for_is_lost_in_the_end() -> None:
     clock, node = Clock(), Log([GONE], is_there=False)
-    filling = recovered(None, node, WHOLE, clock=clock, own_node=KEEPER)
+    filling = recovered(None, node, WHOLE, clock=clock)
     assert offsets(filling.more()) == [1, 2, 3]
     later = filling.more()
     clock.pump([1.0] * int(PATIENCE - 1))
@@ -323,11 +372,10 @@ def test_what_no_node_comes_back_for_is_lost_in_the_end() -> None:
     assert [each.origin for each in filling.lost()] == [GONE]
 
 
-def test_a_keeper_does_not_speak_for_a_node_that_is_known() -> None:
+def test_a_keeper_does_not_speak_for_the_node_whose_copies_it_has() -> None:
     """It has had to drop its copies, and that node may come back."""
-    clock, keeper = Clock(), Log([])
-    node = Address(("c",), "gone")
-    filling = recovered(None, keeper, WHOLE, clock=clock, own_node=node)
+    clock, keeper = Clock(), Log([], origin="c" * 16)
+    filling = recovered(None, keeper, WHOLE, clock=clock)
     assert offsets(filling.more()) == [1, 2, 3]
     later = filling.more()
     keeper.has = [GONE]
@@ -337,7 +385,7 @@ def test_a_keeper_does_not_speak_for_a_node_that_is_known() -> None:
 
 def test_nobody_waits_for_what_is_cancelled() -> None:
     clock, node = Clock(), Log([GONE], is_there=False)
-    filling = recovered(None, node, WHOLE, clock=clock, own_node=KEEPER)
+    filling = recovered(None, node, WHOLE, clock=clock)
     assert offsets(filling.more()) == [1, 2, 3]
     later = filling.more()
     filling.cancel()

@@ -21,6 +21,7 @@ from tests.simulation.watching import STREAMS
 ALTITUDES = (7, 100, 250, 600, 1000)
 HOUR_MS = 3_600_000
 TURNS = 150
+_NEVER: Mark = (1 << 32, 0)
 #: Seconds after the trouble in which all comes that is to come, whatever rests had begun before.
 LONGEST_RECOVERY = 180.0
 
@@ -98,9 +99,18 @@ class Follower:
         lost = sorted(
             (name, origin, truth.mark)
             for name, (origin, truth) in wanted.items()
-            if name not in got and not (dangers.may_lose and self._told(origin, truth.mark))
+            if name not in got
+            and truth.mark > self._begins(origin)
+            and not (dangers.may_lose and self._told(origin, truth.mark))
         )
         assert not lost, f"{self.name} lacks {lost} of {len(wanted)}"
+
+    def _begins(self, origin: str) -> Mark:
+        """Behind which mark an origin's events have to come. Of one that came later it is where
+        the want had got to the new node, which nobody tells: here its first event that came."""
+        marks = [e.place.mark for r in self.readers for e in r.events if e.place.origin == origin]
+        known = self.readers[0].began_after.get(origin)
+        return min(marks, default=_NEVER) if known is None else known
 
     def _told(self, origin: str, mark: Mark) -> bool:
         return any(

@@ -41,8 +41,10 @@ class Dangers:
 
     @property
     def may_lose(self) -> bool:
-        """Whether what is told as gone may be missing."""
-        return self.short and not self.archived
+        """Whether what is told as gone may be missing: what retention took of an origin's log
+        before a node that was cut off could ask for it, though the archive may have it; and what a
+        node has alone that stays down for long."""
+        return self.short or not (self.archived or self.guarded)
 
     @property
     def size(self) -> int:
