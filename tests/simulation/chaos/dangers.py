@@ -42,9 +42,9 @@ class Dangers:
     @property
     def may_lose(self) -> bool:
         """Whether what is told as gone may be missing: what retention took of an origin's log
-        before a node that was cut off could ask for it, though the archive may have it; and what a
-        node has alone that stays down for long."""
-        return self.short or not (self.archived or self.guarded)
+        before a node that was cut off could ask for it, though the archive may have it; and without
+        an archive what lies at a node that can not be asked while a client goes on at another."""
+        return self.short or not self.archived
 
     @property
     def size(self) -> int:
