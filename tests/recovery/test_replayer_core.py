@@ -2,106 +2,14 @@
 
 from __future__ import annotations
 
-import random
-from collections import defaultdict
-
-import attrs
 import pytest
 
-from broker.errors import EngineUnavailable, Overloaded, ProtocolError, from_wire
+from broker.errors import Overloaded, ProtocolError, from_wire
 from broker.recovery import replayer_messages as messages
 from broker.recovery.engine.contract import Report
 from broker.recovery.page_turns import AT_ONCE
-from broker.recovery.replayer_core import ReplayerCore
-from broker.recovery.replayer_effects import (
-    CancelJob,
-    Drop,
-    Effect,
-    ForgetRequest,
-    ReadPage,
-    RemoveJob,
-    Send,
-    StartJob,
-)
 from broker.recovery.replays import GATHERING, LEASE, ReplayerLimits
-from broker.recovery.request import ReplayRequest
-
-REQUEST = ReplayRequest(">", "true()")
-LIMITS = ReplayerLimits()
-
-
-class Process:
-    """The core with what is around it, played: it does what it is told, when the test says so."""
-
-    def __init__(self, limits: ReplayerLimits = LIMITS) -> None:
-        self.core = ReplayerCore(limits)
-        self.now = 0.0
-        self.sent: dict[int, list[messages.Message]] = defaultdict(list)
-        self.dropped: list[int] = []
-        self.job: StartJob | None = None
-        self.cancelled = False
-        self.pages: list[ReadPage] = []
-        self.jobs: dict[int, set[int]] = {}
-        self.started: list[StartJob] = []
-
-    def do(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Send(link, message):
-                    self.sent[link].append(messages.decode(messages.encode(message)))
-                case Drop(link, _):
-                    self.dropped.append(link)
-                case StartJob(job, requests):
-                    assert self.job is None
-                    self.job, self.cancelled = effect, False
-                    self.started.append(effect)
-                    self.jobs[job] = set(range(len(requests)))
-                case CancelJob(job):
-                    assert self.job is not None
-                    assert self.job.job == job
-                    self.cancelled = True
-                case ReadPage(_, job, number):
-                    assert number in self.jobs[job]
-                    self.pages.append(effect)
-                case ForgetRequest(job, number):
-                    self.jobs[job].remove(number)
-                case RemoveJob(job):
-                    del self.jobs[job]
-
-    def tell(self, link: int, *said: messages.Message) -> None:
-        for message in said:
-            self.do(self.core.received(link, message, self.now))
-
-    def ask(self, link: int, *ids: int) -> None:
-        self.tell(link, *(messages.Replay(id, REQUEST.to_wire()) for id in ids))
-
-    def wait(self, seconds: float) -> None:
-        until = self.now + seconds
-        while (at := self.core.next_timeout()) is not None and at <= until:
-            self.now = max(self.now, at)
-            self.do(self.core.handle_timeout(self.now))
-        self.now = until
-
-    def finish(self, *events: int) -> None:
-        """The job is over: so many events for each of its requests."""
-        assert self.job is not None
-        job, self.job = self.job.job, None
-        reports = [Report(events=count, bytes=count * 100) for count in events]
-        self.do(self.core.job_done(job, reports, self.now))
-
-    def fail(self) -> None:
-        assert self.job is not None
-        job, self.job = self.job.job, None
-        self.do(self.core.job_failed(job, EngineUnavailable("it broke"), self.now))
-
-    def read(self, events: int) -> None:
-        """The oldest page is read."""
-        page = self.pages.pop(0)
-        chunks = [b"%d" % number for number in range(page.first, page.first + events)]
-        self.do(self.core.page_read(page, chunks, events))
-
-    def take(self, link: int) -> list[messages.Message]:
-        return self.sent.pop(link, [])
+from tests.recovery.replayer_played import REQUEST, Process
 
 
 def kinds(said: list[messages.Message]) -> list[str]:
@@ -333,110 +241,6 @@ def test_a_node_can_not_take_events_of_a_replay_that_another_connection_has() ->
     process.finish(1)
     process.tell(2, messages.More(1, 1))
     assert process.pages == []
-
-
-@attrs.define
-class Node:
-    """What a node knows of one replay."""
-
-    id: int
-    link: int
-    events: int = 0
-    got: int = 0
-    done: bool = False
-    failed: bool = False
-    credit: int = 0
-
-    def hear(self, message: messages.Message) -> None:
-        match message:
-            case messages.Found(_, report):
-                self.events = Report.from_wire(report).events
-            case messages.Page(_, first, chunks):
-                assert first == self.got
-                assert list(chunks) == [b"%d" % n for n in range(first, first + len(chunks))]
-                self.got += len(chunks)
-                self.credit -= 1
-                assert self.credit >= 0
-            case messages.Done():
-                assert self.got == self.events
-                self.done = True
-            case messages.Failed():
-                self.failed = True
-
-
-@pytest.mark.parametrize("seed", range(200))
-def test_whatever_happens_each_event_comes_once_and_in_order(seed: int) -> None:
-    rng = random.Random(seed)
-    process = Process(ReplayerLimits(requests=rng.choice([2, 5, 100])))
-    nodes: dict[int, Node] = {}
-    sizes: dict[int, int] = {}
-    link = 1
-    broken = False
-
-    def hear() -> None:
-        for message in process.take(link):
-            if (node := nodes.get(getattr(message, "id", 0))) is not None:
-                node.hear(message)
-
-    def step(action: str) -> None:
-        nonlocal link, broken
-        alive = [node for node in nodes.values() if not (node.done or node.failed)]
-        if action == "ask":
-            id = len(sizes) + 1
-            sizes[id] = rng.randrange(12)
-            nodes[id] = Node(id, link)
-            process.ask(link, id)
-        elif action == "more" and alive:
-            node = rng.choice(alive)
-            node.credit += (pages := rng.randrange(1, 4))
-            process.tell(link, messages.More(node.id, pages))
-        elif action == "cancel" and alive:
-            node = nodes.pop(rng.choice(alive).id)
-            process.tell(link, messages.Cancel(node.id))
-        elif action == "break":
-            # What is under way is lost.
-            process.take(link)
-            process.core.disconnected(link, process.now)
-            link += 1
-            for node in alive:
-                node.credit = 0
-                process.tell(link, messages.Resume(node.id, node.got))
-        elif action == "finish" and process.job is not None:
-            if process.cancelled or rng.random() < 0.1:
-                broken = True
-                process.fail()
-            else:
-                # The requests are alike: by the replays of the job, which have not been read yet.
-                process.finish(*([3 * (seed % 4)] * len(process.job.requests)))
-        elif action == "read" and process.pages:
-            page = process.pages[0]
-            process.read(min(rng.randrange(1, 4), 3 * (seed % 4) - page.first))
-        elif action == "full":
-            process.core.full(link)
-        elif action == "room":
-            process.do(process.core.room(link))
-        elif action == "wait":
-            process.wait(rng.choice([0.01, 0.1, 1.0]))
-        hear()
-
-    actions = ["ask", "more", "more", "cancel", "break", "finish", "read", "read", "read", "wait"]
-    for _ in range(120):
-        step(rng.choice([*actions, "full", "room"]))
-    step("room")
-    for _ in range(2_000):
-        if all(node.done or node.failed for node in nodes.values()):
-            break
-        step(rng.choice(["more", "finish", "read", "wait"]))
-    assert all(node.done or node.failed for node in nodes.values())
-    if not broken:
-        assert not any(node.failed for node in nodes.values())
-    for node in nodes.values():
-        process.tell(link, messages.Cancel(node.id))
-    while process.job is not None:
-        process.fail()
-    process.wait(1)
-    assert process.jobs == {}
-    assert process.core.next_timeout() is None
 
 
 @pytest.mark.parametrize(
