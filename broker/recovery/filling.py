@@ -95,12 +95,6 @@ class Filling:
             # An epoch may have begun in which there is nothing.
             if upto is not None and upto[1] > after[1]
         ]
-        known = self._missed.known
-        left += [
-            (origin, after, known[origin])
-            for origin, after in self._left.open_ends.items()
-            if origin in known and known[origin][1] > after[1]
-        ]
         lost: dict[str, list[Interval]] = {}
         archived = [] if self._archive is None else self._archive.holes
         for origin, after, upto in (*archived, *self._logs.holes, *left):
@@ -163,6 +157,9 @@ class Filling:
             async for events in self._from(step):
                 self.found[self.stage] += len(events)
                 yield events
+        if self._error is None:
+            # What has no end ends where its sources did, or where something is known to be.
+            self._left.close()
         async for events in self._from_cut_off(until):
             self.found["logs"] += len(events)
             yield events

@@ -45,12 +45,16 @@ class ReplayerLink(Protocol):
 
     def dataReceived(self, data: bytes) -> None:
         """Twisted calls it."""
+        if self._error is not None:
+            return
         try:
-            for frame in self._frames.feed(data):
-                if self._error is None:
-                    self._received(self, decode(frame))
+            messages = [decode(frame) for frame in self._frames.feed(data)]
         except BrokerError as error:
             self.drop(error)
+            return
+        for message in messages:
+            if self._error is None:
+                self._received(self, message)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """Twisted calls it."""
