@@ -205,5 +205,6 @@ def gone(number: int, told: Mapping[str, Mark], since: Mapping[str, Mark]) -> li
             reason="retention",
         )
         for origin, mark in told.items()
-        if mark < since.get(origin, _NOWHERE)
+        # An epoch may have begun in which there is nothing.
+        if mark[1] < since.get(origin, _NOWHERE)[1]
     ]
