@@ -15,7 +15,15 @@ from broker.event.place import Mark
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.chaos.dangers import Dangers
 from tests.simulation.network.topologies import SHAPES, Trouble
-from tests.simulation.network.watching import INTERESTS, Publisher, Reader, Truths, name_of, truths
+from tests.simulation.network.watching import (
+    INTERESTS,
+    Name,
+    Publisher,
+    Reader,
+    Truths,
+    name_of,
+    truths,
+)
 from tests.simulation.watching import STREAMS
 
 ALTITUDES = (7, 100, 250, 600, 1000)
@@ -95,12 +103,17 @@ class Follower:
                 assert marks.get(place.origin, (0, 0)) < place.mark, f"{self.name} at {place}"
                 marks[place.origin] = place.mark
         wanted = self.readers[0].wanted(logs)
+        # Who was not told that it is taken sends it again, maybe to another node.
+        places: dict[Name, list[tuple[str, Mark]]] = {}
+        for at, log in logs.items():
+            for truth in log:
+                places.setdefault(name_of(truth), []).append((at, truth.mark))
         got = {name_of(event) for reader in self.readers for event in reader.events}
         lost = sorted(
             (name, origin, truth.mark)
             for name, (origin, truth) in wanted.items()
             if name not in got
-            and truth.mark > self._begins(origin)
+            and all(mark > self._begins(at) for at, mark in places[name])
             and not (dangers.may_lose and self._told(origin, truth.mark))
         )
         assert not lost, f"{self.name} lacks {lost} of {len(wanted)}"
