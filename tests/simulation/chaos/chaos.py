@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from random import Random
 from unittest.mock import patch
 
@@ -29,6 +30,8 @@ from tests.simulation.watching import STREAMS
 ALTITUDES = (7, 100, 250, 600, 1000)
 HOUR_MS = 3_600_000
 TURNS = 150
+#: Seconds between two looks at the stopwatch.
+_A_LOOK = 1e-5
 _NEVER: Mark = (1 << 32, 0)
 #: Seconds after the trouble in which all comes that is to come, whatever rests had begun before.
 LONGEST_RECOVERY = 180.0
@@ -36,12 +39,15 @@ LONGEST_RECOVERY = 180.0
 
 @contextmanager
 def no_chance(seed: int) -> Iterator[None]:
-    """What nobody can guess elsewhere (names of origins, nonces) follows from the seed, too."""
+    """What nobody can guess elsewhere (names of origins, nonces) follows from the seed, too; and
+    what matching takes, by which nodes share their time out, is so much at each look."""
     draw = Random(f"nonces {seed}").randbytes
+    looks = count()
     with (
         patch("os.urandom", draw),
         patch("secrets.token_bytes", draw),
-        patch("secrets.token_hex", lambda count: draw(count).hex()),
+        patch("secrets.token_hex", lambda size: draw(size).hex()),
+        patch("time.perf_counter", lambda: next(looks) * _A_LOOK),
     ):
         yield
 
