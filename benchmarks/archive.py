@@ -16,10 +16,11 @@ from benchmarks.harness.flights import flight_documents
 from benchmarks.harness.lab import Lab
 from benchmarks.harness.report import Report
 from benchmarks.workloads.voevent_packets import NoData, packets, voevent_events
+from broker.channel.clock import wall_clock_ms
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.identity import EventId, Mint
 from broker.recovery.collector import quieten_collector
-from broker.store.archive.archive import Archive, wall_clock_ms
+from broker.store.archive.archive import Archive
 from broker.store.archive.compaction import Compaction, CompactionRules
 from broker.store.archive.manifests import Ledger
 from broker.store.archive.parquet import COMPRESSION_LEVEL

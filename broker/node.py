@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from broker.channel.clock import wall_clock_ms
 from broker.channel.driver import StackDriver
 from broker.channel.socket import ISocketChannel
 from broker.cluster.building import build_network
@@ -60,11 +61,6 @@ from broker.threads import Threads
 PROGRESS_EVERY = 1.0
 #: How often (seconds) old marks and durable subscriptions are looked for.
 CARE_EVERY = 3600.0
-
-
-def wall_clock_ms() -> int:
-    """ms since 1970: for what people and other programs read, never for waiting."""
-    return time.time_ns() // 1_000_000
 
 
 class Node:
@@ -145,7 +141,7 @@ class Node:
             log=self.event_log,
             output=self.output,
             durables=self.durables,
-            interest=self.network or Alone(),
+            interest=Alone() if self.network is None else self.network.interest,
             recovery=self.recovery,
             max_subscriptions=settings.limits.max_subscriptions_per_client,
         )
@@ -166,7 +162,9 @@ class Node:
             marks_age_ms=int(settings.deduplication_age * 1000),
         )
         return EventLog(
-            self._open_file(data / "log", retention, sync=settings.sync),
+            self._open_file(
+                data / "log", retention, sync=settings.sync, wall_clock=self._wall_clock
+            ),
             clock=self._reactor,
             wall_clock=self._wall_clock,
             write=self._threads.write,

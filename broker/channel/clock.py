@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Protocol
+
+
+def wall_clock_ms() -> int:
+    """Ms since 1970: for what people and other programs read, never for waiting."""
+    return time.time_ns() // 1_000_000
 
 
 class IDelayed(Protocol):

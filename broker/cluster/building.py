@@ -76,6 +76,7 @@ def build_network(
     )
     network: Network = Network(
         event_log=event_log,
+        wall_clock=wall_clock,
         wants=wants,
         intake=Intake(
             matcher=matcher,

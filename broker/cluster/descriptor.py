@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from broker.cluster.address import Address, check_name, check_unit
 from broker.errors import BadName, ProtocolError
+from broker.event.origin import ORIGIN
 from broker.session.fields import count, flag, text, text_list
 
 #: Ranks of the three security levels of events: low, med, high.
 CLEARANCES = range(3)
 #: More of one kind nobody has; it bounds what is read.
 _MOST_NAMED = 16
-_ORIGIN = re.compile(r"[0-9a-f]{16}")
 _HOST = re.compile(r"[!-~]{1,255}")
 _INTERFACE = re.compile(r"[!-~]{0,64}")
 _SHORT_NAME = re.compile(r"[a-z0-9-]{1,32}")
@@ -45,7 +45,7 @@ class NodeDescriptor(NamedTuple):
 
     address: Address
     origin: str
-    """Of its event log: 16 hexadecimal digits."""
+    """Of its event log: see `broker.event.origin`."""
     incarnation: int
     """Which of the node's processes it is: a later one has a higher number."""
     versions: tuple[int, ...]
@@ -82,7 +82,7 @@ class NodeDescriptor(NamedTuple):
             draining, compressions, admitted = value[8:]
             return cls(
                 checked_address(address),
-                _matching(_ORIGIN, origin),
+                _matching(ORIGIN, origin),
                 count(incarnation),
                 tuple(count(version) for version in _few(versions)),
                 None if tcp is None else checked_endpoint(tcp),

@@ -63,11 +63,12 @@ class ClusterDriver:
         intake: Intake,
         dtds: NeighbourDtds,
         clock: IClock,
+        wall_clock: Callable[[], int],
         map_moved: Callable[[], object],
     ) -> None:
         self.wants = wants
         self.intake = intake
-        self.local = LocalWants()
+        self.local = LocalWants(wall_clock)
         self.knowledge: Knowledge | None = None
         self.traffic: Traffic | None = None
         self._event_log = event_log
@@ -83,6 +84,27 @@ class ClusterDriver:
     def start(self, knowledge: Knowledge, traffic: Traffic) -> None:
         """Run these from now on."""
         self.knowledge, self.traffic = knowledge, traffic
+        self._begin(self.local.newcomers.named)
+
+    def goes_on(self, key: Hashable, position: Mapping[str, Mark]) -> None:
+        """A key of `local` was wanted before, and has got to these places. Origins that are not
+        known here begin there: what there is of one may be at its keeper alone, who lets everybody
+        know that is told of it."""
+        coverage = self._event_log.coverage
+        unknown = {o: mark for o, mark in position.items() if o not in coverage}
+        self.local.newcomers.wait(key, unknown)
+        self._begin(unknown)
+
+    def wanted_behind(self, origin: str) -> Mark | None:
+        """From where on an origin is wanted here whose node is gone; None: it is not."""
+        known = None if self.traffic is None else self.traffic.arrivals.stands_at(origin)
+        return known or self.local.newcomers.lacks(origin)
+
+    def _begin(self, marks: Mapping[str, Mark]) -> None:
+        arrivals = None if self.traffic is None else self.traffic.arrivals
+        if arrivals is not None:
+            for origin, mark in {**arrivals.begun, **marks}.items():
+                arrivals.begin(origin, mark)
 
     def stop(self) -> None:
         """Run nothing any more; forget what others wanted."""

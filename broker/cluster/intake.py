@@ -147,7 +147,7 @@ class Intake:
 
     def begins(self, origin: str, mark: Mark) -> None:
         """This node begins with an origin there: its clients may have been elsewhere before."""
-        self._gone(origin, (0, 0), mark, "elsewhere")
+        self._gone(origin, (0, 0), mark, "lost")
 
     def check(self, frame: Frame, checked: Callable[[Frame], None]) -> None:
         """Validate a frame that only passes through (K28): what is not valid goes no further.

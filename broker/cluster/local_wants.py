@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import attrs
 
+from broker.cluster.newcomers import Newcomers
 from broker.content.query.query import Query
 from broker.content.upstream.want import Want
 from broker.event.place import Mark
@@ -27,13 +28,19 @@ class _LocalWant:
 class LocalWants:
     """Keys in the order in which they came."""
 
-    def __init__(self) -> None:
+    def __init__(self, wall_clock: Callable[[], int]) -> None:
+        """`wall_clock` gives ms since 1970."""
+        self.newcomers = Newcomers(wall_clock)
+        """Since when they wait for nodes that are yet to come."""
         self._wants: dict[Hashable, _LocalWant] = {}
         self._climbing: set[Hashable] = set()
         """What was wanted when the node came into its cluster, and does not flow yet."""
 
     def __iter__(self) -> Iterator[tuple[Hashable, StreamPattern, Query]]:
         return iter([(key, want.pattern, want.query) for key, want in self._wants.items()])
+
+    def __bool__(self) -> bool:
+        return bool(self._wants)
 
     @property
     def climbing(self) -> bool:
@@ -61,6 +68,7 @@ class LocalWants:
     def remove(self, key: Hashable) -> bool:
         """Nobody has the key any more; whether it was in use."""
         self._climbing.discard(key)
+        self.newcomers.forget(key)
         return self._wants.pop(key, None) is not None
 
     def begin_again(self) -> None:
@@ -70,7 +78,12 @@ class LocalWants:
         self._climbing = set(self._wants)
 
     def flows(self, key: Hashable, cuts: Mapping[str, Mark]) -> None:
-        """A key flows."""
+        """A key flows, and is wanted of whoever comes from now on."""
+        self.newcomers.wait(key)
+        self.flows_alone(key, cuts)
+
+    def flows_alone(self, key: Hashable, cuts: Mapping[str, Mark]) -> None:
+        """A key flows as far as this node knows, which is in no cluster."""
         want = self._wants[key]
         want.flows = True
         self._climbing.discard(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from twisted.logger import Logger
 
@@ -26,17 +26,14 @@ from broker.cluster.keeping.messages import KEEP
 from broker.cluster.keeping.owner import Owner
 from broker.cluster.keeping.side import Keeping
 from broker.cluster.knowledge import Knowledge
-from broker.cluster.local_wants import FlowingCallback
 from broker.cluster.membership import Membership
 from broker.cluster.neighbours import Neighbour, Neighbours
+from broker.cluster.own_interest import OwnInterest
 from broker.cluster.pages import Pages
 from broker.cluster.situation import situation_of
 from broker.cluster.terms import LinkTerms
 from broker.cluster.wants import RemoteWants
-from broker.content.query.query import Query
 from broker.errors import BrokerError, Closed, ProtocolError, ShuttingDown
-from broker.event.place import Mark
-from broker.event.stream import StreamPattern
 from broker.store.event_log import EventLog
 from broker.store.records import LoggedEvent
 
@@ -62,6 +59,7 @@ class Network:
         dtds: NeighbourDtds,
         owner: Owner,
         clock: IClock,
+        wall_clock: Callable[[], int],
         terms: LinkTerms,
         most_nodes: int,
         compress: bool,
@@ -79,8 +77,11 @@ class Network:
             intake=intake,
             dtds=dtds,
             clock=clock,
+            wall_clock=wall_clock,
             map_moved=self._map_moved,
         )
+        self.interest = OwnInterest(driver)
+        """What the subscriptions of this node want of others."""
         self.keeping = driver.keeping = Keeping(
             event_log,
             owner,
@@ -119,43 +120,6 @@ class Network:
         else:
             self.membership.ask()
 
-    # ------------------------------------------------------------------ what the node wants
-
-    def is_wanted(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
-        """See `broker.router.interest.Interest`."""
-        return self.driver.local.is_wanted(key, pattern, query)
-
-    def want(
-        self, key: Hashable, pattern: StreamPattern, query: Query, flows: FlowingCallback
-    ) -> None:
-        """See `broker.router.interest.Interest`."""
-        self.wants.present(key)
-        if self.driver.local.is_wanted(key, pattern, query):
-            self.driver.local.follow(key, flows)
-            return
-        self.driver.local.add(key, pattern, query, flows)
-        if self.knowledge is None:
-            self.driver.local.flows(key, {})
-            return
-        self.driver.do(self.knowledge.want(key, pattern, query, self.driver.now()))
-
-    def away(self, key: Hashable) -> None:
-        """See `broker.router.interest.Interest`."""
-        if key in self.driver.local:
-            self.wants.absent(key, self.driver.local[key])
-
-    def unwant(self, key: Hashable) -> None:
-        """See `broker.router.interest.Interest`."""
-        self.wants.present(key)
-        if self.driver.local.remove(key) and self.knowledge is not None:
-            self.driver.do(self.knowledge.unwant(key, self.driver.now()))
-            self.driver.all_flow()
-
-    def begin_behind(self, origin: str, mark: Mark) -> None:
-        """See `broker.router.interest.Interest`."""
-        if self.traffic is not None:
-            self.traffic.arrivals.begin(origin, mark)
-
     # ------------------------------------------------------------------ own events
 
     def committed(self, events: list[LoggedEvent], matches: Sequence[tuple[int, ...]]) -> None:
@@ -178,7 +142,7 @@ class Network:
         if self.traffic is None or self.knowledge is None:
             return
         self.driver.do(self.traffic.progress(self.driver.now()))
-        self.keeping.take(self.knowledge.is_here, self.traffic.arrivals.stands_at)
+        self.keeping.take(self.knowledge.is_here, self.driver.wanted_behind)
         for frame in self.keeping.vouch(self.knowledge.is_here, self.knowledge.destinations()):
             self.driver.do(self.traffic.frame_came(frame, self.driver.now()))
 
@@ -204,6 +168,7 @@ class Network:
             lambda origin: log.coverage[origin] if origin in log.coverage else None,
             compress=self._compress,
             patience=self._patience,
+            begins=self.driver.local.newcomers.begins,
             group=self._in_group,
         )
         self.driver.start(knowledge, traffic)

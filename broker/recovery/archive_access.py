@@ -24,6 +24,8 @@ class Covered:
     """What it has all of."""
     healing: frozenset[str] = frozenset()
     """Origins of which a file was found damaged a moment ago, that may be written again."""
+    others: frozenset[str] = frozenset()
+    """Further origins of which it has something."""
 
 
 @attrs.frozen

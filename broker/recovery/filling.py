@@ -164,9 +164,10 @@ class Filling:
             self.found["logs"] += len(events)
             yield events
         if self._error is None and not self._cancelled:
-            async for events in self._logs.ends():
-                self.found["logs"] += len(events)
-                yield events
+            for last_resort in (self._logs.ends(), self._logs.scraps()):
+                async for events in last_resort:
+                    self.found["logs"] += len(events)
+                    yield events
         self.stage = ""
 
     async def _from(self, step: Step) -> AsyncIterator[Sequence[LoggedEvent]]:

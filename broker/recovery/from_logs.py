@@ -96,6 +96,26 @@ class FromLogs:
             async for events in self.origins(archive_follows=False):
                 yield events
 
+    async def scraps(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+        """What this node has logged for others of what nobody else has any more. It may not be all;
+        but what is here as another origin's does not come again under a new place."""
+        for origin, (after, upto) in self._left.ranges.items():
+            if upto is None or origin == self._around.origin:
+                continue
+            request = attrs.evolve(self._request({origin: (after, upto)}), any_origin=True)
+            while not self._cancelled:
+                page = await self._page(None, request)
+                yield page.events
+                for event in page.events:
+                    epoch, offset = event.mark
+                    if offset > after[1] + 1:
+                        self.holes.append((origin, after, (epoch, offset - 1)))
+                    after = event.mark
+                self._left.reached({origin: after})
+                if not page.next:
+                    break
+                request = attrs.evolve(request, serial=page.next)
+
     def cut_off(self) -> list[str]:
         """The origins of which something known is left that their own node may have: it could not
         be asked, or did not answer."""

@@ -8,7 +8,7 @@ log, and logs what is wanted here. It does not matter why it has not come.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -36,9 +36,17 @@ _EVERYTHING = 2
 class Flows(Protocol):
     """What comes of other origins."""
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is wanted here."""
+
     def wanted(self) -> Mapping[str, Mark]:
         """Those that may not come by themselves, of which something may be wanted here: up to where
         all of that is in the log."""
+
+    def new(self, origins: Collection[str]) -> Mapping[str, Mark]:
+        """Those of these of which nothing has come, since their nodes were never linked to others,
+        and all is wanted behind these marks."""
 
     def stands_at(self, origin: str) -> Mark | None:
         """The same of one; None: nothing is known of it."""
@@ -76,12 +84,11 @@ class StandingIn:
         if self._is_looking or now < self._look_at:
             return
         self._look_at = now + LOOK_EVERY
-        wanted = self._flows.wanted()
-        if not wanted:
+        if self._flows.idle:
             self._lacking.clear()
             return
         self._is_looking = True
-        looking = Deferred.fromCoroutine(self._compare(wanted))
+        looking = Deferred.fromCoroutine(self._compare(self._flows.wanted()))
         looking.addErrback(lambda failure: self.log.failure("standing in failed", failure))
         looking.addBoth(self._looked)
 
@@ -89,7 +96,12 @@ class StandingIn:
         self._is_looking = False
 
     async def _compare(self, wanted: Mapping[str, Mark]) -> None:
-        covered = (await self._archive.covered(wanted)).intervals
+        known = await self._archive.covered(wanted)
+        new = self._flows.new(known.others)
+        if new:
+            wanted = {**wanted, **new}
+            known = await self._archive.covered(wanted)
+        covered = known.intervals
         now = self._around.clock.seconds()
         before = self._lacking
         # Of those that are not named it could not tell.

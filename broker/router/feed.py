@@ -81,8 +81,9 @@ class Feed:
     goes_on: bool = False
     """Whether it goes on where its client has got to, and the node has wanted it all the time: then
     what lies before `flows_from` comes, too."""
-    recover: Callable[[Mapping[str, MarkRange]], Recovering] | None = None
-    """Begins to recover what retention took before it was read; None: nothing has it."""
+    recover: Callable[[Mapping[str, MarkRange], str], Recovering | None] | None = None
+    """Begins to recover what does not come by the log, for the reason of a gap that is told if
+    nobody has it; None where there is nobody to ask, or its end is asked for."""
     pace: Pace = Pace.UNCONFIRMED
     reading: bool = False
     waiting_for_commit: bool = False

@@ -20,9 +20,18 @@ class Interest(Protocol):
     def is_wanted(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
         """Whether exactly this has been wanted under that key until now."""
 
-    def want(self, key: Hashable, pattern: StreamPattern, query: Query, flows: Flows) -> None:
+    def want(
+        self,
+        key: Hashable,
+        pattern: StreamPattern,
+        query: Query,
+        flows: Flows,
+        goes_on: Mapping[str, Mark] | None = None,
+    ) -> None:
         """Somebody wants something, under a key that is not in use, or under one that wants exactly
-        this. `flows` may be told at once."""
+        this. `flows` may be told at once. If it is said where it `goes_on`, somebody wanted it
+        before, here or elsewhere: also what lies behind these places of origins that are not known
+        here, and all of origins that are new to both."""
 
     def away(self, key: Hashable) -> None:
         """What the key wants is wanted still, until `unwant`, and nobody is here for it before
@@ -31,8 +40,8 @@ class Interest(Protocol):
     def unwant(self, key: Hashable) -> None:
         """Nobody has this key any more; nothing where it was not in use."""
 
-    def begin_behind(self, origin: str, mark: Mark) -> None:
-        """Of an origin that is not known here all is wanted behind `mark`, should any come."""
+    def goes_on(self, key: Hashable, position: Mapping[str, Mark]) -> None:
+        """It is known by now where what the key wants goes on."""
 
 
 class Alone:
@@ -42,7 +51,14 @@ class Alone:
         """Nothing that this node has was left out."""
         return True
 
-    def want(self, key: Hashable, pattern: StreamPattern, query: Query, flows: Flows) -> None:
+    def want(
+        self,
+        key: Hashable,
+        pattern: StreamPattern,
+        query: Query,
+        flows: Flows,
+        goes_on: Mapping[str, Mark] | None = None,
+    ) -> None:
         """It flows already."""
         flows({})
 
@@ -52,5 +68,5 @@ class Alone:
     def unwant(self, key: Hashable) -> None:
         """There is nobody to be told."""
 
-    def begin_behind(self, origin: str, mark: Mark) -> None:
-        """None comes."""
+    def goes_on(self, key: Hashable, position: Mapping[str, Mark]) -> None:
+        """What the node has it has in any case."""

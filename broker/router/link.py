@@ -18,7 +18,8 @@ from broker.event.place import Mark
 from broker.router.backlog import Backlog
 from broker.router.beginning import serial_behind
 from broker.router.catching_up import CatchingUp, Select
-from broker.router.feed import Feed, Gone, Pace
+from broker.router.feed import Feed, Pace
+from broker.router.lacking import Lacking
 from broker.router.outgoing import (
     Encodings,
     Portion,
@@ -30,15 +31,13 @@ from broker.router.outgoing import (
 )
 from broker.router.pacing import Pacing
 from broker.router.recovering import RecoveringFeeds
-from broker.router.recovery import Lost, MarkRange, Recovering
+from broker.router.recovery import Lost, Recovering
 from broker.router.sending import Outlet, Sending
 from broker.session.batches import encode_events
 from broker.session.fields import WirePosition
 from broker.session.messages import Gap, Progress
 from broker.store.event_log import EventLog
 from broker.store.records import LoggedEvent
-
-_NOWHERE: Mark = (0, 0)
 
 
 class Link:
@@ -64,6 +63,7 @@ class Link:
         self._feeds: dict[int, Feed] = {}
         self._backlog = Backlog(limits)
         self._sending = Sending(outlet)
+        self._lacking = Lacking(self._feeds, outlet, log, self._backlog, self._recover_now)
         self._catching_up = CatchingUp(
             self._feeds,
             self._sending,
@@ -71,7 +71,7 @@ class Link:
             delivery=limits.delivery,
             log=log,
             select=select,
-            overtaken=self._overtaken,
+            overtaken=self._lacking.overtaken,
             failed=failed,
         )
         self._recovering = RecoveringFeeds(
@@ -107,7 +107,9 @@ class Link:
         """Begin to feed a subscription from its cursor on: it was told that it is accepted."""
         feed = self._feeds[number]
         feed.pace = Pace.CATCHING_UP
-        self._tell_gone_meanwhile(feed)
+        self._lacking.tell_meanwhile(feed)
+        if feed.pace is not Pace.CATCHING_UP:
+            return
         newest = feed.cursor > feed.given[1] and self._log.bounds.last <= feed.given[1]
         if newest and not self._catching_up.is_ahead(feed):
             # It wants nothing older than what is to come: live at once, without a look at the
@@ -128,29 +130,12 @@ class Link:
         `end`, no further."""
         self._recovering.begin(feed, recovering, joins, pacing, end)
 
-    def _overtaken(self, feed: Feed) -> bool:
-        """Retention was faster than a subscription that is behind: all up to now is recovered, if
-        that can be, so that it is not overtaken again at once."""
-        if feed.recover is None:
-            return False
-        # Of an origin that its client does not know one that goes on wants all.
-        begun = {**({} if feed.goes_on else feed.flows_from), **feed.told}
-        for origin, mark in feed.passed.items():
-            begun[origin] = max(mark, begun.get(origin, mark))
-        upto = self._log.position()
-        ranges: dict[str, MarkRange] = {
-            origin: (begun.get(origin, _NOWHERE), mark)
-            for origin, mark in upto.items()
-            if begun.get(origin, _NOWHERE)[1] < mark[1]
-        }
-        feed.passed.clear()
-        joins = {**begun, **{origin: upto[origin] for origin in ranges}}
-        self.recover(feed, feed.recover(ranges), joins, Pacing(0.0, 0.0), None)
-        return True
+    def _recover_now(self, feed: Feed, recovering: Recovering, joins: Mapping[str, Mark]) -> None:
+        self.recover(feed, recovering, joins, Pacing(0.0, 0.0), None)
 
     def _recovered(self, feed: Feed, joins: Mapping[str, Mark], lost: Sequence[Lost]) -> None:
         for each in lost:
-            self._tell_gap(feed, each.origin, each.after, each.upto, each.reason)
+            self._lacking.tell_gap(feed, each.origin, each.after, each.upto, each.reason)
         feed.skip = dict(joins)
         feed.cursor = serial_behind(self._log, joins)
         feed.pace = Pace.CATCHING_UP
@@ -161,13 +146,9 @@ class Link:
         feed.told.update(joins)
         if moved:
             self._outlet.send_message(Progress([(feed.number, moved)]))
-        self._tell_gone_meanwhile(feed)
-        self._catching_up.begin(feed)
-
-    def _tell_gone_meanwhile(self, feed: Feed) -> None:
-        gone, feed.gone_meanwhile = feed.gone_meanwhile, {}
-        for each in gone.values():
-            self._tell_gone(feed, each)
+        self._lacking.tell_meanwhile(feed)
+        if feed.pace is Pace.CATCHING_UP:
+            self._catching_up.begin(feed)
 
     def remove(self, number: int) -> Feed | None:
         """Stop feeding a subscription; what waits for it alone is dropped."""
@@ -286,41 +267,11 @@ class Link:
                 )
             feed.dropped.clear()
 
-    # ------------------------------------------------------------------ what is in no log
+    # ------------------------------------------------------------------ from the log
 
     def gone(self, origin: str, after: Mark, last: Mark, reason: str) -> None:
-        """What lies behind `after` and up to `last` does not come here: every subscription that
-        has not got so far is told."""
-        for feed in self._feeds.values():
-            gone = Gone(origin, after, last, reason)
-            if feed.pace in (Pace.UNCONFIRMED, Pace.RECOVERING):
-                feed.gone(gone)
-            else:
-                self._tell_gone(feed, gone)
-
-    def _tell_gone(self, feed: Feed, gone: Gone) -> None:
-        waits = bool(self._backlog) or self._backlog.untold
-        told = feed.told.get(gone.origin, _NOWHERE)
-        if not feed.goes_on or told == _NOWHERE:
-            told = max(told, feed.flows_from.get(gone.origin, _NOWHERE))
-        if not (feed.accepted and feed.flowing and _NOWHERE < told < gone.last):
-            return
-        if feed.pace is Pace.LIVE and not waits:
-            told = max(told, gone.after)
-        # One that has not got to the gap yet is told a wider one: where a client was told of a
-        # gap, it begins behind it, if its session breaks now.
-        self._tell_gap(feed, gone.origin, told, gone.last, gone.reason)
-
-    def _tell_gap(self, feed: Feed, origin: str, after: Mark, last: Mark, reason: str) -> None:
-        """What lies behind `after` and up to `last` may be missing, and does not come any more."""
-        feed.told[origin] = max(last, feed.told.get(origin, _NOWHERE))
-        first = (max(after[0], 1), after[1] + 1)
-        count = last[1] - after[1]
-        if reason == "retention":
-            feed.outcomes.gone += count
-        self._outlet.send_message(Gap(feed.number, origin, first, last, count, reason))
-
-    # ------------------------------------------------------------------ from the log
+        """What lies behind `after` and up to `last` does not come by the log."""
+        self._lacking.gone(origin, after, last, reason)
 
     def committed(self) -> None:
         """The log has grown: subscriptions that waited at its end look again."""

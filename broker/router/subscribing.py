@@ -68,7 +68,9 @@ class Subscribing:
                 # Its client will be told when it comes for it.
                 continue
             flows = functools.partial(self._durable_flows, client_id, name)
-            self._around.interest.want((client_id, name), pattern, query, flows)
+            self._around.interest.want(
+                (client_id, name), pattern, query, flows, durable.position.marks
+            )
             self._around.interest.away((client_id, name))
 
     def _durable_flows(self, client_id: str, name: str, cuts: Mapping[str, Mark]) -> None:

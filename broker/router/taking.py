@@ -117,18 +117,18 @@ class Taking:
         feed, wanted, around = self._feed, self._wanted, self._around
         assert feed.pattern is not None and feed.query is not None
         feed.flowing = False
-        goes_on = around.interest.is_wanted(self._key, feed.pattern, feed.query)
-        self._wanted_all_the_time = goes_on
-        feed.goes_on = goes_on and self._resumes
+        was_wanted = around.interest.is_wanted(self._key, feed.pattern, feed.query)
+        self._wanted_all_the_time = was_wanted
+        feed.goes_on = was_wanted and self._resumes
         if wanted.durable:
             self._profile.durable[wanted.number] = wanted.durable
-        if not goes_on:
+        if not was_wanted:
             # Something else may have been wanted under the name of a durable one.
             around.interest.unwant(self._key)
         roams = self._roams()
-        if self._resumes and not roams:
-            self._begin_unknown(self._begins.position)
-        around.interest.want(self._key, feed.pattern, feed.query, self._flows)
+        position = {} if roams else self._begins.position
+        goes_on = position if self._resumes else None
+        around.interest.want(self._key, feed.pattern, feed.query, self._flows, goes_on)
         if not roams:
             self._store()
 
@@ -197,7 +197,7 @@ class Taking:
         )
         feed.told, feed.skip = dict(position.marks), dict(position.marks)
         feed.cursor = self._begins.serial
-        self._begin_unknown(position.marks)
+        self._around.interest.goes_on(self._key, position.marks)
         self._store()
 
     def _store(self) -> None:
@@ -273,19 +273,12 @@ class Taking:
         stored = self._stored
         return not self._wanted.durable or (stored is not None and stored.flows_from is not None)
 
-    def _begin_unknown(self, position: Mapping[str, Mark]) -> None:
-        """What there is of an origin that is not known here may be at its keeper alone, who lets
-        everybody know that is told of it."""
-        for origin, mark in position.items():
-            if origin not in self._around.log.coverage:
-                self._around.interest.begin_behind(origin, mark)
-
     def _begin_to_feed(self) -> None:
         """Recover what the log has not, then go on with the log."""
         recovery, link = self._around.recovery, self._profile.link
         seam = self._seam()
         missed = self._missed(seam)
-        if recovery.has_past and not self._is_bounded():
+        if not self._is_bounded():
             self._feed.recover = self._recover
         wants = bool(missed.ranges or missed.others or self._is_bounded())
         if not wants:
@@ -362,11 +355,13 @@ class Taking:
             lack="retention" if self._is_complete_here() else "lost",
         )
 
-    def _recover(self, ranges: Mapping[str, MarkRange]) -> Recovering:
-        """Begin to recover what the log had, until it was taken."""
+    def _recover(self, ranges: Mapping[str, MarkRange], lack: str) -> Recovering | None:
+        """Begin to recover what the log had, until it was taken; or has never had."""
+        if lack == "retention" and not self._around.recovery.has_past:
+            return None
         of_log: dict[str, Any] = {"known": {}, "others": False, "open_ended": False, "last": 0}
         missed = self._missed(Seam({}, {}))
-        missed = attrs.evolve(missed, ranges=ranges, former="", lack="retention", **of_log)
+        missed = attrs.evolve(missed, ranges=ranges, former="", lack=lack, **of_log)
         return self._around.recovery.begin(missed)
 
     # ------------------------------------------------------------------ inside

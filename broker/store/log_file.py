@@ -14,14 +14,16 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import lmdb
 
+from broker.channel.clock import wall_clock_ms
 from broker.errors import BrokerError, LogCorrupt, LogUnavailable
+from broker.event.origin import new_origin
 from broker.event.place import Mark
 from broker.store.chunks import (
     Chunk,
@@ -48,11 +50,19 @@ class LogFile:
     """An open log. One thread writes (`commit`, `forget_old`, `reopen`, `close`); any may read."""
 
     def __init__(
-        self, folder: Path, retention: Retention, *, sync: bool = True, max_events_bytes: int = 0
+        self,
+        folder: Path,
+        retention: Retention,
+        *,
+        sync: bool = True,
+        max_events_bytes: int = 0,
+        wall_clock: Callable[[], int] = wall_clock_ms,
     ) -> None:
+        """`wall_clock` gives ms since 1970, for the name of a log that begins."""
         self._folder = folder
         self._retention = retention
         self._sync = sync
+        self._wall_clock = wall_clock
         # Room beyond what is kept: pages freed by one transaction are used from the next but
         # one on, and the other tables have to fit in too.
         self._map_size = max_events_bytes or retention.max_bytes * 2 + 256 * _MIB
@@ -109,7 +119,7 @@ class LogFile:
         kind = txn.get(b"format", db=self._meta)
         if kind is None:
             txn.put(b"format", FORMAT, db=self._meta)
-            txn.put(b"origin", os.urandom(8).hex().encode(), db=self._meta)
+            txn.put(b"origin", new_origin(self._wall_clock()).encode(), db=self._meta)
         elif bytes(kind) != FORMAT:
             raise LogCorrupt(
                 f"{self._folder} holds a log of format {bytes(kind)!r}, not {FORMAT!r}"

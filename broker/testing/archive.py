@@ -88,7 +88,8 @@ class SimulatedArchive:
         state = self.open().state()
         covered = state.covered
         found = {o: [i for i in covered.get(o, ()) if i[1] > mark] for o, mark in after.items()}
-        return succeed(Covered(found, state.healing(self._wall_clock())))
+        others = frozenset(covered.keys() - after.keys())
+        return succeed(Covered(found, state.healing(self._wall_clock()), others))
 
     def _durable(self, client_id: str, name: str) -> Deferred[ArchivedDurable | None]:
         if self.broken:

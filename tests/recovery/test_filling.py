@@ -57,6 +57,8 @@ class Log:
     """Retention took what lies before this."""
     origin: str = GONE
     """Of the node whose log it is, where another one's is asked."""
+    scraps: Sequence[int] = ()
+    """Offsets of what it has of others, though not all of them."""
     asked: list[PageRequest] = attrs.field(factory=list)
 
     def keeps(self, origin: str) -> bool:
@@ -71,7 +73,8 @@ class Log:
             if origin in self.has and each[0] < self.begins:
                 begins[origin] = self.begins
             elif origin in self.has or request.any_origin:
-                events += lying_in(origin, each) if origin in self.has else []
+                whole = origin in self.has
+                events += [e for e in lying_in(origin, each) if whole or e.offset in self.scraps]
                 reached[origin] = EVENTS[origin][-1].mark
         return Page(events, reached, 0, begins=begins)
 
@@ -162,6 +165,7 @@ def recovered(
     clock: Clock | None = None,
     known: Mapping[str, Mark] | None = None,
     busy: int = 0,
+    scraps: Sequence[int] = (),
 ) -> Filling:
     access = None
     if archive is not None:
@@ -171,7 +175,7 @@ def recovered(
         )
     around = Surroundings(
         OWN,
-        cast(Any, Log([OWN])),
+        cast(Any, Log([OWN], scraps=scraps)),
         cast(Any, keeper),
         lambda origin: [KEEPER] if origin == GONE and keeper.is_there else [],
         lambda _: False,

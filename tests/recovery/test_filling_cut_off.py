@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from twisted.internet.task import Clock
 
+from broker.event.place import Mark
 from broker.router.recovery import MarkRange
 from tests.recovery.test_filling import GONE, PATIENCE, WHOLE, Behind, Log, offsets, recovered
 
@@ -70,6 +71,29 @@ def test_what_no_node_comes_back_for_is_lost_in_the_end() -> None:
     clock.advance(1)
     assert offsets(later) == []
     assert [each.origin for each in filling.lost()] == [GONE]
+
+
+@pytest.mark.parametrize(
+    ("scraps", "lost"),
+    [
+        ([2], [((0, 0), (1, 1)), ((1, 2), (1, 3))]),
+        ([1, 3], [((1, 1), (1, 2))]),
+        ([1, 2, 3], []),
+    ],
+)
+def test_what_this_node_logged_for_others_comes_before_the_rest_is_lost(
+    scraps: list[int], lost: list[tuple[Mark, Mark]]
+) -> None:
+    """It does not come again under the place that another node gives it: it is known here."""
+    clock, node = Clock(), Log([GONE], is_there=False)
+    filling = recovered(None, node, {GONE: ((0, 0), (1, 3))}, clock=clock, scraps=scraps)
+    later = filling.more()
+    clock.pump([1.0] * int(PATIENCE - 1))
+    assert not later.called
+    clock.advance(1)
+    assert offsets(later) == scraps
+    assert offsets(filling.more()) == []
+    assert [(each.after, each.upto) for each in filling.lost()] == lost
 
 
 def test_a_keeper_does_not_speak_for_the_node_whose_copies_it_has() -> None:

@@ -84,6 +84,9 @@ class FakeLog:
             assert coverage.version == number + 1
         return coverage
 
+    def position(self) -> dict[str, Mark]:
+        return self.coverage.marks
+
     def read(self, start: int, most: int, _: int) -> Deferred[list[LoggedEvent]]:
         if self.broken:
             raise LogUnavailable("broken")

@@ -115,12 +115,18 @@ class Arrivals:
     """Where the node stands in each origin, with what is on its way into the log."""
 
     def __init__(
-        self, covered: Callable[[str], Mark | None], patience: float = float("inf")
+        self,
+        covered: Callable[[str], Mark | None],
+        patience: float = float("inf"),
+        begins: Callable[[str, Mark], Mark] = lambda _, mark: mark,
     ) -> None:
         """`covered` says how far the log itself has an origin; None if it is new to it. After
-        `patience` seconds without an answer a hole is hopeless."""
+        `patience` seconds without an answer a hole is hopeless. `begins` says of an origin that is
+        new to the node where that begins with it, given the mark from which on all comes that is
+        wanted now: before that where something has waited for longer."""
         self._covered = covered
         self._patience = patience
+        self._beginning = begins
         self._cursors: dict[str, Mark] = {}
         """Where they are further than the log: it is on its way."""
         self._begins: dict[str, Mark] = {}
@@ -160,12 +166,20 @@ class Arrivals:
             effects += self._release(origin, now)
         return effects
 
+    @property
+    def begun(self) -> Mapping[str, Mark]:
+        """Where the node begins with origins of which it has logged nothing."""
+        return self._begins
+
     def begin(self, origin: str, mark: Mark) -> bool:
-        """Of an origin that is new to the node all is to come behind `mark`; whether it is new."""
-        if self.stands_at(origin) is not None:
-            return False
-        self._begins[origin] = mark
-        return True
+        """Something is wanted that lies behind `mark`, of an origin of which nothing has come yet;
+        whether the node begins with it there. It does not where it knows it already, or where
+        something else wants more."""
+        known = self.stands_at(origin)
+        lowest = self._beginning(origin, mark)
+        if known is None or (self._begins.get(origin) == known and lowest < known):
+            self._begins[origin] = lowest
+        return known is None and lowest == mark
 
     def arrive(self, arrived: Arrived, now: float) -> list[Effect]:
         """A range for this node has come."""
@@ -185,7 +199,7 @@ class Arrivals:
             return self._hold(arrived, now, ask=False)
         cursor = self.stands_at(origin)
         if cursor is None:
-            cursor = self._begins[origin] = told.since or told.after
+            cursor = self._begin_with(arrived)
         elif told.upto <= cursor:
             self.counts.duplicate += 1
             waiting = self._waiting.get(origin)
@@ -293,6 +307,12 @@ class Arrivals:
             and self.stands_at(origin) is None
         )
 
+    def _begin_with(self, arrived: Arrived) -> Mark:
+        """The first range of an origin has come: where the node begins with it."""
+        origin, told = arrived.frame.origin, arrived.range
+        mark = self._begins[origin] = self._beginning(origin, told.since or told.after)
+        return mark
+
     def _take(self, arrived: Arrived, cursor: Mark) -> Take:
         self._cursors[arrived.frame.origin] = arrived.range.upto
         self.counts.taken += 1
@@ -334,7 +354,7 @@ class Arrivals:
             told = arrived.range
             cursor = self.stands_at(origin)
             if cursor is None:
-                cursor = self._begins[origin] = told.since or told.after
+                cursor = self._begin_with(arrived)
             if told.after > cursor and told.gone is None:
                 self._hold(arrived, now)
             elif told.upto > cursor:

@@ -63,11 +63,12 @@ class Traffic:
         *,
         compress: bool = False,
         patience: float = float("inf"),
+        begins: Callable[[str, Mark], Mark] = lambda _, mark: mark,
         group: Callable[[int], Collection[str]] = lambda _: (),
     ) -> None:
         """`newest` is the place of the newest own event, durable or not. With `compress` bodies
-        that begin here are. `patience` is that of `Arrivals`. `group` has the neighbours that can
-        be reached together, with events of a security level's rank."""
+        that begin here are. `patience` and `begins` are those of `Arrivals`. `group` has the
+        neighbours that can be reached together, with events of a security level's rank."""
         self._knowledge = knowledge
         self._own = knowledge.address
         self._newest = newest
@@ -80,7 +81,7 @@ class Traffic:
         self._incarnations: dict[str, int] = {}
         self._cuts: dict[str, Mark] = {}
         self._newest_cuts: dict[str, Mark] = {}
-        self.arrivals = Arrivals(covered, patience)
+        self.arrivals = Arrivals(covered, patience, begins)
         self.counts = TrafficCounts()
 
     @property

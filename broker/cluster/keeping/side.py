@@ -107,12 +107,14 @@ class Keeping:
             upto = self._log.kept[origin].upto
             yield page_of(origin, own, [Range(each, upto, upto) for each in whom], [])
 
-    def take(self, here: Callable[[str], bool], stands_at: Callable[[str], Mark | None]) -> None:
+    def take(
+        self, here: Callable[[str], bool], wanted_behind: Callable[[str], Mark | None]
+    ) -> None:
         """This node itself, too, gets what is kept here of nodes that are not `here`, from where it
-        stands in their events; of origins that it does not know it wants nothing."""
+        lacks something of their events, if it wants any."""
         own = self._own()
         for origin in self.dead(here):
-            after = stands_at(origin)
+            after = wanted_behind(origin)
             if own is not None and after is not None and after < self._log.kept[origin].upto:
                 self.serve(Resume(own, own, MAX_HOPS, origin, after, all=True))
 

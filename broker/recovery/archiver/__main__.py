@@ -20,6 +20,7 @@ from typing import BinaryIO
 import attrs
 import click
 
+from broker.channel.clock import wall_clock_ms
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError
 from broker.recovery.archive_access import Covered
@@ -28,7 +29,7 @@ from broker.recovery.archiver.archiving import Archiving
 from broker.recovery.archiver.care_rules import NO_CARE, CareRules
 from broker.recovery.archiver.caring import Caring
 from broker.recovery.collector import quieten_collector
-from broker.store.archive.archive import Archive, wall_clock_ms
+from broker.store.archive.archive import Archive
 from broker.store.reading_along import LogAlong
 
 #: Less than the node and its clients: what is urgent comes first.

@@ -228,7 +228,8 @@ def _behind(covered: Covered, after: Mapping[str, Mark]) -> Covered:
         for origin, mark in after.items()
         if origin in covered.intervals
     }
-    return Covered(found, covered.healing)
+    others = frozenset(covered.intervals.keys() - after.keys())
+    return Covered(found, covered.healing, others)
 
 
 class _Running(ProcessProtocol):

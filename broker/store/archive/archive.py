@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from broker.channel.clock import wall_clock_ms
 from broker.dtd.reference import DtdReference
 from broker.errors import ArchiveCorrupt, ArchiveObjectMissing, ArchiveUnavailable
 from broker.store.archive.disk import Disk
@@ -31,11 +31,6 @@ BATCH_ROWS: Final = 8192
 GUEST: Final = "guest-"
 #: A guest's name is used no longer than that (ms) after it was used last.
 _GUEST_MS: Final = 3_600_000
-
-
-def wall_clock_ms() -> int:
-    """Ms since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 def guest_name() -> str:

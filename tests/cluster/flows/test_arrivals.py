@@ -31,7 +31,12 @@ class Log:
 
     def __init__(self, **covered: Mark) -> None:
         self.covered: dict[str, Mark] = dict(covered)
-        self.arrivals = Arrivals(self.covered.get)
+        self.waited_for: set[str] = set()
+        """Origins of which something has waited here since before there were any events."""
+        self.arrivals = Arrivals(self.covered.get, begins=self._begins)
+
+    def _begins(self, origin: str, mark: Mark) -> Mark:
+        return (0, 0) if origin in self.waited_for else mark
 
     def come(
         self,
@@ -171,6 +176,35 @@ def test_an_origin_that_is_new_begins_where_it_says() -> None:
     assert not cut.arrivals.begin("o", (1, 8))
     assert cut.come(7, 9, since=7) == []
     assert plain(cut.arrivals.handle_timeout(PATIENCE)) == [("ask", 6)]
+
+
+def test_all_of_an_origin_is_asked_for_that_something_has_waited_for() -> None:
+    log = Log()
+    log.waited_for.add("o")
+    assert log.come(5, 7, since=3) == []
+    assert plain(log.arrivals.handle_timeout(PATIENCE)) == [("ask", 0)]
+    page = Range(ME, (0, 0), (1, 5))
+    came = log.arrivals.arrive(Arrived(page, frame([page], origin="o"), 0), 1.0)
+    assert plain(came) == [("take", 0, 5, 0), ("take", 5, 7, 5)]
+
+
+def test_it_begins_at_the_first_place_that_somebody_names() -> None:
+    log = Log()
+    assert log.arrivals.begin("o", (1, 10))
+    assert not log.arrivals.begin("o", (1, 12))
+    assert not log.arrivals.begin("o", (1, 4))
+    assert log.arrivals.begun == {"o": (1, 4)}
+    assert log.come(10, 15) == []
+    assert log.come(4, 10) == [("take", 4, 10, 4), ("take", 10, 15, 10)]
+    assert not log.arrivals.begin("o", (1, 2)), "what lies before is recovered"
+    assert log.arrivals.stands_at("o") == (1, 15)
+
+
+def test_it_does_not_begin_at_a_cut_with_what_something_has_waited_for() -> None:
+    log = Log()
+    log.waited_for.add("o")
+    assert not log.arrivals.begin("o", (1, 10))
+    assert log.arrivals.stands_at("o") == (0, 0)
 
 
 def test_a_commit_that_failed_is_taken_again_from_where_the_log_stands() -> None:

@@ -276,9 +276,10 @@ def test_all_who_ask_at_once_are_one_question(
     assert reactor.newest.told() == [lines.ASK_COVERED]
     told = Covered({"aa": [((1, 0), (1, 4)), ((1, 6), (1, 8))], "bb": []}, frozenset({"bb"}))
     reactor.newest.say(lines.coverage(told))
-    assert asked[0] == [Covered({"aa": [((1, 0), (1, 4)), ((1, 6), (1, 8))]}, told.healing)]
-    assert asked[1] == [Covered({"aa": [((1, 6), (1, 8))]}, told.healing)]
-    assert asked[2] == [Covered({"aa": []}, told.healing)]
+    rest = (told.healing, frozenset({"bb"}))
+    assert asked[0] == [Covered({"aa": [((1, 0), (1, 4)), ((1, 6), (1, 8))]}, *rest)]
+    assert asked[1] == [Covered({"aa": [((1, 6), (1, 8))]}, *rest)]
+    assert asked[2] == [Covered({"aa": []}, *rest)]
     archiver.covered({})
     assert reactor.newest.told() == [lines.ASK_COVERED]
 

@@ -27,6 +27,8 @@ class Dangers:
     """Logs keep little, and events are large."""
     clocks: bool = False
     """Clocks of nodes step by hours."""
+    busy: bool = False
+    """Matching takes longer now and then."""
 
     @property
     def settings(self) -> Settings:
@@ -41,10 +43,9 @@ class Dangers:
 
     @property
     def may_lose(self) -> bool:
-        """Whether what is told as gone may be missing: what retention took of an origin's log
-        before a node that was cut off could ask for it, though the archive may have it; and without
-        an archive what lies at a node that can not be asked while a client goes on at another."""
-        return self.short or not self.archived
+        """Whether what is told as gone may be missing: without an archive what lies at a node that
+        can not be asked while a client goes on at another, and what retention took."""
+        return not self.archived
 
     @property
     def size(self) -> int:

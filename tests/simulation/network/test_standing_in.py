@@ -126,3 +126,28 @@ def test_an_archive_that_is_away_is_asked_again(seed: int) -> None:
     archive.broken = False
     assert it.read(LONG) == list(range(1, 26))
     it.world.close()
+
+
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_node_that_was_never_linked_to_others_may_have_archived_something(
+    seed: int, waits: bool
+) -> None:
+    """It came back without its disk, took events, and is gone for good."""
+    it = Parted(seed)
+    world = it.world
+    world.kill("a")
+    world.lose_disk("a")
+    if not waits:
+        world.kill_client(it.reader.client)
+    world.run(2.0)
+    world.start("a")
+    it.publish(20)
+    world.run(5.0)
+    world.kill("a")
+    if not waits:
+        it.reader = Reader(world, world.client("another", "b"))
+        world.run_until(lambda: it.reader.flowing)
+    assert it.read(LONG) == (list(range(1, 26)) if waits else [])
+    assert it.reader.gaps == [] and it.reader.error is None
+    world.close()

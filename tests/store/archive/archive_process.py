@@ -10,7 +10,8 @@ from __future__ import annotations
 import select
 import sys
 
-from broker.store.archive.archive import Archive, guest_name, wall_clock_ms
+from broker.channel.clock import wall_clock_ms
+from broker.store.archive.archive import Archive, guest_name
 from broker.store.archive.compaction import Compaction, CompactionRules
 from broker.store.archive.expiry import Expiry, ExpiryRules
 from broker.store.archive.manifests import Ledger

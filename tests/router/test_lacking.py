@@ -1,0 +1,150 @@
+"""A subscription that reads on lacks what does not come by its log: it is recovered, or a gap."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import pytest
+from twisted.internet.task import Clock
+
+from broker.event.envelope import Liveness
+from broker.event.place import Mark
+from broker.router.feed import Feed, Pace
+from broker.router.link import Link
+from broker.router.outgoing import Encodings, QueueLimits, Share
+from broker.router.recovery import Lost, MarkRange, Recovering
+from broker.session.messages import Gap
+from tests.router.test_link import FakeOutlet, event
+from tests.router.test_recovering import Log, Recovery, far
+
+
+class Setting:
+    """A live subscription has had two events of its node, and up to the third of a far one."""
+
+    def __init__(self, recovery: Recovery | None, **told: Mark) -> None:
+        self.outlet, self.log = FakeOutlet(), Log(event(1), event(2))
+        self.recovery = recovery
+        self.asked: list[tuple[Mapping[str, MarkRange], str]] = []
+        self.link = Link(
+            self.outlet,
+            clearance=2,
+            limits=QueueLimits(events=3, bytes=10_000, delivery=1),
+            log=cast(Any, self.log),
+            select=self.select,
+            failed=lambda feed, failure: failure.raiseException(),
+            clock=Clock(),
+        )
+        self.feed = Feed(1, matcher_number=1, durable=False, cut=2, cursor=3, given=(1, 2))
+        self.feed.told = {"n": (1, 2), **told}
+        self.feed.recover = self.recover
+        self.feed.accepted = True
+        self.link.add(self.feed)
+        self.link.start(1)
+        assert self.feed.pace is Pace.LIVE
+
+    def recover(self, ranges: Mapping[str, MarkRange], reason: str) -> Recovering | None:
+        self.asked.append((ranges, reason))
+        return self.recovery
+
+    async def select(
+        self, number: int, documents: Sequence[bytes], liveness: Liveness
+    ) -> list[bool]:
+        return [True] * len(documents)
+
+    def comes(self, after: int, upto: int, reason: str) -> None:
+        """The log has nothing of the far origin behind `after` and up to `upto`, and then one."""
+        self.log.events.append(far(upto + 1))
+        self.link.gone("far", (1, after) if after else (0, 0), (1, upto), reason)
+        share = Share([self.log.events[-1]], deque([(1, [self.feed])]))
+        self.link.deliver(share, Encodings())
+        self.link.committed()
+
+    @property
+    def gaps(self) -> list[Gap]:
+        return [each for each in self.outlet.out if isinstance(each, Gap)]
+
+
+@pytest.mark.parametrize("reason", ["lost", "retention"])
+def test_what_others_have_is_recovered_and_the_log_goes_on_behind_it(reason: str) -> None:
+    it = Setting(recovery := Recovery(), far=(1, 3))
+    it.comes(0, 8, reason)
+    assert it.asked == [({"far": ((1, 3), (1, 9))}, reason)]
+    assert it.feed.pace is Pace.RECOVERING and it.outlet.deliveries == []
+    recovery.give(far(5), far(9))
+    recovery.give()
+    assert it.outlet.deliveries == [[5], [9]]
+    assert it.gaps == []
+    it.link.settle()
+    assert it.feed.pace is Pace.LIVE
+
+
+def test_what_nobody_has_is_a_gap() -> None:
+    it = Setting(recovery := Recovery(Lost("far", (1, 3), (1, 8), "lost")), far=(1, 3))
+    it.comes(0, 8, "lost")
+    recovery.give()
+    assert it.gaps == [Gap(1, "far", (1, 4), (1, 8), 5, "lost")]
+
+
+def test_where_nobody_can_be_asked_it_is_a_gap_at_once() -> None:
+    it = Setting(None, far=(1, 3))
+    it.comes(3, 8, "retention")
+    assert it.gaps == [Gap(1, "far", (1, 4), (1, 8), 5, "retention")]
+    assert it.outlet.deliveries == [[9]]
+
+
+def test_who_has_not_waited_for_an_origin_lacks_nothing_of_it() -> None:
+    it = Setting(Recovery())
+    it.comes(0, 8, "lost")
+    assert it.asked == [] and it.gaps == []
+    assert it.outlet.deliveries == [[9]]
+
+
+@pytest.mark.parametrize("after", [0, 4])
+def test_of_an_origin_that_its_client_does_not_know_it_lacks_what_the_node_has_waited_for(
+    after: int,
+) -> None:
+    it = Setting(recovery := Recovery())
+    it.comes(after, 8, "retention")
+    assert it.asked == [({"far": ((1, after) if after else (0, 0), (1, 9))}, "retention")]
+    recovery.give(far(6), far(9))
+    recovery.give()
+    assert it.outlet.deliveries == [[6], [9]] and it.gaps == []
+
+
+def test_what_waited_for_a_slow_session_comes_again_in_its_order() -> None:
+    it = Setting(recovery := Recovery(), far=(1, 3))
+    it.outlet.room = 0
+    it.log.events.append(third := event(3))
+    it.link.deliver(Share([third], deque([(1, [it.feed])])), Encodings())
+    assert it.link.queued[0] == 1
+    it.comes(0, 8, "lost")
+    it.outlet.room = 10
+    it.link.pump()
+    recovery.give(far(5), far(9))
+    recovery.give()
+    assert it.outlet.deliveries == [[5], [9], [3]]
+    assert it.gaps == []
+
+
+def test_one_thing_is_recovered_after_the_other() -> None:
+    it = Setting(first := Recovery(), far=(1, 3), near=(1, 3))
+    it.comes(0, 8, "lost")
+    for origin in ("far", "near"):
+        it.link.gone(origin, (0, 0), (1, 12), "lost")
+    it.recovery = second = Recovery()
+    first.give()
+    assert [list(ranges) for ranges, _ in it.asked] == [["far"], ["far"]]
+    it.recovery = third = Recovery()
+    second.give()
+    assert it.asked[2:] == [({"near": ((1, 3), (1, 12))}, "lost")]
+    third.give()
+    assert len(it.asked) == 3 and it.gaps == []
+
+
+def test_an_epoch_in_which_there_is_nothing_is_no_gap() -> None:
+    it = Setting(Recovery(), far=(1, 8))
+    it.log.events.append(far(9))
+    it.link.gone("far", (0, 0), (2, 8), "retention")
+    assert it.asked == [] and it.gaps == []
