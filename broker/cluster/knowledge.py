@@ -19,7 +19,7 @@ from broker.cluster.profiles.core import Profiles
 from broker.cluster.profiles.effects import BadWant, Destination, Flowing, Unwanted, Wanted
 from broker.cluster.profiles.members import PROFILE, SUMMARY
 from broker.cluster.tables.core import Tables
-from broker.cluster.tables.effects import Changed, Echoed, Send, TablesEffect
+from broker.cluster.tables.effects import Changed, Echoed, Send, Synchronised, TablesEffect
 from broker.cluster.tables.table import TableKey, TableTimes
 from broker.cluster.tables.waves import CutSource
 from broker.content.query.query import Query
@@ -30,6 +30,17 @@ from broker.event.stream import StreamPattern
 @attrs.frozen
 class MapMoved:
     """Ways may be other than before, and so may be who is there."""
+
+
+@attrs.frozen
+class _Linking:
+    """A link that is up, while what the other node knows is on its way here."""
+
+    far: NodeDescriptor
+    transport: str
+    cost: int
+    clearance: int
+    until: float
 
 
 @attrs.define
@@ -47,6 +58,8 @@ _TIMES = TableTimes()
 #: Seconds for which the wants of an author that is gone still count: a leader that comes back, or
 #: another one, says them again. What its unit wants must not seem to be nothing in between.
 LINGER = 10.0
+#: Seconds after which a link is used though not all came that the other node has said to know.
+MOST_LINKING = 5.0
 #: Seconds that a node is leader by the map before it speaks for its unit: one that has just begun
 #: learns first what its neighbours know, lest it say that the unit wants nothing.
 LEAD_AFTER = 1.0
@@ -68,6 +81,7 @@ class Knowledge:
         self.map = Map(node.address)
         self.profiles = Profiles(self.tables, max_queries)
         self._links = OwnLinks(node)
+        self._linking: dict[str, _Linking] = {}
         self._led: dict[int, bool] = {}
         self._lead_at: dict[int, float] = {}
         """Units, by level, that this node is to speak for, and from when on."""
@@ -86,13 +100,15 @@ class Knowledge:
     def link_up(
         self, far: NodeDescriptor, transport: str, cost: int, clearance: int, now: float
     ) -> list[KnowledgeEffect]:
-        """A link to a node is up: what both know is exchanged, and others are told of it."""
-        synced = self.tables.neighbour_up(far.name, far.address.unit, now)
-        effects = self._follow(synced, now)
-        return effects + self._publish(self._links.link_up(far, transport, cost, clearance), now)
+        """A link to a node is up: what both know is exchanged. When all that the other one knows is
+        known here, others are told of it, and events go that way: before, what is wanted there
+        might be more than was known when they were sent."""
+        self._linking[far.name] = _Linking(far, transport, cost, clearance, now + MOST_LINKING)
+        return self._follow(self.tables.neighbour_up(far.name, far.address.unit, now), now)
 
     def link_down(self, name: str, now: float) -> list[KnowledgeEffect]:
         """The link to the node of this name is down."""
+        self._linking.pop(name, None)
         effects = self._follow(self.tables.neighbour_down(name, now), now)
         return effects + self._publish(self._links.link_down(name), now)
 
@@ -115,6 +131,7 @@ class Knowledge:
     def next_timeout(self) -> float | None:
         """When `handle_timeout` must be called."""
         times = (
+            *(each.until for each in self._linking.values()),
             self.tables.next_timeout(),
             self.profiles.next_timeout(),
             *self._lead_at.values(),
@@ -133,6 +150,9 @@ class Knowledge:
             effects += self._done(self.profiles.handle_timeout(now), now)
         if any(each.until <= now for each in self._lingering.values()):
             effects += self._tell(self._gone(now), now)
+        for name, linking in list(self._linking.items()):
+            if linking.until <= now:
+                effects += self._linked(name, now)
         units = list(contexts(self.address.unit))
         for level, at in list(self._lead_at.items()):
             if at <= now:
@@ -272,11 +292,20 @@ class Knowledge:
         for effect in effects:
             if isinstance(effect, Changed):
                 moved |= self.map.take(effect.key, effect.scope, effect.changes, effect.gone)
+            elif isinstance(effect, Synchronised):
+                done += self._linked(effect.neighbour, now)
             elif isinstance(effect, Send | Wanted | Unwanted | Flowing | BadWant):
                 done.append(effect)
             else:
                 assert isinstance(effect, Echoed)
         return done + self._moved(now) if moved else done
+
+    def _linked(self, name: str, now: float) -> list[KnowledgeEffect]:
+        linking = self._linking.pop(name, None)
+        if linking is None:
+            return []
+        told = self._links.link_up(linking.far, linking.transport, linking.cost, linking.clearance)
+        return self._publish(told, now)
 
     def _moved(self, now: float) -> list[KnowledgeEffect]:
         effects: list[KnowledgeEffect] = [MapMoved()]

@@ -10,14 +10,16 @@ address of its node in UTF-8.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import lmdb
 
 from broker.event.place import Mark
 from broker.store.chunks import Chunk, chunks_of, encode_chunk
+from broker.store.commit import Keeping
 from broker.store.records import LoggedEvent
+from broker.store.table_size import table_bytes
 
 _MARK = struct.Struct(">IQ")
 _SPAN = struct.Struct(">IQIQ")
@@ -49,10 +51,39 @@ class Kept:
     def __init__(self, table: Any) -> None:
         self.table = table
 
-    def add(
+    def keep(
+        self,
+        txn: lmdb.Transaction,
+        spans: Mapping[str, KeptSpan],
+        keeping: Sequence[Keeping],
+        max_bytes: int,
+    ) -> dict[str, KeptSpan]:
+        """Keep copies beside these spans; the oldest, of whatever origin, make room where that is
+        needed. The spans that are kept then."""
+        kept = dict(spans)
+        for each in keeping:
+            span = kept.get(each.origin)
+            events: Sequence[LoggedEvent] = each.events
+            if span is not None and span.after <= each.after <= span.upto:
+                # Its owner may not have known yet what was on its way to the disk.
+                events = [event for event in events if event.mark > span.upto]
+                span = KeptSpan(span.after, max(span.upto, each.upto), each.owner)
+            else:
+                if span is not None:
+                    self.begin_again(txn, each.origin)
+                span = KeptSpan(each.after, each.upto, each.owner)
+            self._add(txn, span, each.origin, events)
+            kept[each.origin] = span
+        while table_bytes(txn, self.table) > max_bytes:
+            oldest = self.oldest(txn, kept)
+            if oldest is None:
+                break
+            kept[oldest] = self.trim(txn, oldest, kept[oldest])
+        return kept
+
+    def _add(
         self, txn: lmdb.Transaction, span: KeptSpan, origin: str, events: Sequence[LoggedEvent]
     ) -> None:
-        """These events go on where the last ones ended, and the span is this now."""
         for chunk in chunks_of(events):
             key = _prefix(origin) + _MARK.pack(*chunk[0].mark)
             txn.put(key, encode_chunk(chunk), db=self.table)

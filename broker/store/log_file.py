@@ -14,10 +14,9 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import lmdb
 
@@ -34,11 +33,12 @@ from broker.store.chunks import (
     page,
 )
 from broker.store.claim import claim_folder, not_opened
-from broker.store.commit import Bounds, Commit, Keeping, Retention
+from broker.store.commit import Bounds, Commit, Retention
 from broker.store.deduplication import Publisher
 from broker.store.kept import Kept, KeptSpan
 from broker.store.origins import Origins
 from broker.store.records import LoggedEvent
+from broker.store.table_size import table_bytes
 
 FORMAT = b"xmlbroker-log-3"
 #: Most chunks that one commit deletes, so that catching up with retention never stalls it.
@@ -216,7 +216,9 @@ class LogFile:
                     txn.put(key, value, db=self._durables)
             for client_id, newest in commit.clients:
                 txn.put(client_id.encode(), newest, db=self._clients)
-            kept = self._keep(txn, commit.keeping) if commit.keeping else self.kept
+            kept = self.kept
+            if commit.keeping:
+                kept = self._kept.keep(txn, kept, commit.keeping, self._retention.max_bytes // 2)
             since = _further(commit.since, self._trim(txn, now_ms))
             first, last = self._ends(txn)
             _, offset = commit.covered.get(self.origin, (0, self._bounds.offset))
@@ -226,29 +228,6 @@ class LogFile:
             self.since = _further(self.since, since)
         self._bounds = bounds
         return bounds
-
-    def _keep(self, txn: lmdb.Transaction, keeping: Sequence[Keeping]) -> Mapping[str, KeptSpan]:
-        """Keep copies; the oldest, of whatever origin, make room where that is needed."""
-        kept = dict(self.kept)
-        for each in keeping:
-            span = kept.get(each.origin)
-            events: Sequence[LoggedEvent] = each.events
-            if span is not None and span.after <= each.after <= span.upto:
-                # Its owner may not have known yet what was on its way to the disk.
-                events = [event for event in events if event.mark > span.upto]
-                span = KeptSpan(span.after, max(span.upto, each.upto), each.owner)
-            else:
-                if span is not None:
-                    self._kept.begin_again(txn, each.origin)
-                span = KeptSpan(each.after, each.upto, each.owner)
-            self._kept.add(txn, span, each.origin, events)
-            kept[each.origin] = span
-        while self._pages(txn, self._kept.table) > self._retention.max_bytes // 2:
-            oldest = self._kept.oldest(txn, kept)
-            if oldest is None:
-                break
-            kept[oldest] = self._kept.trim(txn, oldest, kept[oldest])
-        return kept
 
     def _trim(self, txn: lmdb.Transaction, now_ms: int) -> dict[str, Mark]:
         """Delete what is too old or too much; behind which mark that leaves the origins."""
@@ -391,12 +370,7 @@ class LogFile:
 
     def _used(self, txn: lmdb.Transaction) -> int:
         """Bytes of the pages that hold events: what `max_bytes` bounds."""
-        return self._pages(txn, self._events)
-
-    def _pages(self, txn: lmdb.Transaction, table: Any) -> int:
-        stat = txn.stat(table)
-        pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
-        return int(pages * stat["psize"])
+        return table_bytes(txn, self._events)
 
 
 def _further(one: Mapping[str, Mark], other: Mapping[str, Mark]) -> dict[str, Mark]:

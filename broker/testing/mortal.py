@@ -30,15 +30,32 @@ class MortalClock:
     def callLater(self, delay: float, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
         """As `IReactorTime`."""
 
-        return self._clock.callLater(delay, self._call, call, args, named)
+        return MortalCall(self, self._clock.callLater(delay, self._call, call, args, named))
 
     def die(self) -> None:
-        """Make no call from now on. The calls stay where they are: the dead may cancel them."""
+        """Make no call from now on. The dead may cancel them still, also when their time is over:
+        they did not see that."""
         self.alive = False
 
     def _call(self, call: Callable[..., Any], args: Any, named: Any) -> None:
         if self.alive:
             call(*args, **named)
+
+
+class MortalCall:
+    """As `IDelayedCall`; `call` is that of the clock itself."""
+
+    def __init__(self, life: MortalClock, call: Any) -> None:
+        self._life = life
+        self.call = call
+
+    def cancel(self) -> None:
+        """Do not make it."""
+        if self._life.alive or self.call.active():
+            self.call.cancel()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.call, name)
 
 
 class MortalLoop(SimulatedLoop):

@@ -24,7 +24,7 @@ from broker.node import CARE_EVERY, PROGRESS_EVERY, Node
 from broker.recovery.archive_access import ArchiveAccess
 from broker.router.outcomes import DeliveryOutcomes
 from broker.store.log_file import LogFile
-from broker.testing.mortal import MortalClock, SlowThreads
+from broker.testing.mortal import MortalCall, MortalClock, SlowThreads
 from broker.testing.network import MemoryNetwork, MemoryPort
 from broker.testing.virtual_time import VirtualTime
 
@@ -203,7 +203,8 @@ def in_virtual_time(settings: Settings) -> Settings:
 
 def left_over(time: VirtualTime, loops: list[LoopingCall]) -> list[str]:
     """Timers that are none of the regular ones: none, when everybody has gone."""
-    regular = {id(loop.call) for loop in loops}
+    calls: list[Any] = [loop.call for loop in loops]
+    regular = {id(each.call) for each in calls if isinstance(each, MortalCall)}
     left = []
     for call in time.clock.getDelayedCalls():
         clock = getattr(call.func, "__self__", None)  # type: ignore[attr-defined]

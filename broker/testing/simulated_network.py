@@ -163,6 +163,10 @@ class NetworkWorld(VirtualTime):
         if start:
             process.start()
 
+    def cluster_of(self, name: str) -> str:
+        """The cluster that a node's settings name."""
+        return self._processes[name].settings.network.cluster
+
     def change(self, name: str, **said: Any) -> None:
         """Other settings in `[network]`, from the node's next start on."""
         process = self._processes[name]

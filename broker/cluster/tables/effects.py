@@ -48,4 +48,11 @@ class Echoed:
     cuts: Mapping[str, tuple[int, int]]
 
 
-TablesEffect: TypeAlias = Send | Changed | Echoed
+@attrs.frozen
+class Synchronised:
+    """All that a neighbour knew when the link to it came up is known here. Said once for a link."""
+
+    neighbour: str
+
+
+TablesEffect: TypeAlias = Send | Changed | Echoed | Synchronised

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from broker.cluster.address import Address, UnitPath, is_within
 from broker.cluster.messages import Digest, Refresh, TableChange, Update
-from broker.cluster.tables.effects import Changed, Send, TablesEffect
+from broker.cluster.tables.effects import Changed, Send, Synchronised, TablesEffect
 from broker.cluster.tables.group import Difference, Group
 from broker.cluster.tables.links import Links
 from broker.cluster.tables.parts import update_parts
@@ -61,22 +61,37 @@ class Replication:
         if update.author == self._address.node:
             return self._listener.heard_of_self(key, stand, now)
         heard = now - update.age / 1000
+        effects: list[TablesEffect] = []
         if self._is_superseded(key, stand, group) or heard + self._times.silence <= now:
             self._counts["stale"] += 1
-            return []
-        if update.base and (group is None or not self._fits(group, update)):
+        elif update.base and (group is None or not self._fits(group, update)):
             return self._ask(neighbour, key, group)
-        if group is None:
-            group = self._room_for(key, update.unit)
+        else:
+            effects += self._take(neighbour, update, heard, now)
+        return effects + self._came(neighbour, key)
+
+    def _take(
+        self, neighbour: str, update: Update, heard: float, now: float
+    ) -> Iterator[TablesEffect]:
+        key, stand = GroupKey(update.author, update.scope), (update.incarnation, update.number)
+        group = self.groups.get(key) or self._room_for(key, update.unit)
         anew = 0 < group.incarnation < update.incarnation
         differences = group.apply(stand, update.base, update.tables, self._limits)
         self.groups[key] = group
         group.unit, group.heard = update.unit, max(group.heard, heard)
         self._counts["updates"] += 1
         self._listener.tables_came(key)
-        effects = self._replace_older(group)
-        effects += self.flood_update(group, update.base, update.tables, now, neighbour)
-        return [*effects, *_changes(group, differences, anew)]
+        yield from self._replace_older(group)
+        yield from self.flood_update(group, update.base, update.tables, now, neighbour)
+        yield from _changes(group, differences, anew)
+
+    def _came(self, neighbour: str, key: GroupKey) -> list[TablesEffect]:
+        """The neighbour has told what it knew of this group."""
+        peer = self._links.neighbours[neighbour]
+        if key not in peer.ahead:
+            return []
+        peer.ahead.remove(key)
+        return [] if peer.ahead else [Synchronised(neighbour)]
 
     def _is_superseded(self, key: GroupKey, stand: tuple[int, int], group: Group | None) -> bool:
         if group is not None and stand <= group.stand:
@@ -174,8 +189,18 @@ class Replication:
                     effects += [Send(neighbour, part) for part in parts]
                 elif digest.all and group.stand == stand and group.seen[1]:
                     effects.append(Send(neighbour, self.refresh_of(group, now)))
-        peer.synchronised = peer.synchronised or digest.all
+        if digest.all and not peer.synchronised:
+            peer.synchronised = True
+            peer.ahead = {key for key, stand in theirs.items() if self._is_behind(key, stand)}
+            if not peer.ahead:
+                effects.append(Synchronised(neighbour))
         return effects
+
+    def _is_behind(self, key: GroupKey, stand: tuple[int, int]) -> bool:
+        if key.author == self._address.node:
+            return False
+        group = self.groups.get(key)
+        return group is None or group.stand < stand
 
     def flood_update(
         self,

@@ -11,7 +11,7 @@ from broker.cluster.address import Address, UnitPath, is_within
 from broker.cluster.messages import Value, decode, encode
 from broker.cluster.tables.core import Tables
 from broker.cluster.tables.effects import Changed, Echoed, Send, TablesEffect
-from broker.cluster.tables.table import TableKey, TableLimits, TableTimes
+from broker.cluster.tables.table import GroupKey, TableKey, TableLimits, TableTimes
 
 Pair = frozenset[str]
 
@@ -36,8 +36,20 @@ class Node:
                 self.network.send(self, effect)
             elif isinstance(effect, Changed):
                 self.changed(effect)
-            else:
+            elif isinstance(effect, Echoed):
                 self.network.echoed(self, effect)
+            else:
+                self.network.synchronised(self, effect.neighbour)
+
+    def stands(self, unit: UnitPath) -> dict[GroupKey, tuple[int, int]]:
+        """What it holds of scopes that a unit is in."""
+        keys = {
+            (GroupKey(key.author, scope), key)
+            for key, _ in self.tables.items("t")
+            for scope in [self.address.unit[: int(key.subject)]]
+            if is_within(unit, scope)
+        }
+        return {group: self.tables.stand(key, group.scope) for group, key in keys}
 
     def changed(self, effect: Changed) -> None:
         # An event logged just before: a cut that is taken too early does not have it.
@@ -91,6 +103,8 @@ class Network:
         self.bytes = 0
         self.on_echo: Callable[[Node, Echoed], None] = lambda node, effect: None
         self.on_break: Callable[[Pair], None] = lambda pair: None
+        self.knew: dict[tuple[str, str], dict[GroupKey, tuple[int, int]]] = {}
+        """By node and neighbour what that knew when the link came up, until they are even."""
         self._make, self._slowest = make, slowest
         self._generation: dict[Pair, int] = {}
         self._last: dict[tuple[str, str], float] = {}
@@ -119,6 +133,7 @@ class Network:
         self.links[pair] = self.random.uniform(0.001, self._slowest)
         self._generation[pair] = self._generation.get(pair, 0) + 1
         for name, peer in ((one, other), (other, one)):
+            self.knew[name, peer] = self.nodes[peer].stands(self.nodes[name].address.unit)
             self.nodes[name].neighbour_up(peer, self.nodes[peer].address.unit, self.now)
 
     def cut(self, one: str, other: str) -> None:
@@ -128,6 +143,7 @@ class Network:
         self._generation[pair] += 1
         self.on_break(pair)
         for name, peer in ((one, other), (other, one)):
+            self.knew.pop((name, peer), None)
             self.nodes[name].neighbour_down(peer, self.now)
 
     def send(self, sender: Node, effect: Send) -> None:
@@ -146,6 +162,14 @@ class Network:
 
     def echoed(self, node: Node, effect: Echoed) -> None:
         self.on_echo(node, effect)
+
+    def synchronised(self, node: Node, neighbour: str) -> None:
+        """What the neighbour knew when the link came up is known here: said once."""
+        for key, stand in self.knew.pop((node.address.node, neighbour)).items():
+            subject = str(len(key.scope))
+            held = node.tables.stand(TableKey("t", subject, key.author), key.scope)
+            later = self.nodes[key.author].incarnation > stand[0]
+            assert held >= stand or later, f"{node.address} lacks {key} of {neighbour}"
 
     def run(self, seconds: float) -> None:
         """Let so much time pass."""

@@ -143,6 +143,7 @@ def test_all_who_are_connected_agree_and_echoes_tell_the_truth(seed: int) -> Non
     story.network.run(SETTLED)
     check_settled(story.network)
     assert not story.asked, "an echo never came"
+    assert not story.network.knew, "neighbours never became even"
     assert story.echoes
 
 

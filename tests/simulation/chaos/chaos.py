@@ -15,7 +15,7 @@ from broker.client.client import Client
 from broker.event.place import Mark
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.chaos.dangers import Dangers
-from tests.simulation.network.topologies import SHAPES, Trouble
+from tests.simulation.network.topologies import SHAPES, Edge, Trouble
 from tests.simulation.network.watching import (
     INTERESTS,
     Name,
@@ -30,6 +30,8 @@ from tests.simulation.watching import STREAMS
 ALTITUDES = (7, 100, 250, 600, 1000)
 HOUR_MS = 3_600_000
 TURNS = 150
+#: The turn at which a node joins, if one does.
+JOINS_AT = 50
 #: Seconds between two looks at the stopwatch; and on a busy machine, where so many looks in a
 #: hundred are late, at most.
 _A_LOOK = 1e-5
@@ -171,7 +173,7 @@ class Chaos:
             world.run(4.0)
             names = world.names
             publishers = [
-                Publisher(world, world.client(f"p-{name}", name))
+                Publisher(world, world.client(f"p-{name}", *self._nodes_of_publisher(name)))
                 for name in self._random.sample(names, min(3, len(names)))
             ]
             followers = [
@@ -180,15 +182,17 @@ class Chaos:
             ]
             world.run_until(lambda: all(each.readers[0].flowing for each in followers))
             trouble = Trouble(world, edges, [])
-            for _ in range(TURNS):
+            for turn in range(TURNS):
                 self._publish(publishers)
+                if turn == JOINS_AT and self._dangers.joining:
+                    publishers.append(self._join(edges))
                 if self._random.random() < 0.3:
                     self._strike(trouble, followers)
                 for each in followers:
                     each.read()
                 world.run(self._random.choice((0.0, 0.01, 0.1, 0.5)))
             trouble.end()
-            for name in names:
+            for name in world.names:
                 if name not in world.running:
                     world.start(name)
             self._settle(publishers, followers)
@@ -196,6 +200,23 @@ class Chaos:
             for follower in followers:
                 follower.check(logs, self._dangers)
             world.check_outcomes()
+
+    def _nodes_of_publisher(self, name: str) -> list[str]:
+        others = [other for other in self._world.names if other != name]
+        return [name, *others] if self._dangers.wandering else [name]
+
+    def _join(self, edges: list[Edge]) -> Publisher:
+        """A node joins, and somebody publishes there before it is linked to others."""
+        world, name = self._world, "new"
+        beside = self._random.choice(world.names)
+        self._note(f"{name} joins {beside}")
+        cluster = world.cluster_of(beside)
+        edges.append((beside, name))
+        if self._random.random() < 0.5:
+            world.add(name, cluster, join=[beside])
+        else:
+            world.add(name, f"{cluster}-new", gateways=[beside])
+        return Publisher(world, world.client(f"p-{name}", *self._nodes_of_publisher(name)))
 
     def _publish(self, publishers: list[Publisher]) -> None:
         random = self._random

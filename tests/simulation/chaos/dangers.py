@@ -30,6 +30,11 @@ class Dangers:
     busy: bool = False
     """Matching takes longer now and then."""
 
+    wandering: bool = False
+    """Publishers go to other nodes while theirs is away, and repeat what was not acknowledged."""
+    joining: bool = False
+    """Once, a node joins that was not there before."""
+
     @property
     def settings(self) -> Settings:
         """Of each node."""

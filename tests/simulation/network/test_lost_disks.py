@@ -37,7 +37,9 @@ def lost_while_cut_off(
     world.heal("a", "b")
     traffic = world.network_of("b").traffic
     assert traffic is not None
-    world.run_until(lambda: world.linked("a", "b"))
+    knowledge = world.network_of("a").knowledge
+    assert knowledge is not None
+    world.run_until(lambda: bool(knowledge.destinations()))
     publisher.publish()
     world.run_until(lambda: traffic.arrivals.waiting > 0)
     origin = world["a"].event_log.origin
