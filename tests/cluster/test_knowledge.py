@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from broker.cluster.address import Address
 from broker.cluster.descriptor import NodeDescriptor
-from broker.cluster.knowledge import LEAD_AFTER, LINGER, Knowledge
+from broker.cluster.knowledge import LEAD_AFTER, LINGER, MOST_LINKING, Knowledge
+from broker.cluster.messages import Message
+from broker.cluster.tables.effects import Send
+from broker.cluster.tables.table import TableKey
 from broker.testing.nodes import SimulatedNodes
 from broker.testing.simulated_node import SimulatedNode
 
@@ -75,6 +80,62 @@ def test_a_node_leads_after_a_moment() -> None:
     knowledge.handle_timeout(100.0 + LEAD_AFTER)
     knowledge.handle_timeout(100.0 + LEAD_AFTER)
     assert {key.subject for key, _ in knowledge.tables.items("summary")} == {"x.a", "x"}
+
+
+def end(name: str) -> tuple[Knowledge, NodeDescriptor]:
+    """A node in a cluster by itself."""
+    node = NodeDescriptor(Address(A, name), name[0] * 16, 1, (1,))
+    knowledge = Knowledge(node, lambda: (node.origin, 1, 0))
+    knowledge.describe(node, 0.0)
+    return knowledge, node
+
+
+def said(effects: Iterable[object]) -> list[Message]:
+    return [each.message for each in effects if isinstance(each, Send)]
+
+
+def links(knowledge: Knowledge) -> set[str]:
+    """Whom it tells others that it is linked to."""
+    own = TableKey("node", knowledge.address.node, knowledge.address.node)
+    return {key for key in knowledge.tables.get(own) if key.startswith("link:")}
+
+
+def test_a_link_is_told_when_all_has_come_that_the_other_end_knows() -> None:
+    (here, own), (there, far) = end("a0"), end("b0")
+    told = said(there.link_up(own, "tcp", 1, 2, 0.0))
+    answers = said(here.link_up(far, "tcp", 1, 2, 0.0))
+    for message in told:
+        here.received("b0", message, 0.1)
+    assert links(here) == set(), "it has said what it has, and has not told it yet"
+    news = [each for message in answers for each in said(there.received("a0", message, 0.1))]
+    for message in news:
+        here.received("b0", message, 0.2)
+    assert links(here) == {"link:b0"}
+    here.link_down("b0", 0.3)
+    assert links(here) == set()
+
+
+def test_a_link_is_used_though_something_never_comes() -> None:
+    (here, own), (there, far) = end("a0"), end("b0")
+    here.link_up(far, "tcp", 1, 2, 0.0)
+    for message in said(there.link_up(own, "tcp", 1, 2, 0.0)):
+        here.received("b0", message, 0.1)
+    for now in (1.0, 1.0, MOST_LINKING - 0.1):
+        here.handle_timeout(now)
+    assert links(here) == set()
+    assert here.next_timeout() == MOST_LINKING
+    here.handle_timeout(MOST_LINKING)
+    assert links(here) == {"link:b0"}
+
+
+def test_a_link_that_breaks_meanwhile_is_never_told() -> None:
+    (here, own), (there, far) = end("a0"), end("b0")
+    here.link_up(far, "tcp", 1, 2, 0.0)
+    for message in said(there.link_up(own, "tcp", 1, 2, 0.0)):
+        here.received("b0", message, 0.1)
+    here.link_down("b0", 1.0)
+    here.handle_timeout(MOST_LINKING)
+    assert links(here) == set()
 
 
 def test_wants_of_a_leader_that_restarts_are_not_forgotten_meanwhile() -> None:

@@ -12,8 +12,10 @@ import pytest
 ROOT = Path(__file__).parents[3]
 #: Nothing is lost with a disk.
 SAFE = ("--archived", "--guarded", "--disks", "--moving")
-#: What is missing was told.
+#: Nor where retention is quick.
 SHORT = ("--archived", "--short", "--moving", "--clocks")
+#: Nor while all are busy, and come and go.
+RESTLESS = (*SAFE, "--busy", "--wandering", "--joining")
 
 
 def run(first: int, last: int, *dangers: str) -> None:
@@ -27,7 +29,10 @@ def run(first: int, last: int, *dangers: str) -> None:
 
 @pytest.mark.parametrize(
     ("first", "last", "dangers"),
-    [(0, 7, SAFE), (30, 33, SAFE), (8, 11, SHORT), (37, 39, SHORT)],
+    [
+        *[(0, 7, SAFE), (30, 33, SAFE), (8, 11, SHORT), (37, 39, SHORT)],
+        *[(0, 3, RESTLESS), (40, 43, RESTLESS)],
+    ],
 )
 def test_everybody_has_in_the_end_what_it_is_to_have(
     first: int, last: int, dangers: tuple[str, ...]
@@ -36,6 +41,6 @@ def test_everybody_has_in_the_end_what_it_is_to_have(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dangers", [SAFE, SHORT, ("--guarded", "--clocks"), ()])
+@pytest.mark.parametrize("dangers", [SAFE, SHORT, RESTLESS, ("--guarded", "--clocks"), ()])
 def test_much_chaos(dangers: tuple[str, ...]) -> None:
     run(100, 107, *dangers)
