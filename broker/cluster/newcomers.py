@@ -8,6 +8,7 @@ logged before it was linked to others belongs to it, and so it comes from the ve
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from itertools import islice
 
 import attrs
 
@@ -22,49 +23,61 @@ _NOWHERE: Mark = (0, 0)
 _END: Mark = (1 << 63, 1 << 63)
 
 
-@attrs.frozen
-class _Waiting:
-    since: int
-    """Ms since 1970."""
-    position: Mapping[str, Mark]
-    """Where it goes on, of origins that are not known here."""
+@attrs.define
+class _Named:
+    """An origin that is not known here, at a place of which something goes on."""
 
-    def begins(self, origin: str, mark: Mark, differ: int) -> Mark:
-        if origin in self.position:
-            return min(mark, self.position[origin])
-        return _NOWHERE if self.since <= born(origin) + differ else mark
+    origin: str
+    lowest: Mark
+    """Of the places, also of what has gone meanwhile."""
+    times: int = 0
+    """How many name it."""
+
+
+@attrs.frozen
+class _GoingOn:
+    since: int
+    named: tuple[_Named, ...]
 
 
 class Newcomers:
-    """What waits here, by its key."""
+    """What waits here, by its key, in the order of time. It does not matter how much that is."""
 
     def __init__(self, wall_clock: Callable[[], int]) -> None:
         """`wall_clock` gives ms since 1970."""
         self._wall_clock = wall_clock
-        self._waiting: dict[Hashable, _Waiting] = {}
-        """What goes on at no place of an origin that is not known here: the one that has waited for
-        the longest comes first, and stands for all."""
-        self._going_on: dict[Hashable, _Waiting] = {}
+        self._waiting: dict[Hashable, int] = {}
+        """Since when: what goes on at no place of an origin that is not known here."""
+        self._going_on: dict[Hashable, _GoingOn] = {}
+        self._named: dict[str, _Named] = {}
 
     @property
     def named(self) -> dict[str, Mark]:
-        """The origins at a place of which something goes on, and the places, one of each."""
-        return {o: mark for each in self._going_on.values() for o, mark in each.position.items()}
+        """The origins at places of which something goes on, and the lowest of these."""
+        return {each.origin: each.lowest for each in self._named.values()}
 
     def wait(self, key: Hashable, position: Mapping[str, Mark] | None = None) -> None:
         """The key waits from now on, if it does not yet; with a position it goes on there."""
-        known = self._waiting.get(key) or self._going_on.get(key)
-        if known is not None and not position:
+        since = self._since(key)
+        if since is not None and not position:
             return
-        since = self._wall_clock() if known is None else known.since
         self.forget(key)
-        kept = self._going_on if position else self._waiting
-        kept[key] = _Waiting(since, position or {})
+        if since is None:
+            since = self._wall_clock()
+        if position:
+            named = tuple(self._name(origin, mark) for origin, mark in position.items())
+            self._going_on[key] = _GoingOn(since, named)
+        else:
+            self._waiting[key] = since
 
     def forget(self, key: Hashable) -> None:
         """The key waits no more."""
         self._waiting.pop(key, None)
-        self._going_on.pop(key, None)
+        going_on = self._going_on.pop(key, None)
+        for each in () if going_on is None else going_on.named:
+            each.times -= 1
+            if not each.times:
+                del self._named[each.origin]
 
     def begins(self, origin: str, mark: Mark) -> Mark:
         """Where the node begins with an origin, given where that is for who did not wait."""
@@ -78,6 +91,21 @@ class Newcomers:
         return None if first == _END else first
 
     def _first(self, origin: str, mark: Mark, differ: int) -> Mark:
-        longest = next(iter(self._waiting.values()), None)
-        waiting = [*self._going_on.values(), *([] if longest is None else [longest])]
-        return min((each.begins(origin, mark, differ) for each in waiting), default=mark)
+        named = self._named.get(origin)
+        longest = list(islice(self._waiting.values(), 1))
+        if named is None or named.times < len(self._going_on):
+            # Some of these do not name it: the first one stands for them.
+            longest += [each.since for each in islice(self._going_on.values(), 1)]
+        if any(since <= born(origin) + differ for since in longest):
+            return _NOWHERE
+        return mark if named is None else min(mark, named.lowest)
+
+    def _since(self, key: Hashable) -> int | None:
+        going_on = self._going_on.get(key)
+        return self._waiting.get(key) if going_on is None else going_on.since
+
+    def _name(self, origin: str, mark: Mark) -> _Named:
+        named = self._named.setdefault(origin, _Named(origin, mark))
+        named.lowest = min(mark, named.lowest)
+        named.times += 1
+        return named

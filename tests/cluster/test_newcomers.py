@@ -65,9 +65,17 @@ def test_what_goes_on_at_a_place_wants_no_more() -> None:
     assert setting.newcomers.begins(young, THERE) == (1, 7)
     assert setting.newcomers.begins(young, (1, 3)) == (1, 3)
     assert setting.newcomers.begins(other, THERE) == FIRST
-    assert setting.newcomers.named == {young: (1, 9)}
+    assert setting.newcomers.named == {young: (1, 7)}
+    setting.newcomers.wait("three", {other: (1, 2)})
+    assert setting.newcomers.begins(young, THERE) == FIRST
+    setting.newcomers.forget("three")
+    assert setting.newcomers.begins(young, THERE) == (1, 7)
     setting.newcomers.wait("three")
     assert setting.newcomers.begins(young, THERE) == FIRST
+    for key in ("one", "two", "three"):
+        setting.newcomers.forget(key)
+    assert setting.newcomers.named == {}
+    assert setting.newcomers.begins(young, THERE) == THERE
 
 
 def test_where_it_goes_on_may_be_known_later_and_it_has_waited_before() -> None:

@@ -31,7 +31,8 @@ FORGOTTEN = 15.0
 #: they come again when the home is asked.
 MOST_HELD = 64
 MOST_HELD_BYTES = 4 << 20
-#: Origins of which something came since the start; more that are new to the node are not taken.
+#: Origins of which something came since the start, and those that somebody names and nothing came
+#: of; more that are new to the node are not taken.
 MOST_ORIGINS = 16_384
 #: Nodes that answer for an origin, of which it is remembered when they did.
 MOST_HOMES = 4
@@ -176,6 +177,8 @@ class Arrivals:
         whether the node begins with it there. It does not where it knows it already, or where
         something else wants more."""
         known = self.stands_at(origin)
+        if known is None and len(self._begins) >= MOST_ORIGINS:
+            return False
         lowest = self._beginning(origin, mark)
         if known is None or (self._begins.get(origin) == known and lowest < known):
             self._begins[origin] = lowest

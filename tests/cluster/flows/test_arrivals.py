@@ -11,6 +11,7 @@ from broker.cluster.flows.arrivals import (
     ASK_AGAIN,
     MOST_ASK_AGAIN,
     MOST_HELD,
+    MOST_ORIGINS,
     MOST_WAITING,
     PATIENCE,
     Arrivals,
@@ -198,6 +199,13 @@ def test_it_begins_at_the_first_place_that_somebody_names() -> None:
     assert log.come(4, 10) == [("take", 4, 10, 4), ("take", 10, 15, 10)]
     assert not log.arrivals.begin("o", (1, 2)), "what lies before is recovered"
     assert log.arrivals.stands_at("o") == (1, 15)
+
+
+def test_origins_that_somebody_names_and_nobody_knows_are_bounded() -> None:
+    log = Log()
+    begun = [log.arrivals.begin(f"o{number}", (1, 5)) for number in range(MOST_ORIGINS + 1)]
+    assert begun == [True] * MOST_ORIGINS + [False]
+    assert len(log.arrivals.begun) == MOST_ORIGINS
 
 
 def test_it_does_not_begin_at_a_cut_with_what_something_has_waited_for() -> None:
