@@ -203,7 +203,7 @@ class ClusterDriver:
             self.do(self.traffic.flowing(cuts, self.now()))
             told = dict(cuts or self.traffic.cuts_ahead())
             # What has come was chosen by others before they knew of this.
-            for origin, mark in self.traffic.arrivals.on_the_way.items():
+            for origin, mark in self.traffic.arrivals.chosen.items():
                 told[origin] = max(mark, told.get(origin, mark))
             self.local.flows(key, told)
             self.all_flow()

@@ -148,9 +148,15 @@ class Arrivals:
         return self._cursors.get(origin) or self._covered(origin) or self._begins.get(origin)
 
     @property
-    def on_the_way(self) -> Mapping[str, Mark]:
-        """Up to where events are on their way into the log, or would be if there were any."""
-        return self._cursors
+    def chosen(self) -> dict[str, Mark]:
+        """Up to where it was chosen already what comes of an origin: it is on its way into the log,
+        or held behind a hole."""
+        held = {
+            origin: max(each.range.upto for each in waiting.held)
+            for origin, waiting in self._waiting.items()
+            if waiting.held
+        }
+        return {**held, **{o: max(mark, held.get(o, mark)) for o, mark in self._cursors.items()}}
 
     def close(self) -> None:
         """Others may not know what this node wants: take nothing."""

@@ -201,6 +201,20 @@ def test_it_begins_at_the_first_place_that_somebody_names() -> None:
     assert log.arrivals.stands_at("o") == (1, 15)
 
 
+def test_what_is_held_was_chosen_as_what_is_on_its_way() -> None:
+    log = Log(o=(1, 5), p=(1, 1), q=(1, 1))
+    log.come(5, 7)
+    log.come(9, 12)
+    log.come(8, 9)
+    log.come(1, 3, origin="p")
+    log.come(4, 6, origin="q")
+    assert log.arrivals.chosen == {"o": (1, 12), "p": (1, 3), "q": (1, 6)}
+    log.settle(7)
+    log.come(7, 8)
+    log.settle(12)
+    assert "o" not in log.arrivals.chosen
+
+
 def test_origins_that_somebody_names_and_nobody_knows_are_bounded() -> None:
     log = Log()
     begun = [log.arrivals.begin(f"o{number}", (1, 5)) for number in range(MOST_ORIGINS + 1)]
