@@ -5,7 +5,7 @@ Everything follows from the seed and from what may happen (`Dangers`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import accumulate
 from random import Random
@@ -110,7 +110,7 @@ class Follower:
 
     def check(self, logs: Truths, dangers: Dangers) -> None:
         """AssertionError unless all came that matches, at each process once and in the order of
-        each origin; or was told as gone, where that may be."""
+        each origin; or was told as gone, where that may be and the archive does not have it."""
         for reader in self.readers:
             assert reader.error is None, f"{self.name}: {reader.error!r}"
             assert reader.flowing, f"{self.name} never flowed"
@@ -121,6 +121,7 @@ class Follower:
                 assert marks.get(place.origin, (0, 0)) < place.mark, f"{self.name} at {place}"
                 marks[place.origin] = place.mark
         wanted = self.readers[0].wanted(logs)
+        archived = self._archived()
         # Who was not told that it is taken sends it again, maybe to another node.
         places: dict[Name, list[tuple[str, Mark]]] = {}
         for at, log in logs.items():
@@ -132,7 +133,11 @@ class Follower:
             for name, (origin, truth) in wanted.items()
             if name not in got
             and all(mark > self._begins(at, dangers) for at, mark in places[name])
-            and not (dangers.may_lose and self._told(origin, truth.mark))
+            and not (
+                dangers.may_lose
+                and self._told(origin, truth.mark)
+                and not archived(origin, truth.mark)
+            )
         )
         assert not lost, f"{self.name} lacks {lost} of {len(wanted)}"
 
@@ -145,6 +150,14 @@ class Follower:
             return _FIRST
         marks = [e.place.mark for r in self.readers for e in r.events if e.place.origin == origin]
         return min(marks, default=_NEVER)
+
+    def _archived(self) -> Callable[[str, Mark], bool]:
+        """Whether the archive has the event at a place."""
+        archive = self._world.archive
+        covered = {} if archive is None else archive.open().state().covered
+        return lambda origin, mark: any(
+            after < mark <= upto for after, upto in covered.get(origin, ())
+        )
 
     def _told(self, origin: str, mark: Mark) -> bool:
         return any(

@@ -48,9 +48,10 @@ class Dangers:
 
     @property
     def may_lose(self) -> bool:
-        """Whether what is told as gone may be missing: without an archive what lies at a node that
-        can not be asked while a client goes on at another, and what retention took."""
-        return not self.archived
+        """Whether what is told as gone may be missing, unless the archive has it: what retention
+        took, maybe before it was archived; and without an archive what lies at a node that can not
+        be asked while a client goes on at another."""
+        return self.short or not self.archived
 
     @property
     def size(self) -> int:
