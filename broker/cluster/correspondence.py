@@ -14,11 +14,13 @@ from broker.cluster.network import Network
 class Correspondence:
     """Routed messages by their kind. One that can not be passed on is lost in silence."""
 
-    def __init__(self, network: Network, first: int, *, has_seeds: bool) -> None:
+    def __init__(self, network: Network, first: int, *, has_seeds: bool, has_members: bool) -> None:
         """`first` is the number of the first question: one by chance, since what a process before
-        this one asked may still be answered. `has_seeds`: the node was told of others."""
+        this one asked may still be answered. `has_seeds`: the node was told of others;
+        `has_members`: of some of its own cluster."""
         self._network = network
         self._has_seeds = has_seeds
+        self._has_members = has_members
         self._listeners: dict[type[Routed], Callable[[Any], object]] = {}
         self._numbers = count(first)
         network.driver.told_others = self._told
@@ -57,6 +59,11 @@ class Correspondence:
         if not self._has_seeds and log.coverage.marks.keys() <= {log.origin}:
             return False
         return not any(each.up for each in self._network.neighbours)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there are others in its cluster, as it was told, and none is known."""
+        return self._has_members and not self.members()
 
     def cleared(self, address: Address, rank: int) -> bool:
         """Whether events of a rank may go to a node."""

@@ -44,8 +44,12 @@ def build_recovery(
     pages = LogPages(event_log, matcher, select, durables)
     post = fetching = handing = standing_in = None
     if network is not None:
-        seeds = (*settings.network.join, *settings.network.gateways)
-        post = Correspondence(network, random.getrandbits(48), has_seeds=bool(seeds))
+        members, gateways = settings.network.join, settings.network.gateways
+        post = Correspondence(
+            *(network, random.getrandbits(48)),
+            has_seeds=bool(members or gateways),
+            has_members=bool(members),
+        )
         fetching = Fetching(post, pages, parse_query, clock)
         handing = HandingOver(
             *(post, durables, supersede, clock),

@@ -21,7 +21,7 @@ from broker.errors import BrokerError, NotConnected, from_wire
 from broker.event.place import Position
 from broker.recovery.archive_access import ArchivedDurable
 from broker.recovery.messages import HandedOver, Release, Released, TakeOver
-from broker.recovery.seeking import SETTLING, Seeking
+from broker.recovery.seeking import Seeking
 from broker.router.durables import Durable, Durables
 from broker.router.recovery import Former, Roamer
 from broker.session.messages import NO_ERROR
@@ -63,7 +63,6 @@ class HandingOver:
         self._seeking = Seeking(post, durables, clock)
         self._clock = clock
         self._asked: dict[int, Deferred[HandedOver | None]] = {}
-        self._began = clock.seconds()
         self.handed_over = 0
         self.taken_over = 0
         post.hear(TakeOver, self._hand_over)
@@ -149,7 +148,7 @@ class HandingOver:
 
     async def _look_for(self, roamer: Roamer) -> Former | None:
         """The client does not know where it was: the nodes of the cluster may."""
-        if self._clock.seconds() < self._began + SETTLING:
+        if not self._seeking.knows_cluster:
             raise NotConnected("this node has just begun, and does not know who may have it")
         if self._post.is_cut_off:
             raise NotConnected("this node has no link to any other one, and they may have it")

@@ -28,6 +28,9 @@ WITHIN = 6_000
 _SHARE = 0.6
 #: Seconds that a node has after its start to learn of others.
 SETTLING = 3.0
+#: The same where it was told of others of its cluster, and none of them has come: it may be that
+#: nobody tells of them any more.
+ALONE = 60.0
 #: Questions of this node that may be open. While there are more it asks nobody for others, and says
 #: that not all have answered: whoever seeks asks again.
 MOST_OPEN = 10_000
@@ -48,6 +51,12 @@ class Seeking:
         self._began = clock.seconds()
         post.hear(Seek, self._seek)
         post.hear(Sought, self._answered)
+
+    @property
+    def knows_cluster(self) -> bool:
+        """Whether this node has had the time to learn of the others of its cluster."""
+        began = self._clock.seconds() - self._began
+        return began >= (ALONE if self._post.is_alone else SETTLING)
 
     def find(self, client_id: str, name: str) -> Deferred[Address | None]:
         """A node outside this one's cluster that has a durable subscription, or knows where it
@@ -157,8 +166,7 @@ class Seeking:
         if scope is None or not rest:
             self._answer(own, message, found, whole=True)
             return
-        knows = self._clock.seconds() >= self._began + SETTLING
-        if not (knows and is_within(own.unit, scope)) or len(self._asked) > MOST_OPEN:
+        if not (self.knows_cluster and is_within(own.unit, scope)) or len(self._asked) > MOST_OPEN:
             self._answer(own, message, found, whole=False)
             return
         whom = [(address, None) for address in self._post.members()]

@@ -11,7 +11,7 @@ from broker.cluster.flows.messages import Routed
 from broker.event.envelope import Liveness
 from broker.recovery.handing_over import PATIENCE
 from broker.recovery.messages import Seek, Sought
-from broker.recovery.seeking import GATHERING, SETTLING
+from broker.recovery.seeking import ALONE, GATHERING, SETTLING
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.test_roaming import Roaming
 from tests.simulation.network.watching import INTERESTS, Publisher, Reader
@@ -137,6 +137,46 @@ def test_a_node_that_is_cut_off_takes_nobody_for_new(seed: int, node: str) -> No
     it.world.run(20.0)
     it.publish(5)
     it.check()
+    it.world.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("node", ["d1", "a2"], ids=["asked by another cluster", "asked itself"])
+def test_who_has_lost_sight_of_its_cluster_does_not_speak_for_it(seed: int, node: str) -> None:
+    """It has come back when the others were gone for so long that nobody told of them."""
+    it = Wide(seed, "a1")
+    it.publish(5)
+    it.leave()
+    it.publish(5)
+    for name in ("a1", "a2", "a3"):
+        it.world.kill(name)
+    it.world.run(40.0)
+    it.world.start("a2")
+    it.world.run_until(lambda: it.world.linked("a2", "c1"))
+    it.world.run(SETTLING)
+    back = it.come(node)
+    it.world.run(15.0)
+    assert back.subscription is None and back.error is None
+    for name in ("a1", "a3"):
+        it.world.start(name)
+    it.world.run(15.0)
+    it.publish(5)
+    it.check()
+    it.world.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_who_is_alone_for_long_is_the_whole_cluster(seed: int) -> None:
+    it = Wide(seed)
+    for name in ("a1", "a2", "a3"):
+        it.world.kill(name)
+    it.world.run(40.0)
+    it.world.start("a2")
+    it.world.run_until(lambda: it.world.linked("a2", "c1"))
+    it.world.run(ALONE)
+    new = Reader(it.world, it.world.client("new", "d1"), INTERESTS[1], durable="d")
+    it.world.run(10.0)
+    assert new.flowing
     it.world.close()
 
 
