@@ -10,7 +10,6 @@ from broker.cluster.address import UnitPath, is_within, unit_text
 from broker.cluster.messages import Message
 from broker.cluster.tables.effects import Send, TablesEffect
 from broker.cluster.tables.parts import Assembly
-from broker.cluster.tables.table import GroupKey
 from broker.errors import ProtocolError
 
 #: An incarnation leaves room to go above it.
@@ -25,8 +24,8 @@ class Neighbour:
     assembly: Assembly
     synchronised: bool = False
     """Whether its digest came. Before, no change is sent: the answer to that holds everything."""
-    ahead: set[GroupKey] = attrs.field(factory=set)
-    """Of what that named, the groups that were newer there and have yet to come."""
+    even: bool = False
+    """Whether it has answered this node's: all that it knew then has come."""
 
 
 class Links:

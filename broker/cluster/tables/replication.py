@@ -21,6 +21,9 @@ from broker.cluster.tables.table import (
 )
 from broker.errors import ProtocolError
 
+#: What ends the answer to a digest of all: it asks for nothing.
+ANSWERED = Digest((), all=False, more=False)
+
 
 class Listener(Protocol):
     """Who must know what replication came across."""
@@ -61,37 +64,22 @@ class Replication:
         if update.author == self._address.node:
             return self._listener.heard_of_self(key, stand, now)
         heard = now - update.age / 1000
-        effects: list[TablesEffect] = []
         if self._is_superseded(key, stand, group) or heard + self._times.silence <= now:
             self._counts["stale"] += 1
-        elif update.base and (group is None or not self._fits(group, update)):
+            return []
+        if update.base and (group is None or not self._fits(group, update)):
             return self._ask(neighbour, key, group)
-        else:
-            effects += self._take(neighbour, update, heard, now)
-        return effects + self._came(neighbour, key)
-
-    def _take(
-        self, neighbour: str, update: Update, heard: float, now: float
-    ) -> Iterator[TablesEffect]:
-        key, stand = GroupKey(update.author, update.scope), (update.incarnation, update.number)
-        group = self.groups.get(key) or self._room_for(key, update.unit)
+        if group is None:
+            group = self._room_for(key, update.unit)
         anew = 0 < group.incarnation < update.incarnation
         differences = group.apply(stand, update.base, update.tables, self._limits)
         self.groups[key] = group
         group.unit, group.heard = update.unit, max(group.heard, heard)
         self._counts["updates"] += 1
         self._listener.tables_came(key)
-        yield from self._replace_older(group)
-        yield from self.flood_update(group, update.base, update.tables, now, neighbour)
-        yield from _changes(group, differences, anew)
-
-    def _came(self, neighbour: str, key: GroupKey) -> list[TablesEffect]:
-        """The neighbour has told what it knew of this group."""
-        peer = self._links.neighbours[neighbour]
-        if key not in peer.ahead:
-            return []
-        peer.ahead.remove(key)
-        return [] if peer.ahead else [Synchronised(neighbour)]
+        effects = self._replace_older(group)
+        effects += self.flood_update(group, update.base, update.tables, now, neighbour)
+        return [*effects, *_changes(group, differences, anew)]
 
     def _is_superseded(self, key: GroupKey, stand: tuple[int, int], group: Group | None) -> bool:
         if group is not None and stand <= group.stand:
@@ -189,18 +177,13 @@ class Replication:
                     effects += [Send(neighbour, part) for part in parts]
                 elif digest.all and group.stand == stand and group.seen[1]:
                     effects.append(Send(neighbour, self.refresh_of(group, now)))
-        if digest.all and not peer.synchronised:
+        if digest.all:
             peer.synchronised = True
-            peer.ahead = {key for key, stand in theirs.items() if self._is_behind(key, stand)}
-            if not peer.ahead:
-                effects.append(Synchronised(neighbour))
+            effects.append(Send(neighbour, ANSWERED))
+        elif digest == ANSWERED and not peer.even:
+            peer.even = True
+            effects.append(Synchronised(neighbour))
         return effects
-
-    def _is_behind(self, key: GroupKey, stand: tuple[int, int]) -> bool:
-        if key.author == self._address.node:
-            return False
-        group = self.groups.get(key)
-        return group is None or group.stand < stand
 
     def flood_update(
         self,

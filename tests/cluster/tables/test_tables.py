@@ -10,8 +10,9 @@ import pytest
 from broker.cluster.address import Address
 from broker.cluster.messages import ANEW, Digest, Message, Probe, Proof, Refresh, Update
 from broker.cluster.tables.core import Tables
-from broker.cluster.tables.effects import Changed, Echoed, Send, TablesEffect
+from broker.cluster.tables.effects import Changed, Echoed, Send, Synchronised, TablesEffect
 from broker.cluster.tables.parts import PART_BYTES
+from broker.cluster.tables.replication import ANSWERED
 from broker.cluster.tables.table import TableKey, TableLimits, TableTimes
 from broker.errors import Overloaded, ProtocolError
 from tests.cluster.tables.network import Network
@@ -156,11 +157,22 @@ def test_an_author_that_lost_its_memory_goes_above_what_others_have() -> None:
         tables = with_peer()
         tables.publish("k", "s", C1, {"new": 1}, 0.0)
         digest = Digest((("me", C1, *stand),), True, False)
-        (again,) = sent(tables.received("peer", digest, 1.0))[-1:]
+        again, answered = sent(tables.received("peer", digest, 1.0))[-2:]
+        assert answered == ANSWERED
         assert isinstance(again, Update)
         assert (again.incarnation, again.base) == (stand[0] + 1, 0)
         assert again.tables == (("k", "s", ANEW, (("new", 1),)),)
         assert tables.counts["above"] == 1
+
+
+def test_a_neighbour_is_caught_up_with_when_it_has_answered_and_that_is_said_once() -> None:
+    tables = with_peer()
+    assert sent(tables.received("peer", Digest((), True, False), 0.0))[-1] == ANSWERED
+    assert Synchronised("peer") not in tables.received("peer", update(), 1.0)
+    assert tables.received("peer", ANSWERED, 1.0) == [Synchronised("peer")]
+    assert tables.received("peer", ANSWERED, 2.0) == []
+    tables.neighbour_up("peer", C1, 3.0)
+    assert tables.received("peer", ANSWERED, 3.0) == [Synchronised("peer")]
 
 
 def test_a_higher_incarnation_replaces_all_tables_of_the_author() -> None:
