@@ -33,13 +33,15 @@ class Slotted:
         parent.children.append(node)
         for key, value in element.attrib.items():
             attribute = etree.QName(key)
+            # lxml does not tell it; where one namespace has several, nobody asks for it.
+            prefixes = [p for p, uri in element.nsmap.items() if p and uri == attribute.namespace]
             node.attributes.append(
                 self._node(
                     NodeKind.ATTRIBUTE,
                     node,
                     namespace=attribute.namespace,
                     local=attribute.localname,
-                    prefix=None,
+                    prefix=prefixes[0] if prefixes else None,
                     value=self._value(value),
                 )
             )
