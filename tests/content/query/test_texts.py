@@ -240,10 +240,14 @@ def test_too_much_work_is_given_up(text: str) -> None:
     payload = document("a" * 800_000, "b")
     for _ in range(200):
         etree.SubElement(payload.root, "e")
-    before = time.process_time()
-    with pytest.raises(QueryTooExpensive, match="too many characters"):
-        ours(text, payload)
-    assert time.process_time() - before < MAX_SECONDS
+    seconds = []
+    for _ in range(3):
+        before = time.process_time()
+        with pytest.raises(QueryTooExpensive, match="too many characters"):
+            ours(text, payload)
+        seconds.append(time.process_time() - before)
+    # Whatever else the machine does, one of them is not disturbed.
+    assert min(seconds) < MAX_SECONDS
 
 
 def test_work_is_counted_for_each_evaluation_anew() -> None:
