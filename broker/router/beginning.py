@@ -55,8 +55,9 @@ def serial_behind(log: EventLog, marks: Mapping[str, Mark]) -> int:
     Everything of an origin that they do not name does.
     """
     serials = [log.first_after(origin, marks.get(origin, (0, 0))) for origin in log.coverage]
-    # An event that has no durable place yet lies behind all that have one.
-    return min(serials, default=log.bounds.last + 1)
+    # An event that has no durable place yet lies behind all that have one; also one that was
+    # written a moment ago, the first of its origin, maybe, which nothing tells of yet.
+    return min([*serials, log.bounds.last + 1])
 
 
 def flowing_from(log: EventLog, own: Mark, cuts: Mapping[str, Mark]) -> dict[str, Mark]:
