@@ -36,6 +36,9 @@ from broker.event.identity import EventId, Mint
 from broker.event.place import Position
 from broker.event.writing import payload_element, write_event
 
+#: Seconds that a node has to end the session of a client that says goodbye.
+FAREWELL = 5.0
+
 
 class Client(Conversation):
     """One client: one ClientId, one incarnation, any number of connections one after another."""
@@ -94,7 +97,11 @@ class Client(Conversation):
         return self._at_once(None) if empty else self._waiting.for_drained()
 
     def close(self) -> Awaitable[None]:
-        """End the session in good order: positions are acknowledged, the outbox is not awaited."""
+        """End the session in good order: positions are acknowledged, the outbox is not awaited.
+
+        Fires when the node has ended it, and so knows all that was said; after `FAREWELL` seconds
+        without that when the last bytes have left.
+        """
         if self._closed is None:
             self._closed = self._loop.promise()
             self._apply(self._core.keep())
@@ -104,8 +111,11 @@ class Client(Conversation):
                 # It ended by itself, and has said why.
                 self._closed.fulfil(None)
                 return self._closed.awaitable
-            self._apply(self._core.goodbye())
-            if self._driver.attached:
+            said = self._core.goodbye()
+            self._apply(said)
+            if said:
+                self._farewell.set(self._loop.clock.seconds() + FAREWELL)
+            elif self._driver.attached:
                 # Over when the last bytes have left, which takes the driver limited time.
                 self._driver.close()
             else:

@@ -66,6 +66,7 @@ class Conversation:
         )
         self._waiting = Waiting(loop, ", ".join(endpoints), lambda: self.last_error)
         self._alarm = Alarm(loop.clock, self._timeout)
+        self._farewell = Alarm(loop.clock, self._driver.close)
         self._subscriptions: dict[int, Subscription] = {}
         self._flushing = False
         self._error: BrokerError | None = None
@@ -232,6 +233,7 @@ class Conversation:
             subscription.closed(error)
         self._subscriptions.clear()
         self._alarm.set(None)
+        self._farewell.set(None)
         if self._closed is not None:
             self._closed.fulfil(None)
         elif error is not None and self.on_state is not None:

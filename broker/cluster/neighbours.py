@@ -278,7 +278,13 @@ class Neighbours:
             self._listener.link_broken(neighbour)
         elif view.state is LinkState.DISCONNECTED:
             # In a turn of its own: the stack that tells it is to be dropped.
-            self._clock.callLater(0, self._drop, neighbour, view.error)
+            self._clock.callLater(0, self._gone, neighbour, view.error)
+
+    def _gone(self, neighbour: Neighbour, error: BrokerError | None) -> None:
+        driver = self._drivers.get(neighbour.name)
+        if driver is None or not driver.attached:
+            # Else another connection has come in the place of one that never became a link.
+            self._drop(neighbour, error)
 
     def writable_changed(self, peer: str, writable: bool) -> None:
         """What is not taken now is lost, and asked for again: nobody waits."""

@@ -26,7 +26,7 @@ def test_members_by_configuration_find_each_other_by_their_seeds(seed: int) -> N
         assert world.linked("a", "b") and world.linked("a", "c") and world.linked("b", "c")
         connections = reconnections(world)
         # Two that dial each other at once keep one of their connections, and no more come.
-        assert max(connections) <= 2
+        assert max(connections) <= 1
         world.run(60.0)
         assert reconnections(world) == connections
 
