@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +13,7 @@ from broker.content.query.query import parse_query
 from broker.dtd.dtd import Dtd
 from broker.event.stream import StreamPattern
 from tests.content.conftest import ENGINES, KnownDtds, event, load_dtd
+from tests.content.processor_time import at_most
 
 TWICE = "//*[ancestor::*[ancestor::*]]"
 THRICE = "//*[ancestor::*[ancestor::*[ancestor::*]]]"
@@ -39,19 +38,6 @@ def deep_dtd() -> Dtd:
 @pytest.fixture(params=sorted(ENGINES))
 def engine(request: pytest.FixtureRequest, deep_dtd: Dtd, ticking: Callable[[], float]) -> IMatcher:
     return ENGINES[request.param](KnownDtds(deep_dtd), clock=ticking)
-
-
-@contextmanager
-def at_most(seconds: float) -> Iterator[None]:
-    """What is done here takes no longer: but for garbage collections, which go through whatever
-    all other tests have left in the process."""
-    gc.disable()
-    try:
-        before = time.process_time()
-        yield
-        assert time.process_time() - before < seconds
-    finally:
-        gc.enable()
 
 
 def chains(depth: int, number: int) -> bytes:
