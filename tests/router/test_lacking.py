@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping
 
 import pytest
 from twisted.internet.task import Clock
+from twisted.python.failure import Failure
 
-from broker.event.envelope import Liveness
 from broker.event.place import Mark
 from broker.router.feed import Feed, Pace
-from broker.router.link import Link
-from broker.router.outgoing import Encodings, QueueLimits, Share
+from broker.router.outgoing import Encodings, Share
 from broker.router.recovery import Lost, MarkRange, Recovering
 from broker.session.messages import Gap
 from tests.router.test_link import FakeOutlet, event
-from tests.router.test_recovering import Log, Recovery, far
+from tests.router.test_recovering import Log, Recovery, far, made_link
 
 
 class Setting:
@@ -27,15 +25,7 @@ class Setting:
         self.outlet, self.log = FakeOutlet(), Log(event(1), event(2))
         self.recovery = recovery
         self.asked: list[tuple[Mapping[str, MarkRange], str]] = []
-        self.link = Link(
-            self.outlet,
-            clearance=2,
-            limits=QueueLimits(events=3, bytes=10_000, delivery=1),
-            log=cast(Any, self.log),
-            select=self.select,
-            failed=lambda feed, failure: failure.raiseException(),
-            clock=Clock(),
-        )
+        self.link = made_link(self.outlet, self.log, Failure.raiseException, Clock())
         self.feed = Feed(1, matcher_number=1, durable=False, cut=2, cursor=3, given=(1, 2))
         self.feed.told = {"n": (1, 2), **told}
         self.feed.recover = self.recover
@@ -47,11 +37,6 @@ class Setting:
     def recover(self, ranges: Mapping[str, MarkRange], reason: str) -> Recovering | None:
         self.asked.append((ranges, reason))
         return self.recovery
-
-    async def select(
-        self, number: int, documents: Sequence[bytes], liveness: Liveness
-    ) -> list[bool]:
-        return [True] * len(documents)
 
     def comes(self, after: int, upto: int, reason: str) -> None:
         """The log has nothing of the far origin behind `after` and up to `upto`, and then one."""

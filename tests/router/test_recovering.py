@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import attrs
@@ -35,6 +35,26 @@ class Log(FakeLog):
     def first_after(self, origin: str, mark: Mark) -> int:
         found = [e.serial for e in self.events if e.origin == origin and e.mark > mark]
         return min(found, default=self.bounds.last + 1)
+
+
+async def everything(_: int, documents: Sequence[bytes], liveness: Liveness) -> list[bool]:
+    """What matches."""
+    return [True] * len(documents)
+
+
+def made_link(
+    outlet: FakeOutlet, log: Log, failed: Callable[[Failure], object], clock: Clock
+) -> Link:
+    """One that everything matches for."""
+    return Link(
+        outlet,
+        clearance=2,
+        limits=QueueLimits(events=3, bytes=10_000, delivery=1),
+        log=cast(Any, log),
+        select=everything,
+        failed=lambda feed, failure: failed(failure),
+        clock=clock,
+    )
 
 
 class Recovery:
@@ -83,15 +103,7 @@ class Setting:
         self.failures: list[Failure] = []
         self.ended: list[bool] = []
         self.log = Log(*(event(n) for n in range(1, held + 1)))
-        self.link = Link(
-            self.outlet,
-            clearance=2,
-            limits=QueueLimits(events=3, bytes=10_000, delivery=1),
-            log=cast(Any, self.log),
-            select=self.select,
-            failed=lambda feed, failure: self.failures.append(failure),
-            clock=self.clock,
-        )
+        self.link = made_link(self.outlet, self.log, self.failures.append, self.clock)
         self.feed = Feed(1, matcher_number=1, durable=True, cut=0, cursor=1)
         self.feed.accepted = True
         self.feed.told = {"far": (1, 2), "n": (1, 0)}
@@ -99,11 +111,6 @@ class Setting:
         end = (lambda: self.ended.append(True)) if ends else None
         joins: dict[str, Mark] = {"far": (1, far), "n": (1, 0)} if far else {"n": (1, 0)}
         self.link.recover(self.feed, recovery, joins, pacing, end)
-
-    async def select(
-        self, number: int, documents: Sequence[bytes], liveness: Liveness
-    ) -> list[bool]:
-        return [True] * len(documents)
 
     @property
     def told(self) -> list[Any]:

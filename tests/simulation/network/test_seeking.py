@@ -43,6 +43,14 @@ class Wide(Roaming):
         world.run(3.0)
         assert self.readers[0].flowing
 
+    def all_but_a2_go(self) -> None:
+        """Of its cluster, for so long that nobody tells of them any more; it has just begun."""
+        for name in ("a1", "a2", "a3"):
+            self.world.kill(name)
+        self.world.run(40.0)
+        self.world.start("a2")
+        self.world.run_until(lambda: self.world.linked("a2", "c1"))
+
 
 def seeks(world: NetworkWorld) -> list[Seek]:
     """All that are said from now on."""
@@ -148,11 +156,7 @@ def test_who_has_lost_sight_of_its_cluster_does_not_speak_for_it(seed: int, node
     it.publish(5)
     it.leave()
     it.publish(5)
-    for name in ("a1", "a2", "a3"):
-        it.world.kill(name)
-    it.world.run(40.0)
-    it.world.start("a2")
-    it.world.run_until(lambda: it.world.linked("a2", "c1"))
+    it.all_but_a2_go()
     it.world.run(SETTLING)
     back = it.come(node)
     it.world.run(15.0)
@@ -168,11 +172,7 @@ def test_who_has_lost_sight_of_its_cluster_does_not_speak_for_it(seed: int, node
 @pytest.mark.parametrize("seed", SEEDS)
 def test_who_is_alone_for_long_is_the_whole_cluster(seed: int) -> None:
     it = Wide(seed)
-    for name in ("a1", "a2", "a3"):
-        it.world.kill(name)
-    it.world.run(40.0)
-    it.world.start("a2")
-    it.world.run_until(lambda: it.world.linked("a2", "c1"))
+    it.all_but_a2_go()
     it.world.run(ALONE)
     new = Reader(it.world, it.world.client("new", "d1"), INTERESTS[1], durable="d")
     it.world.run(10.0)
