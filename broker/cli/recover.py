@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 import click
 
+from broker.channel.clock import wall_clock_ms
 from broker.cli.namespaces import namespace_option
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.output import Output
@@ -41,7 +41,7 @@ class Ends:
 
 
 def _ends(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[Position | int]:
-    now = time.time_ns() // 1_000_000
+    now = wall_clock_ms()
     found = []
     for value in values:
         try:
@@ -146,7 +146,7 @@ def _checked(
     ends = Ends(*_parts(since), *_parts(until), last or 0)
     if ends.since_time and ends.until_time and ends.since_time >= ends.until_time:
         raise click.UsageError("--since is not before --until")
-    if ends.since_time > time.time_ns() // 1_000_000:
+    if ends.since_time > wall_clock_ms():
         raise click.UsageError("--since lies in the future")
     return ends
 

@@ -10,6 +10,7 @@ from random import Random
 
 import attrs
 
+from broker.channel.clock import wall_clock_ms
 from broker.client.attempts_file import AttemptsFile
 from broker.client.connection import Backoff
 from broker.client.effects import Left
@@ -18,10 +19,6 @@ from broker.client.positions_file import PositionsFile
 from broker.event.identity import next_incarnation
 from broker.event.stream import check_client_id
 from broker.session.messages import MAGIC, PROTOCOL_VERSIONS, Hello
-
-
-def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 @attrs.frozen
@@ -37,7 +34,7 @@ class ClientSettings:
     outbox_bytes: int = 64 << 20
     window_bytes: int = 4 << 20
     """How much may have arrived and not been taken by the user yet."""
-    wall_clock: Callable[[], int] = _wall_clock_ms
+    wall_clock: Callable[[], int] = wall_clock_ms
     """ms since 1970, for the timestamps of EventIds only."""
     first_wait: float = 0.1
     longest_wait: float = 30.0

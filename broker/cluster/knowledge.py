@@ -58,7 +58,7 @@ _TIMES = TableTimes()
 #: Seconds for which the wants of an author that is gone still count: a leader that comes back, or
 #: another one, says them again. What its unit wants must not seem to be nothing in between.
 LINGER = 10.0
-#: Seconds after which a link is used though not all came that the other node has said to know.
+#: Seconds after which a link is used though the other node has not answered with all that it knows.
 MOST_LINKING = 5.0
 #: Seconds that a node is leader by the map before it speaks for its unit: one that has just begun
 #: learns first what its neighbours know, lest it say that the unit wants nothing.
