@@ -19,7 +19,9 @@ from broker.errors import WireError
 from broker.session import fields
 
 MAGIC = "xmlbroker-node"
-PROTOCOL_VERSIONS = (1,)
+#: Versions of the protocol between nodes. Commit 55c726e and earlier speak 1 alone. Messages and
+#: fields of version 2 go only over a link that has it (`neighbours.Neighbour.version`).
+PROTOCOL_VERSIONS = (1, 2)
 #: Random bytes that each side adds, so that no proof is good twice.
 NONCE_BYTES = 16
 #: Why a link is wanted: to be a member of the cluster, or to link two clusters.

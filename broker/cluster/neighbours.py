@@ -56,6 +56,8 @@ class Neighbour:
     """Whether this node made the connection."""
     peer: str
     """Where the connection leads, for people to read."""
+    version: int = 1
+    """The version of the protocol between nodes that both sides speak."""
     up: bool = False
     sent: int = 0
     """Messages, and bytes of them, since the link came up."""

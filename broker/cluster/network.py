@@ -216,6 +216,7 @@ class Network:
             purpose=accepted.purpose,
             initiated=initiated,
             peer=channel.peer_description,
+            version=accepted.version,
         )
         self.neighbours.attach(neighbour, channel)
         known = self.neighbours.get(accepted.peer.name)

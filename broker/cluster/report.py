@@ -105,6 +105,7 @@ def _link(neighbour: Neighbour) -> dict[str, Any]:
         "purpose": neighbour.purpose,
         "trusted": neighbour.trusted,
         "secure": neighbour.secure,
+        "version": neighbour.version,
         "up": neighbour.up,
         "sent": neighbour.sent,
         "sent_bytes": neighbour.sent_bytes,

@@ -37,9 +37,10 @@ class NodeProcess:
         prelude: str = "",
         name: str = "tested",
         inside: Sequence[str] = (),
+        code: Path = ROOT,
     ) -> None:
-        """`endpoint` is what it listens on; `prelude` is Python that its process runs first, and
-        `inside` the command that runs it somewhere else."""
+        """`endpoint` is what it listens on; `prelude` is Python that its process runs first,
+        `inside` the command that runs it somewhere else, and `code` the tree that it runs."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.name = name
@@ -58,6 +59,7 @@ class NodeProcess:
         )
         self._prelude = prelude
         self._inside = inside
+        self.code = code
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._lines: list[str] = []
@@ -90,7 +92,7 @@ class NodeProcess:
                 *(*running, "xmlbroker", *options),
             ],
             cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": str(self.code)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -1,0 +1,38 @@
+"""The tree of the commit before issue 18, for nodes of two versions in one network."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.system.node_process import ROOT
+
+#: The last commit whose nodes speak version 1 of the protocol between nodes alone.
+PREVIOUS = "55c726e"
+_FORMAT = re.compile(r'^FORMAT = b"([^"]+)"', re.MULTILINE)
+
+
+def previous_tree(folder: Path) -> Path:
+    """Unpack the commit into `folder`; skips the test where the clone does not have it."""
+    found = subprocess.run(
+        ["git", "-C", str(ROOT), "archive", PREVIOUS, "broker", "twisted", "dtd"],
+        capture_output=True,
+        check=False,
+    )
+    if found.returncode:
+        pytest.skip(f"commit {PREVIOUS} is not in this clone: {found.stderr.decode().strip()}")
+    with tarfile.open(fileobj=io.BytesIO(found.stdout)) as packed:
+        packed.extractall(folder, filter="data")
+    return folder
+
+
+def log_format(tree: Path) -> str:
+    """The format of the event log that a tree writes."""
+    found = _FORMAT.search((tree / "broker/store/log_file.py").read_text())
+    assert found is not None, f"no format in {tree}"
+    return found[1]

@@ -1,0 +1,191 @@
+"""Nodes of the previous and of this version in one network, each on its own data (Q24)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from broker.client.asyncio_face import AsyncioClient, connect
+from broker.client.received import Receipt
+from broker.event.origin import born
+from tests.system.network_nodes import running
+from tests.system.node_process import PATIENCE, ROOT, NodeProcess, free_port
+from tests.system.previous_version import log_format, previous_tree
+from tests.system.recovering import come_back, ids, publish, until_all
+from tests.system.traffic import within
+
+pytestmark = [pytest.mark.system, pytest.mark.slow]
+
+#: The name that a log has which began before names told the time.
+SHORT_NAME = "0123456789abcdef"
+LINKS = [(1, 0), (2, 1)]
+
+
+@pytest.fixture(scope="module")
+def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tree of the previous version."""
+    return previous_tree(tmp_path_factory.mktemp("previous"))
+
+
+def line(folder: Path, trees: Sequence[Path]) -> list[NodeProcess]:
+    """Clusters of one node each, linked in a line, of these trees; not started."""
+    ports = [free_port() for _ in trees]
+    nodes = []
+    for number, tree in enumerate(trees):
+        gateway = f'gateways = ["tcp:host=127.0.0.1:port={ports[number - 1]}"]\n' if number else ""
+        nodes.append(
+            NodeProcess(
+                folder / f"n{number}",
+                f'[network]\nname = "mixed"\ncluster = "c{number}"\n{gateway}'
+                f'listen = ["tcp:port={ports[number]}:interface=127.0.0.1"]\n',
+                name=f"n{number}",
+                code=tree,
+            )
+        )
+    return nodes
+
+
+def upgraded(node: NodeProcess, tree: Path) -> None:
+    """Stop a node in good order, and start it on its data with another tree."""
+    node.stop()
+    seen = len(node.log().splitlines())
+    node.code = tree
+    node.launch()
+    node.await_log(r"linked to ", seen)
+
+
+class Everybody:
+    """A durable subscriber and a publisher at each node."""
+
+    def __init__(self, clients: list[AsyncioClient]) -> None:
+        self._clients = clients
+        self._published: list[Receipt] = []
+
+    async def start(self) -> None:
+        """Subscribe everywhere, to everything."""
+        self._inboxes = [await come_back(client) for client in self._clients]
+
+    async def exchange(self) -> None:
+        """Publish at each node; everybody receives everything so far."""
+        for client in self._clients:
+            await client.when_connected(PATIENCE)
+            first = len(self._published)
+            self._published += await publish(client, first, first + 20)
+        for inbox in self._inboxes:
+            await until_all(inbox, self._published)
+
+    async def close(self) -> None:
+        """Check that nothing came twice, and that no gap was reported."""
+        for inbox in self._inboxes:
+            assert sorted(inbox.ids) == sorted(ids(self._published))
+            assert not inbox.subscription.gaps
+            await inbox.close()
+
+
+def test_each_node_of_a_line_is_upgraded_in_turn(tmp_path: Path, previous: Path) -> None:
+    """Old and new nodes in a line pass on each other's events, before and after each upgrade."""
+    nodes = line(tmp_path, [previous, ROOT, previous])
+
+    async def work() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            clients = [
+                await stack.enter_async_context(connect(node.endpoint, client_id=f"c-{node.name}"))
+                for node in nodes
+            ]
+            everybody = Everybody(clients)
+            await everybody.start()
+            await everybody.exchange()
+            versions = [link["version"] for link in await links_of(clients[1])]
+            assert versions == [1, 1]
+            for node in (nodes[0], nodes[2]):
+                await asyncio.to_thread(upgraded, node, ROOT)
+                await everybody.exchange()
+            versions = [link["version"] for link in await links_of(clients[1])]
+            assert versions == [2, 2]
+            await everybody.close()
+
+    with running(nodes, LINKS):
+        within(work(), 6 * PATIENCE)
+        for node in nodes:
+            assert "Traceback" not in node.log()
+
+
+async def links_of(client: AsyncioClient) -> list[dict[str, object]]:
+    """The links in the status of a client's node."""
+    status = await client.ask("status")
+    links: list[dict[str, object]] = status["network"]["links"]
+    return links
+
+
+def test_a_log_with_a_short_name_goes_on_after_the_upgrade(tmp_path: Path, previous: Path) -> None:
+    """A log that began before names told the time keeps its name, its events and its places."""
+    nodes = first, second = line(tmp_path, [previous, previous])
+    first.start()
+    first.stop()
+    rename_log(first.data, SHORT_NAME)
+
+    async def work() -> None:
+        async with (
+            connect(first.endpoint, client_id="at-first") as at_first,
+            connect(second.endpoint, client_id="at-second") as at_second,
+        ):
+            await at_first.when_connected(PATIENCE)
+            inbox = await come_back(at_second)
+            published = await publish(at_first, 0, 20)
+            await until_all(inbox, published)
+            await asyncio.to_thread(upgraded, first, ROOT)
+            await at_first.when_connected(PATIENCE)
+            published += await publish(at_first, 20, 40)
+            await asyncio.to_thread(upgraded, second, ROOT)
+            await at_first.when_connected(PATIENCE)
+            published += await publish(at_first, 40, 60)
+            await until_all(inbox, published)
+            places = [receipt.place for receipt in published]
+            assert {place.origin for place in places if place} == {SHORT_NAME}
+            assert not born(SHORT_NAME)
+            assert inbox.ids == ids(published)
+            assert not inbox.subscription.gaps
+            await inbox.close()
+
+    with running(nodes, LINKS[:1]):
+        within(work(), 6 * PATIENCE)
+
+
+def rename_log(data: Path, name: str) -> None:
+    """Give a log that has no events yet another name."""
+    for folder in [path.parent for path in data.rglob("data.mdb")]:
+        with lmdb.open(str(folder), max_dbs=16) as env:
+            meta = env.open_db(b"meta", create=False)
+            with env.begin(write=True) as txn:
+                if txn.get(b"origin", db=meta):
+                    txn.put(b"origin", name.encode(), db=meta)
+                    return
+    raise AssertionError(f"no log in {data}")
+
+
+def test_the_previous_version_refuses_a_log_of_a_later_format(
+    tmp_path: Path, previous: Path
+) -> None:
+    """A downgrade ends with one line that names both formats, and changes nothing."""
+    old, new = log_format(previous), log_format(ROOT)
+    if old == new:
+        pytest.skip(f"both versions write {new}")
+    (node,) = line(tmp_path, [previous])
+    node.start()
+    node.stop()
+    node.code = ROOT
+    node.start()
+    node.stop()
+    node.code = previous
+    node.launch()
+    assert node.wait() != 0
+    refusal = [text for text in node.log().splitlines() if new in text]
+    assert refusal and old in refusal[-1]
+    node.code = ROOT
+    node.start()
+    node.stop()
