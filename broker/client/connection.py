@@ -5,7 +5,6 @@ The life of it is a machine; `docs/protocols/session.md` shows the same table.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -13,6 +12,7 @@ import attrs
 from automat import TypeMachineBuilder
 from zope.interface import implementer
 
+from broker.channel.backoff import Backoff
 from broker.channel.socket import ISocketChannel, ISocketReceiver
 from broker.client.loop import Loop
 from broker.errors import (
@@ -41,26 +41,6 @@ FATAL = (
     VersionMismatch,
 )
 GREETING_TIMEOUT = 10.0
-
-
-@attrs.define
-class Backoff:
-    """Waiting times between attempts: doubling up to a bound, with full jitter."""
-
-    first: float = 0.1
-    most: float = 30.0
-    random: random.Random = attrs.field(factory=random.Random)
-    _failures: int = 0
-
-    def next(self) -> float:
-        """Seconds to wait after another failure."""
-        bound = min(self.most, self.first * 2.0 ** min(self._failures, 32))
-        self._failures += 1
-        return self.random.uniform(bound / 2, bound)
-
-    def reset(self) -> None:
-        """An attempt succeeded."""
-        self._failures = 0
 
 
 class Connecting(Protocol):
@@ -93,6 +73,7 @@ class Connection:
     stopped: Callable[[BrokerError | None], None]
     """Told once at the end; the error that forbids to go on, or None."""
     backoff: Backoff = attrs.field(factory=Backoff)
+    """Its owner calls `up` when a session is established."""
     channel: ISocketChannel | None = None
     attempts: int = 0
     timer: Any = None
@@ -134,7 +115,6 @@ def _greet(machine: Connecting, connection: Connection, channel: ISocketChannel)
 @_greeting.upon(Connecting.welcomed).to(_attached)
 def _hand_over(machine: Connecting, connection: Connection, welcome: Welcome) -> None:
     _cancel(connection)
-    connection.backoff.reset()
     channel, connection.channel = connection.channel, None
     assert channel is not None
     connection.attach(channel, welcome)
@@ -146,7 +126,9 @@ def _hand_over(machine: Connecting, connection: Connection, welcome: Welcome) ->
 def _wait(machine: Connecting, connection: Connection, error: BrokerError | None) -> None:
     _drop(connection, error)
     connection.attempts += 1
-    connection.timer = connection.loop.clock.callLater(connection.backoff.next(), machine.retry)
+    clock = connection.loop.clock
+    wait = connection.backoff.next(clock.seconds())
+    connection.timer = clock.callLater(wait, machine.retry)
     connection.down(error)
 
 

@@ -53,6 +53,7 @@ class Conversation:
             loop.clock,
             self,
         )
+        self._backoff = settings.backoff()
         self._connection = connecting(
             Connection(
                 loop=loop,
@@ -61,7 +62,7 @@ class Conversation:
                 attach=self._attach,
                 down=self._down,
                 stopped=self._stopped,
-                backoff=settings.backoff(),
+                backoff=self._backoff,
             )
         )
         self._waiting = Waiting(loop, ", ".join(endpoints), lambda: self.last_error)
@@ -130,6 +131,7 @@ class Conversation:
         """The connection came or went."""
         if view.state is LinkState.CONNECTED:
             self.last_error = None
+            self._backoff.up(self._loop.clock.seconds())
             node = self.welcome.address if self.welcome is not None else ""
             self._apply(self._core.session_up(view.resumed, node))
             self._waiting.session_up()

@@ -10,9 +10,9 @@ from random import Random
 
 import attrs
 
+from broker.channel.backoff import Backoff
 from broker.channel.clock import wall_clock_ms
 from broker.client.attempts_file import AttemptsFile
-from broker.client.connection import Backoff
 from broker.client.effects import Left
 from broker.client.incarnation import raise_incarnation
 from broker.client.positions_file import PositionsFile

@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 import attrs
 
+from broker.channel.backoff import backoff_wait
 from broker.cluster.address import UnitPath
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
 from broker.cluster.greeting_core import Accepted, Refused
@@ -225,9 +226,7 @@ class Joining:
                 return [Founded((*unit[:-1], cluster_name(self._name)), beside)]
             rest = self._rng.uniform(0.0, FOUNDING_DELAY)
         else:
-            # A power beyond this is over the longest rest in any case.
-            longest = min(LONGEST_REST, SHORTEST_REST * 2.0 ** min(self._rounds - 1, 10))
-            rest = longest * self._rng.uniform(0.5, 1.0)
+            rest = backoff_wait(self._rounds - 1, SHORTEST_REST, LONGEST_REST, self._rng)
         self.state = JoiningState.RESTING
         self._wake = now + rest
         return [NotYet(self._error, rest, tuple(self._answers))]

@@ -12,14 +12,13 @@ from collections.abc import Collection, Mapping
 
 import attrs
 
+from broker.channel.backoff import LASTED, backoff_wait
 from broker.cluster.address import UnitPath
 from broker.cluster.descriptor import Endpoint
 
 #: Seconds before a target is tried again: doubled up to the longest, of that half to all by chance.
 SHORTEST_REST = 0.5
 LONGEST_REST = 30.0
-#: A link that was up for so long counts as one that came about.
-LASTED = 5.0
 #: Dialled at once; a whole cluster that comes back does not dial everybody in one moment.
 MOST_UNDER_WAY = 4
 
@@ -142,6 +141,4 @@ class Meshing:
         return under_way < MOST_UNDER_WAY and links + under_way < self._most_links
 
     def _rest(self, failures: int) -> float:
-        # A power beyond this is over the longest rest in any case.
-        longest = min(LONGEST_REST, SHORTEST_REST * 2.0 ** min(failures, 10))
-        return longest * self._rng.uniform(0.5, 1.0)
+        return backoff_wait(failures, SHORTEST_REST, LONGEST_REST, self._rng)

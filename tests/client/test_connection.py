@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 
 from twisted.internet.task import Clock
 
+from broker.channel.backoff import LASTED, Backoff
 from broker.channel.socket import ISocketChannel
-from broker.client.connection import GREETING_TIMEOUT, Backoff, Connection, connecting
+from broker.client.connection import GREETING_TIMEOUT, Connection, connecting
 from broker.client.twisted_face import DeferredPromise
 from broker.errors import (
     AuthenticationFailed,
@@ -61,6 +62,7 @@ class World:
         self.downs: list[BrokerError | None] = []
         self.stops: list[BrokerError | None] = []
         self.stack = Stack()
+        self.backoff = Backoff(1.0, 8.0, random.Random(1))
         self.machine = connecting(
             Connection(
                 loop=self,
@@ -69,7 +71,7 @@ class World:
                 attach=self._attach,
                 down=self.downs.append,
                 stopped=self.stops.append,
-                backoff=Backoff(1.0, 8.0, random.Random(1)),
+                backoff=self.backoff,
             )
         )
 
@@ -136,16 +138,27 @@ def test_endpoints_take_turns_with_growing_waits() -> None:
     assert len(world.downs) == 6
 
 
-def test_a_success_makes_the_next_wait_short_again() -> None:
+def _wait_after_session(lasted: float) -> float:
+    """Seconds until the next attempt, after five failures and one session of `lasted` seconds."""
     world = World()
     world.machine.start()
     for _ in range(5):
         world.failed(NotConnected("refused"))
         world.clock.advance(8)
     world.connect().receiver.packets_received([WELCOME])  # type: ignore[attr-defined]
+    world.backoff.up(world.clock.seconds())
+    world.clock.advance(lasted)
     world.machine.lost(None)
     (call,) = world.clock.getDelayedCalls()
-    assert call.getTime() - world.clock.seconds() <= 1
+    return float(call.getTime() - world.clock.seconds())
+
+
+def test_a_session_that_lasted_makes_the_next_wait_short_again() -> None:
+    assert _wait_after_session(LASTED) <= 1
+
+
+def test_a_session_that_breaks_at_once_leaves_the_wait_long() -> None:
+    assert _wait_after_session(0.9 * LASTED) >= 4
 
 
 def test_a_wrong_credential_ends_it_for_good() -> None:

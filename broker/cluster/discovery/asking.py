@@ -8,6 +8,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from broker.channel.backoff import backoff_bound
 from broker.channel.clock import IClock, IDelayed
 from broker.cluster.descriptor import Endpoint
 from broker.cluster.discovery.contract import ISeedSource
@@ -64,8 +65,7 @@ class Asking:
         self._again_in_vain()
 
     def _again_in_vain(self) -> None:
-        # A power beyond this is over the longest period in any case.
-        self._again(min(PERIOD, SHORTEST_PERIOD * 2.0 ** min(self._in_vain // 2, 10)))
+        self._again(backoff_bound(self._in_vain // 2, SHORTEST_PERIOD, PERIOD))
         self._in_vain += 1
 
     def _again(self, after: float) -> None:

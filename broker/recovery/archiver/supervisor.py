@@ -16,6 +16,7 @@ from twisted.internet.protocol import ProcessProtocol
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from broker.channel.backoff import Backoff
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 from broker.recovery.archive_access import ArchivedDurable, Covered
@@ -61,7 +62,7 @@ class ArchiverSupervisor:
         """The text of a DTD; None where it is not known."""
         self._running: _Running | None = None
         self._stopping: Deferred[None] | None = None
-        self._rest = FIRST_REST
+        self._backoff = Backoff(FIRST_REST, LONGEST_REST, jitter=False)
         self._dead: tuple[str, ...] = ()
         self._flush = 0
         self._again: IDelayedCall | None = None
@@ -175,7 +176,7 @@ class ArchiverSupervisor:
         if said.figures:
             if not self.figures:
                 self.log.info("events are archived in {uri}", uri=self.uri)
-            self._rest = FIRST_REST
+            self._backoff.up(self._clock.seconds())
             if any(said.figures.get(name, 0) != self.figures.get(name, 0) for name in _CARE):
                 care = {name: said.figures.get(name, 0) for name in _CARE}
                 self.log.info(
@@ -210,8 +211,8 @@ class ArchiverSupervisor:
         self.problem = f"the archiver has ended: {reason}"
         self.log.error("{problem}; it is started again", problem=self.problem)
         self.restarts += 1
-        self._again = self._clock.callLater(self._rest, self.start)
-        self._rest = min(2 * self._rest, LONGEST_REST)
+        rest = self._backoff.next(self._clock.seconds())
+        self._again = self._clock.callLater(rest, self.start)
 
     def _tell_covered(self, covered: Covered) -> None:
         asking, self._asking = self._asking, []

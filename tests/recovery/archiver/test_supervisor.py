@@ -14,6 +14,7 @@ from twisted.internet.task import Clock
 from twisted.logger import capturedLogs, formatEvent
 from twisted.python.failure import Failure
 
+from broker.channel.backoff import LASTED
 from broker.dtd.reference import DtdReference
 from broker.recovery.archive_access import ArchivedDurable, Covered
 from broker.recovery.archiver import lines, supervisor
@@ -126,12 +127,19 @@ def test_one_that_dies_is_started_again_later_and_later(
         rest = min(2 * rest, supervisor.LONGEST_REST)
     assert rest == supervisor.LONGEST_REST
     assert archiver.restarts == 9
-    # One that works is trusted anew.
+    # One that works for a moment only is not: it would be started again each second.
     reactor.newest.say(report(events=1))
     assert archiver.problem == ""
     reactor.newest.end()
     reactor.advance(FIRST_REST)
-    assert len(reactor.processes) == 11
+    assert len(reactor.processes) == 10
+    reactor.advance(supervisor.LONGEST_REST)
+    # One that works and lasts is.
+    reactor.newest.say(report(events=1))
+    reactor.advance(LASTED)
+    reactor.newest.end()
+    reactor.advance(FIRST_REST)
+    assert len(reactor.processes) == 12
 
 
 def test_one_that_can_not_be_started_is_tried_again(
