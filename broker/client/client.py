@@ -36,8 +36,8 @@ from broker.event.identity import EventId, Mint
 from broker.event.place import Position
 from broker.event.writing import payload_element, write_event
 
-#: Seconds that a node has to end the session of a client that says goodbye.
-FAREWELL = 5.0
+#: Seconds that a node has to commit the positions of a client that closes, and to end its session.
+FAREWELL = 10.0
 
 
 class Client(Conversation):
@@ -96,30 +96,27 @@ class Client(Conversation):
         empty = self._core.outbox.events == 0
         return self._at_once(None) if empty else self._waiting.for_drained()
 
-    def close(self) -> Awaitable[None]:
-        """End the session in good order: positions are acknowledged, the outbox is not awaited.
+    def close(self, timeout: float = FAREWELL) -> Awaitable[bool]:
+        """End the session in good order: the node commits the positions, the outbox is not awaited.
 
-        Fires when the node has ended it, and so knows all that was said; after `FAREWELL` seconds
-        without that when the last bytes have left.
+        Resolves to True when the node has confirmed that it has committed how far each durable
+        subscription was processed: then nothing of that comes again. Without a connection the
+        client keeps trying to reach a node. After `timeout` seconds it closes in any case, and the
+        result is False if a position is not confirmed.
         """
         if self._closed is None:
             self._closed = self._loop.promise()
-            self._apply(self._core.keep())
+            self._apply(self._core.positions.keep())
             if self._keeping is not None:
                 self._keeping.finish()
             if self._over:
                 # It ended by itself, and has said why.
-                self._closed.fulfil(None)
+                self._closed.fulfil(self._core.positions.is_settled)
                 return self._closed.awaitable
-            said = self._core.goodbye()
-            self._apply(said)
-            if said:
-                self._farewell.set(self._loop.clock.seconds() + FAREWELL)
-            elif self._driver.attached:
-                # Over when the last bytes have left, which takes the driver limited time.
-                self._driver.close()
-            else:
-                self._connection.stop()
+            self._farewell.set(self._loop.clock.seconds() + timeout)
+            self._apply(self._core.positions.close())
+            if self._core.positions.finished and not self._core.connected:
+                self._end_connection()
         return self._closed.awaitable
 
     # ------------------------------------------------------------------ what it is for

@@ -67,7 +67,7 @@ class Conversation:
         )
         self._waiting = Waiting(loop, ", ".join(endpoints), lambda: self.last_error)
         self._alarm = Alarm(loop.clock, self._timeout)
-        self._farewell = Alarm(loop.clock, self._driver.close)
+        self._farewell = Alarm(loop.clock, self._give_up)
         self._subscriptions: dict[int, Subscription] = {}
         self._flushing = False
         self._error: BrokerError | None = None
@@ -120,7 +120,7 @@ class Conversation:
                 # begins where this one has got to, can mend that.
                 self.last_error = error
                 self._driver.consumed(len(batch) - index)
-                self._apply(self._core.goodbye())
+                self._apply(self._core.positions.goodbye())
                 self._driver.close()
                 return
             self._apply(effects)
@@ -140,7 +140,7 @@ class Conversation:
                 self.on_state(True, None)
         elif view.state is LinkState.DISCONNECTED:
             self._core.session_down()
-            if self._closed is not None:
+            if self._closed is not None and self._core.positions.finished:
                 self._connection.stop()
             elif self._driver.failure is not None:
                 self._connection.forbidden(self._driver.failure)
@@ -218,6 +218,18 @@ class Conversation:
         if self.on_state is not None:
             self.on_state(False, self.last_error)
 
+    def _give_up(self) -> None:
+        """The time to close in good order is over."""
+        self._core.positions.give_up()
+        self._end_connection()
+
+    def _end_connection(self) -> None:
+        if self._driver.attached:
+            # Over when the last bytes have left, which takes the driver limited time.
+            self._driver.close()
+        else:
+            self._connection.stop()
+
     def _timeout(self) -> None:
         self._apply(self._core.handle_timeout(self._loop.clock.seconds()))
         self._flush()
@@ -237,6 +249,6 @@ class Conversation:
         self._alarm.set(None)
         self._farewell.set(None)
         if self._closed is not None:
-            self._closed.fulfil(None)
+            self._closed.fulfil(self._core.positions.is_settled)
         elif error is not None and self.on_state is not None:
             self.on_state(False, error)

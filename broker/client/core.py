@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, get_args
 
+from broker.client.acknowledging import ACKNOWLEDGE_EVENTS, Acknowledging
 from broker.client.delivery_room import DeliveryRoom
 from broker.client.effects import (
     Answered,
@@ -18,7 +19,6 @@ from broker.client.effects import (
     Effect,
     HeldUp,
     Item,
-    Keep,
     Left,
     Moved,
     Over,
@@ -45,7 +45,6 @@ from broker.session.messages import (
     Credit,
     Ended,
     Flowing,
-    Goodbye,
     Message,
     NotPublished,
     Progress,
@@ -54,10 +53,6 @@ from broker.session.messages import (
     Subscribed,
     Unsubscribe,
 )
-
-#: A subscription reports its position after so many processed events, or `ACKNOWLEDGE_AFTER` s.
-ACKNOWLEDGE_EVENTS = 1000
-ACKNOWLEDGE_AFTER = 0.5
 
 _AboutSubscription: TypeAlias = Subscribed | Flowing | Ended | messages.Gap | messages.TypeChanged
 _ABOUT_SUBSCRIPTIONS = get_args(_AboutSubscription)
@@ -74,22 +69,19 @@ class ClientCore:
         self.outbox = outbox
         self._most_held = window_bytes // 2
         self._room = DeliveryRoom(window_bytes)
-        self.connected = False
         self._node = ""
         """Address of the node of the newest session."""
-        self._left = dict(left or {})
         self._subscriptions: dict[int, Following] = {}
         self._ending: dict[int, tuple[Following, bool]] = {}
         """Unsubscribed, but the node has not said so yet; and whether it shall forget them."""
         self._numbers = itertools.count(1)
+        self.positions = Acknowledging(self._subscriptions, left or {}, self._numbers)
         self._asked: dict[int, Ask] = {}
         self._unsaid: list[Message] = []
         """Wishes while there was no connection: a session that is resumed does not know them."""
         self._previous: Place | None = None
         self._retry_at: float | None = None
         self._held_up = False
-        self._acknowledge_at: float | None = None
-        self._keep_at: float | None = None
         self._duplicates_dropped = 0
         """Of subscriptions that are over."""
 
@@ -109,8 +101,9 @@ class ClientCore:
     def subscribe(self, wish: Wish) -> tuple[int, list[Effect]]:
         """Ask for a subscription; what becomes of it arrives under the returned number."""
         number = next(self._numbers)
-        left = self._left.get(wish.durable, Left(Position()))
-        following = Following(number, wish, self._most_held, left)
+        following = Following(
+            number, wish, self._most_held, self.positions.leaving.of(wish.durable)
+        )
         self._subscriptions[number] = following
         return number, self._say(following.subscribe())
 
@@ -126,10 +119,11 @@ class ClientCore:
         if name and following.processed != following.acknowledged:
             effects += self._say(Acknowledge([(number, following.processed.to_wire())]))
         if name:
-            self._leave(following)
+            leaving = self.positions.leaving
+            leaving.leave(following)
             if forget:
-                self._left.pop(name, None)
-            effects.append(Keep(dict(self._left)))
+                leaving.forget(name)
+            effects += leaving.keep()
         effects += self._say(Unsubscribe(number, forget))
         if not self.connected:
             effects.append(Arrived(number, Over(None, following.processed)))
@@ -150,11 +144,11 @@ class ClientCore:
         if following is None:
             return effects
         if isinstance(item, Portion):
-            self._process(following, item.position, len(item.events), now)
+            self.positions.processed(following, item.position, len(item.events), now)
         elif isinstance(item, Moved):
-            self._process(following, item.position, 0, now)
+            self.positions.processed(following, item.position, 0, now)
         if following.since_acknowledged >= ACKNOWLEDGE_EVENTS:
-            effects += self._acknowledge()
+            effects += self.positions.acknowledge()
         return effects
 
     def discarded(self, item: Item) -> list[Effect]:
@@ -189,50 +183,9 @@ class ClientCore:
         following = self._subscriptions.get(number)
         return 0 if following is None else following.duplicates_dropped
 
-    def goodbye(self) -> list[Effect]:
-        """End the session in good order."""
-        if not self.connected:
-            return []
-        return [*self._acknowledge(), _send(Goodbye())]
-
-    def _process(self, following: Following, position: Position, events: int, now: float) -> None:
-        if position.marks:
-            following.processed = following.processed.merged(position)
-        if following.wish.durable:
-            following.since_acknowledged += events
-            if self._acknowledge_at is None:
-                self._acknowledge_at = now + ACKNOWLEDGE_AFTER
-            if self._keep_at is None:
-                self._keep_at = now + ACKNOWLEDGE_AFTER
-
-    def keep(self) -> list[Effect]:
-        """Say what the next process of this client is to know of durable subscriptions."""
-        self._keep_at = None
-        for following in self._subscriptions.values():
-            self._leave(following)
-        return [Keep(dict(self._left))] if self._left else []
-
-    def _leave(self, following: Following) -> None:
-        if following.wish.durable and following.processed.marks:
-            node = following.former or following.left.node
-            self._left[following.wish.durable] = Left(following.processed, node)
-
     def _drop_held(self, following: Following) -> list[Effect]:
         dropped = following.drop_held()
         return [effect for portion in dropped for effect in self.discarded(portion)]
-
-    def _acknowledge(self) -> list[Effect]:
-        """Tell the positions that moved; with the next connection if there is none."""
-        self._acknowledge_at = None
-        if not self.connected:
-            return []
-        rows = []
-        for subscription in self._subscriptions.values():
-            subscription.since_acknowledged = 0
-            if subscription.wish.durable and subscription.processed != subscription.acknowledged:
-                subscription.acknowledged = subscription.processed
-                rows.append((subscription.number, subscription.processed.to_wire()))
-        return [_send(Acknowledge(rows))] if rows else []
 
     def _say(self, message: Message) -> list[Effect]:
         if self.connected:
@@ -245,11 +198,12 @@ class ClientCore:
     def session_up(self, resumed: bool, node: str = "") -> list[Effect]:
         """Connected, to the node with this address. If it does not remember the session,
         everything open is said again."""
-        self.connected = True
+        self.positions.connected = True
         self._node = node
         unsaid, self._unsaid = self._unsaid, []
         if resumed:
-            return [*map(_send, unsaid), *self._acknowledge(), *self._grant()]
+            said = [*map(_send, unsaid), *self.positions.acknowledge(), *self._grant()]
+            return [*said, *self.positions.confirm()]
         self._previous = None
         self._retry_at = None
         self.outbox.send_all_again()
@@ -261,33 +215,40 @@ class ClientCore:
             subscription.acknowledged = Position()
             effects.append(_send(subscription.subscribe()))
         for number, (subscription, forget) in list(self._ending.items()):
-            if forget and subscription.wish.durable:
-                # Only who has it in this session can have it forgotten.
-                effects += [_send(subscription.subscribe()), _send(Unsubscribe(number, True))]
+            name = subscription.wish.durable
+            owed = name in self.positions.leaving.unconfirmed
+            if name and (forget or owed):
+                # Only a session that has it can have it forgotten, or move its position.
+                effects.append(_send(subscription.subscribe()))
+                if owed:
+                    moved = [(number, subscription.processed.to_wire())]
+                    effects.append(_send(Acknowledge(moved)))
+                effects.append(_send(Unsubscribe(number, forget)))
             else:
                 del self._ending[number]
                 effects.append(Arrived(number, Over(None, subscription.processed)))
-        return [*effects, *map(_send, self._asked.values()), *self._acknowledge()]
+        effects += [*map(_send, self._asked.values()), *self.positions.acknowledge()]
+        return [*effects, *self.positions.confirm()]
 
     def session_down(self) -> None:
         """No connection at the moment."""
-        self.connected = False
+        self.positions.connected = False
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a session that has a connection."""
+        return self.positions.connected
 
     def next_timeout(self) -> float | None:
         """When `handle_timeout` is wanted."""
-        times = [t for t in (self._retry_at, self._acknowledge_at, self._keep_at) if t is not None]
-        return min(times, default=None)
+        times = (self._retry_at, self.positions.next_timeout())
+        return min([time for time in times if time is not None], default=None)
 
     def handle_timeout(self, now: float) -> list[Effect]:
         """Acknowledge what is due; let batches that were sent back go out again (`flush`)."""
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
-        effects: list[Effect] = []
-        if self._acknowledge_at is not None and now >= self._acknowledge_at:
-            effects += self._acknowledge()
-        if self._keep_at is not None and now >= self._keep_at:
-            effects += self.keep()
-        return effects
+        return self.positions.handle_timeout(now)
 
     # ------------------------------------------------------------------ messages of the node
 
@@ -318,6 +279,8 @@ class ClientCore:
                 return []
             self._held_up = True
             return [HeldUp(from_wire(message.error))]
+        if isinstance(message, Answer) and self.positions.leaving.is_answer(message.request):
+            return self.positions.confirmed(message, now)
         if isinstance(message, Answer):
             self._asked.pop(message.request, None)
             error = from_wire(message.error) if message.error[0] else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.client.core import ACKNOWLEDGE_AFTER, ACKNOWLEDGE_EVENTS
+from broker.client.acknowledging import ACKNOWLEDGE_AFTER, ACKNOWLEDGE_EVENTS
 from broker.client.effects import (
     Accepted,
     Consumed,

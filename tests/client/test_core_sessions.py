@@ -119,9 +119,9 @@ def test_an_unsubscribed_durable_one_acknowledges_first() -> None:
 def test_goodbye_acknowledges_first_and_needs_a_connection() -> None:
     core = flowing(durable="d")
     take(core, tell(core, delivery(11)))
-    assert [type(message) for message in sent(core.goodbye())] == [Acknowledge, Goodbye]
+    assert [type(message) for message in sent(core.positions.goodbye())] == [Acknowledge, Goodbye]
     core.session_down()
-    assert sent(core.goodbye()) == []
+    assert sent(core.positions.goodbye()) == []
 
 
 # ----------------------------------------------------------------------------- questions, the end

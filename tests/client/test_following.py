@@ -361,7 +361,7 @@ def test_it_is_kept_without_a_connection_too() -> None:
     core.session_down()
     take(core, told, now=1.0)
     assert kept(core.handle_timeout(2.0)) == {"d": Left(of(n=11), "c/new")}
-    assert kept(core.keep()) == {"d": Left(of(n=11), "c/new")}
+    assert kept(core.positions.keep()) == {"d": Left(of(n=11), "c/new")}
 
 
 def test_the_next_process_goes_on_at_the_further_of_both_positions() -> None:
