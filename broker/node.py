@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from broker.answers import node_answers
 from broker.channel.clock import wall_clock_ms
 from broker.channel.driver import StackDriver
 from broker.channel.socket import ISocketChannel
@@ -34,6 +35,7 @@ from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.asking import RecoveryAnswers
 from broker.recovery.building import build_recovery
 from broker.router.deliverability import Deliverability
+from broker.router.durable_answers import DurableAnswers
 from broker.router.durables import Durables
 from broker.router.explaining import Explaining
 from broker.router.feed import Feed
@@ -49,9 +51,7 @@ from broker.router.safety import AT_ONCE
 from broker.router.selection import Selection
 from broker.router.session import Session, SessionServices
 from broker.router.subscribing import Subscribing
-from broker.session.messages import Ask
 from broker.session.stack import ENVELOPE_BYTES, session_layers
-from broker.status import status
 from broker.store.commit import Retention
 from broker.store.event_log import EventLog
 from broker.store.log_file import LogFile
@@ -195,17 +195,11 @@ class Node:
         recovering = RecoveryAnswers(
             self.recovery, self.event_log, self.durables, self._parse_query
         )
+        durable = DurableAnswers(self.durables, self.event_log)
         services = SessionServices(
             input=self.input,
             subscribing=self.subscribing,
-            answers={
-                "status": self._answer_status,
-                "dtd-list": self._answer_dtd_list,
-                "dtd-show": self._answer_dtd_show,
-                "explain": lambda identity, ask: self.explaining.answer(identity, ask),
-                "recoveries": recovering.recoveries,
-                "recover-explain": recovering.explain,
-            },
+            answers=node_answers(self, recovering, durable),
             ended=lambda session: self.reception.ended(session),
             clock=self._reactor,
         )
@@ -381,18 +375,3 @@ class Node:
         """The text of a DTD that an event of this node named; None where it is not known."""
         dtd: Deferred[Any] = self.dtds.lookup(reference, FetchHint(""))
         return dtd.addCallbacks(lambda found: found.text, lambda _: None)
-
-    # ------------------------------------------------------------------ answers
-
-    def _answer_status(self, identity: Identity, _: Ask) -> Any:
-        identity.check_administer()
-        return status(self)
-
-    def _answer_dtd_list(self, _: Identity, __: Ask) -> Any:
-        return [(reference.type, reference.version) for reference in self.dtds.references()]
-
-    def _answer_dtd_show(self, _: Identity, ask: Ask) -> Any:
-        said = ask.arguments
-        reference = DtdReference(said.get("type", ""), said.get("version", ""))
-        dtd = self.dtds.lookup(reference, FetchHint(""))
-        return dtd.addCallback(lambda found: found.text.decode())

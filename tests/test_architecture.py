@@ -30,7 +30,7 @@ FLOORS = (
     ("broker.session",),
     ("broker.router", "broker.cluster", "broker.client", "broker.recovery", "plugins"),
     (
-        *("broker.interfaces", "broker.metrics", "broker.status", "broker.node"),
+        *("broker.answers", "broker.interfaces", "broker.metrics", "broker.status", "broker.node"),
         *("broker.service", "broker.beside", "broker.tap", "broker.cli", "broker.threads"),
         *("broker.event_types", "broker.matching"),
     ),

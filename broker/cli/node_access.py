@@ -15,14 +15,15 @@ import click
 
 from broker.cli.failing import Failure
 from broker.cli.stopping import Stop
+from broker.cli.terminal import note
 from broker.errors import GaveUp
 
 if TYPE_CHECKING:
     from broker.client.client import Client
 
 DEFAULT_NODE: Final = "tcp:127.0.0.1:8765"
-#: How long a client that says goodbye is listened to, in seconds.
-GOODBYE: Final = 2.0
+#: Seconds that a command waits for the node to commit the positions of durable subscriptions.
+GOODBYE: Final = 5.0
 _MOST_SECRET: Final = 1024
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -70,8 +71,8 @@ class NodeAccess:
             await stop.unless(client.when_connected(self.timeout))
             yield client
         finally:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(client.close(), GOODBYE)
+            if not await client.close(GOODBYE):
+                note("the node has not confirmed the last position: some events may come again")
 
     def ask(self, what: str, document: bytes = b"", /, **arguments: str) -> Any:
         """The node's answer to one question; `GaveUp` when it does not come in time."""

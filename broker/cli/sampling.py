@@ -113,8 +113,7 @@ class Watched:
         """Say goodbye."""
         client, self._client = self._client, None
         if client is not None:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(client.close(), GOODBYE)
+            await client.close(GOODBYE)
 
     async def _ask(self) -> Any:
         if self._client is None:

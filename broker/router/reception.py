@@ -142,7 +142,20 @@ class Reception:
         identity: Deferred[Identity] = self._authenticator.authenticate(
             hello.client_id, hello.account or None, secret
         )
+        identity.addCallback(self._after_previous, hello)
         return identity.addCallback(self._enter, greeting, hello, version)
+
+    def _after_previous(self, identity: Identity, hello: Hello) -> Identity | Deferred[Identity]:
+        """Wait for one turn where this greeting ends a session of an earlier process.
+
+        What that process sent before it ended may lie in its socket still: its last positions.
+        """
+        previous = self._by_client.get(identity.client_id)
+        if previous is None or previous.token == hello.token:
+            return identity
+        later: Deferred[Identity] = Deferred()
+        self._clock.callLater(0, later.callback, identity)
+        return later
 
     def _enter(self, identity: Identity, greeting: _Greeting, hello: Hello, version: int) -> None:
         if greeting.lost:

@@ -45,6 +45,7 @@ from broker.session.messages import (
 )
 
 _BATCH = bytes([PUBLISH])
+_ACKNOWLEDGE = bytes([Acknowledge.kind])
 
 #: Answers a question of a client with plain content, or a Deferred of it.
 Answerer: TypeAlias = Callable[[Identity, Ask], Any]
@@ -289,6 +290,21 @@ class Session:
 
     # ------------------------------------------------------------------ the end
 
+    def _take_positions(self) -> None:
+        """Take the positions among the messages that wait for a turn: the client has sent them, and
+        its next process would get those events again."""
+        for data in self._received:
+            if data[:1] == _ACKNOWLEDGE:
+                try:
+                    message = messages.decode(data)
+                    assert isinstance(message, Acknowledge)
+                    for number, position in message.positions:
+                        self._services.subscribing.acknowledge(
+                            self._profile, number, Position.from_wire(position)
+                        )
+                except PeerError as error:
+                    self.log.debug("a last position was not taken: {error}", error=error)
+
     def cancel(self, number: int, error: BrokerError) -> None:
         """End one subscription on the node's side, and say why."""
         self._end_subscription(number, error)
@@ -313,6 +329,7 @@ class Session:
                 self.driver.send([messages.encode(Refuse(error.to_wire()))])
             except (Overloaded, Closed):
                 self.log.debug("the reason could not be told")
+        self._take_positions()
         self.over = True
         self._received.clear()
         self.driver.close()

@@ -209,6 +209,16 @@ class EventLog(LogReading):
         else:
             self._begin()
 
+    def state_committed(self) -> Deferred[None]:
+        """Fires when all durable subscriptions put so far are committed, however late."""
+        committed: Deferred[None] = Deferred()
+        self._gathering.stored.append(lambda: committed.callback(None))
+        if self.is_writable:
+            self._begin()
+        else:
+            self._begin_soon()
+        return committed
+
     def put_client(self, client_id: str, newest: bytes) -> None:
         """Store a client's newest incarnation, within `LINGER` and before its next event."""
         self._gathering.commit.clients.append((client_id, newest))
@@ -288,6 +298,8 @@ class EventLog(LogReading):
         self._gathering = Gathering()
         for done, events in gathering.told:
             self._tell(done, events)
+        for stored in gathering.stored:
+            self._tell(stored)
         self._tell_idle()
 
     def _tell(self, whom: Callable[..., object], *what: object) -> None:

@@ -125,12 +125,12 @@ class FakeClient:
         failed = answer if isinstance(answer, BrokerError) else None
         return _settled(answer, failed)
 
-    def close(self) -> Awaitable[None]:
+    def close(self, timeout: float = 0.0) -> Awaitable[bool]:
         self._node.closed += 1
         for receipt in self._receipts:
             if not receipt.done():
                 receipt.set_exception(from_wire(("closed", "the client is closed", 0, 0)))
-        return _settled(None, None)
+        return _settled(True, None)
 
 
 class FakeSubscription:
