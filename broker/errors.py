@@ -348,6 +348,12 @@ class UnknownSubscription(PeerError):
     code = "unknown-subscription"
 
 
+class SubscriptionHeld(PeerError):
+    """The durable subscription is in use, or paused: it can not be changed or moved now."""
+
+    code = "subscription-held"
+
+
 class BadPosition(PeerError):
     """A position that this log can not have given: from the future, or of another origin."""
 

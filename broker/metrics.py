@@ -6,7 +6,8 @@ beyond its own integers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import attrs
 from prometheus_client import CollectorRegistry, generate_latest
@@ -20,6 +21,7 @@ from broker.cluster.metrics import network_metrics
 from broker.content.contract import TypeFigures
 from broker.errors import BrokerError
 from broker.recovery.metrics import recovery_metrics
+from broker.router.durable_report import durable_report
 from broker.status import Inspected, deliveries, network, recovery, resident_bytes
 
 
@@ -98,10 +100,35 @@ class NodeCollector(Collector):
         yield CounterMetricFamily(
             "xmlbroker_log_failures", "Commits that failed.", value=node.event_log.failures
         )
+        yield from durable_metrics(durable_report(node.durables))
         report = network(node)
         if report is not None:
             yield from network_metrics(report)
         yield from recovery_metrics(recovery(node))
+
+
+def durable_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
+    """Durable subscriptions by state, and the lags of those furthest behind: a bounded number."""
+    count = GaugeMetricFamily(
+        "xmlbroker_durable_subscriptions", "Durable subscriptions.", labels=["state"]
+    )
+    for state, number in report["states"].items():
+        count.add_metric([state], number)
+    yield count
+    for figure, text in (
+        ("events", "Events of the log that a durable subscription has not processed."),
+        ("bytes", "What these take in the log, about."),
+        ("seconds", "Since the oldest of them was logged."),
+        ("before_log", "Places behind its position that the log holds no more."),
+    ):
+        lag = GaugeMetricFamily(
+            f"xmlbroker_durable_lag_{figure}",
+            f"{text} Of the subscriptions furthest behind.",
+            labels=["client", "name"],
+        )
+        for each in report["furthest_behind"]:
+            lag.add_metric([each["client"], each["name"]], each[figure])
+        yield lag
 
 
 def type_metrics(types: Iterable[TypeFigures]) -> Iterator[Metric]:

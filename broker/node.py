@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -195,7 +195,12 @@ class Node:
         recovering = RecoveryAnswers(
             self.recovery, self.event_log, self.durables, self._parse_query
         )
-        durable = DurableAnswers(self.durables, self.event_log)
+        durable = DurableAnswers(
+            durables=self.durables,
+            log=self.event_log,
+            sessions=lambda: self.reception.sessions,
+            delete_elsewhere=lambda client, name: succeed(([], [])),
+        )
         services = SessionServices(
             input=self.input,
             subscribing=self.subscribing,

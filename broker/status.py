@@ -15,6 +15,7 @@ from broker.config import Settings
 from broker.content.contract import IMatcher
 from broker.recovery.node_recovery import NodeRecovery
 from broker.recovery.report import report as recovery_report
+from broker.router.durable_report import durable_report
 from broker.router.durables import Durables
 from broker.router.input import Input
 from broker.router.notices import Notices
@@ -82,6 +83,7 @@ def status(node: Inspected) -> dict[str, Any]:
         "types": [attrs.asdict(figures) for figures in node.matcher.types()],
         "notices": attrs.asdict(node.notices.counts),
         "durable_subscriptions": len(node.durables),
+        "durable": durable_report(node.durables),
         "refused_connections": dict(node.reception.refused),
         "refused_subscriptions": dict(node.subscribing.refused),
         "broken_connections": dict(node.reception.broken),

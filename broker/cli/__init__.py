@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "sub": "Subscribe: print the events that match an XPath query.",
     "recover": "Replay what was published, or say where it would come from.",
     "explain": "Say how a query is answered, and why an event matches it or does not.",
+    "durable": "Show, pause, reset and delete durable subscriptions.",
     "status": "Show what a node is doing, or several, side by side.",
     "top": "Watch nodes, their links, and what flows.",
     "archive": "List, verify, compact and expire the archive of a network.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from broker.cli.sampling import Sample, links_of, number_at
+from broker.cli.sampling import Sample, lags_of, links_of, number_at
 from broker.cli.terminal import one_line
 
 if TYPE_CHECKING:
@@ -18,12 +18,15 @@ Rates = Mapping[str, float]
 _NODES = ("node", "leads", "members", "units", "links", "sessions", "state")
 _EVENTS = ("node", "published", "delivered", "relayed", "frames", "stuck", "holes", "waiting")
 _RECOVERY = ("node", "archived", "behind", "archive", "recoveries", "recovered", "lost", "replayer")
+_DURABLE = ("node", "client", "subscription", "state", "events", "KiB", "seconds")
 _LINKS = ("link", "by", "state")
 _TRAFFIC = (
     *("link", "out", "KiB out", "in", "KiB in"),
     *("full", "again", "lost", "repeated"),
 )
-_TEXTS = frozenset({"node", "leads", "state", "link", "by", "archive", "replayer"})
+_TEXTS = frozenset(
+    {"client", "subscription"} | {"node", "leads", "state", "link", "by", "archive", "replayer"}
+)
 
 
 def overview(samples: Sequence[Sample], rates: Sequence[Rates]) -> Iterable[Table]:
@@ -38,6 +41,11 @@ def overview(samples: Sequence[Sample], rates: Sequence[Rates]) -> Iterable[Tabl
     recovering = [each for each in here if isinstance(each[1].get("recovery"), Mapping)]
     if recovering:
         yield _table("Recovery", _RECOVERY, (_recovery(*each) for each in recovering))
+    lags = [(status, lag) for _, status, _ in here for lag in lags_of(status) if _is_behind(lag)]
+    if lags:
+        yield _table(
+            "Durable subscriptions that are behind", _DURABLE, (_lag(*each) for each in lags)
+        )
     links = [(status, link, rate) for _, status, rate in here for link in links_of(status)]
     if links:
         yield _table("Links", _LINKS, (_link(status, link) for status, link, _ in links))
@@ -49,6 +57,28 @@ def link_tables(status: Mapping[str, Any]) -> Iterable[Table]:
     links = list(links_of(status))
     yield _table("Links", _LINKS, (_link(status, link) for link in links))
     yield _table("Traffic", _TRAFFIC, (_traffic(status, link, {}) for link in links))
+
+
+def durable_table(lags: Iterable[Mapping[str, Any]]) -> Table:
+    """Durable subscriptions of one node, with their lags."""
+    return _table("Durable subscriptions", _DURABLE[1:], (_lag_of(lag) for lag in lags))
+
+
+def _is_behind(lag: Mapping[str, Any]) -> bool:
+    return bool(lag.get("events") or lag.get("before_log") or lag.get("state") == "paused")
+
+
+def _lag(status: Mapping[str, Any], lag: Mapping[str, Any]) -> list[str]:
+    return [_name(status), *_lag_of(lag)]
+
+
+def _lag_of(lag: Mapping[str, Any]) -> list[str]:
+    return [
+        *(one_line(str(lag.get(key))) for key in ("client", "name", "state")),
+        f"{number_at(lag, 'events') + number_at(lag, 'before_log'):,.0f}",
+        f"{number_at(lag, 'bytes') / 1024:,.0f}",
+        f"{number_at(lag, 'seconds'):,.0f}",
+    ]
 
 
 def _node(sample: Sample) -> list[str]:

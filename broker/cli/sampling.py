@@ -88,6 +88,14 @@ def links_of(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield from (link for link in network.get("links", ()) if isinstance(link, Mapping))
 
 
+def lags_of(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The node's durable subscriptions that are furthest behind."""
+    durable = status.get("durable")
+    if isinstance(durable, Mapping):
+        named = durable.get("furthest_behind", ())
+        yield from (lag for lag in named if isinstance(lag, Mapping))
+
+
 class Watched:
     """One node that is asked, over one session as long as that lasts."""
 

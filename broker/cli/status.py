@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from broker.cli.node_access import NodeAccess, node_options
-from broker.cli.overview import link_tables, overview
+from broker.cli.overview import durable_table, link_tables, overview
 from broker.cli.rendering import clock_time
-from broker.cli.sampling import Sample, sample_all, watching
+from broker.cli.sampling import Sample, lags_of, sample_all, watching
 from broker.cli.terminal import console, json_line, on_terminal, one_line
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def tables(status: Mapping[str, Any]) -> Iterable[Table]:
     """The answer of a node as tables. A later version's further keys are shown as they are."""
     log, memory = status.get("log", {}), status.get("memory", {})
     shown = {"memory", "log", "published", "delivered", "network", "types", "sessions"}
-    shown.add("recovery")
+    shown |= {"recovery", "durable"}
     started = status.get("started_ms")
     yield _pairs(
         "Node",
@@ -81,6 +81,9 @@ def tables(status: Mapping[str, Any]) -> Iterable[Table]:
         yield from _network(status)
     if isinstance(status.get("recovery"), Mapping):
         yield _recovery(status["recovery"])
+    lags = list(lags_of(status))
+    if lags:
+        yield durable_table(lags)
     if status.get("types"):
         yield _types(status["types"])
     yield _sessions(status.get("sessions", ()))

@@ -32,7 +32,7 @@ from broker.client.following import Following
 from broker.client.outbox import Outbox
 from broker.client.received import ReceivedEvent, TypeChanged
 from broker.client.wish import Wish
-from broker.errors import ProtocolError, from_wire
+from broker.errors import ProtocolError, UnknownSubscription, from_wire
 from broker.event.identity import EventId
 from broker.event.place import Place, Position
 from broker.session import messages
@@ -315,7 +315,12 @@ class ClientCore:
                 return [*_arrived(number, going_on), *self._say(following.subscribe())]
             del self._subscriptions[number]
             self._duplicates_dropped += following.duplicates_dropped
-            return _arrived(number, following.ends(message))
+            ended = _arrived(number, following.ends(message))
+            if message.error[0] == UnknownSubscription.code and following.wish.durable:
+                # It was deleted: whoever takes the name up again begins anew.
+                self.positions.leaving.forget(following.wish.durable)
+                ended += self.positions.leaving.keep()
+            return ended
         if isinstance(message, messages.TypeChanged):
             return [Arrived(number, TypeChanged.of(message))]
         return _arrived(number, following.misses(message))

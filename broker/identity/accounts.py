@@ -11,6 +11,7 @@ from broker.config.stored_secret import StoredSecret
 from broker.errors import NotAllowed
 from broker.event.envelope import SecurityLevel
 from broker.event.stream import check_client_id
+from broker.identity.client_ids import matches_client_id
 from broker.identity.rights import Rights
 from broker.identity.who import Identity
 
@@ -58,22 +59,5 @@ def identity_for(account: Account, client_id: str) -> Identity:
         rights=account.rights,
         clearance=account.clearance,
         administer=account.administer,
+        client_ids=account.client_ids,
     )
-
-
-def matches_client_id(pattern: str, client_id: str) -> bool:
-    """Whether the pattern matches the whole id; `*` stands for any characters, or none."""
-    first, *rest = pattern.split("*")
-    if not rest:
-        return client_id == first
-    *middle, last = rest
-    at, end = len(first), len(client_id) - len(last)
-    if at > end or not client_id.startswith(first) or not client_id.endswith(last):
-        return False
-    for piece in middle:
-        # The earliest place leaves most room for the pieces after it: no search back is needed.
-        found = client_id.find(piece, at, end)
-        if found < 0:
-            return False
-        at = found + len(piece)
-    return True

@@ -10,6 +10,7 @@ from broker.event.envelope import SecurityLevel
 from broker.event.stream import StreamPattern, check_client_id
 from broker.identity.avatar import IIdentity
 from broker.identity.clearance import is_cleared
+from broker.identity.client_ids import matches_client_id
 from broker.identity.rights import Rights
 
 
@@ -23,6 +24,15 @@ class Identity:
     rights: Rights
     clearance: SecurityLevel
     administer: bool
+    client_ids: tuple[str, ...] = ()
+    """Patterns of the client ids that the account may use."""
+
+    def owns(self, client_id: str) -> bool:
+        """Whether a client id is its own, or another one of its account."""
+        patterns = self.client_ids
+        return client_id == self.client_id or any(
+            matches_client_id(pattern, client_id) for pattern in patterns
+        )
 
     def is_cleared(self, level: SecurityLevel) -> bool:
         """Whether an event of this level may be sent to it."""

@@ -17,7 +17,7 @@ from broker.channel.clock import IClock
 from broker.cluster.address import Address, address_or_none
 from broker.cluster.correspondence import Correspondence
 from broker.cluster.flows.frame import MAX_HOPS
-from broker.errors import BrokerError, NotConnected, from_wire
+from broker.errors import BrokerError, NotConnected, SubscriptionHeld, from_wire
 from broker.event.place import Position
 from broker.recovery.archive_access import ArchivedDurable
 from broker.recovery.messages import HandedOver, Release, Released, TakeOver
@@ -211,6 +211,10 @@ class HandingOver:
             return
         if durable.moved_to and durable.moved_to != str(message.source):
             self._answer(message, durable.position, durable.moved_to)
+            return
+        if durable.paused:
+            held = f"{name!r} is paused at {self._post.own}: resume it there first"
+            self._answer(message, error=SubscriptionHeld(held))
             return
         try:
             self._supersede(client_id, message.incarnation, message.token)

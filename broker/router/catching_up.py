@@ -118,7 +118,8 @@ class CatchingUp:
         return any(mark > coverage[origin] for origin, mark in feed.skip.items())
 
     def _is_fed(self, feed: Feed) -> bool:
-        return self._feeds.get(feed.number) is feed and feed.pace is Pace.CATCHING_UP
+        fed = self._feeds.get(feed.number) is feed and feed.pace is Pace.CATCHING_UP
+        return fed and not feed.paused
 
     async def _feed_page(self, feed: Feed, events: list[LoggedEvent]) -> None:
         if not self._is_fed(feed):

@@ -9,6 +9,7 @@ import attrs
 import msgpack
 
 from broker.event.place import Position
+from broker.router.lag import Lags
 from broker.store.event_log import EventLog
 
 
@@ -29,6 +30,8 @@ class Durable:
     all that came before it flowed here."""
     moved_to: str = ""
     """The address of the node that it was handed over to."""
+    paused: bool = False
+    """Nothing is delivered, and it stays at this node, until it is resumed."""
 
     def encode(self) -> bytes:
         """The stored bytes."""
@@ -37,6 +40,8 @@ class Durable:
             (
                 *(self.pattern, self.query, self.namespaces, self.position.to_wire(), self.used),
                 *(flows_from, self.former, self.moved_to),
+                # Earlier versions know eight fields, and read them in archives.
+                *([True] if self.paused else []),
             )
         )
         return packed
@@ -96,6 +101,19 @@ class Durables:
         """Whether a session has it now."""
         return _key(client_id, name) in self._in_use
 
+    def state(self, client_id: str, name: str) -> str:
+        """`moved`, `paused`, `in-use` or `away`, of one that is stored."""
+        durable = self._kept[_key(client_id, name)]
+        if durable.moved_to:
+            return "moved"
+        if durable.paused:
+            return "paused"
+        return "in-use" if self.in_use(client_id, name) else "away"
+
+    def lags(self) -> Lags:
+        """Lags as of now."""
+        return Lags(self._log, self._wall_clock)
+
     def count(self, client_id: str) -> int:
         """How many a client has."""
         return self._counts[client_id.encode()]
@@ -119,12 +137,14 @@ class Durables:
         """
         key = _key(client_id, name)
         self._in_use.add(key)
-        if key not in self._kept:
+        known = self._kept.get(key)
+        if known is None:
             self._counts[_client_of(key)] += 1
         durable = Durable(
             *(pattern, query, dict(namespaces), position, self._wall_clock()),
             flows_from=flows_from,
             former=former,
+            paused=known is not None and known.paused,
         )
         self._kept[key] = durable
         self._log.put_durable(key, durable.encode(), stored)
@@ -155,6 +175,19 @@ class Durables:
         durable = self._kept.get(key)
         if durable is not None and durable.former == former:
             self._store(key, attrs.evolve(durable, former=""))
+
+    def pause(self, client_id: str, name: str, paused: bool) -> None:
+        """Note whether anything is delivered of a known one."""
+        key = _key(client_id, name)
+        durable = attrs.evolve(self._kept[key], paused=paused, used=self._wall_clock())
+        self._store(key, durable)
+
+    def reset(self, client_id: str, name: str, position: Position) -> None:
+        """Move the position of a known one that is not in use, forward or back."""
+        key = _key(client_id, name)
+        assert key not in self._in_use
+        durable = attrs.evolve(self._kept[key], position=position, used=self._wall_clock())
+        self._store(key, durable)
 
     def move(self, client_id: str, name: str, whereto: str, stored: Callable[[], object]) -> None:
         """It is handed over to the node at an address; `stored` is told when that is durable."""

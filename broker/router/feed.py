@@ -85,6 +85,8 @@ class Feed:
     """Begins to recover what does not come by the log, for the reason of a gap that is told if
     nobody has it; None where there is nobody to ask, or its end is asked for."""
     pace: Pace = Pace.UNCONFIRMED
+    paused: bool = False
+    """Nothing is sent before it is resumed; its cursor stays where it is."""
     reading: bool = False
     waiting_for_commit: bool = False
     """At the log's end, but the cut is not committed yet."""

@@ -111,7 +111,7 @@ class Link:
         if feed.pace is not Pace.CATCHING_UP:
             return
         newest = feed.cursor > feed.given[1] and self._log.bounds.last <= feed.given[1]
-        if newest and not self._catching_up.is_ahead(feed):
+        if newest and not feed.paused and not self._catching_up.is_ahead(feed):
             # It wants nothing older than what is to come: live at once, without a look at the
             # log. Events of a commit under way are not for it; the matcher did not know it.
             feed.go_live(feed.cursor)
@@ -129,6 +129,16 @@ class Link:
         """Feed a subscription with what is recovered, then from its log, behind `joins`; or, with
         `end`, no further."""
         self._recovering.begin(feed, recovering, joins, pacing, end)
+
+    def pause(self, number: int, paused: bool) -> None:
+        """Hold a durable subscription, or let it go on from where it is."""
+        feed = self._feeds[number]
+        feed.paused = paused
+        if paused and feed.pace is Pace.LIVE:
+            # All that is committed was handed out.
+            feed.fall_behind(self._log.bounds.last + 1)
+        elif not paused:
+            self.pump()
 
     def _recover_now(self, feed: Feed, recovering: Recovering, joins: Mapping[str, Mark]) -> None:
         self.recover(feed, recovering, joins, Pacing(0.0, 0.0), None)

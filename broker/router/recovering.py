@@ -119,7 +119,7 @@ class RecoveringFeeds:
 
     async def _room(self, feed: Feed) -> bool:
         """Wait until the session takes more; False if the subscription is over."""
-        while self._is_fed(feed) and not self._outlet.writable:
+        while self._is_fed(feed) and (feed.paused or not self._outlet.writable):
             waits: Deferred[None] = Deferred()
             self._waiting.append(waits)
             await waits

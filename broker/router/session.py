@@ -210,6 +210,11 @@ class Session:
         if writable and not self.over:
             self.link.pump()
 
+    def durable_number(self, name: str) -> int | None:
+        """The client's number for a durable subscription; None if the session does not have it."""
+        numbers = (n for n, durable in self._profile.durable.items() if durable == name)
+        return next(numbers, None)
+
     # ------------------------------------------------------------------ messages
 
     def _control(self, message: Message) -> None:

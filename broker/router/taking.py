@@ -117,6 +117,7 @@ class Taking:
         feed, wanted, around = self._feed, self._wanted, self._around
         assert feed.pattern is not None and feed.query is not None
         feed.flowing = False
+        feed.paused = self._stored is not None and self._stored.paused
         was_wanted = around.interest.is_wanted(self._key, feed.pattern, feed.query)
         self._wanted_all_the_time = was_wanted
         feed.goes_on = was_wanted and self._resumes

@@ -337,6 +337,12 @@ class LogFile:
                     low = middle + 1
             return low
 
+    def arrival_of(self, serial: int) -> int:
+        """When the event at `serial`, or the next one, was logged; 0 if there is none."""
+        with self._guard, self._reading() as txn, txn.cursor(db=self._events) as cursor:
+            chunk = Chunk.holding(cursor, serial)
+            return 0 if chunk is None else chunk.arrival(max(serial, chunk.first))
+
     def position_before(self, serial: int) -> dict[str, Mark]:
         """For each origin the place of its last event before `serial` that is kept."""
         with self._guard, self._reading() as txn:

@@ -75,6 +75,10 @@ class LogReading:
         """The serial of the first durable event of an origin behind `mark`, or the next serial."""
         return self._file.first_after(origin, mark)
 
+    def arrival_of(self, serial: int) -> int:
+        """When (ms since 1970) the event at `serial`, or the next one, was logged; else 0."""
+        return self._file.arrival_of(serial)
+
     def position_before(self, serial: int) -> dict[str, Mark]:
         """For each origin the place of its last durable event before `serial`."""
         return self._file.position_before(serial)

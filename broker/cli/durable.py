@@ -1,0 +1,158 @@
+"""`xmlbroker durable`: the durable subscriptions of a running node, and changes to them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from broker.cli.failing import Failure
+from broker.cli.node_access import NodeAccess, node_options
+from broker.cli.overview import durable_table
+from broker.cli.rendering import clock_time
+from broker.cli.starting_point import parse_end
+from broker.cli.terminal import console, json_line, note, on_terminal, one_line
+
+_client = click.option(
+    "--client", default="", metavar="ID", help="Whose subscription.  [default: one's own]"
+)
+_as_json = click.option(
+    "--json", "as_json", is_flag=True, help="Lines of JSON.  [default in a pipe]"
+)
+
+
+@click.group(no_args_is_help=True)
+def command() -> None:
+    """Show, pause, reset and delete durable subscriptions.
+
+    A command logs in as --client-id, and that ends another session of that ClientId. Give it an
+    id of its own, and name the subscription's with --client.
+    """
+
+
+@command.command("list")
+@click.option("--client", default="", metavar="ID", help="Only those of this client.")
+@_as_json
+@node_options
+def list_(access: NodeAccess, client: str, as_json: bool) -> None:
+    """List the durable subscriptions at the node that one may see, with their lags."""
+    said = {"client": client} if client else {}
+    answer = access.ask("durable-list", **said)
+    rows = answer["subscriptions"]
+    if as_json or not on_terminal():
+        for row in rows:
+            click.echo(json_line(row))
+    else:
+        console().print(durable_table(rows))
+    if answer["left_out"]:
+        note(f"{answer['left_out']:,} more are not listed: name a --client")
+
+
+@command.command()
+@click.argument("name")
+@_client
+@_as_json
+@node_options
+def show(access: NodeAccess, name: str, client: str, as_json: bool) -> None:
+    """Show one durable subscription: query, position, lag, and what its session does."""
+    _print(_ask(access, "show", name, client), as_json)
+
+
+@command.command()
+@click.argument("name")
+@_client
+@_as_json
+@node_options
+def pause(access: NodeAccess, name: str, client: str, as_json: bool) -> None:
+    """Stop delivery; the position stays, and the client may stay connected.
+
+    The subscription can not move to another node before it is resumed.
+    """
+    _print(_ask(access, "pause", name, client), as_json)
+
+
+@command.command()
+@click.argument("name")
+@_client
+@_as_json
+@node_options
+def resume(access: NodeAccess, name: str, client: str, as_json: bool) -> None:
+    """Deliver again, from where the subscription was paused."""
+    _print(_ask(access, "resume", name, client), as_json)
+
+
+@command.command()
+@click.argument("name")
+@click.option(
+    "--to",
+    required=True,
+    metavar="WHERE",
+    help="start or end of the node's log, a time, how long ago (1h30m), or a position.",
+)
+@_client
+@_as_json
+@node_options
+def reset(access: NodeAccess, name: str, to: str, client: str, as_json: bool) -> None:
+    """Move the position, and say what will be skipped, and what comes again.
+
+    The subscription must not be in use. A client with a state folder goes on from its own position
+    where that is further: to go back, remove its .positions file, too.
+    """
+    row = _ask(access, "reset", name, client, to=_target(to))
+    _print(row, as_json)
+    told = row["reset"]
+    if told["skipped"]:
+        note(f"{told['skipped']:,} places are skipped: their events are not delivered")
+    if told["again"]:
+        note(f"{told['again']:,} places come again; a client's state folder may be further")
+
+
+@command.command()
+@click.argument("name")
+@_client
+@_as_json
+@node_options
+def delete(access: NodeAccess, name: str, client: str, as_json: bool) -> None:
+    """End a durable subscription at all nodes of the network; a client that has it is told.
+
+    The exit status is 1 if a node did not answer: it may have the subscription still.
+    """
+    told = _ask(access, "delete", name, client)
+    if as_json or not on_terminal():
+        click.echo(json_line(told))
+    else:
+        at = [*(["this node"] if told["here"] else []), *told["elsewhere"]]
+        click.echo(one_line(f"deleted at {', '.join(at) or 'no node'}"))
+    if told["silent"]:
+        note(f"no answer from {', '.join(told['silent'])}: delete it again when they are back")
+        sys.exit(1)
+
+
+def _ask(access: NodeAccess, what: str, name: str, client: str, **said: str) -> Any:
+    named = {"name": name, **({"client": client} if client else {})}
+    return access.ask(f"durable-{what}", **named, **said)
+
+
+def _target(to: str) -> str:
+    if to in ("start", "end"):
+        return to
+    try:
+        return str(parse_end(to, int(time.time() * 1000)))
+    except ValueError as error:
+        raise Failure(f"{to!r}: {error}, start or end") from None
+
+
+def _print(row: Mapping[str, Any], as_json: bool) -> None:
+    if as_json or not on_terminal():
+        click.echo(json_line(row))
+        return
+    console().print(durable_table([row]))
+    for key in ("pattern", "query", "position", "moved_to", "former"):
+        if row.get(key):
+            click.echo(one_line(f"{key.replace('_', ' ')}: {row[key]}"))
+    click.echo(one_line(f"last used: {clock_time(row['used_ms'])}"))
+    for key, value in (row.get("session") or {}).items():
+        click.echo(one_line(f"{key}: {value}"))

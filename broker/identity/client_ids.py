@@ -1,0 +1,21 @@
+"""Patterns of client ids, as accounts have them."""
+
+from __future__ import annotations
+
+
+def matches_client_id(pattern: str, client_id: str) -> bool:
+    """Whether the pattern matches the whole id; `*` stands for any characters, or none."""
+    first, *rest = pattern.split("*")
+    if not rest:
+        return client_id == first
+    *middle, last = rest
+    at, end = len(first), len(client_id) - len(last)
+    if at > end or not client_id.startswith(first) or not client_id.endswith(last):
+        return False
+    for piece in middle:
+        # The earliest place leaves most room for the pieces after it: no search back is needed.
+        found = client_id.find(piece, at, end)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return True

@@ -1,0 +1,92 @@
+"""`xmlbroker durable`: what it asks a node, and what it prints."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from broker.cli.overview import overview
+from broker.cli.sampling import Sample
+from broker.errors import SubscriptionHeld
+from tests.cli.fake_node import FakeNode, run
+from tests.cli.network_status import status_of
+
+ROW = {
+    "client": "desk",
+    "name": "d",
+    "state": "away",
+    "pattern": ">",
+    "query": "true()",
+    "position": "n:1:2",
+    "used_ms": 0,
+    "events": 3,
+    "bytes": 2048,
+    "seconds": 60.0,
+    "before_log": 0,
+}
+
+
+def test_subscriptions_are_listed_a_line_each() -> None:
+    node = FakeNode(answers={"durable-list": {"subscriptions": [ROW, ROW], "left_out": 7}})
+    result = run(node, "durable", "list", "--client", "desk")
+    assert [json.loads(line) for line in result.stdout.splitlines()] == [ROW, ROW]
+    assert "7 more" in result.stderr
+    assert node.asked == [("durable-list", {"client": "desk"})]
+
+
+@pytest.mark.parametrize("what", ["show", "pause", "resume"])
+def test_one_is_asked_for_by_name(what: str) -> None:
+    node = FakeNode(answers={f"durable-{what}": ROW})
+    assert json.loads(run(node, "durable", what, "d").stdout) == ROW
+    assert node.asked == [(f"durable-{what}", {"name": "d"})]
+
+
+@pytest.mark.parametrize(
+    ("to", "sent"),
+    [("start", "start"), ("end", "end"), ("1000", "1000"), ("n:1:2", "n:1:2")],
+)
+def test_a_reset_says_what_it_means(to: str, sent: str) -> None:
+    row = {**ROW, "reset": {"skipped": 2, "again": 5}}
+    node = FakeNode(answers={"durable-reset": row})
+    result = run(node, "durable", "reset", "d", "--to", to)
+    assert node.asked == [("durable-reset", {"name": "d", "to": sent})]
+    assert "2 places are skipped" in result.stderr and "5 places come again" in result.stderr
+
+
+def test_nonsense_is_not_sent() -> None:
+    node = FakeNode()
+    assert run(node, "durable", "reset", "d", "--to", "soon").exit_code == 1
+    assert node.connections == []
+
+
+@pytest.mark.parametrize(("silent", "status"), [((), 0), (("alps/n2",), 1)])
+def test_a_deletion_that_not_all_nodes_confirm_is_no_success(
+    silent: tuple[str, ...], status: int
+) -> None:
+    told: dict[str, Any] = {"here": True, "elsewhere": ["alps/n3"], "silent": silent}
+    result = run(FakeNode(answers={"durable-delete": told}), "durable", "delete", "d")
+    assert result.exit_code == status
+    assert ("alps/n2" in result.stderr) == bool(silent)
+
+
+def test_what_the_node_refuses_is_one_line() -> None:
+    node = FakeNode(answers={"durable-reset": SubscriptionHeld("'d' is in use")})
+    result = run(node, "durable", "reset", "d", "--to", "end")
+    assert (result.exit_code, result.stderr) == (1, "xmlbroker: 'd' is in use\n")
+
+
+def test_top_shows_those_that_are_behind() -> None:
+    from io import StringIO
+
+    from rich.console import Console
+
+    durable = {"furthest_behind": [ROW, {**ROW, "name": "e", "events": 0}]}
+    sample = Sample("tcp:a", 0.0, {**status_of("a1"), "durable": durable})
+    screen = Console(file=StringIO(), width=100)
+    for table in overview([sample], [{}]):
+        screen.print(table)
+    text = screen.file.getvalue()  # type: ignore[attr-defined]
+    rows = [line.split() for line in text.splitlines() if "desk" in line]
+    assert rows == [["alps/a1", "desk", "d", "away", "3", "2", "60"]]
