@@ -6,13 +6,17 @@ from pathlib import Path
 
 import pytest
 
-#: Real events made by others; it lies beside the checkout and is never part of it.
-SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+from tests.capability import SHARED_DATA, need
+from tests.skip_rule import SkipRule
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Judge each skip of a test."""
+    config.pluginmanager.register(SkipRule(), "skip-rule")
 
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of real data; a test that asks for it is skipped where it is absent."""
-    if not SHARED_DATA.is_dir():
-        pytest.skip("the real data (../shared/data) is not beside this checkout")
+    """The folder of real data."""
+    need("shared-data")
     return SHARED_DATA

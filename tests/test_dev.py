@@ -190,3 +190,29 @@ def test_where_installing_java_fails_that_is_said_and_python_serves(prepared: Ma
     assert f"installing {JAVA} failed" in done.stderr
     assert "replayed by pure Python, not by Spark" in done.stderr
     assert done.stdout == "runs examples/demo\n"
+
+
+# --------------------------------------------------------------------------- packages for the tests
+
+
+def test_missing_packages_of_the_tests_are_installed_where_that_is_allowed(
+    machine: Machine, tmp_path: Path
+) -> None:
+    (machine.programs / "sed").symlink_to(shutil.which("sed") or "sed")
+    for name in ("ip", "xmllint", "shellcheck"):
+        machine.program(name, "exit 0")
+    machine.program("java", java("17.0.15"))
+    done = machine.dev("packages")
+    assert done.returncode == 0
+    assert "some tests will be skipped (sudo apt-get install nftables)" in done.stderr
+
+    installed = tmp_path / "installed"
+    machine.program("apt-get", f'[ "$1" = update ] || echo "$@" >>"{installed}"')
+    machine.program("id", "echo 0")
+    machine.program("java", java("11.0.2"))
+    assert machine.dev("packages").returncode == 0
+    assert installed.read_text().split()[-2:] == ["nftables", JAVA]
+
+    machine.program("nft", "exit 0")
+    machine.program("java", java("21.0.1"))
+    assert "all Debian packages for the tests are there" in machine.dev("packages").stderr

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-import pytest
+import importlib
+
 from rich.console import Console
 
 from benchmarks.harness.report import Report, show
@@ -20,6 +21,7 @@ from benchmarks.line_report import (
     Crossing,
     report,
 )
+from tests.capability import need
 
 
 def crossing(work: str, *microseconds: float, dropped: int = 0) -> Crossing:
@@ -78,7 +80,8 @@ def test_every_work_has_a_row_in_both_tables_and_a_bar() -> None:
     assert by_name[INGRESS][3:] == ["20.0", "", "", ""]
     # Where nobody else wants anything no frame begins.
     assert {row[0]: row[2] for row in course.rows}[MIDDLE] == ""
-    figure = pytest.importorskip("matplotlib.figure").Figure()
+    need("matplotlib")
+    figure = importlib.import_module("matplotlib.figure").Figure()
     told.draw(figure)
     assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == [*"abc"]
     show(told, Console(quiet=True), quick=False)

@@ -13,6 +13,7 @@ import pytest
 from benchmarks.actors.stomp_read import expected
 from benchmarks.harness.flights import is_high
 from benchmarks.workloads.flights import rare_queries
+from tests.capability import need
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -143,8 +144,8 @@ def test_quick_runs_between_processes_carry_everything(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.system
 def test_a_quick_run_of_the_node_counts_what_further_queries_get(tmp_path: Path) -> None:
-    if not (Path("/usr/share/activemq").is_dir() and Path("/usr/sbin/mosquitto").is_file()):
-        pytest.skip("the peers are not installed, and the run would install them")
+    # The run would install them.
+    need("peers")
     results, data = tmp_path / "results", tmp_path / "data"
     data.mkdir()
     process = started("--quick", "--results", str(results), "--data", str(data), "node")

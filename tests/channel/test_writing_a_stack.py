@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.capability import need
 from tests.channel.documented import documented
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,6 +34,7 @@ from broker.channel.driver import StackDriver
 from broker.channel.socket import TCP_PROPERTIES
 from broker.channel.stacks import StackSettings, build, find_stacks, stack_named
 from broker.testing.network import MemoryNetwork
+from tests.capability import need
 
 class Receiver:
     def __init__(self):
@@ -69,9 +70,7 @@ print(len([event for event in noted if sys.argv[1] in str(event.get("path"))]))
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder into which somebody else's package was installed."""
-    setuptools = importlib.metadata.version("setuptools")
-    if int(setuptools.split(".")[0]) < OLDEST_SETUPTOOLS:
-        pytest.skip(f"setuptools {setuptools} is too old to build with; ./dev installs a newer one")
+    need("setuptools")
     folder = tmp_path_factory.mktemp("ferry")
     layer, stack, drop_in = documented("python")
     (configuration,) = documented("ini")

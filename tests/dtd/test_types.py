@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from lxml import etree
 
 from broker.dtd.catalogue import Catalogue
 from broker.dtd.dtd import Dtd
+from tests.capability import needs
 
 Shipped = Callable[[str, str], Dtd]
 Event = Callable[..., bytes]
@@ -201,7 +201,7 @@ def test_each_family_of_messages_has_its_element(
 # ------------------------------------------------------------------------- other tools
 
 
-@pytest.mark.skipif(shutil.which("xmllint") is None, reason="xmllint (libxml2-utils) is absent")
+@needs("xmllint")
 def test_xmllint_validates_an_event_with_the_catalogue(
     catalogue: Catalogue, event: Event, flight: bytes, tmp_path: Path
 ) -> None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from tests.capability import need, skip
 
 
 @contextlib.contextmanager
 def mounted_tmpfs(folder: Path, options: str) -> Iterator[Path]:
     """A disk in memory on `folder`; skips the test where this user may not mount."""
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount a disk")
+    need("mounts")
     folder.mkdir()
     mounting = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)],
@@ -24,7 +22,7 @@ def mounted_tmpfs(folder: Path, options: str) -> Iterator[Path]:
         check=False,
     )
     if mounting.returncode:
-        pytest.skip(f"a disk can not be mounted here: {mounting.stderr.strip()}")
+        skip("mounts", mounting.stderr.strip())
     try:
         yield folder
     finally:

@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import Self
 
 import attrs
-import pytest
+
+from tests.capability import need, skip
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The last part of the hosts' addresses.
@@ -55,7 +56,7 @@ class Hosts:
             self._make()
         except subprocess.CalledProcessError as error:
             self._remove()
-            pytest.skip(f"no network namespaces here: {error.stderr.strip()}")
+            skip("namespaces", error.stderr.strip())
         return self
 
     def __exit__(
@@ -124,12 +125,7 @@ class TwoHosts(Hosts):
 
 def need_namespaces() -> None:
     """Skip the test, with the reason, where they can not be made."""
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces need root")
-    if not shutil.which("ip"):
-        pytest.skip("network namespaces need the command ip (iproute2)")
-    if not (shutil.which("nft") or shutil.which("iptables")):
-        pytest.skip("loss needs nft or iptables")
+    need("namespaces", "packet-filter")
 
 
 def run(*command: str) -> None:

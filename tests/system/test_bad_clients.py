@@ -34,6 +34,7 @@ from broker.event.envelope import EventType, SecurityLevel
 from broker.event.place import Position
 from broker.identity import hash_secret
 from broker.session import messages
+from tests.capability import need
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.raw_session import RawSession, hello, refusal_of
 from tests.system.traffic import FLIGHT, Inbox, ask_status, bystander, flight, within
@@ -330,8 +331,7 @@ def test_thousands_of_silent_connections_end_and_then_a_good_one_is_served(
 ) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     count = 2000
-    if hard != resource.RLIM_INFINITY and hard < count + 200:
-        pytest.skip(f"this user may open {hard} files only")
+    need("many-files")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count + 200), hard))
     # Long enough that the limit is reached before the first are sent away, on a slow machine too.
     limits = "[limits]\nmax_sessions = 500\nhandshake_timeout = 4.0\n"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from broker.client.asyncio_face import connect
-from tests.conftest import SHARED_DATA
+from tests.capability import SHARED_DATA
 from tests.system.mixed_traffic import HIGH, Pauses, Publisher, check, until_all
 from tests.system.namespaces import need_namespaces
 from tests.system.network_nodes import LogFrom, members, node_on, place_of, running

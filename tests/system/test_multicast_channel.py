@@ -12,6 +12,7 @@ from twisted.trial.unittest import SkipTest
 
 from broker.channel.socket.multicast import MulticastPort
 from broker.errors import Closed, ConfigurationError
+from tests.capability import skipped
 from tests.system.events import Events
 from tests.system.group_member import NotingMember
 
@@ -42,7 +43,7 @@ class MulticastTests(Events):
         try:
             port.start()
         except CannotListenError as error:
-            raise SkipTest(f"this host has no multicast on {self.interface}: {error}") from None
+            raise SkipTest(skipped("loopback-multicast", str(error))) from None
         self.addCleanup(port.stop)
         return port, noting
 

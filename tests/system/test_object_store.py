@@ -1,14 +1,13 @@
 """An archive on an object store, by the protocol of S3: a node writes to it, both engines read it.
 
-The store is moto's server (5.2 or newer: older ones fail uploads in parts), which is not among our
-dependencies. `XMLBROKER_MOTO_SERVER` names its program.
+The store is moto's server (5.2 or newer: older ones fail uploads in parts).
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,32 +17,16 @@ import pytest
 
 from broker.client.asyncio_face import connect
 from broker.client.received import Receipt
-from broker.errors import EngineUnavailable
-from broker.recovery.engine.spark_session import check_java
 from broker.store.archive.archive import Archive
 from broker.store.archive.copying import Copying
 from broker.store.archive.verification import Verification
+from tests.capability import needs
 from tests.system.node_process import PATIENCE, NodeProcess, free_port
 from tests.system.recovering import FILLING, archived, ids, publish, settings
 from tests.system.test_replays import all_of
 from tests.system.traffic import within
 
-MOTO_SERVER = os.environ.get("XMLBROKER_MOTO_SERVER", "")
-
-pytestmark = [
-    pytest.mark.system,
-    pytest.mark.skipif(
-        not MOTO_SERVER, reason="XMLBROKER_MOTO_SERVER names no program that plays S3"
-    ),
-]
-
-
-def without_java() -> bool:
-    try:
-        check_java()
-    except EngineUnavailable:
-        return True
-    return False
+pytestmark = [pytest.mark.system, needs("s3-server")]
 
 
 @pytest.fixture
@@ -54,7 +37,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     port = free_port()
     server = subprocess.Popen(
-        [MOTO_SERVER, "-H", "127.0.0.1", "-p", str(port)],
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
@@ -79,10 +62,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     "engine",
-    [
-        "local",
-        pytest.param("spark", marks=pytest.mark.skipif(without_java(), reason="there is no Java")),
-    ],
+    ["local", pytest.param("spark", marks=needs("pyspark", "java"))],
 )
 def test_what_a_node_archives_in_a_bucket_is_found_there(
     tmp_path: Path, store: str, engine: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import stat
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 import lmdb
 import pytest
 
+from tests.capability import need
 from tests.system.mounts import mounted_tmpfs
 from tests.system.node_process import NodeProcess
 
@@ -65,8 +65,8 @@ def test_a_read_only_data_folder_is_told(tmp_path: Path) -> None:
 
 
 def test_a_log_that_became_read_only_is_told(tmp_path: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("to root nothing is read-only that is not mounted so")
+    # To root nothing is read-only that is not mounted so.
+    need("no-root")
     with NodeProcess(tmp_path) as node:
         node.stop()
     (node.data / "log" / "data.mdb").chmod(stat.S_IRUSR)
@@ -134,9 +134,7 @@ def test_a_tls_endpoint_without_its_key_is_told(tmp_path: Path) -> None:
 def test_a_node_without_any_option_listens_on_loopback_within_a_second_or_so(
     tmp_path: Path,
 ) -> None:
-    with socket.socket() as probe:
-        if probe.connect_ex(("127.0.0.1", 8765)) == 0:
-            pytest.skip("something listens on port 8765 already")
+    need("default-port")
     node = NodeProcess(tmp_path)
     began = time.monotonic()
     node.launch("--")

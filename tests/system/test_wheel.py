@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import attrs
 import pytest
+
+from tests.capability import need
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What a wheel is made of. Copied, so that building leaves nothing in the checkout.
@@ -46,9 +47,7 @@ class Installation:
 
 @pytest.fixture(scope="module")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    setuptools = importlib.metadata.version("setuptools")
-    if int(setuptools.split(".")[0]) < OLDEST_SETUPTOOLS:
-        pytest.skip(f"setuptools {setuptools} is too old to build with; ./dev installs a newer one")
+    need("setuptools")
     folder = tmp_path_factory.mktemp("wheel")
     wheel = build_wheel(copy_sources(folder / "sources"), folder / "dist")
     prefix = folder / "environment"

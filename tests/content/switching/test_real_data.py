@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
+from benchmarks.workloads.nitf_documents import nitf_document
+from benchmarks.workloads.nitf_grammar import nitf_dtd, nitf_grammar
 from broker.content.limits import DocumentLimits
 from broker.dtd.dtd import Dtd
 from broker.event.envelope import EventType, Liveness
@@ -112,12 +114,10 @@ def meet(
 
 def test_news_with_the_published_workload(shared_data: Path) -> None:
     """No two documents have one shape until they come again."""
-    nitf = pytest.importorskip("benchmarks.workloads.nitf_documents")
-    grammars = pytest.importorskip("benchmarks.workloads.nitf_grammar")
-    reference, text = grammars.nitf_dtd()
+    reference, text = nitf_dtd()
     dtd = load_dtd(reference.type, reference.version, text)
-    grammar = grammars.nitf_grammar()
-    payloads = [nitf.nitf_document(grammar, random.Random(f"switch {n}")) for n in range(25)]
+    grammar = nitf_grammar()
+    payloads = [nitf_document(grammar, random.Random(f"switch {n}")) for n in range(25)]
     twins = meet(dtd, payloads, 400, values=(1, 1, 1, 2, 2, 2))
     assert twins.count("recognised") > 20
     assert twins.count("parsed") > 60

@@ -20,25 +20,16 @@ from broker.recovery.engine.spark_session import SparkSettings, check_java
 from broker.recovery.request import ReplayRequest
 from broker.recovery.spool import Spool
 from broker.store.archive.archive import Archive
+from tests.capability import needs
 from tests.recovery.answers import answers, compare
 from tests.recovery.world import CATALOGUE, archive_world, make_world, some_requests
 
 SEED = 3
 
 
-def missing() -> str:
-    """Why Spark can not run here; empty if it can."""
-    pytest.importorskip("pyspark", reason="PySpark is not installed")
-    try:
-        check_java()
-    except EngineUnavailable as error:
-        return str(error)
-    return ""
-
-
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(bool(missing()), reason=missing()),
+    needs("pyspark", "java"),
     # PySpark's own: of pandas, and of sockets to a JVM that was killed.
     pytest.mark.filterwarnings("ignore"),
 ]

@@ -7,25 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from broker.errors import EngineUnavailable
 from broker.recovery.engine.spark import SparkEngine
-from broker.recovery.engine.spark_session import SparkSettings, check_java
+from broker.recovery.engine.spark_session import SparkSettings
+from tests.capability import needs
 from tests.recovery.answers import answers, compare
+from tests.recovery.engine.spark_standalone import Standalone
 from tests.recovery.world import CATALOGUE, archive_world, make_world, some_requests
 
-pytest.importorskip("pyspark", reason="PySpark is not installed")
-
-from tests.recovery.engine.spark_standalone import Standalone
-
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
-
-
-@pytest.fixture(autouse=True)
-def java() -> None:
-    try:
-        check_java()
-    except EngineUnavailable as error:
-        pytest.skip(str(error))
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),
+    needs("pyspark", "java"),
+]
 
 
 class Place:

@@ -1,0 +1,167 @@
+"""Capabilities of a machine that some tests need, each with a probe of its own.
+
+A test is skipped through this module only, so that `tests.skip_rule` can tell a skip that the
+machine explains from one that hides a test.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import importlib.util
+import os
+import resource
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NoReturn
+
+import attrs
+import pytest
+
+from broker.errors import EngineUnavailable
+from broker.recovery.engine.spark_session import check_java
+
+#: Real events made by others; the folder lies beside the checkout and is never part of it.
+SHARED_DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "data"
+_OLDEST_SETUPTOOLS: Final = 75
+_DEFAULT_PORT: Final = 8765
+_MANY_FILES: Final = 2_200
+_PEERS: Final = ("/usr/share/activemq", "/usr/sbin/mosquitto")
+
+
+@attrs.frozen
+class Capability:
+    """A capability and its probe."""
+
+    probe: Callable[[], str]
+    """Returns why the machine lacks it, or an empty text."""
+    remedy: str
+    """Installs it, or says why nothing can."""
+
+
+def _root() -> str:
+    return "" if os.geteuid() == 0 else "this user is not root"
+
+
+def _no_root() -> str:
+    return "" if os.geteuid() != 0 else "this user is root"
+
+
+def _runs(*command: str) -> str:
+    """Why a command does not run here; empty if it does."""
+    if shutil.which(command[0]) is None:
+        return f"there is no command {command[0]}"
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else done.stderr.strip()[:200] or "it fails"
+
+
+def _namespaces() -> str:
+    return _root() or _runs("ip", "-V") or _runs("unshare", "--net", "true")
+
+
+def _packet_filter() -> str:
+    if nft := _runs("unshare", "--net", "nft", "list", "tables"):
+        return _runs("unshare", "--net", "iptables", "-L") and nft
+    return ""
+
+
+def _mounts() -> str:
+    return _root() or _runs("unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt")
+
+
+def _module(name: str) -> str:
+    return "" if importlib.util.find_spec(name) else f"{name} is not installed"
+
+
+def _java() -> str:
+    try:
+        check_java()
+    except EngineUnavailable as error:
+        return str(error)
+    return ""
+
+
+def _setuptools() -> str:
+    version = importlib.metadata.version("setuptools")
+    return "" if int(version.split(".")[0]) >= _OLDEST_SETUPTOOLS else f"setuptools is {version}"
+
+
+def _many_files() -> str:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or hard >= _MANY_FILES:
+        return ""
+    return f"this user may open {hard} files only"
+
+
+def _loopback_multicast() -> str:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        member = socket.inet_aton("239.255.77.1") + socket.inet_aton("127.0.0.1")
+        try:
+            sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
+        except OSError as error:
+            return str(error)
+    return ""
+
+
+def _default_port() -> str:
+    with socket.socket() as sock:
+        taken = sock.connect_ex(("127.0.0.1", _DEFAULT_PORT)) == 0
+    return f"something listens on port {_DEFAULT_PORT}" if taken else ""
+
+
+def _missing(*paths: str | Path) -> str:
+    absent = [str(path) for path in paths if not Path(path).exists()]
+    return f"there is no {' and no '.join(absent)}" if absent else ""
+
+
+CAPABILITIES: Final = {
+    "namespaces": Capability(_namespaces, "run as root, with Debian's iproute2"),
+    "packet-filter": Capability(_packet_filter, "./dev packages installs nftables"),
+    "mounts": Capability(_mounts, "run as root"),
+    "no-root": Capability(_no_root, "run as another user than root"),
+    "xmllint": Capability(
+        lambda: _runs("xmllint", "--version"), "./dev packages installs libxml2-utils"
+    ),
+    "java": Capability(_java, "./dev packages installs openjdk-17-jre-headless"),
+    "pyspark": Capability(lambda: _module("pyspark"), "./dev test installs it"),
+    "s3-server": Capability(lambda: _module("moto") or _module("flask"), "./dev test installs it"),
+    "matplotlib": Capability(lambda: _module("matplotlib"), "./dev test installs it"),
+    "setuptools": Capability(_setuptools, "./dev test installs it"),
+    "shared-data": Capability(lambda: _missing(SHARED_DATA), "put the real data there"),
+    "peers": Capability(lambda: _missing(*_PEERS), "./dev bench peers installs them"),
+    "many-files": Capability(_many_files, "ulimit -Hn 4096"),
+    "loopback-multicast": Capability(_loopback_multicast, "let the interface lo take groups"),
+    "default-port": Capability(_default_port, f"end the program on port {_DEFAULT_PORT}"),
+}
+
+
+@functools.cache
+def lacking(name: str) -> str:
+    """Return why this machine lacks a capability, or an empty text; probed once a process."""
+    return CAPABILITIES[name].probe()
+
+
+def need(*names: str) -> None:
+    """Skip the test that runs, unless the machine has all of these."""
+    for name in names:
+        if reason := lacking(name):
+            skip(name, reason)
+
+
+def needs(*names: str) -> pytest.MarkDecorator:
+    """Mark a test or module that is skipped unless the machine has all of these."""
+    reason = next((skipped(name, why) for name in names if (why := lacking(name))), "")
+    return pytest.mark.skipif(bool(reason), reason=reason)
+
+
+def skip(name: str, reason: str) -> NoReturn:
+    """Skip the test that runs, since a capability turned out to be absent."""
+    pytest.skip(skipped(name, reason))
+
+
+def skipped(name: str, reason: str) -> str:
+    """The text of a skip, by which `tests.skip_rule` finds the capability."""
+    return f"needs {name}: {reason}"
