@@ -16,6 +16,7 @@ from broker.cluster.address import UnitPath, is_within, unit_text
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.greeting import GATEWAY, MOST_ALTERNATIVES, Alternative, NodeHello
 from broker.cluster.greeting_core import Refusal
+from broker.cluster.segment import IpNetwork
 from broker.errors import (
     AddressNotAllowed,
     BrokerError,
@@ -28,7 +29,6 @@ from broker.errors import (
     WrongNetwork,
 )
 
-_IpNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 #: Whether a node at this network address may be a member.
 AddressRule: TypeAlias = Callable[[str], bool]
 
@@ -37,27 +37,26 @@ AddressRule: TypeAlias = Callable[[str], bool]
 class IpRules:
     """Which IP addresses the nodes of a cluster may have (M2)."""
 
-    allow: tuple[_IpNetwork, ...] = ()
+    allow: tuple[IpNetwork, ...] = ()
     """Empty: all."""
-    deny: tuple[_IpNetwork, ...] = ()
+    deny: tuple[IpNetwork, ...] = ()
     """Even of those that are allowed."""
-    segments: tuple[_IpNetwork, ...] = ()
-    """The networks of this node's interfaces, where members must be on its segment (K31)."""
+    segments: Callable[[], tuple[IpNetwork, ...]] | None = None
+    """Returns the networks of this node's interfaces: a member must be on one of them (K31)."""
 
     def admits(self, host: str) -> bool:
         """Whether a node at `host` may be a member; any `host` may if there is no rule."""
         try:
-            ip = ipaddress.ip_address(host)
+            ip = ipaddress.ip_address(host.partition("%")[0])
         except ValueError:
             return not (self.allow or self.deny or self.segments)
         if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped:
             ip = ip.ipv4_mapped
         if any(ip in network for network in self.deny):
             return False
-        return all(
-            not networks or any(ip in network for network in networks)
-            for networks in (self.allow, self.segments)
-        )
+        if self.allow and not any(ip in network for network in self.allow):
+            return False
+        return self.segments is None or any(ip in network for network in self.segments())
 
 
 @attrs.frozen
@@ -69,6 +68,7 @@ class AdmissionRules:
     most_links: Mapping[str, int]
     """The connection set-up vector: by transport. One that is not named takes no links."""
     addresses: AddressRule = IpRules().admits
+    """Also applied to the members that this node dials."""
 
 
 @attrs.frozen

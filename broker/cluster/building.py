@@ -28,6 +28,7 @@ from broker.cluster.membership import Dialler, Membership, MembershipSettings
 from broker.cluster.neighbours import Neighbours
 from broker.cluster.network import Network
 from broker.cluster.pages import Pages
+from broker.cluster.segment import attached_networks
 from broker.cluster.terms import LinkTerms
 from broker.cluster.wants import RemoteWants
 from broker.config import Settings
@@ -108,6 +109,7 @@ def build_network(
             said.untrusted_clearance.rank,
             (said.untrusted_clearance if said.key_file is None else said.cleartext_clearance).rank,
             said.validate == "every-hop",
+            said.link_costs,
         ),
         most_nodes=said.max_nodes,
         compress=said.compress,
@@ -170,6 +172,7 @@ def _rules(settings: Settings) -> AdmissionRules:
     rules = IpRules(
         allow=tuple(ip_network(each) for each in said.allow),
         deny=tuple(ip_network(each) for each in said.deny),
+        segments=attached_networks if said.segment == "same" else None,
     )
     links = {"tcp": said.max_tcp_links, "udp": said.max_udp_links}
     return AdmissionRules(said.max_nodes, links, rules.admits)

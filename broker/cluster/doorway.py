@@ -11,6 +11,7 @@ from broker.channel.clock import IClock
 from broker.channel.socket import ISocketChannel, ISocketReceiver
 from broker.cluster import messages
 from broker.cluster.connecting import advice
+from broker.cluster.greeting import NodeRefuse
 from broker.cluster.greeting_core import Accepted, Answering, Dialling, Effect, Refused, Send
 from broker.errors import BrokerError, ProtocolError
 
@@ -92,3 +93,14 @@ class Greeting:
         receiver = self._channel.receiver
         if receiver is not None and receiver is not self:
             receiver.packets_received(packets)
+
+
+def host_of(channel: ISocketChannel) -> str:
+    """Return the network address of the other end."""
+    return channel.peer_description.rpartition(":")[0].strip("[]")
+
+
+def turn_away(channel: ISocketChannel, error: BrokerError) -> None:
+    """Refuse a connection before any greeting, and close it."""
+    channel.send([messages.encode(NodeRefuse(error.to_wire()))])
+    channel.close()

@@ -1,10 +1,10 @@
 """How a node comes to be a member of a cluster: whom it asks, and what if nobody takes it (G3, G4).
 
-It asks one node after the other, the seeds first, then those that were named instead. When it has
-asked all that it could find and they were full, it waits a moment and asks again, because others
-may be in the same position; if they still are full it founds a cluster beside the first one that
-had no room, and is linked to it as a gateway. When nobody answered, or the answer was another no,
-it asks again later.
+It asks one node after the other, the seeds first, then those that were named instead. A cluster
+that is full, or whose address rules exclude the node, has no place for it. When no cluster has one,
+the node waits a moment and asks again, because others may be in the same position. If there is
+still no place it founds a cluster beside the first that refused it, and is linked to it as a
+gateway. When nobody answered, or the answer was another no, it asks again later.
 """
 
 from __future__ import annotations
@@ -22,21 +22,23 @@ from broker.channel.backoff import backoff_wait
 from broker.cluster.address import UnitPath
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
 from broker.cluster.greeting_core import Accepted, Refused
-from broker.errors import BrokerError, ClusterFull, NotConnected
+from broker.errors import AddressNotAllowed, BrokerError, ClusterFull, NotConnected
 
 #: Nodes asked in one round; who follows alternatives must come to an end.
 MOST_ASKED = 64
 #: Seconds between rounds: doubled up to the longest, of that half to all by chance.
 SHORTEST_REST = 0.5
 LONGEST_REST = 30.0
-#: Seconds, by chance up to this, between a round in which all were full and the next: whoever wakes
-#: first founds a cluster, and the others are told of it.
+#: Seconds, by chance up to this, between a round without a place and the next: whoever wakes first
+#: founds a cluster, and the others are told of it.
 FOUNDING_DELAY = 3.0
 #: Seconds without a link to any member after which a node asks anew: longer than a broken
 #: connection needs to come back.
 CUT_OFF = 5.0
-#: Rounds in which all were full, before a cluster is founded.
-FULL_ROUNDS = 2
+#: Rounds without a place in any cluster, before one is founded.
+ROUNDS_WITHOUT_PLACE = 2
+#: Refusals that asking again does not change.
+_NO_PLACE = (ClusterFull, AddressNotAllowed)
 _LONGEST_NAME = 64
 _NOBODY = "neither network.join nor network.discover has named a node that could be asked"
 
@@ -106,18 +108,19 @@ class Joining:
         self._to_ask: deque[Endpoint] = deque()
         self._met: set[Endpoint] = set()
         self._asked: Endpoint | None = None
-        self._full: list[tuple[UnitPath, Endpoint]] = []
+        self._without_place: list[tuple[UnitPath, Endpoint]] = []
+        """Clusters that have no place for this node, and who said so."""
         self._error: BrokerError = NotConnected(_NOBODY)
         self._answers: list[tuple[Endpoint, BrokerError]] = []
         self._rounds = 0
-        self._full_rounds = 0
+        self._rounds_without_place = 0
         self._wake: float | None = None
         self._is_member = False
         """Whether a node has taken this one, and it has not left since."""
 
     def start(self, now: float) -> list[Effect]:
         """Become a member."""
-        self._rounds = self._full_rounds = 0
+        self._rounds = self._rounds_without_place = 0
         return self._round(now)
 
     def found(self, seeds: Iterable[Endpoint], now: float) -> list[Effect]:
@@ -146,8 +149,8 @@ class Joining:
             return []
         self._noted(refused.error)
         if refused.by_peer:
-            if isinstance(refused.error, ClusterFull) and refused.cluster:
-                self._full.append((refused.cluster, self._asked))
+            if isinstance(refused.error, _NO_PLACE) and refused.cluster:
+                self._without_place.append((refused.cluster, self._asked))
             self._queue(alternative.endpoint for alternative in refused.alternatives)
         return self._next(now)
 
@@ -189,7 +192,7 @@ class Joining:
         self._wake = None
         self._to_ask.clear()
         self._met.clear()
-        self._full.clear()
+        self._without_place.clear()
         self._answers.clear()
         self._error = NotConnected(_NOBODY)
         self._queue(self._known)
@@ -217,10 +220,10 @@ class Joining:
     def _end_of_round(self, now: float) -> list[Effect]:
         self._asked = None
         self._rounds += 1
-        if self._full:
-            self._full_rounds += 1
-            if self._full_rounds >= FULL_ROUNDS:
-                (unit, beside) = self._full[0]
+        if self._without_place:
+            self._rounds_without_place += 1
+            if self._rounds_without_place >= ROUNDS_WITHOUT_PLACE:
+                (unit, beside) = self._without_place[0]
                 self.state = JoiningState.FOUNDER
                 self._known = (beside,)
                 return [Founded((*unit[:-1], cluster_name(self._name)), beside)]

@@ -19,15 +19,14 @@ from twisted.python.failure import Failure
 from broker.channel.alarm import Alarm
 from broker.channel.clock import IClock
 from broker.channel.socket import ISocketChannel
-from broker.cluster import messages
 from broker.cluster.acquaintances import Acquaintances
 from broker.cluster.address import UnitPath
 from broker.cluster.admission import AdmissionRules, Situation
 from broker.cluster.complaints import Complaints
 from broker.cluster.connecting import not_connected
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
-from broker.cluster.doorway import Greeting
-from broker.cluster.greeting import GATEWAY, MEMBER, NodeHello, NodeRefuse
+from broker.cluster.doorway import Greeting, host_of, turn_away
+from broker.cluster.greeting import GATEWAY, MEMBER, NodeHello
 from broker.cluster.greeting_core import (
     Accepted,
     Admission,
@@ -40,7 +39,7 @@ from broker.cluster.joining import Ask, Founded, Joined, Joining, JoiningState, 
 from broker.cluster.joining import Effect as JoiningEffect
 from broker.cluster.meshing import Dial, Meshing, Target
 from broker.cluster.reception import Reception
-from broker.errors import BrokerError, Closed, PeerError, ShuttingDown
+from broker.errors import AddressNotAllowed, BrokerError, Closed, PeerError, ShuttingDown
 
 #: A member's transports, as a node's settings name them.
 TCP, UDP = "tcp", "udp"
@@ -195,6 +194,10 @@ class Membership:
         self.link_broken(name)
         self._keys.pop(name, None)
 
+    def tell_slow(self, is_slow: bool) -> None:
+        """Whether this machine is behind: then it dials fewer nodes at once (M7)."""
+        self._meshing.is_slow = is_slow
+
     def stop(self) -> None:
         """Dial, and let in, nobody any more."""
         self._stopped = True
@@ -206,22 +209,20 @@ class Membership:
         """Somebody has connected."""
         now = self._clock.seconds()
         if self._stopped or self._home.situation() is None:
-            _turn_away(channel, ShuttingDown("this node is in no cluster at the moment"))
+            turn_away(channel, ShuttingDown("this node is in no cluster at the moment"))
             return
         busy = self._reception.begin(now)
         if busy is not None:
             self._count(busy)
-            _turn_away(channel, busy)
+            turn_away(channel, busy)
             return
-        host = channel.peer_description.rpartition(":")[0].strip("[]")
 
         def judge(hello: NodeHello, _: bool) -> Admission | Refusal:
             if self._stopped or self._home.situation() is None:
                 # It has left its cluster since the greeting began.
                 return Refusal(ShuttingDown("this node is in no cluster at the moment"))
-            return self._reception.judge(
-                hello, host, transport, self._clock.seconds(), self._wall_clock()
-            )
+            now, wall_ms = self._clock.seconds(), self._wall_clock()
+            return self._reception.judge(hello, host_of(channel), transport, now, wall_ms)
 
         def accepted(said: Accepted, channel: ISocketChannel) -> None:
             self._reception.over()
@@ -337,6 +338,14 @@ class Membership:
             refused(said)
 
         def greet(channel: ISocketChannel) -> None:
+            host = host_of(channel)
+            if core.purpose == MEMBER and not self._settings.rules.addresses(host):
+                error = AddressNotAllowed(
+                    f"by this node's settings no member may be at {host[:80]}"
+                )
+                channel.abort(error)
+                not_welcome(Refused(error))
+                return
             Greeting(channel, core, self._clock, accepted, not_welcome)
 
         def no_connection(failure: Failure) -> None:
@@ -388,8 +397,3 @@ class Membership:
 
 def _seed(place: Endpoint) -> str:
     return f"{_SEED}{place.host}:{place.port}"
-
-
-def _turn_away(channel: ISocketChannel, error: BrokerError) -> None:
-    channel.send([messages.encode(NodeRefuse(error.to_wire()))])
-    channel.close()

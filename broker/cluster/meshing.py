@@ -21,6 +21,8 @@ SHORTEST_REST = 0.5
 LONGEST_REST = 30.0
 #: Dialled at once; a whole cluster that comes back does not dial everybody in one moment.
 MOST_UNDER_WAY = 4
+#: The same for a machine that is slow (M7).
+MOST_UNDER_WAY_IF_SLOW = 1
 
 
 def keeps(own: str, peer: str, initiated_by_us: bool) -> bool:
@@ -67,6 +69,8 @@ class Meshing:
         self._rng = rng
         self._targets: Mapping[str, Target] = {}
         self._tries: dict[str, _Try] = {}
+        self.is_slow = False
+        """Whether the machine is behind with what it has to do."""
 
     def aim(
         self, targets: Mapping[str, Target], now: float, linked: Collection[str] = ()
@@ -138,7 +142,8 @@ class Meshing:
     def _has_room(self) -> bool:
         under_way = sum(each.under_way for each in self._tries.values())
         links = sum(each.linked for each in self._tries.values())
-        return under_way < MOST_UNDER_WAY and links + under_way < self._most_links
+        most = MOST_UNDER_WAY_IF_SLOW if self.is_slow else MOST_UNDER_WAY
+        return under_way < most and links + under_way < self._most_links
 
     def _rest(self, failures: int) -> float:
         return backoff_wait(failures, SHORTEST_REST, LONGEST_REST, self._rng)

@@ -26,6 +26,7 @@ from broker.cluster.keeping.messages import KEEP
 from broker.cluster.keeping.owner import Owner
 from broker.cluster.keeping.side import Keeping
 from broker.cluster.knowledge import Knowledge
+from broker.cluster.lateness import Lateness
 from broker.cluster.membership import Membership
 from broker.cluster.neighbours import Neighbour, Neighbours
 from broker.cluster.own_interest import OwnInterest
@@ -68,6 +69,7 @@ class Network:
         self.event_log = event_log
         self.wants = wants
         self._terms = terms
+        self.lateness = Lateness(clock)
         self._most_nodes = most_nodes
         self._compress, self._patience = compress, patience
         self._sent = event_log.coverage[event_log.origin]
@@ -139,6 +141,8 @@ class Network:
     def progress(self) -> None:
         """Tell others how far events have got: to be called each second."""
         self.wants.tidy()
+        self.lateness.probe()
+        self.membership.tell_slow(self.lateness.is_slow)
         if self.traffic is None or self.knowledge is None:
             return
         self.driver.do(self.traffic.progress(self.driver.now()))
@@ -228,7 +232,7 @@ class Network:
         """What is known of the cluster."""
         if self.knowledge is None:
             return None
-        behind = self.driver.intake.is_behind()
+        behind = self.driver.intake.is_behind() or self.lateness.is_slow
         return situation_of(self.membership.node, self.knowledge, self.neighbours, behind=behind)
 
     def presence(self) -> tuple[NodeDescriptor, bool] | None:
@@ -246,10 +250,11 @@ class Network:
             return
         terms = self._terms
         clearance = terms.clearance_of(neighbour)
+        cost = terms.cost_of(self.knowledge.address.unit, neighbour.node.address.unit)
         self.log.info("linked to {address}", address=str(neighbour.node.address))
         self.driver.do(
             self.knowledge.link_up(
-                neighbour.node, neighbour.transport, terms.cost, clearance, self.driver.now()
+                neighbour.node, neighbour.transport, cost, clearance, self.driver.now()
             )
         )
         self.membership.link_up(neighbour.name)

@@ -39,6 +39,8 @@ def report(name: str, network: Network) -> dict[str, Any]:
             },
             "widened": network.wants.widened,
         },
+        "timers_late": round(network.lateness.average, 3),
+        "slow": network.lateness.is_slow,
         "refused_greetings": dict(network.membership.refused),
         "broken_links": dict(network.neighbours.broken),
     }

@@ -114,10 +114,25 @@ class NetworkSettings:
     max_tcp_links: int = setting(kinds.count(0, 1024), 64, "Links over TCP.")
     max_udp_links: int = setting(kinds.count(0, 1024), 64, "Links over UDP.")
     allow: tuple[str, ...] = setting(
-        kinds.list_of(kinds.ADDRESSES), (), "IP addresses that a member may have; empty: any."
+        kinds.list_of(kinds.ADDRESSES),
+        (),
+        "IP addresses that a member may have; empty: any. A node with another one founds a cluster "
+        "of its own, linked to this one.",
     )
     deny: tuple[str, ...] = setting(
         kinds.list_of(kinds.ADDRESSES), (), "IP addresses that no member may have."
+    )
+    segment: str = setting(
+        kinds.choice("any", "same"),
+        "any",
+        "Where members may be: anywhere, or on a network of this node's own interfaces only.",
+    )
+    link_costs: tuple[int, ...] = setting(
+        kinds.list_of(kinds.count(1, 1 << 20), least=1, most=8),
+        (1,),
+        "What a link costs: to a member of its cluster, to another cluster of the same unit, of "
+        "the unit above, and so on; the last one counts for all further. Events take the cheapest "
+        "way, and a link costs what the dearer of its ends says.",
     )
     compress: bool = setting(
         kinds.BOOLEAN, True, "Whether bodies are compressed, with zstd, for links that know it."

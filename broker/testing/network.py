@@ -45,6 +45,9 @@ class MemoryNetwork:
         # Each connection's end at the listener; ordered, so that a seed always gives the same run.
         self._connections: dict[str, dict[MemoryChannel, None]] = {}
         self._count = 0
+        self.describe: Callable[[str], tuple[str, str] | None] = lambda _: None
+        """Returns how the ends of a connection to an address are described: the listener's, the
+        other's. None: by the address."""
 
     def listen(self, address: str, on_connect: Callable[[ISocketChannel], None]) -> MemoryPort:
         """Call `on_connect` with the channel of each connection to `address`.
@@ -114,7 +117,7 @@ class MemoryNetwork:
         server, client = pair(
             self._clock,
             partial(self._draw_delay, address),
-            (f"memory:{address}", f"memory:client-{self._count}"),
+            self.describe(address) or (f"memory:{address}", f"memory:client-{self._count}"),
             lambda channel: ours.pop(channel, None),
         )
         ours[server] = None

@@ -88,6 +88,8 @@ class NetworkWorld(VirtualTime):
         self._processes: dict[str, NodeProcess] = {}
         self._strangers: set[str] = set()
         self._clients = SimulatedClients(self, self.network)
+        self._ip: dict[str, str] = {}
+        self.network.describe = self._describe
 
     def __enter__(self) -> NetworkWorld:
         return self
@@ -133,10 +135,13 @@ class NetworkWorld(VirtualTime):
         start: bool = True,
         gateways: Iterable[str] = (),
         join: Iterable[str] = (),
+        ip: str = "",
         **said: Any,
     ) -> None:
         """A node of that name, in a cluster or one that asks for one. `gateways` and `join` are
-        names of nodes; `said` are further keys of `[network]`."""
+        names of nodes, `ip` is its address; `said` are further keys of `[network]`."""
+        if ip:
+            self._ip[name] = ip
         base = settings or self._settings
         network = NetworkSettings(
             cluster=cluster,
@@ -217,6 +222,13 @@ class NetworkWorld(VirtualTime):
 
     def _let_in(self, process: NodeProcess, listens: str, dials: str) -> None:
         process.listen(link_address(listens, dials), _door)
+
+    def _describe(self, address: str) -> tuple[str, str] | None:
+        kind, *ends = address.split("/")
+        if kind != "link" or not all(end in self._ip for end in ends):
+            return None
+        listens, dials = (f"{self._ip[end]}:{PORT}" for end in ends)
+        return listens, dials
 
     def _cut_dialled(self, name: str) -> None:
         for other in self._processes:

@@ -187,8 +187,11 @@ def test_alternatives_are_bounded() -> None:
             "10.1.2.3",
             False,
         ),
-        (IpRules(segments=(ip_network("10.1.2.0/24"),)), "10.1.2.3", True),
-        (IpRules(segments=(ip_network("10.1.2.0/24"),)), "10.1.3.3", False),
+        (IpRules(segments=lambda: (ip_network("10.1.2.0/24"),)), "10.1.2.3", True),
+        (IpRules(segments=lambda: (ip_network("10.1.2.0/24"),)), "10.1.3.3", False),
+        (IpRules(segments=lambda: (ip_network("fe80::/64"),)), "fe80::7%eth0", True),
+        (IpRules(segments=lambda: (ip_network("10.1.2.0/24"),)), "a-pipe", False),
+        (IpRules(segments=tuple), "10.1.2.3", False),
     ],
 )
 def test_addresses_are_discriminated(rules: IpRules, host: str, admits: bool) -> None:

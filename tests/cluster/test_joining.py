@@ -26,7 +26,13 @@ from broker.cluster.joining import (
     cluster_name,
 )
 from broker.cluster.reception import Reception
-from broker.errors import ClusterFull, NotConnected, TooManyLinks
+from broker.errors import (
+    AddressNotAllowed,
+    BrokerError,
+    ClusterFull,
+    NotConnected,
+    TooManyLinks,
+)
 from tests.cluster.made_up_nodes import a_node
 
 A, B, C = (Endpoint(host, 1) for host in "abc")
@@ -77,7 +83,13 @@ def test_a_maze_of_alternatives_comes_to_an_end() -> None:
     assert asked == MOST_ASKED
 
 
-def test_when_all_are_full_twice_a_cluster_is_founded_beside_the_first() -> None:
+@pytest.mark.parametrize("error", [FULL, AddressNotAllowed("not here")], ids=["full", "address"])
+def test_without_a_place_in_two_rounds_a_cluster_is_founded_beside_the_first(
+    error: BrokerError,
+) -> None:
+    def refused(cluster: UnitPath) -> Refused:
+        return Refused(error, (), cluster, by_peer=True)
+
     one = joining(A, B)
     one.start(0.0)
     one.refused(refused(cluster=("x", "c1")), 0.1)

@@ -42,6 +42,11 @@ def test_only_some_are_dialled_at_once() -> None:
     assert keys(dials) == list("abcdefgh")[:MOST_UNDER_WAY]
     assert meshing.next_timeout() is None
     assert keys(meshing.linked("a", 0.0)) == ["e"]
+    # A slow machine dials one after the other.
+    meshing.is_slow = True
+    for name in "bcd":
+        assert keys(meshing.linked(name, 0.0)) == []
+    assert keys(meshing.linked("e", 0.0)) == ["f"]
 
 
 def test_no_more_links_are_made_than_the_vector_allows() -> None:

@@ -94,5 +94,16 @@ def test_documents_that_tools_made_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_the_subcommands_of_dev_are_those_in_its_help() -> None:
-    subcommands = {"demo", "network", "roaming", "test", "lint", "bench", "docs", "clean", "help"}
+    subcommands = {
+        "demo",
+        "network",
+        "roaming",
+        "packages",
+        "test",
+        "lint",
+        "bench",
+        "docs",
+        "clean",
+        "help",
+    }
     assert docs.dev_subcommands(ROOT) == subcommands

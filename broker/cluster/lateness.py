@@ -1,0 +1,38 @@
+"""Lateness of timers: how far this machine is behind with what it has to do (M7)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.channel.clock import IClock
+
+#: Seconds from a probe to the moment at which it is due.
+AHEAD: Final = 0.1
+#: The part of the average that the newest of the probes makes up; one is sent each second.
+_WEIGHT: Final = 0.2
+#: Seconds of average lateness from which on the machine is slow, and below which it no longer is.
+SLOW: Final = 0.25
+QUICK: Final = 0.1
+
+
+class Lateness:
+    """An average over the last seconds, and whether the machine is slow by it."""
+
+    def __init__(self, clock: IClock) -> None:
+        self._clock = clock
+        self._is_probing = False
+        self.average = 0.0
+        """Seconds."""
+        self.is_slow = False
+
+    def probe(self) -> None:
+        """Measure once more; to be called each second."""
+        if not self._is_probing:
+            self._is_probing = True
+            self._clock.callLater(AHEAD, self._measure, self._clock.seconds() + AHEAD)
+
+    def _measure(self, due: float) -> None:
+        self._is_probing = False
+        late = max(0.0, self._clock.seconds() - due)
+        self.average += _WEIGHT * (late - self.average)
+        self.is_slow = self.average > (QUICK if self.is_slow else SLOW)

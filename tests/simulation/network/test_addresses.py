@@ -1,0 +1,80 @@
+"""Address rules of a cluster, from the settings to what becomes of a node that they exclude."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+
+from broker.cluster import building
+from broker.cluster.segment import networks_of_addresses, networks_of_routes
+from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.network.test_joining import clusters
+from tests.simulation.network.watching import Publisher, Reader, settle
+
+ROUTES = """\
+Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
+eth0\t00000000\t0100010A\t0003\t0\t0\t0\t00000000\t0\t0\t0
+ppp0\t00000000\t00000000\t0001\t0\t0\t0\t00000000\t0\t0\t0
+eth0\t0000010A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0
+eth0\t0000020A\t0100010A\t0003\t0\t0\t0\t0000FFFF\t0\t0\t0
+eth1\t0000030A\t00000000\t0000\t0\t0\t0\t0000FFFF\t0\t0\t0
+"""
+ADDRESSES = """\
+fe8000000000000000fc00fffe000001 04 40 20 80     eth0
+20010db8000000000000000000000007 04 30 00 82     eth0
+"""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{"deny": ("10.2.0.0/16",)}, {"allow": ("10.1.0.0/16",)}, {"segment": "same"}],
+    ids=["deny", "allow", "segment"],
+)
+def test_a_node_that_the_rules_exclude_founds_a_cluster_beside(
+    said: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(building, "attached_networks", lambda: (ip_network("10.1.0.0/16"),))
+    with NetworkWorld(1) as world:
+        world.add("a", "top.c", ip="10.1.0.1", **said)
+        world.add("b", join=["a"], ip="10.1.0.2", **said)
+        world.add("far", join=["a"], ip="10.2.0.1")
+        world.run(30.0)
+        # The refusal names the cluster that has been founded.
+        world.add("farther", join=["a"], ip="10.2.0.2")
+        world.run(30.0)
+        assert clusters(world) == {("top", "c"): {"a", "b"}, ("top", "c-far"): {"far", "farther"}}
+        assert world.network_of("a").membership.refused["address-not-allowed"] >= 3
+        publishers = [Publisher(world, world.client(f"p-{n}", n)) for n in ("b", "farther")]
+        readers = [Reader(world, world.client(f"r-{name}", name)) for name in world.names]
+        world.run_until(lambda: all(reader.flowing for reader in readers))
+        for publisher in publishers:
+            publisher.publish()
+        settle(world, publishers, readers)
+        assert all(len(reader.events) == 2 for reader in readers)
+
+
+def test_a_member_links_to_nobody_that_its_own_rules_exclude() -> None:
+    with NetworkWorld(1) as world:
+        world.add("lax", "c", ip="10.1.0.1")
+        # It dials the other one, whose name is smaller: each rule is of one side alone.
+        world.add("strict", "c", join=["lax"], ip="10.1.0.2", deny=("10.2.0.0/16",))
+        world.add("far", "c", join=["lax"], ip="10.2.0.1")
+        world.run(30.0)
+        assert world.linked("lax", "strict") and world.linked("lax", "far")
+        assert not world.linked("far", "strict")
+        # Nobody is let in that is dialled, either.
+        world.add("seeker", join=["far"], ip="10.1.0.3", deny=("10.2.0.0/16",))
+        world.run(30.0)
+        assert world.network_of("seeker").knowledge is None
+        assert world.network_of("seeker").membership.refused["address-not-allowed"]
+
+
+def test_the_networks_of_the_interfaces_are_read_as_linux_lists_them() -> None:
+    assert list(networks_of_routes(ROUTES.splitlines())) == [ip_network("10.1.0.0/16")]
+    assert list(networks_of_addresses(ADDRESSES.splitlines())) == [
+        ip_network("fe80::/64"),
+        ip_network("2001:db8::/48"),
+    ]
+    assert ip_network("127.0.0.0/8") in building.attached_networks()

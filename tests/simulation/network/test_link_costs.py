@@ -1,0 +1,75 @@
+"""Costs of links by level, from the settings to the way that events take (G5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.cluster.address import Address, UnitPath
+from broker.cluster.terms import LinkTerms
+from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.network.watching import Publisher, Reader, settle
+
+
+def gateway_costs(world: NetworkWorld, name: str) -> dict[str, int]:
+    """The costs of the links to far nodes, as the map of a node has them."""
+    knowledge = world.network_of(name).knowledge
+    assert knowledge is not None
+    units: list[UnitPath] = [("s", "d"), ("t",)]
+    return {str(link.far): link.cost for unit in units for link in knowledge.map.gateways(unit)}
+
+
+def test_each_level_has_its_cost_and_the_dearer_end_counts() -> None:
+    with NetworkWorld(1) as world:
+        world.add("a", "s.c", link_costs=(2, 10, 100))
+        world.add("b", "s.c", join=["a"], link_costs=(5,))
+        world.add("d", "s.d", gateways=["a"], link_costs=(1, 7, 200))
+        world.add("e", "t.e", gateways=["a"])
+        world.run(5.0)
+        assert gateway_costs(world, "b") == {"s.d/d": 10, "t.e/e": 100}
+        knowledge = world.network_of("a").knowledge
+        assert knowledge is not None
+        assert knowledge.map.distance(Address(("s", "c"), "b")) == 5
+
+
+@pytest.mark.parametrize(
+    ("said", "used"),
+    [({}, "g1"), ({"link_costs": (1, 50)}, "g2"), ({"link_costs": (50, 1)}, "g2")],
+    ids=["same", "dear-gateway", "dear-member"],
+)
+def test_events_leave_by_the_cheaper_gateway(said: dict[str, Any], used: str) -> None:
+    with NetworkWorld(1) as world:
+        world.add("m", "c")
+        world.add("g1", "c", join=["m"], **said)
+        world.add("g2", "c", join=["m"])
+        world.add("f", "d", gateways=["g1", "g2"])
+        world.run(10.0)
+        publisher = Publisher(world, world.client("publisher", "m"))
+        reader = Reader(world, world.client("reader", "f"))
+        world.run_until(lambda: reader.flowing)
+        before = {name: transit(world, name) for name in ("g1", "g2")}
+        for _ in range(5):
+            publisher.publish()
+            world.run(0.2)
+        settle(world, [publisher], [reader])
+        passed = {name: transit(world, name) - before[name] for name in before}
+        assert len(reader.events) == 5
+        (other,) = passed.keys() - {used}
+        # Of the other way some progress marks may make use.
+        assert passed[used] >= 5 > passed[other]
+
+
+def transit(world: NetworkWorld, name: str) -> int:
+    """Frames with events that a node has passed on."""
+    traffic = world.network_of(name).traffic
+    assert traffic is not None
+    return traffic.counts.transit
+
+
+def test_the_last_cost_counts_for_all_further_levels() -> None:
+    terms = LinkTerms(2, 2, 2, 2, False, (1, 10))
+    own = ("s", "c")
+    assert [terms.cost_of(own, far) for far in (own, ("s", "d"), ("t", "e"))] == [1, 10, 10]
+    # Units may lie at different depths: the deeper end says how far the context is above it.
+    assert terms.cost_of(("s", "c"), ("t",)) == 10
