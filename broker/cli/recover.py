@@ -21,6 +21,7 @@ from broker.cli.starting_point import parse_end
 from broker.cli.stopping import Stop, stop_on_signals
 from broker.cli.terminal import json_line, note, on_terminal
 from broker.client.latest import Latest, by_stream, by_xpath
+from broker.client.resolved import BUNDLE, PUBLISHER
 from broker.client.subscription import Subscription
 from broker.errors import BrokerError
 from broker.event.place import Position
@@ -87,6 +88,12 @@ def _end_option(name: str, text: str) -> Callable[[Any], Any]:
     help="So many times the pace at which it came.  [default: as fast as possible]",
 )
 @click.option("--rate", type=click.IntRange(min=1), metavar="N", help="At most N events a second.")
+@click.option(
+    "--order",
+    type=click.Choice([PUBLISHER, BUNDLE]),
+    default=PUBLISHER,
+    help="bundle: as the events' linkage says; all is read before the first is printed.",
+)
 @click.option("--explain", is_flag=True, help="Replay nothing: say where it would come from.")
 @click.option("--payload", "form", flag_value="payload", help="Print payloads alone.")
 @click.option("--document", "form", flag_value="document", help="Print whole events.")
@@ -106,6 +113,7 @@ def command(
     durable: str,
     pace: float | None,
     rate: int | None,
+    order: str,
     explain: bool,
     form: str | None,
 ) -> None:
@@ -123,7 +131,7 @@ def command(
         _explain(access, texts, namespaces, ends, durable, form == "json" or not on_terminal())
         return
     form = form or ("text" if on_terminal() else "json")
-    kinds = {"pace": pace or 0.0, "rate": rate or 0}
+    kinds = {"pace": pace or 0.0, "rate": rate or 0, "order": order}
     latest = None if last_per is None else _latest(last_per, namespaces)
     signal = asyncio.run(_replay(access, texts, namespaces, ends, durable, kinds, form, latest))
     if signal:

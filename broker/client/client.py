@@ -26,6 +26,7 @@ from broker.client.received import ALL, NEW, STORED, Gap, Receipt, ReceivedEvent
 from broker.client.received import last as the_last
 from broker.client.received import since as since_position
 from broker.client.received import since_time as since_moment
+from broker.client.resolved import PUBLISHER, replay_as
 from broker.client.settings import ClientSettings
 from broker.client.subscription import Subscription
 from broker.client.wish import Wish
@@ -193,7 +194,7 @@ class Client(Conversation):
         begin = start if start is not None else (STORED if durable else NEW)
         end = Position() if until is None else until
         wish = Wish(query, streams, namespaces or {}, durable, begin, end, until_time, pace, rate)
-        return self._subscribe(wish, on_gap, on_change, merge).flowing
+        return self._begin(wish, on_gap, on_change, subscription_as(merge)).flowing
 
     def replay(
         self,
@@ -210,6 +211,7 @@ class Client(Conversation):
         rate: int = 0,
         on_gap: Callable[[Gap], None] | None = None,
         merge: Merging | None = None,
+        order: str = PUBLISHER,
     ) -> Subscription:
         """What was published and matches, as an asynchronous iterator that ends by itself.
 
@@ -218,6 +220,9 @@ class Client(Conversation):
         for origins that the position does not name. It ends where `subscribe` says; without
         an end, with what arrived before now, as this machine's clock says. A broken connection
         does not end it: it goes on where it has got to. `unsubscribe()` ends it early.
+
+        With the order "bundle" it is a `ResolvedReplay`: all is read before the first event comes,
+        in the order that the events' linkage asks for, or the rule of `merge`.
 
         Iterating raises what `subscribe` raises; only `BadPosition` for what no node can be asked
         comes at once.
@@ -231,7 +236,7 @@ class Client(Conversation):
         if not (end.marks or until_time):
             until_time = self._settings.wall_clock()
         wish = Wish(query, streams, namespaces or {}, "", begin, end, until_time, pace, rate)
-        return self._subscribe(wish, on_gap, None, merge)
+        return self._begin(wish, on_gap, None, replay_as(order, merge))
 
     async def latest(
         self,
@@ -294,18 +299,16 @@ class Client(Conversation):
 
     # ------------------------------------------------------------------ inside
 
-    def _subscribe(
+    def _begin(
         self,
         wish: Wish,
         on_gap: Callable[[Gap], None] | None,
         on_change: Callable[[TypeChanged], None] | None,
-        merge: Merging | None,
+        make: Callable[..., Subscription],
     ) -> Subscription:
         self._check_open()
         number, effects = self._core.subscribe(wish.check())
-        subscription = subscription_as(merge)(
-            self, self._loop, number, wish.query, wish.pattern, on_gap, on_change
-        )
+        subscription = make(self, self._loop, number, wish.query, wish.pattern, on_gap, on_change)
         self._subscriptions[number] = subscription
         self._apply(effects)
         return subscription

@@ -168,7 +168,7 @@ class MergedSubscription(Subscription):
         while self._items:
             item = self._items.popleft()
             if isinstance(item, Portion):
-                arrived += map(_linked, item.events)
+                arrived += map(linked, item.events)
                 for event in item.events:
                     self._ledger.came(event.place, solid=bool(item.position.marks))
                 self._ledger.passed(item.position)
@@ -211,7 +211,8 @@ class MergedSubscription(Subscription):
             )
 
 
-def _linked(event: ReceivedEvent) -> Linked[ReceivedEvent]:
+def linked(event: ReceivedEvent) -> Linked[ReceivedEvent]:
+    """Return an event with its linkage, as a merge takes it."""
     try:
         linkage = linkage_of(event.document)
     except BrokerError:
