@@ -32,6 +32,13 @@ def flight(altitude: int, size: int = 0) -> bytes:
     ).encode()
 
 
+def altitude_of(document: bytes) -> int:
+    """The altitude in a flight record, which may stand in an event."""
+    found = re.search(rb"<altitude>(\d+)<", document)
+    assert found is not None
+    return int(found.group(1))
+
+
 @attrs.frozen
 class Interest:
     """A pattern and a query, with what they mean in Python."""
@@ -72,10 +79,8 @@ class Truth:
 
     @classmethod
     def of(cls, event: LoggedEvent) -> Truth:
-        found = re.search(rb"<altitude>(\d+)<", event.document)
-        assert found is not None
         header = header_from_fields(msgpack.unpackb(event.record))
-        return cls(event.mark, header, int(found.group(1)), event.arrival)
+        return cls(event.mark, header, altitude_of(event.document), event.arrival)
 
 
 def truths(world: World) -> list[Truth]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 
 from broker.config import Settings, StreamSettings
+from broker.event.place import Place
 from broker.event.stream import StreamPattern
+from broker.testing.guarantees import Allowances
 
 #: What a log keeps where it keeps little: some dozens of the events of `chaos`.
 _SHORT: int = 4 << 20
@@ -52,6 +56,14 @@ class Dangers:
         took, maybe before it was archived; and without an archive what lies at a node that can not
         be asked while a client goes on at another."""
         return self.short or not self.archived
+
+    def allowances(self, archived: Callable[[Place], bool]) -> Allowances:
+        """Exceptions from the guarantees that these dangers justify."""
+        return Allowances(
+            may_be_gone=lambda key, place, gap: self.may_lose and not archived(place),
+            unknown_origins=self.clocks,
+            fifo_across_origins=not self.wandering,
+        )
 
     @property
     def size(self) -> int:

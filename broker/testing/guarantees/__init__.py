@@ -1,0 +1,39 @@
+"""Guarantees of `docs/guarantees.md` as code: observations of a run, and their violations.
+
+Pure code: no input or output, no clock. Simulation and soak both use it.
+"""
+
+from __future__ import annotations
+
+from broker.testing.guarantees.allowances import Allowances
+from broker.testing.guarantees.checker import check
+from broker.testing.guarantees.observations import Observations
+from broker.testing.guarantees.records import (
+    Delivered,
+    End,
+    EventKey,
+    Guarantee,
+    Kind,
+    Published,
+    ToldGap,
+    Violation,
+)
+from broker.testing.guarantees.report import report
+from broker.testing.guarantees.subscriber import Process, Subscriber
+
+__all__ = [
+    "Allowances",
+    "Delivered",
+    "End",
+    "EventKey",
+    "Guarantee",
+    "Kind",
+    "Observations",
+    "Process",
+    "Published",
+    "Subscriber",
+    "ToldGap",
+    "Violation",
+    "check",
+    "report",
+]

@@ -1,0 +1,42 @@
+"""Exceptions that the faults of one run justify; the defaults allow none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from broker.event.place import Place
+from broker.testing.guarantees.records import EventKey, ToldGap
+
+#: Reasons of gaps that a node may report about events of which it has no header.
+BLIND_REASONS = frozenset({"lost", "retention"})
+
+
+def _never(key: EventKey, place: Place, gap: ToldGap) -> bool:
+    return False
+
+
+@attrs.frozen
+class Allowances:
+    """Exceptions from the guarantees in one run."""
+
+    may_be_gone: Callable[[EventKey, Place, ToldGap], bool] = _never
+    """Whether a gap may stand for an acknowledged event at a place that the gap contains."""
+    reasons: frozenset[str] | None = None
+    """Reasons of gaps that the run's faults justify; None allows any."""
+    unknown_origins: bool = False
+    """Stepped clocks hide whether an origin began before the subscription: events of an origin
+    that the first cut does not name are expected from the first delivered one on."""
+    fifo_across_origins: bool = True
+    """Whether a publisher's order also holds over the nodes at which it published."""
+    arrived_in_gaps: bool = False
+    """A gap may contain events that the subscription delivered."""
+    blind_reasons: frozenset[str] = BLIND_REASONS
+    """A gap for one of these reasons may contain nothing but events above the clearance."""
+    new_types: frozenset[str] = frozenset()
+    """Event types that some nodes did not have when the run began."""
+
+
+#: Nothing is allowed: a run without faults.
+NONE = Allowances()

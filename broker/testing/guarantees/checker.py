@@ -1,0 +1,48 @@
+"""All violations of the guarantees in one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from broker.testing.guarantees.allowances import NONE, Allowances
+from broker.testing.guarantees.arrival import lost_events, nowhere, shared_places
+from broker.testing.guarantees.observations import Observations
+from broker.testing.guarantees.order import order_of_origins, order_of_publishers
+from broker.testing.guarantees.records import Guarantee, Violation
+from broker.testing.guarantees.repetition import repeated_events
+from broker.testing.guarantees.subscriber import Subscriber
+from broker.testing.guarantees.truth import altered_events, false_gaps, forbidden_knowledge
+
+#: A rule sees one subscription.
+Rule = Callable[[Observations, Subscriber, Allowances], Iterator[Violation]]
+
+
+def dead_subscriptions(
+    seen: Observations, subscriber: Subscriber, allowed: Allowances
+) -> Iterator[Violation]:
+    """Subscriptions that ended with an error. (Guarantee 1: the rest never arrives.)"""
+    for process in subscriber.processes:
+        if process.error:
+            text = f"process {process.number} ended with {process.error}"
+            yield Violation(Guarantee.DURABILITY, subscriber.name, text)
+
+
+RULES: tuple[Rule, ...] = (
+    dead_subscriptions,
+    lost_events,
+    repeated_events,
+    order_of_origins,
+    order_of_publishers,
+    altered_events,
+    false_gaps,
+    forbidden_knowledge,
+)
+
+
+def check(seen: Observations, allowed: Allowances = NONE) -> list[Violation]:
+    """Every violation of every guarantee, subscription by subscription."""
+    found = [*nowhere(seen), *shared_places(seen)]
+    for subscriber in seen.subscribers:
+        for rule in RULES:
+            found += rule(seen, subscriber, allowed)
+    return found

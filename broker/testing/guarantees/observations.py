@@ -1,0 +1,62 @@
+"""Observations of one run, as simulation and soak record them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
+from broker.event.place import Place
+from broker.testing.guarantees.records import Acknowledged, EventKey, Kind, Published
+from broker.testing.guarantees.subscriber import Subscriber
+
+
+class Observations:
+    """Publications, receipts, places and subscriptions of one run.
+
+    Times are seconds of any one clock; they appear in traces only, but for publications whose place
+    nobody observed.
+    """
+
+    def __init__(self) -> None:
+        self.events: dict[EventKey, Published] = {}
+        self.receipts: dict[EventKey, Acknowledged] = {}
+        self.places: defaultdict[EventKey, set[Place]] = defaultdict(set)
+        """Places of each event. One that was published again may have several."""
+        self.subscribers: list[Subscriber] = []
+        self.faults: list[str] = []
+        """One line for each fault, in order."""
+        self.logs_read = False
+        """Whether `places` holds all that the nodes' logs hold in the end."""
+
+    def published(self, event: Published) -> None:
+        """A publisher gave an event to its client library."""
+        self.events[event.key] = event
+
+    def acknowledged(
+        self, key: EventKey, durability: str, place: Place | None = None, at: float = 0.0
+    ) -> None:
+        """A publisher got a receipt; one for a duplicate names no place."""
+        self.receipts[key] = Acknowledged(durability, at)
+        if place is not None:
+            self.logged(key, place)
+
+    def logged(self, key: EventKey, place: Place) -> None:
+        """A log holds the event at that place."""
+        self.places[key].add(place)
+
+    def subscriber(
+        self,
+        name: str,
+        matches: Callable[[Published], bool],
+        *,
+        kind: Kind = Kind.DURABLE,
+        clearance: int = 2,
+    ) -> Subscriber:
+        """A new subscription."""
+        made = Subscriber(name, matches, kind, clearance)
+        self.subscribers.append(made)
+        return made
+
+    def fault(self, line: str) -> None:
+        """Something went wrong on purpose."""
+        self.faults.append(line)

@@ -1,0 +1,138 @@
+"""Records of a run: events, deliveries, gaps, and the violations found in them."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from typing import Any, NamedTuple
+
+import attrs
+
+from broker.event.identity import EventId
+from broker.event.place import Mark, Place
+
+
+class Guarantee(enum.Enum):
+    """The guarantees, with their numbers in `docs/guarantees.md`."""
+
+    DURABILITY = 1
+    AT_LEAST_ONCE = 2
+    ONCE = 3
+    ORDER = 4
+    BYTES = 5
+    GAPS = 6
+    TYPES = 7
+    CLEARANCE = 8
+
+    def __str__(self) -> str:
+        return f"guarantee {self.value} ({self.name.lower().replace('_', '-')})"
+
+
+class Kind(enum.Enum):
+    """Kinds of subscription."""
+
+    TRANSIENT = "transient"
+    DURABLE = "durable"
+    POSITIONS = "positions at the client"
+    WORKING = "working"
+
+
+class End(enum.Enum):
+    """Ends of a client process."""
+
+    RUNNING = "running"
+    CLOSED = "closed"
+    KILLED = "killed"
+
+
+class EventKey(NamedTuple):
+    """Identity of an event without its timestamp."""
+
+    client_id: str
+    incarnation: int
+    number: int
+
+    @classmethod
+    def of(cls, event_id: EventId) -> EventKey:
+        """The key of an EventId."""
+        return cls(event_id.client_id, event_id.incarnation, event_id.sequence_number)
+
+    def __str__(self) -> str:
+        return f"{self.client_id}/{self.incarnation}/{self.number}"
+
+
+def digest_of(document: bytes) -> str:
+    """A short digest of an event's bytes."""
+    return hashlib.blake2b(document, digest_size=8).hexdigest()
+
+
+@attrs.frozen
+class Published:
+    """One event as its publisher wrote it."""
+
+    key: EventKey
+    stream: str
+    type: str
+    """Name and version, such as `flight 1.0`."""
+    level: int
+    """Rank of the security level."""
+    digest: str = ""
+    """Digest of the bytes; empty where they are unknown."""
+    value: Any = None
+    """The part of the payload that a subscriber's `matches` reads."""
+    at: float = 0.0
+
+
+@attrs.frozen
+class Acknowledged:
+    """The receipt of one event."""
+
+    durability: str
+    """`node` or `neighbour`."""
+    at: float = 0.0
+
+
+@attrs.frozen
+class Delivered:
+    """One event as a subscription delivered it to its user."""
+
+    key: EventKey
+    place: Place
+    stream: str = ""
+    type: str = ""
+    level: int = 0
+    digest: str = ""
+    liveness: str = ""
+    at: float = 0.0
+    handled: bool = True
+    """False if the user's code did not finish with it."""
+
+
+@attrs.frozen
+class ToldGap:
+    """One gap that a subscription reported; its bounds are inclusive."""
+
+    origin: str
+    first: Mark
+    last: Mark
+    count: int
+    reason: str
+    at: float = 0.0
+
+    def holds(self, place: Place) -> bool:
+        """Whether the place lies within the bounds."""
+        return place.origin == self.origin and self.first <= place.mark <= self.last
+
+
+@attrs.frozen
+class Violation:
+    """One broken guarantee."""
+
+    guarantee: Guarantee
+    subscriber: str
+    text: str
+    key: EventKey | None = None
+
+    def __str__(self) -> str:
+        about = f" {self.key}" if self.key is not None else ""
+        return f"{self.guarantee}: {self.subscriber}:{about} {self.text}"

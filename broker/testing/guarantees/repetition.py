@@ -1,0 +1,33 @@
+"""Guarantee 3: an event comes once, but for the events that a killed process had not confirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from broker.testing.guarantees.allowances import Allowances
+from broker.testing.guarantees.observations import Observations
+from broker.testing.guarantees.records import Delivered, End, EventKey, Guarantee, Violation
+from broker.testing.guarantees.subscriber import Process, Subscriber
+
+
+def repeated_events(
+    seen: Observations, subscriber: Subscriber, allowed: Allowances
+) -> Iterator[Violation]:
+    """Events that came again within a process, or after a process that closed itself."""
+    newest: dict[EventKey, tuple[Process, Delivered]] = {}
+    for process in subscriber.processes:
+        for event in process.deliveries:
+            before = newest.get(event.key)
+            newest[event.key] = process, event
+            if before is None or not before[1].handled:
+                # A try that failed is repeated.
+                continue
+            other, first = before
+            places = f"at {first.place} and {event.place}"
+            if other is process:
+                text = f"twice in process {process.number}, {places}"
+            elif other.end is End.CLOSED:
+                text = f"in process {process.number} again, after {other.number} closed, {places}"
+            else:
+                continue
+            yield Violation(Guarantee.ONCE, subscriber.name, text, event.key)

@@ -1,0 +1,78 @@
+"""One subscription of a run, over all processes of its client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import attrs
+
+from broker.event.place import Mark
+from broker.testing.guarantees.records import Delivered, End, EventKey, Kind, Published, ToldGap
+
+
+@attrs.define(eq=False)
+class Process:
+    """One process of a subscription's client."""
+
+    number: int
+    began_after: Mapping[str, Mark] | None = None
+    """The first cut: later places of these origins must come. None before the flow begins."""
+    flowing_at: float = float("inf")
+    end: End = End.RUNNING
+    items: list[Delivered | ToldGap] = attrs.field(factory=list)
+    """Deliveries and gaps in the order in which the user saw them."""
+    error: str = ""
+    """The error that ended the subscription, if one did."""
+
+    def flowing(self, cut: Mapping[str, Mark], at: float = 0.0) -> None:
+        """The node reported the first cut."""
+        self.began_after, self.flowing_at = dict(cut), at
+
+    @property
+    def deliveries(self) -> Iterator[Delivered]:
+        """Events in order."""
+        return (item for item in self.items if isinstance(item, Delivered))
+
+    @property
+    def gaps(self) -> Iterator[ToldGap]:
+        """Gaps in order."""
+        return (item for item in self.items if isinstance(item, ToldGap))
+
+
+@attrs.define(eq=False)
+class Subscriber:
+    """A subscription, its meaning in Python, and its processes.
+
+    Each process of a transient subscription is a `Subscriber` of its own.
+    """
+
+    name: str
+    matches: Callable[[Published], bool]
+    kind: Kind = Kind.DURABLE
+    clearance: int = 2
+    processes: list[Process] = attrs.field(factory=list)
+
+    def process(self) -> Process:
+        """A new process of the client, which begins to subscribe."""
+        made = Process(len(self.processes) + 1)
+        self.processes.append(made)
+        return made
+
+    def may_read(self, event: Published) -> bool:
+        """Whether the clearance admits the event."""
+        return event.level <= self.clearance
+
+    @property
+    def deliveries(self) -> Iterator[Delivered]:
+        """Events that any process got, process by process."""
+        return (each for process in self.processes for each in process.deliveries)
+
+    @property
+    def gaps(self) -> Iterator[ToldGap]:
+        """Gaps that any process got."""
+        return (each for process in self.processes for each in process.gaps)
+
+    @property
+    def handled(self) -> set[EventKey]:
+        """Events that a process has finished with."""
+        return {each.key for each in self.deliveries if each.handled}

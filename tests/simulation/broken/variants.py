@@ -1,0 +1,114 @@
+"""Broken variants of node and client, as patches for tests. Each one breaks one guarantee."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import attrs
+
+from broker.client.seen import Seen
+from broker.client.subscription import Subscription
+from broker.store.deduplication import Deduplication, Freshness
+from broker.store.event_log import EventLog
+from broker.store.log_file import LogFile
+from broker.store.log_reading import LogReading
+from broker.testing.simulated_network import NetworkWorld
+
+
+@contextmanager
+def acknowledge_before_commit() -> Iterator[None]:
+    """The log reports events as durable when they are appended."""
+    append = EventLog.append
+
+    def appended(self: EventLog, entries: Sequence[Any], done: Any) -> None:
+        def committed(result: object) -> None:
+            """Whatever becomes of the commit, nobody is told."""
+
+        append(self, entries, committed)
+        waiting = [each for each in (self._gathering, self._committing) if each is not None]
+        (events,) = [told for each in waiting for call, told in each.told if call is committed]
+        done(events)
+
+    with patch.object(EventLog, "append", appended):
+        yield
+
+
+@contextmanager
+def no_checksum() -> Iterator[None]:
+    """The disk alters a letter in each event's identifier, and reading does not notice."""
+    read = LogReading.read
+
+    def altered(self: LogReading, *args: Any) -> Any:
+        return read(self, *args).addCallback(
+            lambda events: [
+                attrs.evolve(each, document=each.document.replace(b"<id>F", b"<id>G"))
+                for each in events
+            ]
+        )
+
+    with patch.object(LogReading, "read", altered):
+        yield
+
+
+@contextmanager
+def places_reused(count: int = 3) -> Iterator[None]:
+    """A log that is opened again stands `count` places before its end, in the same epoch."""
+    recover = LogFile._recover
+
+    def forgetful(self: LogFile, *args: Any) -> None:
+        recover(self, *args)
+        bounds = self._bounds
+        if bounds.offset > count:
+            self._bounds = attrs.evolve(bounds, offset=bounds.offset - count)
+
+    with patch.object(LogFile, "_recover", forgetful):
+        yield
+
+
+@contextmanager
+def no_deduplication() -> Iterator[None]:
+    """Neither node nor client knows events again."""
+    with (
+        patch.object(Deduplication, "record", lambda *_: Freshness.NEW),
+        patch.object(Seen, "fresh", lambda self, events: events),
+    ):
+        yield
+
+
+@contextmanager
+def silent_relay(world: NetworkWorld, relay: str, type_name: str) -> Iterator[None]:
+    """A node in the middle drops events of one type, and passes their ranges on as complete."""
+    traffic: Any = world.network_of(relay).driver.traffic
+    came = traffic.frame_came
+
+    def sifted(frame: Any, now: float) -> Any:
+        kept = [
+            index
+            for index, each in enumerate(frame.carried(range(frame.count)))
+            if f"DTD {type_name} ".encode() not in each.document
+        ]
+        return came(frame.only(kept), now)
+
+    with patch.object(traffic, "frame_came", sifted):
+        yield
+
+
+@contextmanager
+def position_before_handling() -> Iterator[None]:
+    """A subscription reports events as processed when it gives them out."""
+    take = Subscription.take_ready
+
+    def eager(self: Subscription) -> Any:
+        events = take(self)
+        portion = self._portion
+        if portion is not None:
+            self._owner.taken(self._number, portion)
+            # Its room is free already, and must not be freed again.
+            self._portion = attrs.evolve(portion, share=attrs.evolve(portion.share))
+        return events
+
+    with patch.object(Subscription, "take_ready", eager):
+        yield
