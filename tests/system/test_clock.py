@@ -14,27 +14,12 @@ from broker.event.reading import read_event
 from broker.store.reading_along import read_only
 from tests.system.node_process import NodeProcess
 from tests.system.raw_session import how_it_ends
+from tests.system.stepped_clock import PRELUDE
 from tests.system.traffic import FLIGHT, Inbox, flight, within
 
 pytestmark = pytest.mark.system
 
 HANDSHAKE = 1.0
-
-#: Gives the node a wall clock that a signal sets back by an hour, and another one on by a day.
-#: Whatever looks at `time.time` sees it: Twisted's own `reactor.seconds` does.
-PRELUDE = """
-import signal, time
-real, real_ns, offset = time.time, time.time_ns, 0
-def step(by):
-    global offset
-    offset += by
-time.time = lambda: real() + offset
-time.time_ns = lambda: real_ns() + offset * 10**9
-import twisted.python.runtime
-twisted.python.runtime.seconds = time.time
-signal.signal(signal.SIGUSR1, lambda *_: step(-3600))
-signal.signal(signal.SIGUSR2, lambda *_: step(86400))
-"""
 
 
 @pytest.mark.parametrize("step", [signal.SIGUSR1, signal.SIGUSR2], ids=["back", "on"])

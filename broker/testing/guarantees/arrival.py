@@ -66,16 +66,13 @@ def lost_events(
 def _must_come(
     subscriber: Subscriber, event: Published, places: set[Place], allowed: Allowances
 ) -> bool:
-    first = subscriber.processes[0]
-    if first.began_after is None:
-        # It never flowed, but what it delivered later is checked by the other rules.
-        return first.end is End.RUNNING
-    if not places:
-        return event.at > first.flowing_at and not _ended_early(subscriber)
-    if _ended_early(subscriber):
-        return any(_passed(subscriber, place) for place in places) and _behind_cut(
-            subscriber, places, allowed
-        )
+    first = subscriber.first_flow
+    if first is None:
+        return False
+    if not places or first.began_after is None:
+        return event.at > (first.flowing_at or 0.0) and not _ended_early(subscriber)
+    if _ended_early(subscriber) and not any(_passed(subscriber, place) for place in places):
+        return False
     return _behind_cut(subscriber, places, allowed)
 
 
@@ -96,7 +93,8 @@ def _passed(subscriber: Subscriber, place: Place) -> bool:
 
 
 def _begins(subscriber: Subscriber, origin: str, allowed: Allowances) -> Mark:
-    began_after = subscriber.processes[0].began_after or {}
+    first = subscriber.first_flow
+    began_after = {} if first is None or first.began_after is None else first.began_after
     if origin in began_after:
         return began_after[origin]
     if not allowed.unknown_origins:

@@ -8,7 +8,7 @@ from broker.testing.guarantees.allowances import NONE, Allowances
 from broker.testing.guarantees.arrival import lost_events, nowhere, shared_places
 from broker.testing.guarantees.observations import Observations
 from broker.testing.guarantees.order import order_of_origins, order_of_publishers
-from broker.testing.guarantees.records import Guarantee, Violation
+from broker.testing.guarantees.records import End, Guarantee, Violation
 from broker.testing.guarantees.repetition import repeated_events
 from broker.testing.guarantees.subscriber import Subscriber
 from broker.testing.guarantees.truth import altered_events, false_gaps, forbidden_knowledge
@@ -20,11 +20,15 @@ Rule = Callable[[Observations, Subscriber, Allowances], Iterator[Violation]]
 def dead_subscriptions(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Subscriptions that ended with an error. (Guarantee 1: the rest never arrives.)"""
+    """Subscriptions that ended with an error, or never began. (Guarantee 1: nothing arrives.)"""
     for process in subscriber.processes:
         if process.error:
             text = f"process {process.number} ended with {process.error}"
             yield Violation(Guarantee.DURABILITY, subscriber.name, text)
+    last = subscriber.processes[-1] if subscriber.processes else None
+    if last is not None and last.end is End.RUNNING and last.flowing_at is None:
+        text = f"process {last.number} never began to flow"
+        yield Violation(Guarantee.DURABILITY, subscriber.name, text)
 
 
 RULES: tuple[Rule, ...] = (

@@ -16,17 +16,18 @@ class Process:
 
     number: int
     began_after: Mapping[str, Mark] | None = None
-    """The first cut: later places of these origins must come. None before the flow begins."""
-    flowing_at: float = float("inf")
+    """The first cut: later places of these origins must come. None if nobody observed it."""
+    flowing_at: float | None = None
+    """When it was observed that the flow had begun."""
     end: End = End.RUNNING
     items: list[Delivered | ToldGap] = attrs.field(factory=list)
     """Deliveries and gaps in the order in which the user saw them."""
     error: str = ""
     """The error that ended the subscription, if one did."""
 
-    def flowing(self, cut: Mapping[str, Mark], at: float = 0.0) -> None:
-        """The node reported the first cut."""
-        self.began_after, self.flowing_at = dict(cut), at
+    def flowing(self, cut: Mapping[str, Mark] | None, at: float = 0.0) -> None:
+        """The node reported the first cut; without one, what is published from now on must come."""
+        self.began_after, self.flowing_at = cut if cut is None else dict(cut), at
 
     @property
     def deliveries(self) -> Iterator[Delivered]:
@@ -57,6 +58,11 @@ class Subscriber:
         made = Process(len(self.processes) + 1)
         self.processes.append(made)
         return made
+
+    @property
+    def first_flow(self) -> Process | None:
+        """The first process whose flow began."""
+        return next((each for each in self.processes if each.flowing_at is not None), None)
 
     def may_read(self, event: Published) -> bool:
         """Whether the clearance admits the event."""

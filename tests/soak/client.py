@@ -1,0 +1,160 @@
+"""`python -m tests.soak.client JSON`: one client process, which notes what it sees.
+
+SIGTERM ends it in good order: a publisher waits for its receipts, a subscriber closes its client.
+SIGUSR1 lets a publisher use the next version of a type that the nodes do not know yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from broker.client.asyncio_face import AsyncioClient, connect
+from broker.client.received import ReceivedEvent
+from broker.client.working import Working
+from broker.errors import BrokerError
+from broker.event.envelope import EventType, SecurityLevel
+from broker.event.identity import EventId
+from broker.testing.guarantees import Kind
+from broker.testing.guarantees.records import digest_of
+from tests.simulation.watching import flight
+from tests.soak.interests import ALTITUDES, INTERESTS, STREAMS
+from tests.soak.layout import SECRET
+from tests.soak.notebook import Notebook, key_fields
+
+#: Part of the events that are large, so that a portion does not hold all that waits.
+LARGE = 0.05
+
+
+class Publisher:
+    """Publishes flights at a rate, until it is told to stop."""
+
+    def __init__(self, client: AsyncioClient, notes: Notebook, said: dict[str, Any]) -> None:
+        self._client, self._notes = client, notes
+        self._random = Random(said["seed"])
+        self._rate = said["rate"]
+        self._dtds = said["dtds"]
+        self._next: dict[str, Any] = {}
+        self._version = said["version"]
+        self.stopped = asyncio.Event()
+        enqueue: Any = client._enqueue
+
+        def noted(document: bytes, event_id: EventId) -> Any:
+            # Noted before it leaves: what is delivered must be known.
+            key, digest = key_fields(event_id), digest_of(document)
+            notes.note("published", key=key, digest=digest, **self._next)
+            return enqueue(document, event_id)
+
+        client._enqueue = noted  # type: ignore[method-assign]
+
+    def next_version(self) -> None:
+        """Use a newer version of the type `soak` from now on."""
+        self._version += 1
+
+    async def run(self) -> None:
+        """Publish until the stop, then wait for all receipts."""
+        waiting: set[asyncio.Task[None]] = set()
+        while not self.stopped.is_set():
+            # The client's outbox is bounded; a long outage only slows this down.
+            if len(waiting) < 2000:
+                task = asyncio.create_task(self._publish())
+                waiting.add(task)
+                task.add_done_callback(waiting.discard)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.stopped.wait(), 1 / self._rate)
+        await asyncio.gather(*waiting)
+
+    async def _publish(self) -> None:
+        random = self._random
+        stream, altitude = random.choice(STREAMS), random.choice(ALTITUDES)
+        level = random.choice(list(SecurityLevel))
+        name, version, pointer = "flight", "1.0", None
+        if self._version and random.random() < 0.3:
+            name, version = "soak", f"1.{self._version}"
+            pointer = f"{self._dtds}soak-{version}.dtd"
+        size = 20_000 if random.random() < LARGE else random.randrange(200)
+        payload = flight(altitude, size).replace(b"flight>", f"{name}>".encode())
+        self._next = {
+            "stream": stream,
+            "type": f"{name} {version}",
+            "level": level.rank,
+            "value": altitude,
+        }
+        kind = EventType(name, version, security_level=level)
+        number = self._client._mint.last_sequence_number + 1
+        try:
+            receipt = await self._client.publish(stream, payload, kind, system_id=pointer)
+        except BrokerError as error:
+            self._notes.note("refused", number=number, error=repr(error))
+        else:
+            self._notes.receipt(receipt)
+
+
+async def publish(said: dict[str, Any], client: AsyncioClient, notes: Notebook) -> None:
+    """Be a publisher."""
+    publisher = Publisher(client, notes, said)
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, publisher.stopped.set)
+    loop.add_signal_handler(signal.SIGUSR1, publisher.next_version)
+    await publisher.run()
+    await client.close()
+    notes.note("closed")
+
+
+async def subscribe(said: dict[str, Any], client: AsyncioClient, notes: Notebook) -> None:
+    """Be a subscriber."""
+    interest = INTERESTS[said["interest"]]
+    durable = "" if interest.kind is Kind.TRANSIENT else "d"
+
+    async def follow() -> None:
+        subscription = await client.subscribe(
+            interest.query, interest.pattern, durable=durable, on_gap=notes.gap
+        )
+        notes.note("flowing", cut=dict(subscription.cut.marks))
+        async for event in subscription:
+            notes.delivered(event)
+        notes.note("error", error="the subscription has ended by itself")
+
+    async def handle(event: ReceivedEvent) -> None:
+        notes.delivered(event)
+
+    async def work() -> None:
+        await client.when_connected()
+        # Its first cut is unknown: what is published after this moment is expected.
+        asyncio.get_running_loop().call_later(3.0, notes.note, "flowing")
+        working = Working(pause=0.1)
+        await client.work(
+            handle, interest.query, interest.pattern, durable="d", working=working, on_gap=notes.gap
+        )
+
+    task = asyncio.create_task(work() if interest.kind is Kind.WORKING else follow())
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError:
+        await client.close()
+        notes.note("closed")
+    except BrokerError as error:
+        notes.note("error", error=repr(error))
+
+
+async def main(said: dict[str, Any]) -> None:
+    """Connect, and be what the arguments say."""
+    state = Path(said["state"]) if said["state"] else None
+    account = said["client"].split("-")[0]
+    notes = Notebook(Path(said["notes"]))
+    client = connect(
+        *said["endpoints"], client_id=said["client"], account=account, secret=SECRET, state=state
+    )
+    await (subscribe if "interest" in said else publish)(said, client, notes)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(json.loads(sys.argv[1])))

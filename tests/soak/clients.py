@@ -1,0 +1,110 @@
+"""Client processes of the soak: they come at any node, are killed, closed, and come again."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from tests.soak.interests import INTERESTS, PUBLISHERS
+from tests.soak.layout import FETCHING, NAMES, Layout
+from tests.soak.process import SoakProcess
+
+_RUN: Final = (
+    # Signals may come before the client is ready for them.
+    "import signal\nsignal.signal(signal.SIGUSR1, signal.SIG_IGN)\n"
+    "import asyncio, json, sys\nfrom tests.soak.client import main\n"
+    "asyncio.run(main(json.loads(sys.argv[1])))\n"
+)
+#: Seconds in which a publisher gets its last receipts when all is well again.
+LAST_RECEIPTS: Final = 90.0
+
+
+class SoakClient:
+    """One client name, and its processes."""
+
+    def __init__(self, name: str, layout: Layout, random: Random, rate: float) -> None:
+        self.name = name
+        self._layout = layout
+        self._random = random
+        self._rate = rate
+        self._nodes = list(NAMES)
+        self._folder = layout.folder / "clients"
+        self.processes: list[SoakProcess] = []
+        self.closed: list[int] = []
+        self.busy = False
+        self.version = 0
+        """Version of the unknown type that a publisher uses."""
+        if name in PUBLISHERS:
+            first = FETCHING[PUBLISHERS.index(name)]
+            self._nodes = [first, *(each for each in NAMES if each != first)]
+
+    def roam(self) -> None:
+        """The next process tries other nodes first."""
+        self._random.shuffle(self._nodes)
+
+    def notes(self, number: int) -> Path:
+        """The notebook of a process."""
+        return self._folder / f"{self.name}.{number}.jsonl"
+
+    @property
+    def running(self) -> bool:
+        """Whether a process is there."""
+        return bool(self.processes) and self.processes[-1].running
+
+    def come(self) -> None:
+        """Start a process, unless one runs."""
+        if self.running:
+            return
+        number = len(self.processes) + 1
+        said = {
+            "client": self.name,
+            "endpoints": [self._layout.endpoint(node) for node in self._nodes],
+            "notes": str(self.notes(number)),
+            "state": "",
+        }
+        if self.name in INTERESTS:
+            said["interest"] = self.name
+            if INTERESTS[self.name].keeps_state:
+                said["state"] = str(self._folder / "state")
+        else:
+            said |= {
+                "seed": self._random.randrange(1 << 30),
+                "rate": self._rate,
+                "dtds": f"http://127.0.0.1:{self._layout.dtd_port}/",
+                "version": self.version,
+                "state": str(self._folder / "state"),
+            }
+        log = self._folder / f"{self.name}.log"
+        self._folder.mkdir(exist_ok=True)
+        (self._folder / "state").mkdir(exist_ok=True)
+        self.processes.append(SoakProcess(_RUN, (json.dumps(said),), self._folder, log))
+
+    def kill(self) -> None:
+        """`kill -9`."""
+        if self.running:
+            self.processes[-1].kill()
+
+    def close(self, seconds: float = 15.0) -> bool:
+        """End it in good order; killed if that takes too long."""
+        if not self.running:
+            return True
+        process = self.processes[-1]
+        process.send(signal.SIGTERM)
+        ended = process.wait(seconds)
+        process.kill()
+        return ended
+
+    def next_version(self) -> None:
+        """A publisher uses a newer version of the unknown type."""
+        self.version += 1
+        if self.running:
+            self.processes[-1].send(signal.SIGUSR1)
+
+
+def all_clients(layout: Layout, random: Random, rate: float) -> dict[str, SoakClient]:
+    """Every client by its name, subscribers first."""
+    names = (*INTERESTS, *PUBLISHERS)
+    return {name: SoakClient(name, layout, random, rate) for name in names}

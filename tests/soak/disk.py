@@ -1,0 +1,62 @@
+"""Disks of nodes that can be full."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+#: Room for a log, for its copies of others, and for what LMDB writes beside the old pages.
+SIZE: Final = 192 << 20
+_BLOCK: Final = b"\0" * (1 << 20)
+
+
+class Disk:
+    """The folder of one node: a disk in memory where this user may mount one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.mounted = os.geteuid() == 0 and _mount(folder)
+
+    def fill(self, pid: int) -> None:
+        """Leave no room; without a mount, the process can not make any file longer than 64 KiB."""
+        if not self.mounted:
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
+            return
+        with open(self.folder / "ballast", "wb", buffering=0) as ballast:
+            try:
+                while True:
+                    ballast.write(_BLOCK)
+            except OSError:
+                # It is full.
+                return
+
+    def empty(self, pid: int) -> None:
+        """Give the room back."""
+        if self.mounted:
+            (self.folder / "ballast").unlink(missing_ok=True)
+        else:
+            unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, unlimited)
+
+    def close(self, *, keep: bool = False) -> None:
+        """Unmount it; with `keep`, what it holds is copied to a folder beside it."""
+        if self.mounted:
+            if keep:
+                kept = self.folder.with_name(self.folder.name + "-kept")
+                shutil.copytree(self.folder, kept, dirs_exist_ok=True)
+            self.mounted = False
+            subprocess.run(["umount", "--lazy", str(self.folder)], check=False)
+
+
+def _mount(folder: Path) -> bool:
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", str(folder)],
+        capture_output=True,
+        check=False,
+    )
+    return done.returncode == 0

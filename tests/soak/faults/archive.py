@@ -1,0 +1,85 @@
+"""Faults of the archive and of what writes to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+from tests.soak.world import World
+
+
+async def cut_object(world: World) -> None:
+    """One object of the archive is cut short."""
+    path = _object(world)
+    if path is not None:
+        size = path.stat().st_size
+        left = world.random.randrange(size) if size else 0
+        world.note(f"archive-cut: {left} of {size} bytes are left of {_name(world, path)}")
+        with open(path, "r+b") as file:
+            file.truncate(left)
+
+
+async def delete_object(world: World) -> None:
+    """One object of the archive is deleted."""
+    path = _object(world)
+    if path is not None:
+        world.note(f"archive-delete: {_name(world, path)}")
+        path.unlink(missing_ok=True)
+
+
+async def lose_for_a_while(world: World) -> None:
+    """The archive is not there for some seconds."""
+    archive = world.layout.archive
+    away = archive.with_name("archive-away")
+    if not archive.exists() or away.exists():
+        return
+    seconds = world.random.uniform(2.0, 10.0)
+    world.note(f"archive-lost: for {seconds:.1f} s")
+    archive.rename(away)
+    # A file in its place: nobody can make another one meanwhile.
+    archive.write_text("no archive")
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        archive.unlink()
+        away.rename(archive)
+
+
+async def slow(world: World) -> None:
+    """All archivers do nothing for some seconds."""
+    pids = [pid for node in world.nodes.values() for pid in node.archivers()]
+    seconds = world.random.uniform(2.0, 10.0)
+    world.note(f"archive-slow: {len(pids)} archivers for {seconds:.1f} s")
+    _send(pids, signal.SIGSTOP)
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        _send(pids, signal.SIGCONT)
+
+
+async def kill_archiver(world: World) -> None:
+    """`kill -9` to the archiver of one node."""
+    node = world.random.choice(list(world.nodes.values()))
+    world.note(f"archiver-kill: {node.name}")
+    _send(node.archivers(), signal.SIGKILL)
+
+
+def _send(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _object(world: World) -> Path | None:
+    archive = world.layout.archive
+    if not archive.is_dir():
+        return None
+    found = sorted(path for path in archive.rglob("*") if path.is_file())
+    return world.random.choice(found) if found else None
+
+
+def _name(world: World, path: Path) -> str:
+    return str(path.relative_to(world.layout.archive))

@@ -1,0 +1,51 @@
+"""Faults of clients: they are killed, close, roam, and use types that nobody knows yet."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.soak.interests import PUBLISHERS
+from tests.soak.world import World
+
+
+async def kill(world: World) -> None:
+    """`kill -9` to a client, which comes again."""
+    await _end(world, kill=True)
+
+
+async def close(world: World) -> None:
+    """A client closes in good order, and comes again."""
+    await _end(world, kill=False)
+
+
+async def roam(world: World) -> None:
+    """A client ends in one of both ways, and comes again at other nodes."""
+    await _end(world, kill=world.random.random() < 0.5, roam=True)
+
+
+async def new_type(world: World) -> None:
+    """Publishers use a type, or a version of it, that no node has seen."""
+    world.versions += 1
+    world.note(f"types: soak 1.{world.versions} from now on")
+    for name in PUBLISHERS:
+        world.clients[name].next_version()
+
+
+async def _end(world: World, *, kill: bool, roam: bool = False) -> None:
+    client = world.some_client()
+    if client is None:
+        return
+    client.busy = True
+    try:
+        world.note(f"{client.name} {'is killed' if kill else 'closes'}")
+        if kill:
+            client.kill()
+        elif not await asyncio.to_thread(client.close):
+            world.note(f"{client.name} did not close, and is killed")
+        if roam and client.name not in PUBLISHERS:
+            client.roam()
+        await asyncio.sleep(world.random.choice((0.0, 0.0, 1.0, 6.0)))
+        world.note(f"{client.name} comes back")
+        client.come()
+    finally:
+        client.busy = False

@@ -1,0 +1,121 @@
+"""Faults of nodes' disks: full, damaged, older, empty."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from tests.soak.node import SoakNode
+from tests.soak.world import World
+
+
+async def full(world: World) -> None:
+    """A node's disk is full for some seconds."""
+    with world.some_node() as node:
+        if node is None:
+            return
+        seconds = world.random.uniform(2.0, 10.0)
+        world.note(f"full-disk: {node.name} for {seconds:.1f} s")
+        node.disk.fill(node.pid)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            if node.running:
+                node.disk.empty(node.pid)
+
+
+async def flip(world: World) -> None:
+    """Single bits in the log of a node that is down are changed."""
+    await _damage(world, "flip", _flip_bits)
+
+
+async def cut_log(world: World) -> None:
+    """The end of the log file of a node that is down is cut off."""
+    await _damage(world, "log-cut", _cut_end)
+
+
+async def wipe(world: World) -> None:
+    """A node comes back with an empty disk."""
+    await _damage(world, "wipe", lambda node, random: _empty(node))
+
+
+async def older_copy(world: World) -> None:
+    """A node comes back with a copy of its disk that was made some seconds before."""
+    with world.some_disk() as node:
+        if node is None:
+            return
+        world.damaged.add(node.name)
+        clean = world.random.random() < 0.5
+        how = "after a clean stop" if clean else "while it ran"
+        world.note(f"older-copy: {node.name} is copied {how}")
+        copy = node.folder / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        if clean:
+            await asyncio.to_thread(node.stop)
+        shutil.copytree(node.layout.data(node.name), copy)
+        if clean:
+            await world.start_node(node)
+        await asyncio.sleep(world.random.uniform(2.0, 8.0))
+        node.kill(machine=True)
+        world.note(f"older-copy: {node.name} starts on the copy")
+        _empty(node)
+        shutil.copytree(copy, node.layout.data(node.name), dirs_exist_ok=True)
+        await _start(world, node)
+
+
+async def _damage(world: World, what: str, damage: Callable[[SoakNode, Random], str]) -> None:
+    with world.some_disk() as node:
+        if node is None:
+            return
+        world.damaged.add(node.name)
+        if world.random.random() < 0.5:
+            await asyncio.to_thread(node.stop)
+        else:
+            node.kill(machine=True)
+        world.note(f"{what}: {node.name} {damage(node, world.random)}")
+        await _start(world, node)
+
+
+async def _start(world: World, node: SoakNode) -> None:
+    if not await world.start_node(node):
+        # An operator would begin anew.
+        node.kill(machine=True)
+        world.note(f"{node.name} does not start; its disk is emptied")
+        _empty(node)
+        await world.start_node(node)
+
+
+def _flip_bits(node: SoakNode, random: Random) -> str:
+    path = _log_of(node)
+    data = bytearray(path.read_bytes())
+    # The first two pages say where all others are.
+    places = sorted(random.randrange(8192, len(data)) for _ in range(random.randint(1, 20)))
+    for place in places:
+        data[place] ^= 1 << random.randrange(8)
+    path.write_bytes(data)
+    return f"{len(places)} bits of {len(data)} bytes, the first at {places[0]}"
+
+
+def _cut_end(node: SoakNode, random: Random) -> str:
+    path = _log_of(node)
+    size = path.stat().st_size
+    left = random.randrange(size // 2, size)
+    with open(path, "r+b") as file:
+        file.truncate(left)
+    return f"{left} of {size} bytes are left"
+
+
+def _log_of(node: SoakNode) -> Path:
+    return node.layout.data(node.name) / "log" / "data.mdb"
+
+
+def _empty(node: SoakNode) -> str:
+    for path in node.layout.data(node.name).iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    return "has an empty disk"

@@ -1,0 +1,76 @@
+"""Subscriptions of the soak, with their meaning in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import attrs
+
+from broker.testing.guarantees import Kind, Published
+
+#: Streams; acknowledgements for those below `safe` wait for a neighbour's copy.
+STREAMS: Final = ("safe.zbw.tz", "safe.zny.ho", "quick.zbw.tz", "quick.zny.ho")
+ALTITUDES: Final = (7, 100, 250, 600, 1000)
+LEVELS: Final = ("low", "med", "high")
+
+
+@attrs.frozen
+class Interest:
+    """One subscription of one client, which is named after its account."""
+
+    client: str
+    kind: Kind
+    pattern: str
+    query: str
+    matches: Callable[[Published], bool]
+
+    @property
+    def account(self) -> str:
+        """Its account is the first part of the client's name."""
+        return self.client.split("-")[0]
+
+    @property
+    def clearance(self) -> int:
+        """Rank of the account's clearance."""
+        return LEVELS.index(self.account)
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether the client has a folder for its positions."""
+        return self.kind in (Kind.POSITIONS, Kind.WORKING)
+
+
+INTERESTS: Final[Mapping[str, Interest]] = {
+    each.client: each
+    for each in (
+        Interest("high-transient", Kind.TRANSIENT, ">", "true()", lambda event: True),
+        Interest("high-durable", Kind.DURABLE, ">", "true()", lambda event: True),
+        Interest(
+            "low-positions",
+            Kind.POSITIONS,
+            ">",
+            "//flightleg[altitude > 200]",
+            lambda event: event.value > 200,
+        ),
+        Interest(
+            "med-working",
+            Kind.WORKING,
+            "safe.>",
+            "/flight[flightleg/altitude < 300]",
+            lambda event: (
+                event.stream.startswith("safe.")
+                and event.type.startswith("flight ")
+                and event.value < 300
+            ),
+        ),
+        Interest(
+            "high-rare",
+            Kind.POSITIONS,
+            "*.*.ho",
+            "$StreamId = 'safe.zny.ho' and //altitude = 7",
+            lambda event: event.stream == "safe.zny.ho" and event.value == 7,
+        ),
+    )
+}
+PUBLISHERS: Final = ("high-feed-1", "high-feed-2")

@@ -1,0 +1,99 @@
+"""Layout of the soak's network: six nodes in three clusters, their settings and accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from broker.identity.secret import hash_secret
+
+#: The first node of a cluster founds it; the others ask it to be admitted.
+CLUSTERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "alps": ("a1", "a2", "a3"),
+    "coast": ("c1", "c2"),
+    "plain": ("p1",),
+}
+#: The node that dials, and the node in another cluster that it dials.
+GATEWAYS: Final[Mapping[str, str]] = {"c1": "a2", "c2": "a3", "p1": "c1"}
+NAMES: Final = tuple(name for names in CLUSTERS.values() for name in names)
+#: Nodes that may fetch DTDs from where events point to.
+FETCHING: Final = ("a1", "c1")
+SECRET: Final = "soak"
+#: The clearance of each account.
+ACCOUNTS: Final[Mapping[str, str]] = {"low": "low", "med": "med", "high": "high"}
+
+
+@attrs.frozen
+class Ports:
+    """Ports of one node on the loopback interface."""
+
+    clients: int
+    nodes: int
+    relay: int
+    """Others reach the node through the relay that listens here."""
+
+
+@attrs.frozen
+class Layout:
+    """Folders and ports of one run."""
+
+    folder: Path
+    ports: Mapping[str, Ports]
+    dtd_port: int
+    secret_hash: str = attrs.field(factory=lambda: hash_secret(SECRET))
+
+    def endpoint(self, name: str) -> str:
+        """The address of a node for clients."""
+        return f"tcp:127.0.0.1:{self.ports[name].clients}"
+
+    def data(self, name: str) -> Path:
+        """The folder that outlives a node's process."""
+        return self.folder / name / "data"
+
+    @property
+    def archive(self) -> Path:
+        """The archive that all nodes share."""
+        return self.folder / "archive"
+
+    def settings(self, name: str, faults: str = "") -> str:
+        """The configuration of a node, with `[[faults]]` tables if there are any."""
+        ports = self.ports[name]
+        pointers = [f"http://127.0.0.1:{self.dtd_port}/"] if name in FETCHING else []
+        return (
+            f'[node]\nname = "{name}"\ndata = "{self.data(name)}"\n'
+            f'[listen]\nendpoints = ["tcp:port={ports.clients}:interface=127.0.0.1"]\n'
+            f'[log]\nmax_bytes = "16MiB"\n'
+            f"[types]\npointers = {pointers}\n"
+            f'[archive]\nlocation = "{self.archive}"\nevery = "1s"\n'
+            '[recovery]\nengine = "local"\npatience = "30s"\n'
+            '[streams."safe.>"]\nacknowledge = "neighbour"\n'
+            f"{self._network(name)}{self._accounts()}{faults}"
+        )
+
+    def _network(self, name: str) -> str:
+        cluster = next(each for each, names in CLUSTERS.items() if name in names)
+        founder = CLUSTERS[cluster][0]
+        place = f'cluster = "{cluster}"\n'
+        if name != founder:
+            place = f'join = ["127.0.0.1:{self.ports[founder].relay}"]\n'
+        gateway = ""
+        if name in GATEWAYS:
+            relay = self.ports[GATEWAYS[name]].relay
+            gateway = f'gateways = ["tcp:host=127.0.0.1:port={relay}"]\n'
+        return (
+            f'[network]\nname = "soak"\n{place}{gateway}'
+            f'listen = ["tcp:port={self.ports[name].nodes}:interface=127.0.0.1"]\n'
+            f'advertise = "127.0.0.1:{self.ports[name].relay}"\n'
+            f'key_file = "{self.folder / "key"}"\n'
+            'cleartext_clearance = "high"\npatience = "40s"\n'
+        )
+
+    def _accounts(self) -> str:
+        return "".join(
+            f'[accounts.{account}]\nsecret = "{self.secret_hash}"\nclient_ids = ["{account}-*"]\n'
+            f'publish = [">"]\nsubscribe = [">"]\nclearance = "{clearance}"\n'
+            for account, clearance in ACCOUNTS.items()
+        )

@@ -1,0 +1,86 @@
+"""One node of the soak: its process, its disk, its log for people."""
+
+from __future__ import annotations
+
+import re
+import signal
+from typing import Final
+
+from tests.soak.disk import Disk
+from tests.soak.layout import Layout
+from tests.soak.process import SoakProcess, children_of
+from tests.system.stepped_clock import PRELUDE
+
+_RUN: Final = "from twisted.scripts.twistd import run; run()"
+_READY: Final = re.compile(r"node \S+ is ready: log (\S+?),")
+
+
+class SoakNode:
+    """A node that can be started, killed, stopped and frozen any number of times."""
+
+    def __init__(self, name: str, layout: Layout) -> None:
+        self.name = name
+        self.layout = layout
+        self.folder = layout.folder / name
+        self.disk = Disk(layout.data(name))
+        self._log = self.folder / "node.log"
+        self.process: SoakProcess | None = None
+        self.busy = False
+        """Whether a fault has its hands on it."""
+
+    def start(self, faults: str = "") -> None:
+        """Start a process on what the last one left; nothing if one runs."""
+        if self.running:
+            return
+        settings = self.folder / "node.toml"
+        settings.write_text(self.layout.settings(self.name, faults))
+        arguments = ("-n", "--pidfile=", "xmlbroker", "--config", str(settings))
+        self.process = SoakProcess(PRELUDE + _RUN, arguments, self.folder, self._log)
+
+    @property
+    def running(self) -> bool:
+        """Whether a process is there, frozen or not."""
+        return self.process is not None and self.process.running
+
+    @property
+    def pid(self) -> int:
+        """The process id; 0 without a process."""
+        return self.process.pid if self.process is not None and self.process.running else 0
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to its process."""
+        if self.process is not None:
+            self.process.send(number)
+
+    def kill(self, *, machine: bool = False) -> None:
+        """`kill -9`; with `machine` also to the processes beside it."""
+        if self.process is not None:
+            if machine:
+                self.process.kill_all()
+            else:
+                self.process.kill()
+
+    def stop(self) -> None:
+        """Stop it in good order, and kill what is left."""
+        if self.process is not None:
+            self.process.send(signal.SIGTERM)
+            self.process.wait()
+            self.process.kill_all()
+
+    def archivers(self) -> list[int]:
+        """Its archiver's process."""
+        return children_of(self.pid, "broker.recovery.archiver") if self.pid else []
+
+    def log(self) -> str:
+        """Its log for people, of all its processes."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+    @property
+    def origins(self) -> set[str]:
+        """Names of the event logs that it has had."""
+        return set(_READY.findall(self.log()))
+
+    @property
+    def starts(self) -> int:
+        """How often it was ready."""
+        return len(_READY.findall(self.log()))

@@ -1,0 +1,86 @@
+"""Notes of a client process: one JSON line for each observation, in a file that outlives it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from broker.client.received import Gap, Receipt, ReceivedEvent
+from broker.event.identity import EventId
+from broker.event.place import Place
+from broker.testing.guarantees.records import digest_of
+
+
+class Notebook:
+    """A file to which a process appends. What was written is safe from `kill -9`."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def note(self, kind: str, **fields: Any) -> None:
+        """Append an observation with the time of the machine's monotonic clock."""
+        line = json.dumps({"kind": kind, "at": time.monotonic(), **fields})
+        os.write(self._file, line.encode() + b"\n")
+
+    def receipt(self, receipt: Receipt) -> None:
+        """An acknowledged publication."""
+        place = None if receipt.place is None else place_fields(receipt.place)
+        self.note("receipt", key=key_fields(receipt.event_id), place=place)
+
+    def delivered(self, event: ReceivedEvent) -> None:
+        """An event that the process has handled."""
+        header = event.header
+        self.note(
+            "delivered",
+            key=key_fields(event.event_id),
+            place=place_fields(event.place),
+            stream=event.stream,
+            type=f"{header.type_name} {header.version}",
+            level=header.security_level.rank,
+            digest=digest_of(event.document),
+            liveness=event.liveness.value,
+        )
+
+    def gap(self, gap: Gap) -> None:
+        """A gap that the process was told of."""
+        self.note(
+            "gap",
+            first=place_fields(gap.first),
+            last=place_fields(gap.last),
+            count=gap.count,
+            reason=gap.reason,
+        )
+
+
+def key_fields(event_id: EventId) -> list[Any]:
+    """Client, incarnation and number."""
+    return [event_id.client_id, event_id.incarnation, event_id.sequence_number]
+
+
+def place_fields(place: Place) -> list[Any]:
+    """Origin, epoch and offset."""
+    return [place.origin, place.epoch, place.offset]
+
+
+class Pages:
+    """The lines of one notebook, read as they come."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def new(self) -> Iterator[dict[str, Any]]:
+        """Observations that were appended since the last call."""
+        if not self._path.exists():
+            return
+        with open(self._path, "rb") as file:
+            file.seek(self._offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                self._offset += len(line)
+                yield json.loads(line)

@@ -1,0 +1,141 @@
+"""Observations of a soak run, from the notebooks of its clients and the logs of its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgpack
+
+from broker.event.place import Place
+from broker.store.reading_along import read_only
+from broker.store.records import header_from_fields
+from broker.testing.guarantees import (
+    Delivered,
+    End,
+    EventKey,
+    Kind,
+    Observations,
+    Process,
+    Published,
+    ToldGap,
+)
+from tests.soak.clients import SoakClient
+from tests.soak.interests import INTERESTS
+from tests.soak.node import SoakNode
+from tests.soak.notebook import Pages
+
+#: Events of one page of a log.
+PAGE = 5000
+
+
+class Observer:
+    """Reads what clients note, as it grows."""
+
+    def __init__(self) -> None:
+        self.seen = Observations()
+        self._pages: dict[tuple[str, int], Pages] = {}
+        self._processes: dict[tuple[str, int], Process] = {}
+        self.newest = 0.0
+        """When the newest delivery or receipt was noted."""
+        self.flowing: set[str] = set()
+        """Clients of which a process was flowing."""
+        self.refused: list[str] = []
+        """Publications that the node refused."""
+
+    def read(self, clients: Iterable[SoakClient]) -> Observations:
+        """Take in all that was noted since the last call."""
+        for client in clients:
+            for number, process in enumerate(client.processes, 1):
+                pages = self._pages.setdefault((client.name, number), Pages(client.notes(number)))
+                for line in pages.new():
+                    self._take(client.name, number, line)
+                if client.name in INTERESTS:
+                    mine = self._process(client.name, number)
+                    if not process.running and mine.end is End.RUNNING:
+                        mine.end = End.KILLED
+        return self.seen
+
+    def read_logs(self, nodes: Iterable[SoakNode]) -> list[str]:
+        """Take in the places of all events that the nodes' logs hold; complaints."""
+        complaints = []
+        for node in nodes:
+            try:
+                self._read_log(node)
+            except Exception as error:
+                # Whatever a damaged log leads to; the guarantees are checked without it.
+                complaints.append(f"the log of {node.name} can not be read: {error!r}")
+        return complaints
+
+    # ------------------------------------------------------------------ inside
+
+    def _process(self, name: str, number: int) -> Process:
+        if (name, number) not in self._processes:
+            interest = INTERESTS[name]
+            transient = interest.kind is Kind.TRANSIENT
+            called = f"{name}#{number}" if transient else name
+            found = [each for each in self.seen.subscribers if each.name == called]
+            subscriber = (
+                found[0]
+                if found
+                else self.seen.subscriber(
+                    called, interest.matches, kind=interest.kind, clearance=interest.clearance
+                )
+            )
+            self._processes[name, number] = subscriber.process()
+        return self._processes[name, number]
+
+    def _take(self, name: str, number: int, line: dict[str, Any]) -> None:
+        kind, at = line["kind"], line["at"]
+        if kind == "published":
+            fields = {each: line[each] for each in ("stream", "type", "level", "digest", "value")}
+            self.seen.published(Published(EventKey(*line["key"]), at=at, **fields))
+        elif kind == "receipt":
+            key = EventKey(*line["key"])
+            durability = "neighbour" if self.seen.events[key].stream[:5] == "safe." else "node"
+            place = Place(*line["place"]) if line["place"] else None
+            self.seen.acknowledged(key, durability, place, at)
+            self.newest = at
+        elif kind == "refused":
+            self.refused.append(f"{name}/{line['number']}: {line['error']}")
+        elif name in INTERESTS:
+            self._take_delivery(name, number, line)
+
+    def _take_delivery(self, name: str, number: int, line: dict[str, Any]) -> None:
+        process, kind, at = self._process(name, number), line["kind"], line["at"]
+        if kind == "flowing":
+            cut = line.get("cut")
+            process.flowing(
+                cut if cut is None else {origin: tuple(mark) for origin, mark in cut.items()}, at
+            )
+            self.flowing.add(name)
+        elif kind == "delivered":
+            fields = ("stream", "type", "level", "digest", "liveness")
+            process.items.append(
+                Delivered(
+                    EventKey(*line["key"]),
+                    Place(*line["place"]),
+                    at=at,
+                    **{each: line[each] for each in fields},
+                )
+            )
+            self.newest = at
+        elif kind == "gap":
+            first, last = Place(*line["first"]), Place(*line["last"])
+            count, reason = line["count"], line["reason"]
+            gap = ToldGap(first.origin, first.mark, last.mark, count, reason, at)
+            process.items.append(gap)
+            self.newest = at
+        elif kind == "closed":
+            process.end = End.CLOSED
+        else:
+            process.error = line["error"]
+
+    def _read_log(self, node: SoakNode) -> None:
+        folder = node.layout.data(node.name) / "log"
+        start = 1
+        while events := read_only(folder, start, PAGE):
+            for event in events:
+                header = header_from_fields(msgpack.unpackb(event.record))
+                self.seen.logged(EventKey.of(header.event_id), event.place)
+            start = events[-1].serial + 1

@@ -1,0 +1,88 @@
+"""A process of the soak, which ends with it: a node or a client."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+#: Lets the kernel kill the process when the soak ends in whatever way.
+DIES_WITH_PARENT: Final = f"import ctypes; ctypes.CDLL(None).prctl(1, {int(signal.SIGKILL)})\n"
+#: Seconds that a process has to end in good order.
+GOODBYE: Final = 15.0
+
+
+class SoakProcess:
+    """Python code in a session of its own; its output is appended to a file."""
+
+    def __init__(self, code: str, arguments: Sequence[str], folder: Path, log: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(log, "ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", DIES_WITH_PARENT + code, *arguments],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                # Ctrl-C is for the soak, which ends its processes itself.
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status; negative for a signal."""
+        return self._process.poll()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal; nothing if it has ended."""
+        if self.running:
+            self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """`kill -9` to this process alone."""
+        self._process.kill()
+        self._process.wait()
+
+    def kill_all(self) -> None:
+        """`kill -9` to it and to the processes that it has started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def wait(self, seconds: float = GOODBYE) -> bool:
+        """Wait for the end. Whether it came in time."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        return not self.running
+
+
+def children_of(pid: int, part_of_command: str) -> list[int]:
+    """Processes that a process has started, by a part of their command line."""
+    found = []
+    for other in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        try:
+            status = Path(f"/proc/{other}/stat").read_text()
+            command = Path(f"/proc/{other}/cmdline").read_bytes()
+        except OSError:
+            continue
+        parent = int(status.rpartition(")")[2].split()[1])
+        if parent == pid and part_of_command.encode() in command:
+            found.append(other)
+    return found

@@ -1,0 +1,156 @@
+"""Relays for TCP between nodes: each direction of each pair can be cut, stalled and refused."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Iterable
+from typing import Final
+
+#: The node that sends, and the node that receives.
+Direction = tuple[str, str]
+_READ: Final = 65536
+
+
+class _Passage:
+    """One connection between two nodes."""
+
+    def __init__(self, dialler: str, target: str, ends: tuple[asyncio.StreamWriter, ...]) -> None:
+        self.dialler, self.target, self.ends = dialler, target, ends
+
+    def abort(self) -> None:
+        """Reset both ends."""
+        for end in self.ends:
+            end.transport.abort()
+
+
+class Relays:
+    """One listening port for each node. Runs on the loop that calls `start`."""
+
+    def __init__(self, pids: Callable[[], dict[str, int]]) -> None:
+        """`pids` gives the process of each node that runs: so a relay knows who dials."""
+        self._pids = pids
+        self._servers: list[asyncio.Server] = []
+        self._passages: set[_Passage] = set()
+        self._stalled: set[Direction] = set()
+        self._refused: set[Direction] = set()
+        self._changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, name: str, port: int, target: int) -> None:
+        """Relay connections to the node of that name from a port to its own port."""
+
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.ensure_future(self._pass(name, target, reader, writer))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        self._servers.append(await asyncio.start_server(accept, "127.0.0.1", port))
+
+    async def stop(self) -> None:
+        """Close all ports and connections."""
+        for server in self._servers:
+            server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # ------------------------------------------------------------------ faults
+
+    def cut(self, one: str, other: str) -> None:
+        """Reset the connections between two nodes; new ones may come."""
+        for passage in list(self._passages):
+            if {passage.dialler, passage.target} == {one, other}:
+                passage.abort()
+
+    def half_open(self, one: str, other: str) -> None:
+        """Close the end of `one`, and leave `other` with a silent connection."""
+        for passage in list(self._passages):
+            if {passage.dialler, passage.target} == {one, other}:
+                self._stalled.add((one, other))
+                passage.ends[passage.target == one].transport.abort()
+
+    def stall(self, directions: Iterable[Direction]) -> None:
+        """Bytes of these directions do not arrive for now."""
+        self._stalled.update(directions)
+
+    def refuse(self, directions: Iterable[Direction]) -> None:
+        """Whoever dials in these directions gets no answer, and what is there stalls."""
+        self._refused.update(directions)
+        self._stalled.update(directions)
+
+    def heal(self, *, reset: bool = False) -> None:
+        """All directions are open. With `reset`, connections that were stalled are lost."""
+        if reset:
+            for passage in list(self._passages):
+                pair = passage.dialler, passage.target
+                if pair in self._stalled or pair[::-1] in self._stalled:
+                    passage.abort()
+        self._stalled.clear()
+        self._refused.clear()
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    # ------------------------------------------------------------------ connections
+
+    async def _pass(
+        self, name: str, target: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        port = writer.get_extra_info("peername")[1]
+        dialler = owner_of(port, self._pids())
+        while (dialler, name) in self._refused:
+            await self._changed.wait()
+        try:
+            there, back = await asyncio.open_connection("127.0.0.1", target)
+        except OSError:
+            writer.transport.abort()
+            return
+        passage = _Passage(dialler, name, (writer, back))
+        self._passages.add(passage)
+        try:
+            await asyncio.gather(
+                self._pump(reader, back, (dialler, name)),
+                self._pump(there, writer, (name, dialler)),
+            )
+        finally:
+            self._passages.discard(passage)
+            passage.abort()
+
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, direction: Direction
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(_READ):
+                while direction in self._stalled:
+                    await self._changed.wait()
+                writer.write(data)
+                await writer.drain()
+            while direction in self._stalled:
+                await self._changed.wait()
+            # An end may be closed for writing alone.
+            if writer.can_write_eof():
+                writer.write_eof()
+
+
+def owner_of(port: int, pids: dict[str, int]) -> str:
+    """The node whose process holds the socket with this local port; empty if none does."""
+    inode = _inode_of(port)
+    if inode:
+        for name, pid in pids.items():
+            with contextlib.suppress(OSError):
+                for descriptor in os.scandir(f"/proc/{pid}/fd"):
+                    with contextlib.suppress(OSError):
+                        if os.readlink(descriptor.path) == f"socket:[{inode}]":
+                            return name
+    return ""
+
+
+def _inode_of(port: int) -> str:
+    local = f"0100007F:{port:04X}"
+    with open("/proc/net/tcp") as table:
+        for line in table:
+            fields = line.split()
+            if fields[1] == local:
+                return fields[9]
+    return ""

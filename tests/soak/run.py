@@ -1,0 +1,216 @@
+"""One run of the soak: traffic, faults, healing, quiescence, and the checker's verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from broker.event.place import Place
+from broker.testing.guarantees import (
+    Allowances,
+    EventKey,
+    Observations,
+    ToldGap,
+    Violation,
+    check,
+    report,
+)
+from tests.soak.faults import FAULTS
+from tests.soak.interests import INTERESTS, PUBLISHERS
+from tests.soak.observing import Observer
+from tests.soak.world import World, last_lines, make_layout
+
+#: Seconds for subscribers to begin, and between two looks at what came.
+BEGIN: Final = 60.0
+LOOK: Final = 2.0
+#: A run is over when nothing is missing for so long (seconds), or nothing came for so long.
+CALM: Final = 3.0
+PATIENCE: Final = 75.0
+#: And at the latest so long after the faults.
+LONGEST: Final = 300.0
+#: Longest pause between two faults.
+PAUSE: Final = 4.0
+_ODD: Final = re.compile(r"Traceback|Unhandled|unexpected error")
+
+
+@attrs.frozen
+class Verdict:
+    """What came of one run."""
+
+    seed: int
+    events: int
+    deliveries: int
+    faults: int
+    violations: Sequence[Violation]
+    text: str
+    odd: Sequence[str]
+
+
+@attrs.frozen
+class Plan:
+    """One run to be made."""
+
+    seed: int
+    seconds: float
+    """How long faults happen."""
+    faults: Sequence[str]
+    rate: float
+    """Events a second of each publisher."""
+
+
+async def run(plan: Plan, folder: Path, dtd_port: int) -> Verdict:
+    """Make one run in a folder."""
+    layout = make_layout(folder, dtd_port)
+    most_damaged = 1 + plan.seed % 2
+    world = World(plan.seed, layout, rate=plan.rate, most_damaged=most_damaged)
+    observer = Observer()
+    keep = True
+    try:
+        await world.start()
+        await _begin(world, observer)
+        await _trouble(world, plan)
+        await _heal(world, observer)
+        await _quiescence(world, observer)
+        verdict = _verdict(world, observer, plan)
+        keep = bool(verdict.violations)
+        return verdict
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        keep = False
+        raise
+    finally:
+        world.stop(keep=keep)
+        await world.relays.stop()
+
+
+async def _begin(world: World, observer: Observer) -> None:
+    for name in INTERESTS:
+        world.clients[name].come()
+    try:
+        async with asyncio.timeout(BEGIN):
+            while len(observer.flowing) < len(INTERESTS):
+                await asyncio.sleep(0.2)
+                observer.read(world.clients.values())
+    except TimeoutError:
+        missing = sorted(set(INTERESTS) - observer.flowing)
+        raise RuntimeError(f"{missing} did not begin to flow in {BEGIN:g} s") from None
+    for name in PUBLISHERS:
+        world.clients[name].come()
+
+
+async def _trouble(world: World, plan: Plan) -> None:
+    """Let faults happen, several at a time."""
+    end = time.monotonic() + plan.seconds
+    tasks: set[asyncio.Task[None]] = set()
+    failed: list[BaseException] = []
+
+    def ended(task: asyncio.Task[None]) -> None:
+        tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            failed.append(task.exception())  # type: ignore[arg-type]
+
+    while plan.faults and time.monotonic() < end:
+        await asyncio.sleep(world.random.uniform(0.5, PAUSE))
+        fault = FAULTS[world.random.choice(plan.faults)]
+        if len(tasks) < 3:
+            task = asyncio.ensure_future(fault(world))
+            tasks.add(task)
+            task.add_done_callback(ended)
+        for node in world.nodes.values():
+            if not node.running and not node.busy:
+                _died(world, node.name)
+                await world.start_node(node)
+    await asyncio.sleep(max(0.0, end - time.monotonic()))
+    if tasks:
+        await asyncio.wait(tasks)
+    for error in failed:
+        # A fault that can not be done (a file that is gone meanwhile) is none.
+        world.odd.append(f"a fault failed: {error!r}")
+
+
+def _died(world: World, name: str) -> None:
+    node = world.nodes[name]
+    status = None if node.process is None else node.process.status
+    world.note(f"{name} has ended by itself, status {status}")
+    world.odd.append(f"{name} ended by itself, status {status}: {last_lines(node.log())}")
+    node.kill(machine=True)
+
+
+async def _heal(world: World, observer: Observer) -> None:
+    """All links and processes are well; publishers get their last receipts."""
+    world.note("everything heals")
+    world.relays.heal(reset=True)
+    for node in world.nodes.values():
+        if not node.running:
+            _died(world, node.name)
+            await world.start_node(node)
+    for client in world.clients.values():
+        client.come()
+    closing = [asyncio.to_thread(world.clients[name].close, LONGEST / 3) for name in PUBLISHERS]
+    for name, closed in zip(PUBLISHERS, await asyncio.gather(*closing), strict=True):
+        if not closed:
+            world.odd.append(f"{name} did not get its last receipts in {LONGEST / 3:g} s")
+    observer.read(world.clients.values())
+
+
+async def _quiescence(world: World, observer: Observer) -> None:
+    """Wait until nothing is missing, or nothing comes any more."""
+    begin = time.monotonic()
+    while (now := time.monotonic()) < begin + LONGEST:
+        seen = observer.read(world.clients.values())
+        calm = now - max(observer.newest, begin)
+        if calm > PATIENCE or (calm > CALM and not check(seen, _allowances(world, seen))):
+            return
+        await asyncio.sleep(LOOK)
+
+
+def _allowances(world: World, seen: Observations) -> Allowances:
+    """Exceptions that the faults of this run justify."""
+    damaged = {origin for name in world.damaged for origin in world.nodes[name].origins}
+
+    def may_be_gone(key: EventKey, place: Place, gap: ToldGap) -> bool:
+        if gap.reason == "slow":
+            return True
+        if seen.receipts[key].durability == "neighbour" and len(world.damaged) < 2:
+            return False
+        return place.origin in damaged
+
+    return Allowances(
+        may_be_gone=may_be_gone,
+        unknown_origins=world.stepped,
+        # Publishers go to other nodes.
+        fifo_across_origins=False,
+        new_types=frozenset(f"soak 1.{each}" for each in range(1, world.versions + 1)),
+    )
+
+
+def _verdict(world: World, observer: Observer, plan: Plan) -> Verdict:
+    seen = observer.read(world.clients.values())
+    world.odd += observer.read_logs(world.nodes.values())
+    for line in world.lines:
+        seen.fault(line)
+    violations = check(seen, _allowances(world, seen))
+    for name, node in world.nodes.items():
+        odd = sum(bool(_ODD.search(line)) for line in node.log().splitlines())
+        if odd:
+            world.odd.append(f"{name} logged {odd} tracebacks")
+    deliveries = sum(len(list(each.deliveries)) for each in seen.subscribers)
+    text = report(f"{plan.seed} ({','.join(plan.faults)})", seen, violations)
+    return Verdict(
+        *(plan.seed, len(seen.receipts), deliveries, len(world.lines)),
+        *(violations, "\n".join([text, "faults:", *world.lines]), world.odd),
+    )
+
+
+def remove(folder: Path) -> None:
+    """Remove what a run has left."""
+    import shutil
+
+    with contextlib.suppress(OSError):
+        shutil.rmtree(folder)

@@ -1,0 +1,150 @@
+"""The network of one soak run: nodes, clients and relays, and the notes on what went wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+from examples.network.nodes import free_ports
+from tests.soak.clients import SoakClient, all_clients
+from tests.soak.layout import CLUSTERS, GATEWAYS, NAMES, Layout, Ports
+from tests.soak.node import SoakNode
+from tests.soak.relay import Relays
+
+#: Seconds until a node that was started is ready.
+READY = 60.0
+LOOK = 0.1
+
+
+class World:
+    """Everything that faults act on. To be used on one asyncio loop."""
+
+    def __init__(self, seed: int, layout: Layout, *, rate: float, most_damaged: int) -> None:
+        """At most so many nodes lose something of their disks."""
+        self.random = Random(f"soak {seed}")
+        self.layout = layout
+        self.nodes = {name: SoakNode(name, layout) for name in NAMES}
+        self.clients = all_clients(layout, Random(f"clients {seed}"), rate)
+        self.relays = Relays(lambda: {name: node.pid for name, node in self.nodes.items()})
+        self.most_damaged = most_damaged
+        self.damaged: set[str] = set()
+        """Nodes that lost something of their disks."""
+        self.stepped = False
+        """Whether a clock was set."""
+        self.versions = 0
+        """Versions of the type that nodes did not know."""
+        self.lines: list[str] = []
+        """What went wrong on purpose, and what nodes did by themselves."""
+        self.odd: list[str] = []
+        """Lines that a person should look at, though they break no guarantee."""
+        self.began = time.monotonic()
+
+    @property
+    def edges(self) -> list[tuple[str, str]]:
+        """Pairs of nodes that are linked when all is well."""
+        inside = [
+            (one, other)
+            for names in CLUSTERS.values()
+            for one in names
+            for other in names
+            if one < other
+        ]
+        return [*inside, *GATEWAYS.items()]
+
+    def note(self, line: str) -> None:
+        """Something went wrong."""
+        self.lines.append(f"{time.monotonic():.3f} (+{time.monotonic() - self.began:.1f} s) {line}")
+
+    async def start(self) -> None:
+        """Start relays, nodes, and subscribers, and wait for the nodes."""
+        for name, node in self.nodes.items():
+            await self.relays.start(
+                name, self.layout.ports[name].relay, self.layout.ports[name].nodes
+            )
+            node.start()
+        async with asyncio.timeout(READY):
+            for node in self.nodes.values():
+                await self.ready(node, 1)
+
+    async def ready(self, node: SoakNode, starts: int) -> None:
+        """Wait until a node was ready so often; RuntimeError if its process ended before."""
+        while node.starts < starts:
+            if not node.running:
+                status = None if node.process is None else node.process.status
+                raise RuntimeError(f"{node.name} ended with status {status}")
+            await asyncio.sleep(LOOK)
+
+    async def start_node(self, node: SoakNode, faults: str = "") -> bool:
+        """Start a node, and wait until it is ready. Whether that went well."""
+        starts = node.starts + 1
+        node.start(faults)
+        try:
+            async with asyncio.timeout(READY):
+                await self.ready(node, starts)
+        except (RuntimeError, TimeoutError) as error:
+            self.odd.append(f"{node.name} did not start: {error!r}; {last_lines(node.log())}")
+            return False
+        return True
+
+    @contextmanager
+    def some_node(self) -> Iterator[SoakNode | None]:
+        """A node that runs and that no other fault has its hands on; None if there is none."""
+        free = [node for node in self.nodes.values() if node.running and not node.busy]
+        # Most must go on.
+        if len(free) <= len(self.nodes) // 2:
+            yield None
+            return
+        node = self.random.choice(free)
+        node.busy = True
+        try:
+            yield node
+        finally:
+            node.busy = False
+
+    @contextmanager
+    def some_disk(self) -> Iterator[SoakNode | None]:
+        """The same of a node whose disk may lose something."""
+        names = self.damaged if len(self.damaged) >= self.most_damaged else set(self.nodes)
+        free = [self.nodes[name] for name in sorted(names)]
+        free = [node for node in free if node.running and not node.busy]
+        if not free:
+            yield None
+            return
+        node = self.random.choice(free)
+        node.busy = True
+        try:
+            yield node
+        finally:
+            node.busy = False
+
+    def stop(self, *, keep: bool) -> None:
+        """Kill all processes, and unmount all disks; with `keep`, their files stay."""
+        for client in self.clients.values():
+            for process in client.processes:
+                process.kill_all()
+        for node in self.nodes.values():
+            node.kill(machine=True)
+            node.disk.close(keep=keep)
+
+    def some_client(self) -> SoakClient | None:
+        """A subscriber that runs and that no other fault has its hands on."""
+        free = [each for each in self.clients.values() if each.running and not each.busy]
+        return self.random.choice(free) if free else None
+
+
+def make_layout(folder: Path, dtd_port: int) -> Layout:
+    """A layout in a folder, on ports that are free now."""
+    free = iter(free_ports(3 * len(NAMES)))
+    ports = {name: Ports(next(free), next(free), next(free)) for name in NAMES}
+    path = folder
+    (path / "key").write_text("a key of all the soak's nodes")
+    return Layout(path, ports, dtd_port)
+
+
+def last_lines(text: str, count: int = 3) -> str:
+    """The end of a log, in one line."""
+    return " | ".join(line.strip()[:200] for line in text.splitlines()[-count:])

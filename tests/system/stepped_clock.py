@@ -1,0 +1,21 @@
+"""A wall clock that signals step, for processes of nodes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Python that a node's process runs first: SIGUSR1 sets its wall clock back by an hour, SIGUSR2 on
+#: by a day. Whatever looks at `time.time` sees it: Twisted's own `reactor.seconds` does.
+PRELUDE: Final = """
+import signal, time
+real, real_ns, offset = time.time, time.time_ns, 0
+def step(by):
+    global offset
+    offset += by
+time.time = lambda: real() + offset
+time.time_ns = lambda: real_ns() + offset * 10**9
+import twisted.python.runtime
+twisted.python.runtime.seconds = time.time
+signal.signal(signal.SIGUSR1, lambda *_: step(-3600))
+signal.signal(signal.SIGUSR2, lambda *_: step(86400))
+"""
