@@ -16,13 +16,10 @@ from broker.dtd.reference import DtdReference
 from broker.errors import BadEnvelope, BadName
 from broker.event.envelope import NAMESPACE, Header, Liveness, SecurityLevel
 from broker.event.identity import EventId
+from broker.event.payload import ENVELOPE_CHILDREN, payload_element_of
 from broker.event.stream import check_client_id, check_stream_name
 
 _Q = f"{{{NAMESPACE}}}"
-_OWN = frozenset(
-    {_Q + name for name in ("StreamId", "EventId", "EventType", "EventLinkage")}
-    | {_Q + "ApplicationType", _Q + "Summary"}
-)
 _BUNDLE_ID, _BUNDLE_NUMBER = _Q + "BundleId", _Q + "BundleNumber"
 _SECURITY_LEVELS = {level.value: level for level in SecurityLevel}
 _LIVENESS = {liveness.value: liveness for liveness in Liveness}
@@ -135,7 +132,7 @@ def _read(root: etree._Element, reference: DtdReference) -> EnvelopeParts:
         return EnvelopeParts(header, None)
     last = root[-1]
     if children == 5:
-        return EnvelopeParts(header, None if last.tag in _OWN else last)
+        return EnvelopeParts(header, None if last.tag in ENVELOPE_CHILDREN else last)
     return EnvelopeParts(header, payload_of(root))
 
 
@@ -159,10 +156,10 @@ def _read_around_remarks(root: etree._Element, reference: DtdReference) -> Envel
 
 def payload_of(root: etree._Element) -> etree._Element | None:
     """The payload's element, None if the event has none; raises `BadField` for two of them."""
-    payloads = [child for child in _elements(root) if child.tag not in _OWN]
-    if len(payloads) > 1:
-        raise BadField("Event", "there is more than one payload element")
-    return payloads[0] if payloads else None
+    try:
+        return payload_element_of(root)
+    except BadEnvelope as error:
+        raise BadField("Event", error.text) from None
 
 
 def _check_bundles_of(linkage: etree._Element) -> None:

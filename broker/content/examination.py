@@ -15,7 +15,7 @@ from broker.content.evaluation import Subject
 from broker.content.limits import DocumentLimits
 from broker.content.names import NameWatch
 from broker.content.parsing import DocumentParser
-from broker.content.prolog import Prolog, PrologReader
+from broker.content.prolog import Prolog, PrologReader, check_prolog
 from broker.content.screening import check_references, screen
 from broker.content.structure import apply_envelope_defaults, check_structure
 from broker.content.whitespace import with_runs_unkept
@@ -54,7 +54,7 @@ class Examiner:
                 return self._unknown_while_guarding(reference, prolog, undescribed)
             self._guard(document, prolog, dtd)
         try:
-            root = self._parser.parse(with_runs_unkept(document, prolog.end))
+            root = self._parse(document, prolog)
             if reference is None:
                 raise _without_type()
             if document.find(b"&", prolog.end) >= 0:
@@ -82,6 +82,11 @@ class Examiner:
         except InvalidEvent:
             return None
         return None if reference is None or self._dtds.get(reference) is None else reference
+
+    def _parse(self, document: bytes, prolog: Prolog) -> etree._Element:
+        root = self._parser.parse(with_runs_unkept(document, prolog.end))
+        check_prolog(prolog, root)
+        return root
 
     def _read(
         self,
@@ -132,7 +137,7 @@ class Examiner:
         dtd = self._dtds.get(reference)
         if dtd is None and reference not in undescribed:
             raise DtdNeeded(TypeMissing(reference, prolog.system_id))
-        root = self._parser.parse(with_runs_unkept(document, prolog.end))
+        root = self._parse(document, prolog)
         if dtd is not None:
             dtd.apply_defaults(root)
         else:

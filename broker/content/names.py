@@ -24,7 +24,7 @@ _MARKUP = re.compile(
 )
 _QUOTED = re.compile(rb"=\s*(\"[^\"]*+\"|'[^']*+')")
 _WORD = re.compile(rb"[^\s=/]+")
-_NAMESPACE_VALUE = re.compile(rb"xmlns[^\s=]*\s*=\s*(\"[^\"]*+\"|'[^']*+')")
+_NAMESPACE_VALUE = re.compile(rb"(?<=[\s\"'])xmlns[^\s=\"']*+\s*+=\s*+(\"[^\"]*+\"|'[^']*+')")
 _BLANKS_KEPT = re.compile(rb">([ \t\r\n]{2,59})<\?")
 _REFERENCE = re.compile(rb"&([^\s;&<>\"'#]+)")
 #: Bits of the sketch that counts distinct names: a name sets one.

@@ -2,18 +2,23 @@
 
 The prolog is read on the bytes, before any XML parser sees them, for two reasons: an internal
 subset must not get that far (T23), and publishers repeat a prolog byte for byte, so that reading it
-is a look-up as a rule. It names the event's type before the document is opened (K27).
+is a look-up as a rule. It names the event's type before the document is opened (K27). After a parse
+the prolog is compared with the parser's own.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Any, cast
 
 import attrs
+from lxml import etree
 
 from broker.content.textplace import line_and_column
 from broker.dtd.reference import DtdReference
 from broker.errors import BadEnvelope, BadName, ForbiddenMarkup, NotWellFormed
+from broker.event.encoding import is_utf8
+from broker.event.envelope import public_identifier
 from broker.event.reading import parse_public_identifier
 
 #: The root element as DOCTYPEs and DTDs spell it.
@@ -32,7 +37,6 @@ _DOCTYPE = re.compile(
     rb"[ \t\r\n]*([\[>])"
 )
 _SPACE = re.compile(rb"[ \t\r\n]+")
-_ENCODINGS = frozenset({b"utf-8", b"us-ascii", b"ascii"})
 _CACHED = 1024
 _CACHED_BYTES = 2048
 
@@ -77,6 +81,21 @@ class PrologReader:
         return prolog
 
 
+def check_prolog(prolog: Prolog, root: etree._Element) -> None:
+    """Raise `BadEnvelope` if the parser has read another DOCTYPE or encoding than the prolog's."""
+    found = cast(Any, root.getroottree().docinfo)
+    reference = prolog.reference
+    public_id = None if reference is None else public_identifier(reference.type, reference.version)
+    system_id = None if reference is None else prolog.system_id
+    encoding = found.encoding
+    if (
+        found.public_id != public_id
+        or found.system_url != system_id
+        or not (encoding is None or is_utf8(encoding))
+    ):
+        raise BadEnvelope("the prolog is not what the parser reads", line=1, column=1)
+
+
 def _read(document: bytes) -> Prolog:
     at = _declaration(document, len(_BOM) if document.startswith(_BOM) else 0)
     extras = []
@@ -112,7 +131,7 @@ def _declaration(document: bytes, at: int) -> int:
     _, version, _, encoding, _ = match.groups()
     if version != b"1.0":
         raise _malformed(document, at, f"XML version {_shown(version)} is not accepted, only 1.0")
-    if encoding is not None and encoding.lower() not in _ENCODINGS:
+    if encoding is not None and not is_utf8(encoding.decode("utf-8", "replace")):
         raise _malformed(
             document, at, f"the declared encoding is {_shown(encoding)}: only UTF-8 is accepted"
         )

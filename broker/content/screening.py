@@ -21,7 +21,9 @@ _ENCODING_MARKS = (
 _PREDEFINED = rb"(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9a-fA-F]+);"
 _REFERENCE = re.compile(rb"&(?!" + _PREDEFINED + rb")([^\s;&<>\"']*)")
 _REFERENCE_OR_OPAQUE = re.compile(
-    rb"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|" + _REFERENCE.pattern, re.DOTALL
+    # Without an end, a section reaches to the document's end: no other place is then looked at.
+    rb"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)|" + _REFERENCE.pattern,
+    re.DOTALL,
 )
 
 

@@ -13,7 +13,10 @@ from __future__ import annotations
 import re
 
 _RUN_OR_OPAQUE = re.compile(
-    rb"(<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>)|(?<=>)[ \t\r\n]{2,}(?=<[^!?])", re.DOTALL
+    # Without an end, a section reaches to the document's end: no other place is then looked at.
+    rb"(<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z))"
+    rb"|(?<=>)[ \t\r\n]{2,}+(?=<[^!?])",
+    re.DOTALL,
 )
 
 #: A run is mixed if one of these pairs is in it.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import TypeAlias
 
 from lxml import etree
 
 from broker.errors import BadEnvelope, NotWellFormed
+from broker.event.encoding import is_utf8
 from broker.event.envelope import (
     NAMESPACE,
     Bundle,
@@ -18,6 +20,7 @@ from broker.event.envelope import (
     SecurityLevel,
 )
 from broker.event.identity import EventId
+from broker.event.payload import payload_bytes_of
 
 _PUBLIC_ID = re.compile(r"-//xmlbroker//DTD ([A-Za-z][A-Za-z0-9_.-]{0,63}) ([0-9.]{1,64})//EN")
 _Q = f"{{{NAMESPACE}}}"
@@ -39,82 +42,104 @@ def read_event(document: bytes) -> Event:
 
     It is not validated: a node has done that. Raises `NotWellFormed` or `BadEnvelope`.
     """
-    try:
-        parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False)
-        root = etree.fromstring(document, parser)
-    except etree.XMLSyntaxError as error:
-        line, column = error.position
-        raise NotWellFormed(str(error.msg), line=line, column=column) from None
+    root = parse_document(document)
     name, version = parse_public_identifier(root.getroottree().docinfo.public_id)
     try:
         return _event(root, name, version, document)
-    except (ValueError, AttributeError, IndexError, TypeError) as error:
+    except ValueError as error:
         raise BadEnvelope(f"the envelope can not be read: {error}") from None
 
 
+def parse_document(document: bytes) -> etree._Element:
+    """The root element of a document in UTF-8; raises `NotWellFormed`."""
+    global _parser
+    if b"\0" in document:
+        raise NotWellFormed("the document has a NUL byte: only UTF-8 is accepted")
+    try:
+        root = etree.fromstring(document, _parser)
+    except etree.XMLSyntaxError as error:
+        # The parser would keep the complaints, possibly very many, until the next document.
+        _parser = _hardened()
+        line, column = error.position
+        raise NotWellFormed(str(error.msg), line=line, column=column) from None
+    encoding = root.getroottree().docinfo.encoding
+    if encoding is not None and not is_utf8(encoding):
+        raise NotWellFormed(f"the document is in {encoding[:40]!r}: only UTF-8 is accepted")
+    return root
+
+
+def _hardened() -> etree.XMLParser:
+    return etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False)
+
+
+_parser = _hardened()
+
+
 def _event(root: etree._Element, name: str, version: str, document: bytes) -> Event:
-    client_id, timestamp, sequence_number, incarnation = (
-        child.text or "" for child in _one(root, "EventId")
+    parts = _children(root)
+    kind = _first(parts, "EventType")
+    client_id, timestamp, sequence_number, incarnation = map(
+        _text, _first(parts, "EventId").iterchildren("*")
     )
-    kind = _one(root, "EventType")
-    own = {f"{_Q}{n}" for n in ("StreamId", "EventId", "EventType", "EventLinkage")}
-    own |= {f"{_Q}ApplicationType", f"{_Q}Summary"}
-    payloads = [child for child in root.iterchildren("*") if child.tag not in own]
     return Event(
-        stream=_one(root, "StreamId").text or "",
+        stream=_text(_first(parts, "StreamId")),
         event_id=EventId(client_id, int(timestamp), int(sequence_number), int(incarnation)),
         event_type=EventType(
             name=name,
             version=version,
-            latest_version=kind.findtext(f"{_Q}LatestVersionNum"),
+            latest_version=_optional(_children(kind), "LatestVersionNum"),
             security_level=SecurityLevel(kind.get("Securitylevel", "med")),
             liveness=Liveness(kind.get("Liveness", "live")),
         ),
-        linkage=linkage_of_element(_one(root, "EventLinkage")),
-        application_types=tuple(e.text or "" for e in root.iterchildren(f"{_Q}ApplicationType")),
-        summary=root.findtext(f"{_Q}Summary"),
-        payload=_payload_bytes(document) if payloads else None,
+        linkage=linkage_of_element(_first(parts, "EventLinkage")),
+        application_types=tuple(map(_text, parts.get("ApplicationType", ()))),
+        summary=_optional(parts, "Summary"),
+        payload=payload_bytes_of(document, root),
         document=document,
     )
 
 
 def linkage_of_element(element: etree._Element) -> EventLinkage:
     """What an EventLinkage element says; ValueError where it is none."""
-    ids = [e.text or "" for e in element.iterchildren(f"{_Q}BundleId")]
-    numbers = [int(e.text or "") for e in element.iterchildren(f"{_Q}BundleNumber")]
-    linkage = _one(element, "BundleLinkage")
+    parts = _children(element)
+    ids = map(_text, parts.get("BundleId", ()))
+    numbers = map(_text, parts.get("BundleNumber", ()))
+    linkage = _children(_first(parts, "BundleLinkage"))
     return EventLinkage(
-        bundles=tuple(Bundle(i, n) for i, n in zip(ids, numbers, strict=True)),
-        time_constraint=linkage.findtext(f"{_Q}TimeConstraint"),
-        merge_scheme=linkage.findtext(f"{_Q}MergeScheme"),
+        bundles=tuple(Bundle(i, int(n)) for i, n in zip(ids, numbers, strict=True)),
+        time_constraint=_optional(linkage, "TimeConstraint"),
+        merge_scheme=_optional(linkage, "MergeScheme"),
         order=tuple(
-            Order(e.text or "", e.tag == f"{_Q}BundleId")
-            for e in _one(element, "BundleOrder").iterchildren("*")
+            Order(_text(e), e.tag == f"{_Q}BundleId")
+            for e in _first(parts, "BundleOrder").iterchildren("*")
         ),
     )
 
 
-def _one(parent: etree._Element, name: str) -> etree._Element:
-    child = parent.find(f"{_Q}{name}")
-    if child is None:
+_Children: TypeAlias = dict[str, list[etree._Element]]
+
+
+def _children(parent: etree._Element) -> _Children:
+    """The envelope's elements below this one, by local name."""
+    found: _Children = {}
+    for child in parent.iterchildren(f"{_Q}*"):
+        found.setdefault(str(child.tag)[len(_Q) :], []).append(child)
+    return found
+
+
+def _first(parts: _Children, name: str) -> etree._Element:
+    if name not in parts:
         raise ValueError(f"Mspaces:{name} is missing")
-    return child
+    return parts[name][0]
 
 
-#: What may stand between the linkage and the payload: the rest of the envelope, and comments.
-_BEFORE_PAYLOAD = re.compile(
-    rb"</Mspaces:EventLinkage\s*>"
-    rb"(?:\s+|<!--.*?-->|<\?.*?\?>"
-    rb"|<Mspaces:(ApplicationType|Summary)\s*(?:/>|>[^<]*</Mspaces:\1\s*>))*",
-    re.DOTALL,
-)
-_END = re.compile(rb"</Mspaces:Event\s*>(?:\s+|<!--.*?-->|<\?.*?\?>)*$", re.DOTALL)
+def _optional(parts: _Children, name: str) -> str | None:
+    return _text(parts[name][0]) if name in parts else None
 
 
-def _payload_bytes(document: bytes) -> bytes:
-    """What stands between the last element of the envelope and its end tag, as it stands there."""
-    before = _BEFORE_PAYLOAD.search(document)
-    end = _END.search(document)
-    if before is None or end is None:
-        raise ValueError("the envelope's end is not where it should be")
-    return document[before.end() : end.start()].strip()
+def _text(element: etree._Element) -> str:
+    """The text without the comments and processing instructions in it, as XPath sees it."""
+    text = element.text or ""
+    if len(element):
+        text += "".join(remark.tail or "" for remark in element)
+    return text

@@ -7,6 +7,7 @@ from functools import lru_cache
 from xml.sax.saxutils import escape, quoteattr
 
 from broker.errors import BadEnvelope
+from broker.event.encoding import is_utf8
 from broker.event.envelope import (
     NAMESPACE,
     EventLinkage,
@@ -21,7 +22,9 @@ from broker.event.stream import check_stream_name
 
 _TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+){0,3}", re.ASCII)
-_PROLOG = re.compile(rb"^\xef\xbb\xbf|^\s*<\?xml[^>]*\?>\s*|^\s+")
+_HEAD = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*+(?:<\?xml([ \t\r\n][^>]*?)\?>)?[ \t\r\n]*+")
+_ENCODING = re.compile(rb"[ \t\r\n]encoding[ \t\r\n]*=[ \t\r\n]*[\"']([^\"']*)")
+_START_TAG = re.compile(rb"<[^!?/>\s]")
 _TAIL = b"</Mspaces:Event>"
 
 
@@ -29,18 +32,16 @@ def payload_element(document: bytes) -> bytes:
     """The payload's bytes without byte order mark, XML declaration and surrounding white space.
 
     Raises `BadEnvelope` when what is left does not begin with an element, or the declaration
-    names another encoding than UTF-8: this function never changes the element's own bytes.
+    names another encoding than UTF-8: this function never changes the element's own bytes. It
+    looks at the beginning alone: whether the rest is one element is the node's to say.
     """
-    declaration = re.match(rb"^(?:\xef\xbb\xbf)?\s*<\?xml([^>]*)\?>", document)
-    if declaration is not None:
-        encoding = re.search(rb"encoding\s*=\s*[\"']([^\"']*)", declaration.group(1))
-        if encoding and encoding.group(1).lower() not in (b"utf-8", b"us-ascii", b"ascii"):
-            raise BadEnvelope(f"payload is in {encoding.group(1).decode('latin-1')}, not UTF-8")
-    element = document
-    while (match := _PROLOG.match(element)) is not None:
-        element = element[match.end() :]
-    element = element.rstrip()
-    if not re.match(rb"<[^!?/\s>]", element):
+    head = _HEAD.match(document)
+    assert head is not None
+    encoding = _ENCODING.search(head[1] or b"")
+    if encoding is not None and not is_utf8(encoding[1].decode("latin-1")):
+        raise BadEnvelope(f"payload is in {encoding[1][:40].decode('latin-1')}, not UTF-8")
+    element = document[head.end() :].rstrip(b" \t\r\n")
+    if not _START_TAG.match(element):
         raise BadEnvelope("payload does not begin with an element")
     return element
 

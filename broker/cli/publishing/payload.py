@@ -15,6 +15,7 @@ import attrs
 from lxml import etree
 
 from broker.cli.publishing.known_types import PREFIXES
+from broker.event.encoding import is_utf8
 
 _PARSERS: Final = {
     encoding: etree.XMLParser(
@@ -26,14 +27,12 @@ _PARSERS: Final = {
     )
     for encoding in (None, "utf-8")
 }
-_HEAD = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml\s[^>]*\?>)?\s*")
-_BINDING = re.compile(rb"\sxmlns(?::([^\s=]+))?\s*=\s*[\"']([^\"']*)[\"']")
+_HEAD = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*+(?:<\?xml[ \t\r\n][^>]*?\?>)?[ \t\r\n]*+")
 #: libxml2's own words for the place, which count from the document's beginning.
 _PLACE = re.compile(r",? line \d+(?:, column \d+)?")
 #: Without a DOCTYPE the parser refuses it; with one it may leave it out of an attribute, silently.
 _ENTITY = re.compile(rb"&(?!#|amp;|lt;|gt;|quot;|apos;)")
 _XSI_TYPE: Final = "{http://www.w3.org/2001/XMLSchema-instance}type"
-_UTF_8: Final = frozenset({"utf-8", "us-ascii", "ascii"})
 
 
 class Unusable(Exception):
@@ -73,29 +72,29 @@ def make_payload(document: bytes, *, transcoded: bool = False) -> Payload:
     head = _HEAD.match(document)
     start = head.end() if head is not None else 0
     skipped = document.count(b"\n", 0, start)
-    encoding = (root.getroottree().docinfo.encoding or "UTF-8").lower()
-    plain = (transcoded or encoding in _UTF_8) and document[start + 1 : start + 2] not in b"!?"
-    renamed = _renaming(root, document)
+    encoding = root.getroottree().docinfo.encoding or "UTF-8"
+    # Then the document begins with the root element there, and ends with it.
+    plain = document[start + 1 : start + 2] not in b"!?" and root.getnext() is None
+    plain = plain and (transcoded or is_utf8(encoding))
+    renamed = _renaming(root)
     if plain and not renamed:
-        return Payload(document[start:].rstrip(), root, skipped, as_found=True)
+        return Payload(document[start:].rstrip(b" \t\r\n"), root, skipped, as_found=True)
     if renamed:
         root = _with_prefixes(root, renamed)
     element = etree.tostring(root, encoding="UTF-8", xml_declaration=False, with_tail=False)
     return Payload(element, root, 0, as_found=False)
 
 
-def _renaming(root: etree._Element, document: bytes) -> dict[str, str]:
+def _renaming(root: etree._Element) -> dict[str, str]:
     """Prefixes to rename: what is written -> what the DTD knows."""
     wanted = PREFIXES.get(etree.QName(root).localname)
     if wanted is None:
         return {}
-    bound = {(p.decode("utf-8", "replace"), u) for p, u in _BINDING.findall(document)}
+    bound = {binding for _, binding in etree.iterwalk(root, events=("start-ns",))}
     renamed = {
-        prefix: wanted[uri.decode("utf-8", "replace")]
-        for prefix, uri in bound
-        if prefix and wanted.get(uri.decode("utf-8", "replace"), prefix) != prefix
+        prefix: wanted[uri] for prefix, uri in bound if prefix and wanted.get(uri, prefix) != prefix
     }
-    taken = {prefix for prefix, uri in bound if wanted.get(uri.decode("utf-8", "replace")) is None}
+    taken = {prefix for prefix, uri in bound if wanted.get(uri) is None}
     if clash := taken & set(renamed.values()):
         raise Unusable(f"the prefix {min(clash)!r} is bound to another namespace than the DTD has")
     return renamed

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import attrs
+from lxml import etree
 
 from broker.cli.publishing.known_types import PREFIXES, TIMES, detect
 from broker.cli.publishing.pace import TimePath
@@ -14,6 +15,7 @@ from broker.cli.publishing.payload import Payload, Unusable, make_payload
 from broker.cli.publishing.publication import Origin, Piece, Publication, Refusal
 from broker.cli.publishing.splitting import DocumentSplitter
 from broker.errors import BrokerError
+from broker.event.encoding import is_utf8
 from broker.event.envelope import ENVELOPE_TYPE, NAMESPACE, EventType, SecurityLevel
 from broker.event.reading import read_event
 
@@ -57,12 +59,17 @@ class Preparation:
             raise Unusable(piece.problem)
         payload = make_payload(piece.data, transcoded=transcoded)
         if payload.root.tag == f"{{{NAMESPACE}}}Event":
-            return self._of_event(piece)
+            return self._of_event(piece, payload.root, transcoded)
         return self._publication(piece.origin, payload, {})
 
-    def _of_event(self, piece: Piece) -> Publication:
+    def _of_event(self, piece: Piece, root: etree._Element, transcoded: bool) -> Publication:
         """What another publisher's event says goes out again, under an EventId of our own."""
-        event = read_event(piece.data)
+        document = piece.data
+        found = cast(Any, root.getroottree().docinfo)
+        if transcoded or not is_utf8(found.encoding or "UTF-8"):
+            # lxml would leave a DOCTYPE out that names a root element with a prefix.
+            document = etree.tostring(root, encoding="UTF-8", doctype=found.doctype)
+        event = read_event(document)
         said = {
             "stream": event.stream,
             "type": event.event_type.name,

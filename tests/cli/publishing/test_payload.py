@@ -107,3 +107,15 @@ def test_a_deep_document_is_refused_or_read_and_never_crashes() -> None:
 
 def test_the_tree_that_comes_with_it_is_the_document() -> None:
     assert etree.tostring(make_payload(b"<?xml version='1.0'?><a><b/></a>").root) == b"<a><b/></a>"
+
+
+@pytest.mark.parametrize("hidden", ["<!-- xmlns:voe='urn:x' -->", "<![CDATA[ xmlns:voe='urn:x']]>"])
+def test_what_only_looks_like_a_binding_binds_nothing(hidden: str) -> None:
+    document = f'<v:VOEvent xmlns:v="{VOE}" version="2.0"><Who>{hidden}</Who></v:VOEvent>'
+    assert make_payload(document.encode()).element.startswith(b"<voe:VOEvent ")
+
+
+def test_a_remark_behind_the_root_is_no_part_of_the_payload() -> None:
+    payload = make_payload(b"<a>&#62;</a> <!-- <b/> -->\n")
+    assert payload.element == b"<a>&gt;</a>"
+    assert not payload.as_found

@@ -187,3 +187,23 @@ def test_a_wrong_line_of_json_is_refused(content: dict[str, Any], reason: str | 
 @pytest.mark.parametrize("data", [b"{", b"\xff", b"[" * 100_000, b"3", b"{}}"])
 def test_what_is_no_json_is_refused(data: bytes) -> None:
     assert isinstance(Preparation().of_json(Piece(ORIGIN, data)), Refusal)
+
+
+@pytest.mark.parametrize(("declared", "transcoded"), [("ISO-8859-1", False), ("UTF-16", True)])
+def test_an_event_in_another_encoding_is_published_in_utf_8(
+    declared: str, transcoded: bool
+) -> None:
+    # As ISO-8859-1 the summary is two letters; its bytes would be one letter in UTF-8.
+    document = write_event(
+        EventId("other", 1, 1, 1),
+        "s",
+        EventType("flight", "1.0"),
+        "<flight><id>\u00c3\u00a9</id></flight>".encode(),
+        summary="\u00c3\u00a9",
+    )
+    text = document.decode().replace("UTF-8", declared)
+    piece = Piece(ORIGIN, text.encode("utf-8" if transcoded else declared))
+    found = Preparation().of_xml(piece, transcoded=transcoded)
+    assert isinstance(found, Publication), found
+    assert found.payload == "<flight><id>\u00c3\u00a9</id></flight>".encode()
+    assert found.summary == "\u00c3\u00a9"

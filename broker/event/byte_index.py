@@ -1,0 +1,108 @@
+"""Byte offsets of elements in a document, from expat's byte index.
+
+The document is one that lxml has parsed. Markup is ASCII in UTF-8, so a second pass may replace all
+other characters; it is needed since expat knows fewer name characters than libxml2.
+"""
+
+from __future__ import annotations
+
+import codecs
+from xml.parsers import expat
+
+from broker.errors import BadEnvelope, ForbiddenMarkup, NotWellFormed
+
+_BOM = codecs.BOM_UTF8
+#: ASCII bytes as they are, each other byte as a letter of its own.
+_LETTERS = "".join(chr(byte if byte < 0x80 else 0x4E00 + byte) for byte in range(256))
+
+
+def start_of_element(document: bytes, number: int) -> int:
+    """Offset of the `<` of element `number`, counted from 0 in document order.
+
+    What follows its start tag is not read. Raises `InvalidEvent` if there is no such element.
+    """
+    return _offset(document, number, 0)
+
+
+def end_of_element(document: bytes, number: int, count: int) -> int:
+    """Offset behind the last `>` of element `number`, which is `count` elements, itself included.
+
+    What follows is not read. Raises `InvalidEvent` if there is no such element.
+    """
+    return _offset(document, number, count)
+
+
+def _offset(document: bytes, number: int, count: int) -> int:
+    try:
+        return _Pass(number, count).run(document)
+    except expat.ExpatError as error:
+        if document.isascii():
+            raise _refusal(error) from None
+    bom = len(_BOM) if document.startswith(_BOM) else 0
+    letters = codecs.charmap_decode(document[bom:], "strict", _LETTERS)[0].encode()
+    try:
+        found = _Pass(number, count).run(letters)
+    except expat.ExpatError as error:
+        raise _refusal(error) from None
+    return bom + len(letters[:found].decode())
+
+
+def _refusal(error: expat.ExpatError) -> NotWellFormed:
+    return NotWellFormed(expat.ErrorString(error.code), line=error.lineno, column=error.offset + 1)
+
+
+class _Found(Exception):
+    """Ends a pass before the document's end."""
+
+
+class _Pass:
+    """One parse that ends at the start of an element, or behind it.
+
+    Nothing outside the document is fetched: expat asks for external entities only through a
+    handler, and none is set. An internal subset is refused, so there is nothing to expand.
+    """
+
+    def __init__(self, number: int, count: int) -> None:
+        """`count` is 0 if the element's start is sought, else how many elements end with it."""
+        self._before = number
+        self._open = count
+        self._found = -1
+        self._parser = parser = expat.ParserCreate("utf-8")
+        parser.StartDoctypeDeclHandler = self._doctype
+        parser.StartElementHandler = self._start_tag
+
+    def run(self, document: bytes) -> int:
+        try:
+            self._parser.Parse(document, True)
+        except _Found:
+            return self._found
+        finally:
+            # The parser and its handlers would otherwise wait for the garbage collector.
+            del self._parser
+        raise BadEnvelope("the event has too few elements")
+
+    def _doctype(
+        self, _name: str, _system: str | None, _public: str | None, has_internal_subset: bool
+    ) -> None:
+        if has_internal_subset:
+            raise ForbiddenMarkup("the DOCTYPE has an internal subset")
+
+    def _start_tag(self, _name: str, _attributes: object) -> None:
+        if self._before:
+            self._before -= 1
+        elif not self._open:
+            self._end_here("")
+        else:
+            self._parser.StartElementHandler = None
+            self._parser.EndElementHandler = self._end_tag
+
+    def _end_tag(self, _name: str) -> None:
+        self._open -= 1
+        if not self._open:
+            # The index lies at an end tag, but behind an empty element: the next token tells.
+            self._parser.EndElementHandler = None
+            self._parser.DefaultHandler = self._end_here
+
+    def _end_here(self, _text: str) -> None:
+        self._found = self._parser.CurrentByteIndex
+        raise _Found

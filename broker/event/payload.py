@@ -1,0 +1,76 @@
+"""The payload of an event: its element in the parsed tree, and its bytes in the document.
+
+Node, client, replays and tools all find it here.
+"""
+
+from __future__ import annotations
+
+from lxml import etree
+
+from broker.errors import BadEnvelope
+from broker.event.byte_index import end_of_element, start_of_element
+from broker.event.envelope import NAMESPACE
+
+_Q = f"{{{NAMESPACE}}}"
+#: The envelope's own children; any other child element is the payload.
+ENVELOPE_CHILDREN = frozenset(
+    {_Q + name for name in ("StreamId", "EventId", "EventType", "EventLinkage")}
+    | {_Q + "ApplicationType", _Q + "Summary"}
+)
+_SPACE = b" \t\r\n"
+_AFTER_A_NAME = _SPACE + b"/>"
+
+
+def payload_element_of(root: etree._Element) -> etree._Element | None:
+    """The payload's element, None if the event has none; raises `BadEnvelope` for two of them."""
+    payloads = [child for child in root.iterchildren("*") if child.tag not in ENVELOPE_CHILDREN]
+    if len(payloads) > 1:
+        raise BadEnvelope("there is more than one payload element")
+    return payloads[0] if payloads else None
+
+
+def payload_bytes_of(document: bytes, root: etree._Element) -> bytes | None:
+    """The payload element as it stands in the document, from its `<` to its last `>`.
+
+    `root` is the document's tree. Comments and processing instructions around the payload do not
+    belong to it. Raises `InvalidEvent` where expat does not find the element that the tree has.
+    """
+    payload = payload_element_of(root)
+    if payload is None:
+        return None
+    # Elements in document order: the same number for lxml and for expat.
+    number = next(n for n, element in enumerate(root.iter("*")) if element is payload)
+    start = start_of_element(document, number)
+    found = _last_in(document, root, payload, start)
+    if found is None:
+        count = sum(1 for _ in payload.iter("*"))
+        found = document[start : end_of_element(document, number, count)]
+    tag = b"<" + _written_name(payload)
+    if not found.startswith(tag) or found[len(tag) : len(tag) + 1] not in _AFTER_A_NAME:
+        raise BadEnvelope("two parsers find different payloads")
+    return found
+
+
+def _last_in(
+    document: bytes, root: etree._Element, payload: etree._Element, start: int
+) -> bytes | None:
+    """The payload's bytes if nothing follows it but blanks and the root's end tag, else None.
+
+    The tree shows that. Then the document's last `</` begins the root's end tag, and the `>` before
+    it ends the payload. So expat need not read the payload, which is most of the document.
+    """
+    tail = payload.tail
+    if (
+        payload.getnext() is not None
+        or root.getnext() is not None
+        or (tail is not None and tail.strip(_SPACE.decode()))
+    ):
+        return None
+    found = document[start : document.rindex(b"</")].rstrip(_SPACE)
+    # Blanks may be written as character references or as a CDATA section.
+    return found if found.endswith(b">") and not found.endswith(b"]]>") else None
+
+
+def _written_name(element: etree._Element) -> bytes:
+    local = str(element.tag).rpartition("}")[2]
+    return (f"{element.prefix}:{local}" if element.prefix else local).encode()
