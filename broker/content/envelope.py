@@ -20,6 +20,10 @@ from broker.event.payload import ENVELOPE_CHILDREN, payload_element_of
 from broker.event.stream import check_client_id, check_stream_name
 
 _Q = f"{{{NAMESPACE}}}"
+#: The elements that come first, in this order: a DTD of somebody's own may say otherwise.
+_EVENT = [_Q + name for name in ("StreamId", "EventId", "EventType", "EventLinkage")]
+_EVENT_ID = [_Q + name for name in ("ClientId", "TimeStamp", "SequenceNumber", "Incarnation")]
+_EVENT_TYPE = [_Q + "VersionNum"]
 _BUNDLE_ID, _BUNDLE_NUMBER = _Q + "BundleId", _Q + "BundleNumber"
 _SECURITY_LEVELS = {level.value: level for level in SecurityLevel}
 _LIVENESS = {liveness.value: liveness for liveness in Liveness}
@@ -112,21 +116,22 @@ def read_envelope(root: etree._Element, reference: DtdReference, *, plain: bool)
 
 
 def _read(root: etree._Element, reference: DtdReference) -> EnvelopeParts:
-    kind = root[2]
-    client_id, timestamp, sequence_number, incarnation = root[1]
+    stream, event_id, kind, linkage = _first(root[:4], _EVENT)
+    client_id, timestamp, sequence_number, incarnation = _first(event_id[:], _EVENT_ID)
+    (version,) = _first(kind[:1], _EVENT_TYPE)
     header = checked_header(
-        root[0].text or "",
+        stream.text or "",
         client_id.text or "",
         timestamp.text or "",
         sequence_number.text or "",
         incarnation.text or "",
-        kind[0].text or "",
+        version.text or "",
         kind.get("Securitylevel", "med"),
         kind.get("Liveness", "live"),
         reference,
     )
-    if len(root[3]) > 2:
-        _check_bundles_of(root[3])
+    if len(linkage) > 2:
+        _check_bundles_of(linkage)
     children = len(root)
     if children == 4:
         return EnvelopeParts(header, None)
@@ -137,21 +142,29 @@ def _read(root: etree._Element, reference: DtdReference) -> EnvelopeParts:
 
 
 def _read_around_remarks(root: etree._Element, reference: DtdReference) -> EnvelopeParts:
-    stream, event_id, kind, linkage, *_ = _elements(root)
-    client_id, timestamp, sequence_number, incarnation = _elements(event_id)
+    stream, event_id, kind, linkage = _first(_elements(root)[:4], _EVENT)
+    client_id, timestamp, sequence_number, incarnation = _first(_elements(event_id), _EVENT_ID)
+    (version,) = _first(_elements(kind)[:1], _EVENT_TYPE)
     header = checked_header(
         _leaf(stream),
         _leaf(client_id),
         _leaf(timestamp),
         _leaf(sequence_number),
         _leaf(incarnation),
-        _leaf(_elements(kind)[0]),
+        _leaf(version),
         kind.get("Securitylevel", "med"),
         kind.get("Liveness", "live"),
         reference,
     )
     _check_bundles_of(linkage)
     return EnvelopeParts(header, payload_of(root))
+
+
+def _first(elements: list[etree._Element], tags: list[str]) -> list[etree._Element]:
+    """The elements themselves; raises `BadField` unless they have these tags."""
+    if [element.tag for element in elements] != tags:
+        raise BadField("Event", "its elements are not those of an envelope")
+    return elements
 
 
 def payload_of(root: etree._Element) -> etree._Element | None:
