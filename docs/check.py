@@ -1,7 +1,8 @@
 """Checks the documents: `./dev docs` runs it, and so does a test.
 
-Every relative link must lead to a file of this tree (and to a heading of it, if it names one), and
-every command in a `sh` block that starts with `./dev` or `xmlbroker` must name a real subcommand.
+Every relative link must lead to a file of this tree (and to a heading of it, if it names one),
+every command in a `sh` block that starts with `./dev` or `xmlbroker` must name a real subcommand,
+and every test that is named in code (`tests/....py`) must exist.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ _LINK = re.compile(r"!?\[[^\]]*\]\(<?([^)\s>]+)>?[^)]*\)|^\[[^\]]+\]:\s*<?([^\s>
 _CODE = re.compile(r"`[^`\n]*`")
 _HEADING = re.compile(r"^#+\s+(.*?)\s*#*$", re.MULTILINE)
 _COMMAND = re.compile(r"^\s*(?:\$ )?(\./dev|xmlbroker)(?: +([^\s#]+))?", re.MULTILINE)
+_TEST = re.compile(r"`(tests/[\w/.-]+\.py)(?:::(\w+))?`")
 _SHELLS: Final = frozenset({"sh", "bash", "shell", "console"})
 
 
@@ -64,6 +66,18 @@ def unknown_commands(root: Path, known: dict[str, set[str]]) -> Iterator[str]:
                     yield f"{document.relative_to(root)}: {program} has no subcommand {subcommand}"
 
 
+def missing_tests(root: Path) -> Iterator[str]:
+    """One sentence for each absent test that is named as `tests/x.py` or `tests/x.py::name`."""
+    for document in documents(root):
+        for file, name in _TEST.findall(document.read_text()):
+            path = root / file
+            where = document.relative_to(root)
+            if not path.is_file():
+                yield f"{where}: there is no {file}"
+            elif name and f"def {name}(" not in path.read_text():
+                yield f"{where}: {file} has no test {name}"
+
+
 def dev_subcommands(root: Path) -> set[str]:
     """What `./dev` can do, as its own help lists it."""
     return set(re.findall(r"^\./dev (\w+)", (root / "dev").read_text(), re.MULTILINE))
@@ -91,7 +105,7 @@ def _title(document: Path) -> str:
 def check(root: Path, tool: Callable[[], set[str]] = xmlbroker_subcommands) -> list[str]:
     """All that is wrong with the documents below `root`."""
     known = {"./dev": dev_subcommands(root), "xmlbroker": tool()}
-    return [*broken_links(root), *unknown_commands(root, known)]
+    return [*broken_links(root), *unknown_commands(root, known), *missing_tests(root)]
 
 
 def main() -> int:
@@ -101,7 +115,7 @@ def main() -> int:
         print(sentence, file=sys.stderr)
     if wrong:
         return 1
-    print("All links and commands in the documents hold. Start with README.md, then:")
+    print("All links, commands and tests in the documents hold. Start with README.md, then:")
     for document in documents(ROOT):
         if document.name != "README.md":
             print(f"  {document.relative_to(ROOT)!s:32} {_title(document)}")

@@ -101,9 +101,23 @@ def test_the_subcommands_of_dev_are_those_in_its_help() -> None:
         "packages",
         "test",
         "lint",
+        "soak",
         "bench",
         "docs",
         "clean",
         "help",
     }
     assert docs.dev_subcommands(ROOT) == subcommands
+
+
+def test_a_test_that_does_not_exist_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_x.py").write_text("def test_there() -> None: ...\n")
+    (tmp_path / "README.md").write_text(
+        "`tests/test_x.py`, `tests/test_x.py::test_there`, `tests/test_x.py::test_away`, "
+        "`tests/test_y.py`\n"
+    )
+    assert list(docs.missing_tests(tmp_path)) == [
+        "README.md: tests/test_x.py has no test test_away",
+        "README.md: there is no tests/test_y.py",
+    ]

@@ -126,6 +126,7 @@ async def _trouble(world: World, plan: Plan) -> None:
             if not node.running and not node.busy:
                 _died(world, node.name)
                 await world.start_node(node)
+        _come_again(world)
     await asyncio.sleep(max(0.0, end - time.monotonic()))
     if tasks:
         await asyncio.wait(tasks)
@@ -164,10 +165,20 @@ async def _quiescence(world: World, observer: Observer) -> None:
     begin = time.monotonic()
     while (now := time.monotonic()) < begin + LONGEST:
         seen = observer.read(world.clients.values())
+        _come_again(world)
         calm = now - max(observer.newest, begin)
         if calm > PATIENCE or (calm > CALM and not check(seen, _allowances(world, seen))):
             return
         await asyncio.sleep(LOOK)
+
+
+def _come_again(world: World) -> None:
+    """Subscribers whose process ended by itself come again, as under a supervisor."""
+    for name in INTERESTS:
+        client = world.clients[name]
+        if not client.running and not client.busy:
+            world.note(f"{name} has ended by itself, and comes back")
+            client.come()
 
 
 def _allowances(world: World, seen: Observations) -> Allowances:
@@ -183,6 +194,8 @@ def _allowances(world: World, seen: Observations) -> Allowances:
 
     return Allowances(
         may_be_gone=may_be_gone,
+        # Where the archive can not be searched, a recovery ends with an error that says so.
+        errors_end_processes=True,
         unknown_origins=world.stepped,
         # Publishers go to other nodes.
         fifo_across_origins=False,
@@ -196,6 +209,10 @@ def _verdict(world: World, observer: Observer, plan: Plan) -> Verdict:
     for line in world.lines:
         seen.fault(line)
     violations = check(seen, _allowances(world, seen))
+    for subscriber in seen.subscribers:
+        for process in subscriber.processes:
+            if process.error:
+                world.odd.append(f"{subscriber.name}, process {process.number}: {process.error}")
     for name, node in world.nodes.items():
         odd = sum(bool(_ODD.search(line)) for line in node.log().splitlines())
         if odd:

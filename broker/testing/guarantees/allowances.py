@@ -34,6 +34,8 @@ class Allowances:
     """A gap may contain events that the subscription delivered."""
     blind_reasons: frozenset[str] = BLIND_REASONS
     """A gap for one of these reasons may contain nothing but events above the clearance."""
+    errors_end_processes: bool = False
+    """A subscription may end with an error, if its client's next process goes on."""
     new_types: frozenset[str] = frozenset()
     """Event types that some nodes did not have when the run began."""
 

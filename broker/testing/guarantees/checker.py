@@ -21,11 +21,11 @@ def dead_subscriptions(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
     """Subscriptions that ended with an error, or never began. (Guarantee 1: nothing arrives.)"""
+    last = subscriber.processes[-1] if subscriber.processes else None
     for process in subscriber.processes:
-        if process.error:
+        if process.error and (process is last or not allowed.errors_end_processes):
             text = f"process {process.number} ended with {process.error}"
             yield Violation(Guarantee.DURABILITY, subscriber.name, text)
-    last = subscriber.processes[-1] if subscriber.processes else None
     if last is not None and last.end is End.RUNNING and last.flowing_at is None:
         text = f"process {last.number} never began to flow"
         yield Violation(Guarantee.DURABILITY, subscriber.name, text)
