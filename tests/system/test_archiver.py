@@ -123,3 +123,23 @@ def test_an_archive_that_can_not_be_written_is_told_once_and_stops_nobody(tmp_pa
         within(work())
         node.stop()
         assert node.log().count("nothing is archived") == 1
+
+
+def test_an_archive_that_is_usable_again_gets_what_was_logged_meanwhile(tmp_path: Path) -> None:
+    folder = tmp_path / "elsewhere"
+    folder.write_text("a file in the archive's place")
+    receipts: list[Receipt] = []
+    with NodeProcess(
+        tmp_path / "node", f'[archive]\nlocation = "{folder}"\nevery = 0.1\n'
+    ) as node:
+        node.await_log("nothing is archived")
+
+        async def work() -> None:
+            receipts.extend(await publish(node, 0, 100))
+
+        within(work())
+        folder.unlink()
+        node.await_log("events are archived")
+        node.stop()
+    archive = Archive.open(str(folder), create=False)
+    assert archive.state().upto(archived_origin(receipts), (0, 0))[1] == 100

@@ -203,11 +203,12 @@ def main(log: Path, uri: str, every: float, care: CareRules) -> None:
     held = alone(log)
     while True:
         try:
-            along = LogAlong(log)
-            archive = Archive.open(uri)
-            caring = Caring(archive, along.origin, log, care, _complain, time.monotonic())
-            with closing(caring):
-                run(along, archive, every, conversation, caring)
+            # Closed before the next try: LMDB opens a folder once in a process.
+            with closing(LogAlong(log)) as along:
+                archive = Archive.open(uri)
+                caring = Caring(archive, along.origin, log, care, _complain, time.monotonic())
+                with closing(caring):
+                    run(along, archive, every, conversation, caring)
         except BrokerError as error:
             conversation.tell(lines.report(lines.Report(problem=str(error))))
             conversation.listen(RETRY)
