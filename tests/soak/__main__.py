@@ -87,7 +87,8 @@ def _run(plan: Plan, dtd_port: int, *, keep: bool) -> Verdict:
         if not kept:
             remove(folder)
     print(
-        f"seed {plan.seed}: {verdict.events} events acknowledged, {verdict.deliveries} delivered, "
+        f"seed {plan.seed}: {verdict.events} events acknowledged ({verdict.of_new_types} of new "
+        f"types), {verdict.deliveries} delivered, "
         f"{verdict.faults} notes of faults, {len(verdict.violations)} violations, "
         f"{time.monotonic() - begin:.0f} s",
         flush=True,

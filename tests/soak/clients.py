@@ -30,7 +30,6 @@ class SoakClient:
         self._layout = layout
         self._random = random
         self._rate = rate
-        self._nodes = list(NAMES)
         self._folder = layout.folder / "clients"
         self.processes: list[SoakProcess] = []
         self.closed: list[int] = []
@@ -39,7 +38,9 @@ class SoakClient:
         """Version of the unknown type that a publisher uses."""
         if name in PUBLISHERS:
             first = FETCHING[PUBLISHERS.index(name)]
-            self._nodes = [first, *(each for each in NAMES if each != first)]
+        else:
+            first = NAMES[(list(INTERESTS).index(name) + 1) % len(NAMES)]
+        self._nodes = [first, *(each for each in NAMES if each != first)]
 
     def roam(self) -> None:
         """The next process tries other nodes first."""

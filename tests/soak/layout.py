@@ -16,6 +16,8 @@ CLUSTERS: Final[Mapping[str, tuple[str, ...]]] = {
     "coast": ("c1", "c2"),
     "plain": ("p1",),
 }
+#: The cluster whose members are linked by UDP. These links do not pass through relays.
+BY_UDP: Final = "coast"
 #: The node that dials, and the node in another cluster that it dials.
 GATEWAYS: Final[Mapping[str, str]] = {"c1": "a2", "c2": "a3", "p1": "c1"}
 NAMES: Final = tuple(name for names in CLUSTERS.values() for name in names)
@@ -77,8 +79,12 @@ class Layout:
         cluster = next(each for each, names in CLUSTERS.items() if name in names)
         founder = CLUSTERS[cluster][0]
         place = f'cluster = "{cluster}"\n'
+        by_udp = cluster == BY_UDP
         if name != founder:
-            place = f'join = ["127.0.0.1:{self.ports[founder].relay}"]\n'
+            port = self.ports[founder].nodes if by_udp else self.ports[founder].relay
+            place = f'join = ["127.0.0.1:{port}"]\n'
+        if by_udp:
+            place += f'udp = "127.0.0.1:{self.ports[name].nodes}"\ntransport = "udp"\n'
         gateway = ""
         if name in GATEWAYS:
             relay = self.ports[GATEWAYS[name]].relay

@@ -46,6 +46,7 @@ class Verdict:
 
     seed: int
     events: int
+    of_new_types: int
     deliveries: int
     faults: int
     violations: Sequence[Violation]
@@ -217,10 +218,11 @@ def _verdict(world: World, observer: Observer, plan: Plan) -> Verdict:
         odd = sum(bool(_ODD.search(line)) for line in node.log().splitlines())
         if odd:
             world.odd.append(f"{name} logged {odd} tracebacks")
+    of_new_types = sum(seen.events[key].type.startswith("soak ") for key in seen.receipts)
     deliveries = sum(len(list(each.deliveries)) for each in seen.subscribers)
     text = report(f"{plan.seed} ({','.join(plan.faults)})", seen, violations)
     return Verdict(
-        *(plan.seed, len(seen.receipts), deliveries, len(world.lines)),
+        *(plan.seed, len(seen.receipts), of_new_types, deliveries, len(world.lines)),
         *(violations, "\n".join([text, "faults:", *world.lines]), world.odd),
     )
 

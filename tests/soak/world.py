@@ -11,7 +11,7 @@ from random import Random
 
 from examples.network.nodes import free_ports
 from tests.soak.clients import SoakClient, all_clients
-from tests.soak.layout import CLUSTERS, GATEWAYS, NAMES, Layout, Ports
+from tests.soak.layout import BY_UDP, CLUSTERS, FETCHING, GATEWAYS, NAMES, Layout, Ports
 from tests.soak.node import SoakNode
 from tests.soak.relay import Relays
 
@@ -45,13 +45,13 @@ class World:
 
     @property
     def edges(self) -> list[tuple[str, str]]:
-        """Pairs of nodes that are linked when all is well."""
+        """Pairs of nodes that are linked over TCP when all is well."""
         inside = [
             (one, other)
-            for names in CLUSTERS.values()
+            for cluster, names in CLUSTERS.items()
             for one in names
             for other in names
-            if one < other
+            if one < other and cluster != BY_UDP
         ]
         return [*inside, *GATEWAYS.items()]
 
@@ -109,7 +109,8 @@ class World:
     def some_disk(self) -> Iterator[SoakNode | None]:
         """The same of a node whose disk may lose something."""
         names = self.damaged if len(self.damaged) >= self.most_damaged else set(self.nodes)
-        free = [self.nodes[name] for name in sorted(names)]
+        # The nodes of the publishers lose most: they are chosen more often.
+        free = [self.nodes[name] for name in (*sorted(names), *(3 * FETCHING)) if name in names]
         free = [node for node in free if node.running and not node.busy]
         if not free:
             yield None

@@ -129,9 +129,7 @@ def test_an_archive_that_is_usable_again_gets_what_was_logged_meanwhile(tmp_path
     folder = tmp_path / "elsewhere"
     folder.write_text("a file in the archive's place")
     receipts: list[Receipt] = []
-    with NodeProcess(
-        tmp_path / "node", f'[archive]\nlocation = "{folder}"\nevery = 0.1\n'
-    ) as node:
+    with NodeProcess(tmp_path / "node", f'[archive]\nlocation = "{folder}"\nevery = 0.1\n') as node:
         node.await_log("nothing is archived")
 
         async def work() -> None:

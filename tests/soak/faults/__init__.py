@@ -27,6 +27,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "log-cut": disks.cut_log,
     "older-copy": disks.older_copy,
     "wipe": disks.wipe,
+    "archive-root": archive.cut_root,
     "archive-cut": archive.cut_object,
     "archive-delete": archive.delete_object,
     "archive-lost": archive.lose_for_a_while,

@@ -7,14 +7,28 @@ import contextlib
 import os
 import signal
 from pathlib import Path
+from typing import Final
 
 from tests.soak.world import World
 
+#: Without it a folder is no archive.
+ROOT: Final = "archive.json"
+
+
+async def cut_root(world: World) -> None:
+    """The file that makes a folder an archive is cut short."""
+    _cut(world, world.layout.archive / ROOT)
+
 
 async def cut_object(world: World) -> None:
-    """One object of the archive is cut short."""
+    """One other object of the archive is cut short."""
     path = _object(world)
     if path is not None:
+        _cut(world, path)
+
+
+def _cut(world: World, path: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
         size = path.stat().st_size
         left = world.random.randrange(size) if size else 0
         world.note(f"archive-cut: {left} of {size} bytes are left of {_name(world, path)}")
@@ -77,7 +91,7 @@ def _object(world: World) -> Path | None:
     archive = world.layout.archive
     if not archive.is_dir():
         return None
-    found = sorted(path for path in archive.rglob("*") if path.is_file())
+    found = sorted(path for path in archive.rglob("*") if path.is_file() and path.name != ROOT)
     return world.random.choice(found) if found else None
 
 
