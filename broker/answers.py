@@ -2,34 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeAlias
 
+from twisted.internet.defer import Deferred
+
+from broker.cluster.event_ways import NetworkWays
+from broker.content.query.query import Query
 from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
 from broker.identity import Identity
 from broker.recovery.asking import RecoveryAnswers
+from broker.router.deliverability import Deliverability
 from broker.router.durable_answers import DurableAnswers
+from broker.router.event_fate import EventFate, Nobody, Others
 from broker.router.explaining import Explaining
 from broker.router.session import Answerer
+from broker.router.tracing import TRACE, NodeTrace, NoWays
 from broker.session.messages import Ask
 from broker.status import Inspected, status
 
+#: Parses a query with these namespaces.
+ParseQuery: TypeAlias = Callable[[str, Mapping[str, str]], Query]
 
-class Asked(Inspected, Protocol):
-    """The parts of a node that answer."""
+
+class Explained(Inspected, Protocol):
+    """The parts of a node that an explanation is about."""
 
     @property
     def dtds(self) -> IDtdCache: ...
+
+
+class Asked(Explained, Protocol):
+    """The parts of a node that answer."""
+
     @property
     def explaining(self) -> Explaining: ...
 
 
-def node_answers(
-    node: Asked, recovering: RecoveryAnswers, durable: DurableAnswers
-) -> Mapping[str, Answerer]:
+def build_explaining(
+    node: Explained,
+    parse_query: ParseQuery,
+    advise: Callable[[Query, bool], tuple[str, ...]],
+    reactor: Any,
+) -> Explaining:
+    """What answers `explain`, and what other nodes ask of an event."""
+    deliverability = Deliverability(
+        sessions=lambda: node.reception.sessions,
+        durables=node.durables,
+        deduplication=node.event_log.deduplication,
+        parse_query=parse_query,
+        stopwatch=time.perf_counter,
+    )
+    trace = NodeTrace(
+        log=node.event_log,
+        matcher=node.matcher,
+        dtds=node.dtds,
+        deliverability=deliverability,
+        ways=NoWays() if node.network is None else NetworkWays(node.network),
+    )
+    others: Others = Nobody()
+    if node.recovery.questions is not None:
+        others = node.recovery.questions
+        others.answer_with(TRACE, lambda asked: Deferred.fromCoroutine(trace.answer(asked)))
+    return Explaining(
+        matcher=node.matcher,
+        dtds=node.dtds,
+        parse_query=parse_query,
+        advise=advise,
+        deliverability=deliverability,
+        fate=EventFate(node.matcher, trace, others, node.settings.node.name),
+        reactor=reactor,
+        stopwatch=time.perf_counter,
+        accept_undescribed=node.settings.types.undescribed == "accept",
+    )
+
+
+def node_answers(node: Asked, parse_query: ParseQuery) -> Mapping[str, Answerer]:
     """Who answers which question."""
+    recovering = RecoveryAnswers(node.recovery, node.event_log, node.durables, parse_query)
+    durable = DurableAnswers(
+        durables=node.durables,
+        log=node.event_log,
+        sessions=lambda: node.reception.sessions,
+        others=node.recovery.questions,
+    )
 
     def answer_status(identity: Identity, _: Ask) -> Any:
         identity.check_administer()

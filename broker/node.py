@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from broker.answers import node_answers
+from broker.answers import build_explaining, node_answers
 from broker.channel.clock import wall_clock_ms
 from broker.channel.driver import StackDriver
 from broker.channel.socket import ISocketChannel
@@ -32,12 +31,8 @@ from broker.event_types import make_dtds
 from broker.identity import Identity, authenticator_for
 from broker.matching import make_matcher, query_limits
 from broker.recovery.archive_access import ArchiveAccess
-from broker.recovery.asking import RecoveryAnswers
 from broker.recovery.building import build_recovery
-from broker.router.deliverability import Deliverability
-from broker.router.durable_answers import DurableAnswers
 from broker.router.durables import Durables
-from broker.router.explaining import Explaining
 from broker.router.feed import Feed
 from broker.router.input import Input
 from broker.router.interest import Alone
@@ -148,7 +143,7 @@ class Node:
         self.event_log.began_again = self.output.begin_again
         self.reception = self._make_reception()
         self.reception.address = self._address
-        self.explaining = self._make_explaining()
+        self.explaining = build_explaining(self, self._parse_query, self._advisor.warnings, reactor)
         self.notices = Notices(self._types, lambda: self.reception.sessions, reactor)
         self.dtds.on_new_version = self.notices.new_version
 
@@ -192,19 +187,10 @@ class Node:
 
     def _make_reception(self) -> Reception:
         limits = self.settings.limits
-        recovering = RecoveryAnswers(
-            self.recovery, self.event_log, self.durables, self._parse_query
-        )
-        durable = DurableAnswers(
-            durables=self.durables,
-            log=self.event_log,
-            sessions=lambda: self.reception.sessions,
-            delete_elsewhere=lambda client, name: succeed(([], [])),
-        )
         services = SessionServices(
             input=self.input,
             subscribing=self.subscribing,
-            answers=node_answers(self, recovering, durable),
+            answers=node_answers(self, self._parse_query),
             ended=lambda session: self.reception.ended(session),
             clock=self._reactor,
         )
@@ -239,24 +225,6 @@ class Node:
     def _address(self) -> str:
         knowledge = None if self.network is None else self.network.knowledge
         return self.settings.node.name if knowledge is None else str(knowledge.address)
-
-    def _make_explaining(self) -> Explaining:
-        return Explaining(
-            matcher=self.matcher,
-            dtds=self.dtds,
-            parse_query=self._parse_query,
-            advise=self._advisor.warnings,
-            deliverability=Deliverability(
-                sessions=lambda: self.reception.sessions,
-                durables=self.durables,
-                deduplication=self.event_log.deduplication,
-                parse_query=self._parse_query,
-                stopwatch=time.perf_counter,
-            ),
-            reactor=self._reactor,
-            stopwatch=time.perf_counter,
-            accept_undescribed=self.settings.types.undescribed == "accept",
-        )
 
     def _make_link(self, session: Session) -> Link:
         queue = self.settings.queue

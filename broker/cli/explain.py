@@ -43,6 +43,7 @@ _GETS_IT: Final = frozenset({"delivered", "unconfirmed", "catching-up", "away"})
     metavar="NAME VERSION",
     help="The type of an EVENT that is a payload alone.  [default: as its root shows]",
 )
+@click.option("--here", is_flag=True, help="Ask this node alone, and no other one of its network.")
 @click.option("--offline", is_flag=True, help="Ask no node: explain with the DTDs on this disk.")
 @click.option(
     "--dtd",
@@ -61,6 +62,7 @@ def command(
     streams: str | None,
     client: str | None,
     type_: tuple[str, str] | None,
+    here: bool,
     offline: bool,
     folder: Path | None,
     as_json: bool,
@@ -68,8 +70,9 @@ def command(
     """Say how QUERY is answered: indexed on which paths, or why not, and what that costs.
 
     With an EVENT (a file with one event or one payload, or - for a pipe) also whether and why it
-    matches, or which condition failed. With --client, why that client got the event or did not:
-    then the first argument is the EVENT, unless there are two.
+    matches, or which condition failed; and of an event that was published, at which nodes of the
+    network it was filtered, denied, or is missing. With --client, why that client got the event or
+    did not: then the first argument is the EVENT, unless there are two.
 
     The exit status is 0 if the event matches (or there is none), 1 if it does not, 2 if that can
     not be told.
@@ -89,7 +92,8 @@ def command(
         if offline:
             content = _offline(query or "", namespaces, document, pattern, folder)
         else:
-            content = _asked(access, query, namespaces, document, streams, client)
+            alone = {"here": "yes"} if here else {}
+            content = _asked(access, query, namespaces, document, streams, client, **alone)
     except (BrokerError, Failure, NoEvent) as error:
         raise _not_told(error) from None
     if as_json or not on_terminal():
@@ -121,8 +125,9 @@ def _asked(
     document: bytes,
     streams: str | None,
     client: str | None,
+    **said: str,
 ) -> Any:
-    wishes = {"query": query, "streams": streams, "client": client}
+    wishes = {"query": query, "streams": streams, "client": client, **said}
     arguments = {name: value for name, value in wishes.items() if value is not None}
     return access.ask("explain", document, namespaces=json.dumps(namespaces), **arguments)
 
@@ -140,7 +145,10 @@ def _not_told(error: BrokerError | Failure | NoEvent) -> Failure:
 def _status(content: Any) -> int:
     explanation, client = content.get("explanation"), content.get("client")
     if explanation is None:
-        verdicts = {each.get("verdict") for each in (client or {}).get("subscriptions", ())}
+        rows = list((client or {}).get("subscriptions", ()))
+        for node in (content.get("network") or {}).get("nodes", ()):
+            rows += node["subscriptions"]
+        verdicts = {each.get("verdict") for each in rows}
         return 0 if verdicts & _GETS_IT or "" in verdicts else _NO_MATCH
     event = explanation.get("event")
     if event is None:

@@ -160,6 +160,8 @@ class ClusterDriver:
         match effect:
             case Pass(neighbour, frame):
                 self._pass(neighbour, frame)
+            case Say(neighbour, message) if not self._speaks(neighbour, message.least_version):
+                traffic.counts.stuck += 1
             case Send(neighbour, message) | Say(neighbour, message):
                 self.neighbours.tell(messages.encode(message), neighbour)
             case Take():
@@ -189,6 +191,10 @@ class ClusterDriver:
                 self._map_moved()
             case Told(message):
                 self._told(message)
+
+    def _speaks(self, name: str, version: int) -> bool:
+        neighbour = self.neighbours.get(name)
+        return version == 1 or (neighbour is not None and neighbour.version >= version)
 
     def _told(self, message: Routed) -> None:
         if isinstance(message, Kept):

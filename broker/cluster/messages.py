@@ -3,7 +3,8 @@
 As in a session (`broker.session.messages`): one byte of kind and a msgpack array of the class's
 fields in their order. Every field is checked where a message is made and on arrival: what does not
 fit is a `ProtocolError`, never an exception of another kind. Kinds: 0x40 to 0x4F joining and map,
-0x50 to 0x5F tables (`docs/protocols/tables.md`), 0x60 to 0x6F flows, 0x70 to 0x7F DTDs.
+0x50 to 0x5F tables (`docs/protocols/tables.md`), 0x60 to 0x6F flows, 0x70 to 0x7F DTDs,
+0x80 to 0x8F recovery, 0x90 to 0x9F questions to all nodes.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from broker.cluster.address import address_or_none
 from broker.cluster.correspondence import Correspondence
 from broker.cluster.foreign_origins import ForeignOrigins
 from broker.cluster.network import Network
+from broker.cluster.questions import Questions
 from broker.config import Settings
 from broker.content.contract import IMatcher
 from broker.content.query.query import Query
@@ -42,7 +43,7 @@ def build_recovery(
 ) -> NodeRecovery:
     """A node's recovery, with what there is to recover from."""
     pages = LogPages(event_log, matcher, select, durables)
-    post = fetching = handing = standing_in = None
+    post = fetching = handing = standing_in = questions = None
     if network is not None:
         members, gateways = settings.network.join, settings.network.gateways
         post = Correspondence(
@@ -50,6 +51,7 @@ def build_recovery(
             has_seeds=bool(members or gateways),
             has_members=bool(members),
         )
+        questions = Questions(post, clock)
         fetching = Fetching(post, pages, parse_query, clock)
         handing = HandingOver(
             *(post, durables, supersede, clock),
@@ -72,4 +74,4 @@ def build_recovery(
     )
     if network is not None and archive is not None:
         standing_in = StandingIn(ForeignOrigins(network), archive, around)
-    return NodeRecovery(around, handing, standing_in)
+    return NodeRecovery(around, handing, standing_in, questions)

@@ -7,6 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
 
+from broker.cluster.questions import Questions
 from broker.recovery.filling import Filling
 from broker.recovery.handing_over import HandingOver
 from broker.recovery.planning import FEW
@@ -23,10 +24,13 @@ class NodeRecovery:
         around: Surroundings,
         handing_over: HandingOver | None,
         standing_in: StandingIn | None = None,
+        questions: Questions | None = None,
     ) -> None:
         self.around = around
         self.standing_in = standing_in
         self.handing_over = handing_over
+        self.questions = questions
+        """To all other nodes; None without a network."""
         self.begun = 0
         self.cancelled = 0
         self.failed = 0

@@ -6,9 +6,10 @@ A client sees and changes the subscriptions of its account; an administrator tho
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol
 
 import attrs
+import msgpack
 from twisted.internet.defer import Deferred
 
 from broker.errors import BadPosition, BadQuery, NotAllowed, SubscriptionHeld, UnknownSubscription
@@ -16,18 +17,27 @@ from broker.event.place import Mark, Position
 from broker.identity import Identity
 from broker.router.beginning import check_position
 from broker.router.durables import Durable, Durables
+from broker.router.event_fate import Others
 from broker.router.lag import Lags
 from broker.router.session import Session
+from broker.session import fields
 from broker.session.messages import Ask
 from broker.store.event_log import EventLog
 
 #: Rows of one answer; those left out are counted.
 MOST_ROWS: Final = 1000
 
-#: Deletes a subscription at all other nodes: the addresses of those that had it, and of those that
-#: did not answer.
-DeleteElsewhere: TypeAlias = Callable[[str, str], "Deferred[tuple[list[str], list[str]]]"]
+#: The kind of question by which other nodes delete a subscription.
+DELETE: Final = "durable-delete"
 _NOWHERE: Mark = (0, 0)
+_HAD: Final = b"had"
+
+
+class OtherNodes(Others, Protocol):
+    """All other nodes of the network: see `broker.cluster.questions.Questions`."""
+
+    def answer_with(self, what: str, answerer: Callable[[bytes], Any]) -> None:
+        """Answer questions of this kind, for other nodes."""
 
 
 class DurableAnswers:
@@ -39,18 +49,21 @@ class DurableAnswers:
         durables: Durables,
         log: EventLog,
         sessions: Callable[[], Iterable[Session]],
-        delete_elsewhere: DeleteElsewhere,
+        others: OtherNodes | None,
     ) -> None:
+        """`others` are those of the network."""
         self._durables = durables
         self._log = log
         self._sessions = sessions
-        self._delete_elsewhere = delete_elsewhere
+        self._others = others
+        if others is not None:
+            others.answer_with(DELETE, lambda asked: Deferred.fromCoroutine(self._deleted(asked)))
 
     def by_name(self) -> Mapping[str, Any]:
         """Who answers which question."""
         return {
             "durable-positions": self.positions,
-            "durable-list": self.list,
+            "durable-list": self.list_all,
             "durable-show": self.show,
             "durable-pause": lambda identity, ask: self._pause(identity, ask, True),
             "durable-resume": lambda identity, ask: self._pause(identity, ask, False),
@@ -72,7 +85,7 @@ class DurableAnswers:
 
     # ------------------------------------------------------------------ looking
 
-    def list(self, identity: Identity, ask: Ask) -> dict[str, Any]:
+    def list_all(self, identity: Identity, ask: Ask) -> dict[str, Any]:
         """All that the client may see, or those of one `client`."""
         client = ask.arguments.get("client", "")
         if client:
@@ -184,6 +197,24 @@ class DurableAnswers:
             "elsewhere": elsewhere,
             "silent": silent,
         }
+
+    async def _delete_elsewhere(self, client: str, name: str) -> tuple[list[str], list[str]]:
+        """The addresses of other nodes that had it, and of those that did not answer."""
+        if self._others is None:
+            return [], []
+        found = await self._others.ask_others(DELETE, msgpack.packb([client, name]))
+        had = [node for node, answer in found.answers.items() if answer == _HAD]
+        return sorted(had), sorted(found.silent)
+
+    async def _deleted(self, asked: bytes) -> tuple[bytes, int] | None:
+        """Delete it here, as another node asks."""
+        try:
+            client, name = map(fields.text, msgpack.unpackb(asked))
+        except (ValueError, TypeError, msgpack.UnpackException):
+            return None
+        had = self.forget(client, name)
+        await self._log.state_committed()
+        return (_HAD if had else b"", 0)
 
     def forget(self, client: str, name: str) -> bool:
         """End a subscription at this node; a session that has it is told. Whether there was one."""

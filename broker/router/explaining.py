@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -27,6 +27,7 @@ from broker.event.envelope import SecurityLevel
 from broker.event.stream import StreamPattern
 from broker.identity import Identity
 from broker.router.deliverability import Deliverability
+from broker.router.event_fate import EventFate
 from broker.session.messages import Ask
 
 #: Explanations that wait, of all clients and of one: a further one is refused.
@@ -49,6 +50,8 @@ class Wanted:
     """The streams that the query would be subscribed to, if they were told."""
     client: str
     """Whose subscriptions are to be looked at; nobody's when empty."""
+    here: bool = False
+    """Whether other nodes are left alone."""
 
 
 class Explaining:
@@ -62,6 +65,7 @@ class Explaining:
         parse_query: Callable[[str, Mapping[str, str]], Query],
         advise: Callable[[Query, bool], tuple[str, ...]],
         deliverability: Deliverability,
+        fate: EventFate,
         reactor: IReactorTime,
         stopwatch: Callable[[], float],
         accept_undescribed: bool,
@@ -75,6 +79,7 @@ class Explaining:
         self._parse_query = parse_query
         self._advise = advise
         self._deliverability = deliverability
+        self._fate = fate
         self._reactor = reactor
         self._stopwatch = stopwatch
         self._accept_undescribed = accept_undescribed
@@ -102,14 +107,23 @@ class Explaining:
         if self._waiting.total() >= MAX_WAITING or self._waiting[asking] >= MAX_WAITING_OF_CLIENT:
             raise Overloaded("too many explanations are asked for: ask again later")
         self._waiting[asking] += 1
+        try:
+            content = await self._in_turn(wanted, identity)
+            if wanted.document is not None and not wanted.here:
+                content["network"] = await self._fate.of(identity, wanted.document, wanted.client)
+                _correct(content, identity)
+            return content
+        finally:
+            self._waiting[asking] -= 1
+            # Without those that wait for nothing any more.
+            self._waiting = +self._waiting
+
+    async def _in_turn(self, wanted: Wanted, identity: Identity) -> dict[str, Any]:
         await self._turn.acquire()
         took = [0.0]
         try:
             return await self._content(wanted, identity, took)
         finally:
-            self._waiting[asking] -= 1
-            # Without those that wait for nothing any more.
-            self._waiting = +self._waiting
             self._pause = self._reactor.callLater(REST * took[0], self._rested)
 
     def _rested(self) -> None:
@@ -129,6 +143,7 @@ class Explaining:
             document=ask.document or None,
             pattern=StreamPattern.parse(streams) if streams else None,
             client=client,
+            here=said.get("here", "") == "yes",
         )
 
     async def _content(
@@ -160,6 +175,7 @@ class Explaining:
             "warnings": [],
             "subscription": None,
             "client": None,
+            "network": None,
         }
         if wanted.query is not None:
             reads_all = (
@@ -194,6 +210,27 @@ class _Event:
     document: bytes | None
     undescribed: frozenset[DtdReference]
     refusal: BrokerError | None
+
+
+def _correct(content: dict[str, Any], identity: Identity) -> None:
+    """What is told of the subscriptions here agrees with what all nodes say of the event."""
+    network, client = content["network"], content["client"]
+    if client is None:
+        return
+    if not identity.administer:
+        # By its EventId alone: that another event has it is not for everybody.
+        client["accepted"] = None if network is None else bool(network["known"])
+    here = network["nodes"] if network is not None and network["known"] else ()
+    rows = {row.get("number", row.get("durable")): row for row in _own(here, network)}
+    for each in client["subscriptions"]:
+        row = rows.get(each.get("number", each.get("durable")))
+        if row is not None:
+            each |= {"verdict": row["verdict"], "reason": row["reason"]}
+
+
+def _own(nodes: Sequence[Mapping[str, Any]], network: Any) -> Sequence[Mapping[str, Any]]:
+    found = (node["subscriptions"] for node in nodes if node["node"] == network["here"])
+    return next(found, ())
 
 
 def _as_subscribed(

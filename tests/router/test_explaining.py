@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import attrs
 from twisted.internet.defer import Deferred, fail, succeed
@@ -55,6 +55,13 @@ class FakeDtds:
         return succeed(None)
 
 
+class FakeFate:
+    """Knows nothing of any event."""
+
+    async def of(self, identity: Any, document: bytes, client: str) -> None:
+        """There is nothing to tell."""
+
+
 class ExplainingTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
@@ -70,6 +77,7 @@ class ExplainingTests(SynchronousTestCase):
             advise=lambda query, returning: (f"no event matches {query.text}",),
             parse_query=parse_query,
             deliverability=deliverability,
+            fate=cast(Any, FakeFate()),
             reactor=self.clock,
             stopwatch=self.clock.seconds,
             accept_undescribed=accept_undescribed,

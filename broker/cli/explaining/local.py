@@ -51,6 +51,7 @@ def explain_here(
         "warnings": list(advisor.warnings(query, False)),
         "subscription": None if pattern is None else _as_subscribed(pattern, explanation),
         "client": None,
+        "network": None,
     }
 
 

@@ -39,6 +39,8 @@ def tables(content: Mapping[str, Any]) -> Iterator[RenderableType]:
             yield from _event(explanation["event"], content.get("subscription"))
     if content.get("client") is not None:
         yield from _client(content["client"])
+    if content.get("network") is not None:
+        yield from _network(content["network"])
 
 
 # --------------------------------------------------------------------------- how
@@ -219,6 +221,35 @@ def _client(told: Mapping[str, Any]) -> Iterator[RenderableType]:
     for each in told["subscriptions"]:
         if each.get("verdict") == "query" and each.get("finding") is not None:
             yield _tree(each["finding"])
+
+
+# --------------------------------------------------------------------------- all nodes
+
+
+def _network(told: Mapping[str, Any]) -> Iterator[RenderableType]:
+    if not told["known"]:
+        table = _table("In the network")
+        table.add_column("")
+        words = "no node has this event in its log: what is said of it is what would become of it"
+        table.add_row(words if told["known"] is False else "you may not read such an event")
+        yield table
+    else:
+        table = _table(one_line(f"In the network: the event at {told['place']}"))
+        table.show_header = True
+        for name in ("node", "verdict", "why"):
+            table.add_column(name)
+        for node in told["nodes"]:
+            table.add_row(*(one_line(str(node[key])) for key in ("node", "verdict", "reason")))
+            for each in node["subscriptions"]:
+                words = f"{each.get('durable') or each.get('pattern')}: {each.get('verdict')}"
+                table.add_row("", one_line(words), one_line(str(each.get("reason") or "-")))
+        yield table
+    if told["silent"]:
+        table = _table("Did not answer")
+        table.add_column("")
+        for node in told["silent"]:
+            table.add_row(one_line(str(node)))
+        yield table
 
 
 def _table(title: str) -> Table:

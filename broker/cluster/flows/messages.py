@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
@@ -24,6 +24,9 @@ def _optional_mark(value: Any) -> Mark | None:
 @attrs.frozen
 class Routed(Message):
     """Base of what is for one node, wherever it is."""
+
+    least_version: ClassVar[int] = 1
+    """Of the protocol between nodes: the message passes no neighbour of a lower version."""
 
     target: Address = attrs.field(converter=_address)
     source: Address = attrs.field(converter=_address)
