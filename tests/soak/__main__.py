@@ -35,7 +35,7 @@ def _faults(_: click.Context, __: click.Parameter, value: str) -> list[str]:
 @click.option("--minutes", default=1.0, show_default=True, help="Begin runs for so long.")
 @click.option("--seed", default=None, type=int, help="The first seed.  [default: by the clock]")
 @click.option("--seconds", default=40.0, show_default=True, help="Faults in one run last so long.")
-@click.option("--rate", default=15.0, show_default=True, help="Events a second of each publisher.")
+@click.option("--rate", default=10.0, show_default=True, help="Events a second of each publisher.")
 @click.option(
     "--faults",
     default="all",
@@ -97,6 +97,7 @@ def _run(plan: Plan, dtd_port: int, *, keep: bool) -> Verdict:
         print(f"  odd: {line}")
     if verdict.violations:
         print(verdict.text)
+    if kept:
         print(f"  kept in {folder}", flush=True)
         (folder / "report.txt").write_text(verdict.text)
     return verdict

@@ -9,7 +9,7 @@ from random import Random
 from typing import Final
 
 from tests.soak.interests import INTERESTS, PUBLISHERS
-from tests.soak.layout import FETCHING, NAMES, Layout
+from tests.soak.layout import NAMES, Layout
 from tests.soak.process import SoakProcess
 
 _RUN: Final = (
@@ -37,10 +37,10 @@ class SoakClient:
         self.version = 0
         """Version of the unknown type that a publisher uses."""
         if name in PUBLISHERS:
-            first = FETCHING[PUBLISHERS.index(name)]
+            self._nodes = list(PUBLISHERS[name])
         else:
             first = NAMES[(list(INTERESTS).index(name) + 1) % len(NAMES)]
-        self._nodes = [first, *(each for each in NAMES if each != first)]
+            self._nodes = [first, *(each for each in NAMES if each != first)]
 
     def roam(self) -> None:
         """The next process tries other nodes first."""

@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from broker.testing.guarantees import Kind, Published
+from tests.soak.layout import FETCHING, NAMES
 
 #: Streams; acknowledgements for those below `safe` wait for a neighbour's copy.
 STREAMS: Final = ("safe.zbw.tz", "safe.zny.ho", "quick.zbw.tz", "quick.zny.ho")
@@ -73,4 +74,9 @@ INTERESTS: Final[Mapping[str, Interest]] = {
         ),
     )
 }
-PUBLISHERS: Final = ("high-feed-1", "high-feed-2")
+#: The nodes at which each publisher publishes: some stay where they are, and one goes anywhere.
+PUBLISHERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "high-feed-1": FETCHING[:1],
+    "high-feed-2": FETCHING[1:],
+    "high-feed-3": NAMES,
+}
