@@ -43,7 +43,7 @@ def left_over(folder: Path) -> list[str]:
 
 
 def test_a_short_run_holds_and_leaves_nothing(tmp_path: Path) -> None:
-    arguments = ("--seed", "3", "--minutes", "0.01", "--seconds", "12", "--faults", FEW)
+    arguments = ("--seed", "3", "--minutes", "0.01", "--seconds", "8", "--faults", FEW)
     with soak(*arguments, folder=tmp_path) as run:
         text, _ = run.communicate(timeout=240)
     assert run.returncode == 0, text
