@@ -117,6 +117,8 @@ class Node:
             settings=settings,
             clock=reactor,
             random=random,
+            committed=self._committed,
+            tell_losses=self.output.tell_losses,
         )
         self.input = Input(
             matcher=self.matcher,

@@ -18,7 +18,7 @@ from broker.cluster.dtds import NeighbourDtds
 from broker.cluster.flows.arrivals import Take
 from broker.cluster.flows.forwarding import GROUP
 from broker.cluster.flows.frame import Frame
-from broker.cluster.flows.messages import AskDtd, Kept, Routed, TellDtd
+from broker.cluster.flows.messages import AskDtd, Kept, Resume, Routed, TellDtd
 from broker.cluster.flows.traffic import (
     Cover,
     Enter,
@@ -80,6 +80,14 @@ class ClusterDriver:
         self._alarm = Alarm(clock, self._timeout)
         self.told_others: Callable[[Routed], object] = lambda _: None
         """Told messages for this node that are about something else than the network itself."""
+
+        self.must_wait: Callable[[Resume], bool] = lambda _: False
+        """Whether a reader is answered later, by `serve`."""
+
+    def serve(self, resume: Resume) -> None:
+        """Answer a reader that had to wait, unless the node is in no cluster any more."""
+        if self.traffic is not None:
+            self.pages.serve(resume)
 
     def start(self, knowledge: Knowledge, traffic: Traffic) -> None:
         """Run these from now on."""
@@ -171,7 +179,8 @@ class ClusterDriver:
             case Enter():
                 self._enter(effect)
             case Serve(resume):
-                self.pages.serve(resume)
+                if not self.must_wait(resume):
+                    self.pages.serve(resume)
             case Wanted(destination, id, want):
                 whom = knowledge.address_of(destination)
                 if self.wants.install(whom, id, want):

@@ -68,6 +68,7 @@ class Network:
     ) -> None:
         self.event_log = event_log
         self.wants = wants
+        self.wall_clock = wall_clock
         self._terms = terms
         self.lateness = Lateness(clock)
         self._most_nodes = most_nodes
@@ -137,6 +138,13 @@ class Network:
             if (whom := destinations(numbers))
         ]
         self.driver.do(self.traffic.began(after, self._sent, departing))
+
+    def lost(self) -> None:
+        """Own events were lost (`broker.store.histories`): everybody asks what follows the last
+        own place, and is told."""
+        self._sent = self.event_log.coverage[self.event_log.origin]
+        if self.traffic is not None:
+            self.driver.do(self.traffic.began(self._sent, self._sent, []))
 
     def progress(self) -> None:
         """Tell others how far events have got: to be called each second."""

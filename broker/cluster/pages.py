@@ -17,6 +17,7 @@ from broker.cluster.wants import RemoteWants
 from broker.content.contract import Accepted, IMatcher
 from broker.router.turns import SECONDS_A_TURN
 from broker.store.event_log import EventLog
+from broker.store.histories import Loss
 from broker.store.records import LoggedEvent
 
 #: A page: so many events that are looked at, of about so many bytes.
@@ -52,6 +53,8 @@ class Pages:
         self._served = served
         self._asked: OrderedDict[Address, Resume] = OrderedDict()
         self._reading = False
+        self.has_all: Callable[[Address, Loss], bool] = lambda *_: False
+        """Whether a reader has all own events of a branch, of which this log has lost some."""
         self.denied = 0
         """Events that were left out, since no way to the reader is cleared for them."""
 
@@ -79,6 +82,11 @@ class Pages:
         origin, after = log.origin, resume.after
         start = max(after, log.since.get(origin, (0, 0)))
         durable, newest = log.coverage[origin], log.cut
+        loss = log.chain.loss_behind(start)
+        if loss is not None and self.has_all(resume.source, loss):
+            loss = None
+        lost = loss.last if loss and loss.after <= start else None
+        start = max(start, lost or start)
         # Where all is durable, an epoch may have begun in which there is nothing yet.
         upto = max(newest if newest[1] == durable[1] else durable, start)
         events = await log.read_of(origin, start, PAGE_EVENTS, PAGE_BYTES)
@@ -86,10 +94,14 @@ class Pages:
             upto = events[-1].mark
         elif events:
             upto = max(upto, events[-1].mark)
+        if loss is not None and start < loss.after < upto:
+            # The next page begins with the loss.
+            upto = loss.after
+            events = [event for event in events if event.mark <= upto]
         # Retention may have taken some of them while they were read, or before that.
         since = log.since.get(origin, (0, 0))
         events = [event for event in events if event.mark > since]
-        gone = since if since > after else None
+        gone = since if since > after else lost
         upto = max(upto, since)
         if resume.all:
             carried = self._cleared_of(events, resume.source)

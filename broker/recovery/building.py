@@ -21,6 +21,7 @@ from broker.recovery.fetching import Fetching
 from broker.recovery.handing_over import HandingOver, Supersede
 from broker.recovery.log_pages import LogPages, Select
 from broker.recovery.node_recovery import NodeRecovery
+from broker.recovery.returning import Committed, Returning
 from broker.recovery.standing_in import StandingIn
 from broker.recovery.surroundings import Surroundings
 from broker.router.durables import Durables
@@ -40,8 +41,11 @@ def build_recovery(
     settings: Settings,
     clock: IClock,
     random: Random,
+    committed: Committed,
+    tell_losses: Callable[[], object],
 ) -> NodeRecovery:
-    """A node's recovery, with what there is to recover from."""
+    """A node's recovery, with what there is to recover from. `committed` is told own events that
+    have become durable, `tell_losses` that some were lost."""
     pages = LogPages(event_log, matcher, select, durables)
     post = fetching = handing = standing_in = questions = None
     if network is not None:
@@ -74,4 +78,10 @@ def build_recovery(
     )
     if network is not None and archive is not None:
         standing_in = StandingIn(ForeignOrigins(network), archive, around)
-    return NodeRecovery(around, handing, standing_in, questions)
+    returning = None
+    if network is not None and fetching is not None:
+        returning = Returning(
+            *(network, event_log, fetching, archive, clock),
+            *(parse_query, committed, tell_losses),
+        )
+    return NodeRecovery(around, handing, standing_in, questions, returning)

@@ -18,7 +18,7 @@ from broker.errors import BrokerError, NotConnected, Overloaded, PeerSilent
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
 from broker.recovery.log_pages import LogPages, Page, PageRequest
-from broker.recovery.messages import FetchPage, PageFetched, pack_events, unpack_events
+from broker.recovery.messages import RETURNED, FetchPage, PageFetched, pack_events, unpack_events
 
 #: Seconds that another node has for a page, which may have to read and match thousands of events.
 TIMEOUT = 15.0
@@ -148,6 +148,7 @@ class Fetching:
                     {origin: (after, upto) for origin, after, upto in message.ranges},
                     message.serial,
                     *(message.client_id, message.name),
+                    any_origin=not message.client_id and message.name == RETURNED,
                 )
             )
         except BrokerError as error:

@@ -107,11 +107,31 @@ class LogPages:
             same = (durable.pattern, durable.query) == (request.pattern.text, request.query.text)
             if same and request.query.namespaces == _used(request.query, durable.namespaces):
                 complete = {**durable.flows_from.marks, **complete}
-        since = self._log.since
+        since = _further(self._log.since, self._behind_loss(request, {}))
         return {
             origin: max(mark, since.get(origin, _NOWHERE), key=_offset)
             for origin, mark in complete.items()
         }
+
+    def _behind_loss(self, request: PageRequest, reached: Mapping[str, Mark]) -> dict[str, Mark]:
+        """Where this log goes on, if what is wanted next are own events that it has lost."""
+        own = self._log.origin
+        if own not in request.ranges:
+            return {}
+        after = reached.get(own, request.ranges[own][0])
+        loss = self._log.chain.loss_behind(after)
+        return {own: loss.last} if loss and loss.after <= after else {}
+
+    def _up_to_loss(self, ranges: Mapping[str, MarkRange]) -> dict[str, MarkRange]:
+        """The ranges, each at most up to the next own events that this log has lost."""
+        own = self._log.origin
+        loss = self._log.chain.loss_behind(ranges[own][0]) if own in ranges else None
+        if loss is None:
+            return dict(ranges)
+        after, upto = ranges[own]
+        if loss.after <= after:
+            return {origin: each for origin, each in ranges.items() if origin != own}
+        return {**ranges, own: (after, loss.after if upto is None else min(upto, loss.after))}
 
     async def page(self, request: PageRequest) -> Page:
         """The next page. Raises `BrokerError` where the log can not be read, or the query takes too
@@ -119,7 +139,7 @@ class LogPages:
         # For as long as the page takes; it counts as the client's, whose queries have a share.
         number = self._matcher.subscribe(request.pattern, request.query, request.client_id)
         try:
-            ranges = self.has_all_of(request)
+            ranges = self._up_to_loss(self.has_all_of(request))
             if not ranges:
                 return self._telling(request, await self._kept_page(request, number))
             page = await self._page(request, ranges, number)
@@ -141,6 +161,7 @@ class LogPages:
             for origin, mark in {**kept, **self._begins(request)}.items()
             if origin in request.ranges and origin not in page.reached
         }
+        begins.update(self._behind_loss(request, page.reached))
         return attrs.evolve(page, begins=begins)
 
     async def _page(
@@ -200,6 +221,10 @@ class LogPages:
             matched += [event for event, yes in zip(rest, said, strict=False) if yes]
             looked += len(said)
         return matched
+
+
+def _further(one: Mapping[str, Mark], other: Mapping[str, Mark]) -> dict[str, Mark]:
+    return {o: max(one.get(o, _NOWHERE), other.get(o, _NOWHERE)) for o in {*one, *other}}
 
 
 def _offset(mark: Mark) -> int:

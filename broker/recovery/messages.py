@@ -112,6 +112,11 @@ class Released(Routed):
     name: str = attrs.field(converter=fields.text)
 
 
+#: As the name in `FetchPage`, without a client: whatever the log has of the ranges. The node of an
+#: origin asks so for own events that it has lost; older nodes know no such subscription.
+RETURNED = "*returned"
+
+
 @register(0x83)
 @attrs.frozen
 class FetchPage(Routed):

@@ -11,6 +11,7 @@ from broker.cluster.questions import Questions
 from broker.recovery.filling import Filling
 from broker.recovery.handing_over import HandingOver
 from broker.recovery.planning import FEW
+from broker.recovery.returning import Returning
 from broker.recovery.standing_in import StandingIn
 from broker.recovery.surroundings import Surroundings
 from broker.router.recovery import Former, Missed, Recovering, Roamer
@@ -25,9 +26,11 @@ class NodeRecovery:
         handing_over: HandingOver | None,
         standing_in: StandingIn | None = None,
         questions: Questions | None = None,
+        returning: Returning | None = None,
     ) -> None:
         self.around = around
         self.standing_in = standing_in
+        self.returning = returning
         self.handing_over = handing_over
         self.questions = questions
         """To all other nodes; None without a network."""

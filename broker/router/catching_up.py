@@ -18,6 +18,7 @@ from broker.session.batches import encode_events
 from broker.session.messages import Gap
 from broker.store.chunks import portions
 from broker.store.event_log import EventLog
+from broker.store.histories import Loss
 from broker.store.records import LoggedEvent
 
 #: A page of the log that one catching-up subscription reads at a time: so many events, of so many
@@ -64,6 +65,7 @@ class CatchingUp:
 
     def begin(self, feed: Feed) -> None:
         """Feed a subscription from its cursor on, which may lie behind what is gone."""
+        feed.began = dict(feed.told)
         if gone(feed.number, feed.told, self._log.since) and self._overtaken(feed):
             return
         for gap in self._tell_gone(feed):
@@ -105,6 +107,7 @@ class CatchingUp:
         bounds = self._log.bounds
         if feed.cursor <= bounds.last:
             return True
+        self.tell_losses(feed)
         if self._log.durable >= feed.given and not self.is_ahead(feed):
             feed.go_live(feed.cursor)
         else:
@@ -134,6 +137,7 @@ class CatchingUp:
             self._tell_gone(feed)
         if feed.skip:
             events = self._not_had(feed, events)
+        events = self._before_loss(feed, events)
         for liveness, part in split_at(events, feed.cut):
             documents = [event.document for event in part]
             selected = await self._select(feed.matcher_number, documents, liveness)
@@ -185,12 +189,55 @@ class CatchingUp:
         feed.outcomes.filtered += len(events) - len(left)
         return left
 
+    def has_loss(self, feed: Feed) -> bool:
+        """Whether own events that its client has not had were lost (`broker.store.histories`)."""
+        return bool(self._losses(feed))
+
+    def tell_losses(self, feed: Feed) -> None:
+        """Tell a subscription that has reached the log's end of the own events that were lost."""
+        for loss in self._losses(feed):
+            self._tell_loss(feed, loss)
+
+    def _before_loss(self, feed: Feed, events: list[LoggedEvent]) -> list[LoggedEvent]:
+        """The events up to the next loss; a loss that comes first is told."""
+        own = self._log.origin
+        for loss in self._losses(feed):
+            before = _up_to(events, own, loss.after)
+            if before:
+                return before
+            if events:
+                self._tell_loss(feed, loss)
+        return events
+
+    def _losses(self, feed: Feed) -> list[Loss]:
+        own, losses = self._log.origin, self._log.chain.losses
+        if not losses or own not in feed.told:
+            return []
+        at = max(feed.told[own], feed.passed.get(own, _NOWHERE))
+        return [
+            loss
+            for loss in losses
+            if loss.count and at < loss.last and not feed.has_all_of(own, loss)
+        ]
+
+    def _tell_loss(self, feed: Feed, loss: Loss) -> None:
+        own, first = self._log.origin, (loss.after[0], loss.after[1] + 1)
+        feed.told[own] = loss.last
+        feed.outcomes.gone += loss.count
+        self._outlet.send_message(Gap(feed.number, own, first, loss.last, loss.count, "restored"))
+
     def _tell_gone(self, feed: Feed) -> list[Gap]:
         gaps = gone(feed.number, feed.told, self._log.since)
         for gap in gaps:
             feed.told[gap.origin] = gap.last
             self._outlet.send_message(gap)
         return gaps
+
+
+def _up_to(events: list[LoggedEvent], origin: str, mark: Mark) -> list[LoggedEvent]:
+    """The events before the first one of an origin that lies behind a mark."""
+    behind = (i for i, each in enumerate(events) if each.origin == origin and each.mark > mark)
+    return events[: next(behind, len(events))]
 
 
 def gone(number: int, told: Mapping[str, Mark], since: Mapping[str, Mark]) -> list[Gap]:

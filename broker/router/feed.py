@@ -12,6 +12,7 @@ from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.router.outcomes import DeliveryOutcomes
 from broker.router.recovery import MarkRange, Recovering
+from broker.store.histories import Loss
 from broker.store.records import LoggedEvent
 
 
@@ -101,7 +102,14 @@ class Feed:
     gone_meanwhile: dict[str, Gone] = attrs.field(factory=dict)
     """Before it is fed, or while it is recovering: what others said they do not have any more,
     by origin."""
+    began: Mapping[str, Mark] = attrs.field(factory=dict)
+    """The position of its client when it was fed first."""
     outcomes: DeliveryOutcomes = attrs.field(factory=DeliveryOutcomes)
+
+    def has_all_of(self, origin: str, loss: Loss) -> bool:
+        """Whether its client was on the other branch, behind all that was lost of that."""
+        at = self.began.get(origin, (0, 0))
+        return loss.branch < at <= (loss.after[0], 0) and at >= loss.upto
 
     def go_live(self, next_serial: int) -> None:
         """The log's end is reached: everything from `next_serial` on comes with the commits."""

@@ -111,12 +111,20 @@ class Link:
         if feed.pace is not Pace.CATCHING_UP:
             return
         newest = feed.cursor > feed.given[1] and self._log.bounds.last <= feed.given[1]
-        if newest and not feed.paused and not self._catching_up.is_ahead(feed):
+        behind = self._catching_up.is_ahead(feed) or self._catching_up.has_loss(feed)
+        if newest and not feed.paused and not behind:
             # It wants nothing older than what is to come: live at once, without a look at the
             # log. Events of a commit under way are not for it; the matcher did not know it.
             feed.go_live(feed.cursor)
         else:
             self._catching_up.begin(feed)
+
+    def tell_losses(self) -> None:
+        """Own events were lost (`broker.store.histories`): those at the log's end are told now,
+        others when they get there."""
+        for feed in self._feeds.values():
+            if feed.pace is Pace.LIVE:
+                self._catching_up.tell_losses(feed)
 
     def recover(
         self,

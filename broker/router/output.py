@@ -68,6 +68,11 @@ class Output:
         for link in list(self._links):
             link.gone(origin, after, last, reason)
 
+    def tell_losses(self) -> None:
+        """Own events were lost, and can be had of nobody."""
+        for link in list(self._links):
+            link.tell_losses()
+
     def begin_again(self, serial: int) -> None:
         """A failed commit took its serials back: `serial` will be given again."""
         for link in self._links:

@@ -6,6 +6,7 @@ import attrs
 
 from broker.event.place import Mark
 from broker.store.deduplication import Publisher
+from broker.store.histories import Loss
 from broker.store.records import LoggedEvent
 
 
@@ -58,3 +59,5 @@ class Commit:
     since: dict[str, Mark] = attrs.field(factory=dict)
     """Behind which marks it begins with these origins, which are new to it."""
     keeping: list[Keeping] = attrs.field(factory=list)
+    losses: list[Loss] = attrs.field(factory=list)
+    """Own events of another branch that nobody has."""

@@ -47,9 +47,8 @@ class Gathering:
     def empty(self) -> bool:
         """Whether there is nothing to write."""
         commit = self.commit
-        return not (
-            commit.events or commit.durables or commit.clients or commit.covered or commit.keeping
-        )
+        state = commit.durables or commit.clients or commit.losses
+        return not (commit.events or state or commit.covered or commit.keeping)
 
     def keep_state(self, failed: Gathering) -> None:
         """Take over what is no event from a commit that failed."""

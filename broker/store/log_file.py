@@ -35,6 +35,7 @@ from broker.store.chunks import (
 from broker.store.claim import claim_folder, not_opened
 from broker.store.commit import Bounds, Commit, Retention
 from broker.store.deduplication import Publisher
+from broker.store.histories import Chain, Histories, next_epoch
 from broker.store.kept import Kept, KeptSpan
 from broker.store.origins import Origins
 from broker.store.records import LoggedEvent
@@ -77,6 +78,8 @@ class LogFile:
         """Behind which mark it begins, of origins of which it has not all: as committed last."""
         self.kept: Mapping[str, KeptSpan] = {}
         """What is kept for other nodes, beside the log: as committed last."""
+        self.chain = Chain()
+        """The histories of this log, and what it has lost."""
         self._claim = claim_folder(folder)
         try:
             self._open()
@@ -97,7 +100,7 @@ class LogFile:
             self._env = lmdb.open(
                 str(self._folder),
                 map_size=self._map_size,
-                max_dbs=8,
+                max_dbs=16,
                 max_readers=64,
                 sync=self._sync,
                 metasync=self._sync,
@@ -109,13 +112,14 @@ class LogFile:
             self._meta = self._env.open_db(b"meta")
             self._origins = Origins(self._env.open_db(b"origins"), self._events)
             self._kept = Kept(self._env.open_db(b"kept"))
+            self._histories = Histories(self._env.open_db(b"histories"))
         except (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError) as error:
             raise LogCorrupt(f"{self._folder} does not hold an event log: {error}") from None
         except (OSError, lmdb.Error) as error:
             raise not_opened(self._folder, error) from None
 
     def _recover(self, txn: lmdb.Transaction) -> None:
-        """Read where the log stands; begin a new epoch unless it was closed in good order."""
+        """Read where the log stands, and begin a history: this folder may be an older copy."""
         kind = txn.get(b"format", db=self._meta)
         if kind is None:
             txn.put(b"format", FORMAT, db=self._meta)
@@ -125,10 +129,8 @@ class LogFile:
                 f"{self._folder} holds a log of format {bytes(kind)!r}, not {FORMAT!r}"
             )
         self.origin = bytes(txn.get(b"origin", b"", db=self._meta)).decode()
-        epoch = int(bytes(txn.get(b"epoch", default=b"0", db=self._meta)))
-        if txn.pop(b"clean", db=self._meta) is None:
-            epoch += 1
-        txn.put(b"epoch", b"%d" % epoch, db=self._meta)
+        previous = int(bytes(txn.get(b"epoch", default=b"0", db=self._meta)))
+        txn.pop(b"clean", db=self._meta)
         first, last = self._ends(txn)
         with txn.cursor(db=self._events) as cursor:
             newest = Chunk.last_of(cursor)
@@ -138,7 +140,14 @@ class LogFile:
         self.since = self._origins.since(txn)
         self.kept = self._kept.spans(txn)
         _, offset = self.covered.get(self.origin, (0, 0))
+        epoch = next_epoch(previous, self._wall_clock())
+        self._begin_history(txn, previous, epoch, offset)
+        self.chain = self._histories.chain(txn)
         self._bounds = Bounds(epoch, first, last, self._used(txn), offset)
+
+    def _begin_history(self, txn: lmdb.Transaction, parent: int, epoch: int, offset: int) -> None:
+        txn.put(b"epoch", b"%d" % epoch, db=self._meta)
+        self._histories.begin(txn, parent, epoch, offset)
 
     def reopen(self) -> None:
         """Close and open again: LMDB refuses all further use after some write errors."""
@@ -147,7 +156,7 @@ class LogFile:
             self._open()
 
     def close(self, epoch: int = 0) -> None:
-        """Note a clean end, so that the next start goes on in the same epoch; then close.
+        """Note a clean end, then close.
 
         `epoch` is the present one, where it may be later than that of the last commit: failed
         commits have given places, and none may be given again.
@@ -197,8 +206,11 @@ class LogFile:
         """
         with self._writing() as txn:
             if epoch != self._bounds.epoch:
-                txn.put(b"epoch", b"%d" % epoch, db=self._meta)
+                self._begin_history(txn, self._bounds.epoch, epoch, self._bounds.offset)
             events = commit.events
+            self._histories.extend(txn, self.origin, events)
+            for loss in commit.losses:
+                self._histories.add_loss(txn, loss)
             for chunk in chunks_of(events):
                 key = encode_key(chunk[0].serial)
                 txn.put(key, encode_chunk(chunk), db=self._events, append=True)
@@ -223,6 +235,8 @@ class LogFile:
             first, last = self._ends(txn)
             _, offset = commit.covered.get(self.origin, (0, self._bounds.offset))
             bounds = Bounds(epoch, first, last, self._used(txn), offset)
+            if epoch != self._bounds.epoch or commit.losses:
+                self.chain = self._histories.chain(txn)
         self.kept = kept
         if since:
             self.since = _further(self.since, since)

@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 
 from broker.event.place import Mark
 from broker.store.commit import Bounds
+from broker.store.histories import Chain
 from broker.store.kept import KeptSpan
 from broker.store.log_file import LogFile
 from broker.store.records import LoggedEvent
@@ -47,6 +48,11 @@ class LogReading:
     def since(self) -> Mapping[str, Mark]:
         """Of origins of which the log has not all that was wanted: behind which mark it begins."""
         return self._file.since
+
+    @property
+    def chain(self) -> Chain:
+        """The histories of this log, and what it has lost."""
+        return self._file.chain
 
     def read(self, start: int, max_events: int, max_bytes: int) -> Deferred[list[LoggedEvent]]:
         """Durable events from the serial `start` on, within `bounds`: see `LogFile.read`."""

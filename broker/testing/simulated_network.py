@@ -197,6 +197,17 @@ class NetworkWorld(VirtualTime):
         assert name not in self.running
         shutil.rmtree(self._folder / name)
 
+    def copy_disk(self, name: str) -> Path:
+        """A copy of what a node has stored by now, whether it runs or not."""
+        copy = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self._folder))
+        shutil.copytree(self._folder / name, copy, dirs_exist_ok=True)
+        return copy
+
+    def restore_disk(self, name: str, copy: Path) -> None:
+        """A node that is down has stored what this copy holds."""
+        self.lose_disk(name)
+        shutil.copytree(copy, self._folder / name)
+
     def disk_full(self, name: str, full: bool) -> None:
         """Whether a node can write."""
         self._processes[name].disk.full = full

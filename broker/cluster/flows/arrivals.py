@@ -135,6 +135,8 @@ class Arrivals:
         self._waiting: dict[str, _Waiting] = {}
         self._heard: dict[str, dict[Address, float]] = {}
         """When something came of an origin last: of its home, and of who answers in its place."""
+        self._showed: dict[str, float] = {}
+        """When a home in an earlier epoch was asked last."""
         self._closed = False
         self.counts = ArrivalCounts()
 
@@ -211,6 +213,8 @@ class Arrivals:
             cursor = self._begin_with(arrived)
         elif told.upto <= cursor:
             self.counts.duplicate += 1
+            if told.upto[0] < cursor[0]:
+                return self._show(origin, home, cursor, now)
             waiting = self._waiting.get(origin)
             if waiting is None or told.upto < cursor or told.more:
                 return []
@@ -308,6 +312,14 @@ class Arrivals:
             waiting.pause = ASK_AGAIN
 
     # ------------------------------------------------------------------ inside
+
+    def _show(self, origin: str, home: Address, cursor: Mark, now: float) -> list[Effect]:
+        """A home is in an earlier epoch than this node has seen: it may have been started from an
+        older copy of its log, by a clock that is behind. Show it what this node has."""
+        if now - self._showed.get(origin, float("-inf")) < MOST_ASK_AGAIN / 6:
+            return []
+        self._showed[origin] = now
+        return [Ask(home, origin, cursor)]
 
     def _is_too_much(self, origin: str) -> bool:
         return (

@@ -1,0 +1,337 @@
+"""Own events that this log has lost are given back by the nodes that have them.
+
+A log that was started from an older copy lacks what its node logged since. Another node that has
+more shows it when it asks this node to go on: its place lies on another branch of this log's
+history (`broker.store.histories`). What that node, its replica and the archive still have of that
+branch is fetched and logged again, each event under a new place unless its EventId is known here.
+So it reaches all subscribers that lack it, wherever they are. What nobody has is a loss: so many
+places that hold nothing, which every reader is told as a gap when it passes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from broker.channel.clock import IClock
+from broker.cluster.address import Address
+from broker.cluster.flows.arrivals import Arrived
+from broker.cluster.flows.frame import Range
+from broker.cluster.flows.messages import Resume
+from broker.cluster.jobs import Job
+from broker.cluster.keeping.pages import page_of
+from broker.cluster.network import Network
+from broker.content.contract import Accepted
+from broker.content.query.query import Query
+from broker.errors import BrokerError, LogUnavailable
+from broker.event.place import Mark
+from broker.event.stream import StreamPattern
+from broker.recovery.archive_access import ArchiveAccess
+from broker.recovery.fetching import Fetching
+from broker.recovery.log_pages import PageRequest
+from broker.recovery.messages import RETURNED
+from broker.recovery.request import PLACE, ReplayRequest
+from broker.store.deduplication import Freshness
+from broker.store.event_log import EventLog
+from broker.store.histories import Loss
+from broker.store.records import LoggedEvent, encode_header
+
+#: Seconds that the first node with a place on another branch waits for others to show theirs.
+GATHERING = 1.0
+#: Seconds until something that failed is tried again, and how often it is.
+AGAIN = 2.0
+MOST_TRIES = 30
+#: A place so far behind the branch is not believed.
+MOST_PLACES = 1 << 32
+#: Nodes that are remembered with the place that they have shown.
+MOST_SHOWN = 16_384
+_EVERYTHING = 2
+
+Committed = Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None]
+
+
+@attrs.define
+class ReturnCounts:
+    """Since the start."""
+
+    branches: int = 0
+    """Times that other nodes have shown a branch of which this log lacks the end."""
+    returned: int = 0
+    """Events that came back, and were not known here."""
+    lost: int = 0
+    """Places of other branches that nobody has."""
+
+
+class Returning:
+    """One node's."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        network: Network,
+        event_log: EventLog,
+        fetching: Fetching,
+        archive: ArchiveAccess | None,
+        clock: IClock,
+        parse_query: Callable[[str, Mapping[str, str]], Query],
+        committed: Committed,
+        tell_losses: Callable[[], object],
+    ) -> None:
+        """`committed` is told own events that have become durable, `tell_losses` that own events
+        were lost."""
+        self._network = network
+        self._event_log = event_log
+        self._fetching = fetching
+        self._archive = archive
+        self._clock = clock
+        self._pattern, self._query = StreamPattern.parse(">"), parse_query("true()", {})
+        self._committed = committed
+        self._tell_losses = tell_losses
+        self._waiting: dict[Address, Resume] = {}
+        self._shown: dict[Address, Mark] = {}
+        """What a node has shown of another branch, and has given back."""
+        self._running = False
+        self.counts = ReturnCounts()
+        network.driver.must_wait = self.must_wait
+        network.driver.pages.has_all = self.has_all_of
+
+    def must_wait(self, resume: Resume) -> bool:
+        """Whether a reader has events that this log lacks: it is answered when it has given them
+        back."""
+        log = self._event_log
+        if resume.origin != log.origin or self._is_settled(resume):
+            return False
+        branch = log.fork(resume.after)
+        if branch is None:
+            return False
+        if resume.after[1] - branch[1] > MOST_PLACES or len(self._waiting) >= MOST_SHOWN:
+            self.log.warn("{node} shows a place that can not be", node=str(resume.source))
+            return False
+        self._waiting[resume.source] = resume
+        if not self._running:
+            self._running = True
+            Deferred.fromCoroutine(self._run()).addErrback(
+                lambda failure: self.log.failure("fetching lost events failed", failure)
+            )
+        return True
+
+    def has_all_of(self, reader: Address, loss: Loss) -> bool:
+        """Whether a reader was on the other branch, behind all that was lost of that."""
+        shown = self._shown.get(reader, (0, 0))
+        return loss.branch < shown <= (loss.after[0], 0) and shown >= loss.upto
+
+    def _is_settled(self, resume: Resume) -> bool:
+        return self._shown.get(resume.source, (0, 0)) >= resume.after
+
+    # ------------------------------------------------------------------ one branch
+
+    async def _run(self) -> None:
+        try:
+            await self._after(GATHERING)
+            while self._waiting:
+                waiting, self._waiting = self._waiting, {}
+                await self._settle(waiting)
+                for address, resume in waiting.items():
+                    if len(self._shown) >= MOST_SHOWN:
+                        del self._shown[next(iter(self._shown))]
+                    self._shown[address] = resume.after
+                    self._network.driver.serve(resume)
+        finally:
+            self._running = False
+
+    async def _settle(self, waiting: Mapping[Address, Resume]) -> None:
+        branches: dict[Mark, dict[Address, Mark]] = {}
+        for address, resume in waiting.items():
+            branch = self._event_log.fork(resume.after)
+            if branch is not None:
+                branches.setdefault(branch, {})[address] = resume.after
+        for branch, shown in sorted(branches.items()):
+            await self._settle_branch(branch, shown)
+
+    async def _settle_branch(self, branch: Mark, shown: Mapping[Address, Mark]) -> None:
+        log, upto = self._event_log, max(shown.values())
+        known = log.chain.shown(branch)
+        self.counts.branches += 1
+        self.log.warn(
+            "this log was started from an older copy: {nodes} have events of it up to {upto}, and "
+            "it ends at {branch}; they are fetched",
+            nodes=", ".join(map(str, sorted(shown))),
+            upto=f"{upto[0]}:{upto[1]}",
+            branch=f"{branch[0]}:{branch[1]}",
+        )
+        if upto[0] >= log.newest_own[0]:
+            await self._begin_above(upto[0])
+        offsets: set[int] = set()
+        for address in sorted(shown, key=lambda each: shown[each], reverse=True):
+            async for events in self._of_node(address, branch, upto):
+                await self._log_again(events, address)
+                offsets.update([event.offset for event in events])
+        async for events in self._of_archive(branch, upto):
+            await self._log_again(events, None)
+            offsets.update([event.offset for event in events])
+        # Found or lost before: of several rounds each counts what it brings to light.
+        first = max(branch[1], known[1])
+        lost = max(0, upto[1] - first - len([each for each in offsets if each > first]))
+        if upto > known:
+            await self._lose(branch, upto, lost)
+
+    async def _begin_above(self, epoch: int) -> None:
+        """This machine's clock is behind: own events since the start are behind those that others
+        have of the other branch. They are logged again in a later epoch."""
+        log = self._event_log
+        since = log.chain.histories[-1].branch
+        log.begin_epoch(epoch + 1)
+        while events := await log.read_of(log.origin, since, 512, 512 << 10):
+            since = events[-1].mark
+            if since[0] > epoch:
+                return
+            await self._log_again(events, None, known=True)
+
+    async def _lose(self, branch: Mark, upto: Mark, count: int) -> None:
+        self.counts.lost += count
+        log = self._event_log
+
+        def begin(done: Callable[[BrokerError | None], None]) -> None:
+            log.lose(branch, upto, count, done)
+
+        await self._until_durable(begin)
+        if count:
+            self.log.error(
+                "{count} events of this log are lost: nobody has them any more", count=count
+            )
+            self._network.lost()
+            self._tell_losses()
+
+    # ------------------------------------------------------------------ sources
+
+    async def _of_node(
+        self, address: Address, after: Mark, upto: Mark
+    ) -> AsyncIterator[Sequence[LoggedEvent]]:
+        """What a node has logged of the branch, and the replica that it has."""
+        origin = self._event_log.origin
+        for name in (RETURNED, ""):
+            begun, serial = after, 0
+            while True:
+                request = PageRequest(
+                    *(self._pattern, self._query, _EVERYTHING, {origin: (begun, upto)}, serial),
+                    name=name,
+                )
+                try:
+                    page = await self._fetching.fetch(address, request)
+                except BrokerError as error:
+                    self.log.info("{node} gives nothing back: {e}", node=str(address), e=error)
+                    return
+                events = [e for e in page.events if e.origin == origin and after < e.mark <= upto]
+                if events:
+                    yield events
+                begun = page.reached.get(origin, begun)
+                if not page.next or begun >= upto or page.next == serial and not events:
+                    break
+                serial = page.next
+
+    async def _of_archive(self, after: Mark, upto: Mark) -> AsyncIterator[Sequence[LoggedEvent]]:
+        if self._archive is None:
+            return
+        ranges = {self._event_log.origin: (after, upto)}
+        request = ReplayRequest(
+            *(">", "true()"), clearance=_EVERYTHING, ranges=ranges, others=False, order=PLACE
+        )
+        replay = self._archive.replays.replay(request)
+        try:
+            while events := await replay.more():
+                yield events
+        except BrokerError as error:
+            self.log.warn("the archive gives nothing back: {error}", error=error)
+        finally:
+            replay.cancel()
+
+    # ------------------------------------------------------------------ into the log
+
+    async def _log_again(
+        self, events: Sequence[LoggedEvent], home: Address | None, known: bool = False
+    ) -> None:
+        """Give events places at the end of this log; with `known` also those whose EventId is."""
+        knowledge, log = self._network.knowledge, self._event_log
+        if knowledge is None:
+            return
+        own = knowledge.address
+        told = Range(own, (0, 0), events[-1].mark, all=True)
+        frame = page_of(log.origin, home or own, [told], events)
+        for _ in range(MOST_TRIES):
+            matched: Deferred[Job | None] = Deferred()
+
+            def give_up(matched: Deferred[Job | None] = matched) -> None:
+                if not matched.called:
+                    matched.callback(None)
+
+            def done(job: Job, matched: Deferred[Job | None] = matched) -> None:
+                if not matched.called:
+                    matched.callback(job)
+
+            late = self._clock.callLater(AGAIN * 5, give_up)
+            self._network.driver.intake.match(Arrived(told, frame, 0), done, lambda: None)
+            job = await matched
+            if late.active():
+                late.cancel()
+            if job is not None:
+                await self._append(job, known)
+                return
+        self.log.error("{count} events that came back were not logged", count=len(events))
+
+    async def _append(self, job: Job, known: bool) -> None:
+        log, now = self._event_log, self._network.wall_clock()
+        entries: list[tuple[bytes, int, bytes]] = []
+        matches: list[tuple[int, ...]] = []
+
+        def begin(done: Callable[[BrokerError | None], None]) -> None:
+            log.check_available()
+            entries.clear()
+            matches.clear()
+            for each, verdict in zip(job.carried, job.verdicts, strict=True):
+                if not isinstance(verdict, Accepted):
+                    continue
+                header = verdict.header
+                event_id = header.event_id
+                key = (event_id.client_id, event_id.incarnation)
+                fresh = log.deduplication.record(key, event_id.sequence_number, now)
+                if fresh is Freshness.DUPLICATE and not known:
+                    continue
+                rank = header.security_level.rank
+                entries.append((encode_header(header), rank, each.document))
+                matches.append(verdict.subscriptions)
+
+            def durable(events: list[LoggedEvent] | BrokerError) -> None:
+                if isinstance(events, BrokerError):
+                    done(events)
+                    return
+                self.counts.returned += len(events)
+                if events:
+                    self._committed(events, list(matches))
+                done(None)
+
+            log.append(list(entries), durable)
+
+        await self._until_durable(begin)
+
+    async def _until_durable(
+        self, begin: Callable[[Callable[[BrokerError | None], None]], None]
+    ) -> None:
+        """Append, again and again while the log can not be written."""
+        while True:
+            ended: Deferred[BrokerError | None] = Deferred()
+            try:
+                begin(ended.callback)
+                if await ended is None:
+                    return
+            except LogUnavailable:
+                pass
+            await self._after(AGAIN)
+
+    def _after(self, seconds: float) -> Deferred[None]:
+        later: Deferred[None] = Deferred()
+        self._clock.callLater(seconds, later.callback, None)
+        return later

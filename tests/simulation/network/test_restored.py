@@ -1,0 +1,138 @@
+"""Nodes that are started from older copies of their data (issue 18, section 4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.network.watching import INTERESTS, Publisher, Reader, name_of, read, settle
+
+
+def names(reader: Reader) -> list[int]:
+    """The sequence numbers that came, in order."""
+    return [name_of(event)[2] for event in reader.events]
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("end", ["running", "clean", "killed"])
+def test_others_give_back_what_a_restored_node_has_lost(seed: int, end: str) -> None:
+    with NetworkWorld(seed) as world:
+        world.add("a", "one")
+        world.add("b", "two", gateways=["a"])
+        world.add("c", "three", gateways=["a"])
+        world.run(3.0)
+        far = Reader(world, world.client("far", "b"), durable="d")
+        late = Reader(world, world.client("late", "c"), durable="d")
+        own = Reader(world, world.client("own", "a"), durable="d")
+        publisher = Publisher(world, world.client("publisher", "a"))
+        world.run_until(lambda: far.flowing and late.flowing and own.flowing)
+        for _ in range(10):
+            publisher.publish()
+        world.run(2.0)
+        if end == "running":
+            copy = world.copy_disk("a")
+        elif end == "clean":
+            world.stop("a")
+            copy = world.copy_disk("a")
+            world.start("a")
+        else:
+            world.kill("a")
+            copy = world.copy_disk("a")
+            world.start("a")
+        world.run(5.0)
+        world.kill("c")
+        for _ in range(10):
+            publisher.publish()
+        world.run(2.0)
+        for reader in (far, own):
+            reader.read()
+            assert names(reader) == list(range(1, 21)), f"seed {seed}"
+        world.kill("a")
+        world.restore_disk("a", copy)
+        world.start("a")
+        world.start("c")
+        world.run(20.0)
+        for _ in range(10):
+            publisher.publish()
+        world.run(30.0)
+        for reader in (far, own, late):
+            read(world, reader, seconds=30.0)
+            assert reader.error is None
+            assert sorted(names(reader)) == list(range(1, 31)), (reader.client.client_id, seed)
+            assert reader.gaps == [], (reader.client.client_id, seed)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_nobody_has_is_a_gap_for_who_lacks_it(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        world.add("a", "one")
+        world.add("b", "two", gateways=["a"])
+        world.add("c", "three", gateways=["a"])
+        world.run(3.0)
+        far = Reader(world, world.client("far", "b"), INTERESTS[3], durable="d")
+        late = Reader(world, world.client("late", "c"), durable="d")
+        own = Reader(world, world.client("own", "a"), durable="d")
+        away = Reader(world, world.client("away", "a"), durable="d")
+        publisher = Publisher(world, world.client("publisher", "a"))
+        readers = (far, late, own, away)
+        world.run_until(lambda: all(reader.flowing for reader in readers))
+        for _ in range(10):
+            publisher.publish()
+        read(world, *readers)
+        copy = world.copy_disk("a")
+        world.kill("c")
+        world.kill_client(away.client)
+        for number in range(10):
+            publisher.publish(altitude=7 if number == 4 else 1000)
+        read(world, far, own)
+        world.kill("a")
+        world.restore_disk("a", copy)
+        world.start("a")
+        world.start("c")
+        world.run(20.0)
+        publisher.publish(altitude=7)
+        read(world, late, own, far, seconds=30.0)
+        back = Reader(world, world.client("away", "a", incarnation=2), durable="d")
+        read(world, back, late, own, far, seconds=10.0)
+        assert names(far) == [15, 21] and far.gaps == []
+        assert names(own) == list(range(1, 22)) and own.gaps == []
+        for reader, expected in ((late, [*range(1, 11), 15, 21]), (back, [15, 21])):
+            assert reader.error is None
+            assert names(reader) == expected, f"seed {seed}"
+            assert sum(gap.count for gap in reader.gaps) == 9, reader.gaps
+        restoring = world["a"].recovery.returning
+        assert restoring is not None
+        assert (restoring.counts.returned, restoring.counts.lost) == (1, 9)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_restored_node_by_whose_clock_it_is_earlier_repeats_no_place(seed: int) -> None:
+    """The lost branch began an hour later than the clock says now."""
+    with NetworkWorld(seed) as world:
+        world.add("a", "one")
+        world.add("b", "two", gateways=["a"])
+        world.run(3.0)
+        far = Reader(world, world.client("far", "b"), durable="d")
+        publisher = Publisher(world, world.client("publisher", "a"))
+        world.run_until(lambda: far.flowing)
+        publisher.publish()
+        world.run(2.0)
+        copy = world.copy_disk("a")
+        world.stop("a")
+        world.set_clock("a", 3_600_000)
+        world.start("a")
+        world.run(5.0)
+        for _ in range(10):
+            publisher.publish()
+        world.run(2.0)
+        world.kill("a")
+        world.restore_disk("a", copy)
+        world.set_clock("a", 0)
+        world.start("a")
+        other = Publisher(world, world.client("other", "a"))
+        for _ in range(5):
+            other.publish()
+        world.run(20.0)
+        publisher.publish()
+        settle(world, [publisher, other], [far], seconds=30.0)
+        assert len(far.events) == 17 and far.gaps == []
