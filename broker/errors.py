@@ -108,6 +108,12 @@ class LogUnavailable(OurError):
     code = "log-unavailable"
 
 
+class Cloned(LogUnavailable):
+    """Another process runs on a copy of this node's data, and has its place in the network."""
+
+    code = "cloned"
+
+
 class LogCorrupt(OurError):
     """The event log on disk is not one of ours, or of a version that this program can not read."""
 

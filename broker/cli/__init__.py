@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "top": "Watch nodes, their links, and what flows.",
     "archive": "List, verify, compact and expire the archive of a network.",
     "dtd": "List and show DTDs; check one of your own.",
+    "node": "Prepare a node's data, while the node is down, for its next start.",
     "config": "Explain or check a node's configuration; hash a secret for it.",
 }
 

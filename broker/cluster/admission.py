@@ -20,6 +20,7 @@ from broker.cluster.segment import IpNetwork
 from broker.errors import (
     AddressNotAllowed,
     BrokerError,
+    Cloned,
     ClusterFull,
     IncarnationRefused,
     NameTaken,
@@ -84,6 +85,8 @@ class Situation:
     """How many links each member has, as far as known."""
     others: Sequence[Alternative]
     """Nodes of other clusters that are known."""
+    linked: Mapping[str, tuple[NodeDescriptor, str]] = attrs.field(factory=dict)
+    """By name the nodes with a link that is up, and where that leads."""
     behind: bool = False
     """Whether the node has more to do already than it gets done (M7)."""
 
@@ -127,6 +130,12 @@ def _objections(
             f" and {node.name} wants a link to {_named(hello.cluster)}"
         )
     known = situation.members.get(node.name)
+    linked, place = situation.linked.get(node.name, (node, ""))
+    if linked.origin == node.origin and node.incarnation < linked.incarnation:
+        yield Cloned(
+            f"{node.name} at {host[:80]} and at {place} run on copies of one log: the one that "
+            "was started later goes on"
+        )
     if (node.name, node.origin) == (own.name, own.origin):
         yield NameTaken(f"{node.name} has dialled itself: remove its own place from its settings")
     if node.name == own.name or (known and known.origin != node.origin):
@@ -174,7 +183,7 @@ def _alternatives(
     error: BrokerError, hello: NodeHello, situation: Situation
 ) -> tuple[Alternative, ...]:
     """Whom to ask instead: other members where one of them may do, then other clusters."""
-    if isinstance(error, NameTaken | IncarnationRefused):
+    if isinstance(error, Cloned | NameTaken | IncarnationRefused):
         return ()
     others = [other for other in situation.others if is_within(other.address.unit, hello.cluster)]
     if isinstance(error, TooManyLinks | ShuttingDown | Overloaded):

@@ -39,7 +39,14 @@ from broker.cluster.joining import Ask, Founded, Joined, Joining, JoiningState, 
 from broker.cluster.joining import Effect as JoiningEffect
 from broker.cluster.meshing import Dial, Meshing, Target
 from broker.cluster.reception import Reception
-from broker.errors import AddressNotAllowed, BrokerError, Closed, PeerError, ShuttingDown
+from broker.errors import (
+    AddressNotAllowed,
+    BrokerError,
+    Cloned,
+    Closed,
+    PeerError,
+    ShuttingDown,
+)
 
 #: A member's transports, as a node's settings name them.
 TCP, UDP = "tcp", "udp"
@@ -67,6 +74,9 @@ class Home(Protocol):
         self, accepted: Accepted, channel: ISocketChannel, transport: str, initiated: bool
     ) -> None:
         """A connection was accepted."""
+
+    def cloned(self, error: Cloned) -> None:
+        """A node has a link to another process that runs on a copy of this node's log."""
 
     def situation(self) -> Situation | None:
         """What is known of the cluster; None while the node is in none."""
@@ -335,6 +345,8 @@ class Membership:
     ) -> None:
         def not_welcome(said: Refused) -> None:
             self._count(said.error)
+            if said.by_peer and isinstance(said.error, Cloned):
+                self._home.cloned(said.error)
             refused(said)
 
         def greet(channel: ISocketChannel) -> None:

@@ -34,10 +34,12 @@ from broker.cluster.pages import Pages
 from broker.cluster.situation import situation_of
 from broker.cluster.terms import LinkTerms
 from broker.cluster.wants import RemoteWants
-from broker.errors import BrokerError, Closed, ProtocolError, ShuttingDown
+from broker.errors import BrokerError, Cloned, Closed, ProtocolError, ShuttingDown
 from broker.store.event_log import EventLog
 from broker.store.records import LoggedEvent
 
+#: Seconds between two refusals, in which a link to an earlier process would have ended.
+CLONE_PATIENCE = 10.0
 _FRAME = bytes([frames.KIND])
 _KEEP = bytes([KEEP])
 
@@ -69,6 +71,7 @@ class Network:
         self.event_log = event_log
         self.wants = wants
         self.wall_clock = wall_clock
+        self._cloned_at = 0.0
         self._terms = terms
         self.lateness = Lateness(clock)
         self._most_nodes = most_nodes
@@ -235,6 +238,18 @@ class Network:
         if known is not None and known.up:
             # A connection beside another one, or in its place: whoever dialled is to rest.
             self.membership.link_up(known.name)
+
+    def cloned(self, error: Cloned) -> None:
+        """Another process on a copy of this log has this node's place: give no more places, once
+        that is no mistake about a process that has just ended."""
+        now = self.driver.now()
+        if not self._cloned_at or now - self._cloned_at > 6 * CLONE_PATIENCE:
+            self._cloned_at = now
+        elif now - self._cloned_at >= CLONE_PATIENCE:
+            self.log.error("this node takes no more events: {error}", error=error)
+            self.event_log.disown(error)
+            self.membership.stop()
+            self.leave(error)
 
     def situation(self) -> Situation | None:
         """What is known of the cluster."""

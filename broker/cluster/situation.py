@@ -22,6 +22,7 @@ def situation_of(
         links={name: neighbours.count(name) for name in ("tcp", "udp")},
         degrees=knowledge.map.degrees(),
         others=list(_others(neighbours, knowledge)),
+        linked={each.name: (each.node, each.peer) for each in neighbours if each.up},
         behind=behind,
     )
 

@@ -48,6 +48,9 @@ MOST_TRIES = 30
 MOST_PLACES = 1 << 32
 #: Nodes that are remembered with the place that they have shown.
 MOST_SHOWN = 16_384
+#: Own events that are read at a time to be logged again.
+PAGE_EVENTS = 512
+PAGE_BYTES = 512 << 10
 _EVERYTHING = 2
 
 Committed = Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None]
@@ -127,6 +130,29 @@ class Returning:
     def _is_settled(self, resume: Resume) -> bool:
         return self._shown.get(resume.source, (0, 0)) >= resume.after
 
+    # ------------------------------------------------------------------ a log that was disowned
+
+    def look(self) -> None:
+        """To be called each second: log again what this log has under its former name."""
+        if self._event_log.adopting and self._network.knowledge and not self._running:
+            self._running = True
+            Deferred.fromCoroutine(self._adopt(*self._event_log.adopting)).addErrback(
+                lambda failure: self.log.failure("logging events again failed", failure)
+            )
+
+    async def _adopt(self, origin: str, after: Mark) -> None:
+        """Another process has gone on under this log's former name, on a copy. It may lack what
+        this one's last process has logged, and so may others."""
+        log = self._event_log
+        try:
+            while events := await log.read_of(origin, after, PAGE_EVENTS, PAGE_BYTES):
+                await self._log_again(events, None, known=True)
+                after = events[-1].mark
+            await log.adopted()
+        finally:
+            self._running = False
+        self.log.info("the events of {origin} are logged again here", origin=origin)
+
     # ------------------------------------------------------------------ one branch
 
     async def _run(self) -> None:
@@ -185,7 +211,7 @@ class Returning:
         log = self._event_log
         since = log.chain.histories[-1].branch
         log.begin_epoch(epoch + 1)
-        while events := await log.read_of(log.origin, since, 512, 512 << 10):
+        while events := await log.read_of(log.origin, since, PAGE_EVENTS, PAGE_BYTES):
             since = events[-1].mark
             if since[0] > epoch:
                 return

@@ -18,15 +18,15 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from broker.channel.clock import IClock
-from broker.errors import BrokerError, LogUnavailable
+from broker.errors import BrokerError, Cloned, LogUnavailable
 from broker.event.place import Mark
 from broker.store.commit import Bounds, Keeping
 from broker.store.coverage import Coverage
 from broker.store.deduplication import Deduplication
 from broker.store.gathering import Done, Gathering, Relayed
-from broker.store.histories import Loss
 from broker.store.log_file import LogFile
-from broker.store.log_reading import LogReading, Worker
+from broker.store.log_histories import LogHistories
+from broker.store.log_reading import Worker
 from broker.store.records import LoggedEvent
 
 #: After a failed commit, when (seconds) to come again: the disk is tried again in half of that.
@@ -35,7 +35,7 @@ RETRY_AFTER = 1.0
 LINGER = 0.1
 
 
-class EventLog(LogReading):
+class EventLog(LogHistories):
     """Places, group commit, de-duplication and positions of one node."""
 
     log = Logger()
@@ -74,46 +74,7 @@ class EventLog(LogReading):
         self.began_again: Callable[[int], object] = lambda _: None
         """Told the next serial when a failed commit has taken serials and places back."""
 
-    # ------------------------------------------------------------------ histories
-
-    def fork(self, mark: Mark) -> Mark | None:
-        """The place where the branch of an own place leaves this log; None if it is of this log."""
-        return self.chain.fork(mark, self.newest_own)
-
-    def begin_epoch(self, epoch: int) -> None:
-        """Go on in this epoch, if it is a later one, as soon as that is written."""
-        if epoch > self._epoch:
-            self._epoch = epoch
-            self._begin()
-
-    def lose(
-        self, branch: Mark, upto: Mark, count: int, done: Callable[[BrokerError | None], None]
-    ) -> Loss:
-        """Record that so many own events up to `upto` of another branch can be had of nobody.
-
-        The next so many places hold nothing. Offsets go on above those of the other branch, so
-        that they alone tell which of two marks is further.
-        """
-        self.check_available()
-        after = (self._epoch, self._next_offset - 1)
-        loss = Loss(after, (self._epoch, after[1] + count), branch, upto)
-        last = (self._epoch, max(loss.last[1], upto[1] + 1))
-        self._next_offset = last[1] + 1
-        self._gathering.commit.losses.append(loss)
-        self._gathering.add(
-            [],
-            (self.origin, last),
-            lambda result: done(result if isinstance(result, BrokerError) else None),
-        )
-        self._begin()
-        return loss
-
     # ------------------------------------------------------------------ where it stands
-
-    @property
-    def newest_own(self) -> Mark:
-        """The newest own place, durable or not, in the present epoch."""
-        return (self._epoch, self._next_offset - 1)
 
     @property
     def cut(self) -> Mark:
@@ -157,6 +118,8 @@ class EventLog(LogReading):
     def check_available(self) -> None:
         """Raise `LogUnavailable` while the log rests after a failure: until it is written that a
         new epoch has begun, no place in it is given."""
+        if self._disowned is not None:
+            raise Cloned(str(self._disowned))
         if not self.is_writable:
             raise LogUnavailable("the event log can not be written at the moment; retry later")
 

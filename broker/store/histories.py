@@ -8,7 +8,9 @@ One table, integers big-endian:
 
 - `h` epoch u32 -> id u64, parent epoch u32, branch epoch u32, branch offset u64, digest 32 bytes;
 - `l` offset u64 of `after` -> a loss, four times (epoch u32, offset u64) as in `Loss`;
-- `d` -> digest of all own events.
+- `d` -> digest of all own events;
+- `r` -> this log is marked as restored; `x` -> it is disowned;
+- `a` -> epoch u32, offset u64, former name: see `Histories.leave`.
 """
 
 from __future__ import annotations
@@ -35,7 +37,11 @@ _RECORD = struct.Struct(">QIIQ32s")
 _LOSS = struct.Struct(">IQIQIQIQ")
 _EPOCH = struct.Struct(">I")
 _OFFSET = struct.Struct(">Q")
+_MARK = struct.Struct(">IQ")
 _HISTORY_KEY, _LOSS_KEY, _DIGEST_KEY = b"h", b"l", b"d"
+_DISOWNED_KEY, _ADOPTING_KEY, _RESTORED_KEY = b"x", b"a", b"r"
+#: Places that a log of which nobody knows how far it had got leaves out.
+_UNKNOWN = 1 << 32
 #: The digest of a log before its first event.
 NO_DIGEST = bytes(32)
 
@@ -74,6 +80,11 @@ class Loss:
         """The number of places."""
         return self.last[1] - self.after[1]
 
+    @property
+    def next_offset(self) -> int:
+        """The offset of the next event: above those of the other branch."""
+        return max(self.last[1], self.upto[1] + 1) + 1
+
 
 class Chain:
     """The histories of the present branch, and the losses that are known of others."""
@@ -109,6 +120,22 @@ class Histories:
     def __init__(self, table: Any) -> None:
         self._table = table
 
+    def start(
+        self, txn: lmdb.Transaction, previous: int, offset: int, now_ms: int
+    ) -> tuple[int, int]:
+        """Begin the history of a new process; its epoch, and the newest offset that is used.
+
+        In a log that is marked as restored a loss of unknown size comes first.
+        """
+        epoch = next_epoch(previous, now_ms)
+        self.begin(txn, previous, epoch, offset)
+        if txn.pop(_RESTORED_KEY, db=self._table) is None:
+            return epoch, offset
+        branch, after = (previous, offset), (epoch, offset)
+        loss = Loss(after, (epoch, offset + 1), branch, (previous, offset + _UNKNOWN))
+        self.add_loss(txn, loss)
+        return epoch, loss.next_offset - 1
+
     def begin(self, txn: lmdb.Transaction, parent: int, epoch: int, offset: int) -> None:
         """Begin a history behind the newest own place of its parent."""
         id = int.from_bytes(os.urandom(8), "big")
@@ -130,6 +157,38 @@ class Histories:
         record = _LOSS.pack(*loss.after, *loss.last, *loss.branch, *loss.upto)
         txn.put(_LOSS_KEY + _OFFSET.pack(loss.after[1]), record, db=self._table)
         self._drop_oldest(txn, _LOSS_KEY, MOST_LOSSES)
+
+    def disown(self, txn: lmdb.Transaction) -> None:
+        """Another process goes on as this log: the next start gives it another name."""
+        txn.put(_DISOWNED_KEY, b"1", db=self._table)
+
+    def mark_restored(self, txn: lmdb.Transaction) -> None:
+        """This log is an older copy, and nobody may know what it lacks."""
+        txn.put(_RESTORED_KEY, b"1", db=self._table)
+
+    def leave(self, txn: lmdb.Transaction, origin: str) -> bool:
+        """End the histories of a log that is disowned; whether it is. What its last process has
+        logged may have come to nobody else: it is noted for `adopting`."""
+        if txn.pop(_DISOWNED_KEY, db=self._table) is None:
+            return False
+        after = self.chain(txn).histories[-1].branch
+        for key, _ in self._rows(txn, _HISTORY_KEY) + self._rows(txn, _LOSS_KEY):
+            txn.delete(key, db=self._table)
+        txn.delete(_DIGEST_KEY, db=self._table)
+        txn.put(_ADOPTING_KEY, _MARK.pack(*after) + origin.encode(), db=self._table)
+        return True
+
+    def adopting(self, txn: lmdb.Transaction) -> tuple[str, Mark] | None:
+        """The former name of this log, and behind which place its events are to be logged again."""
+        value = txn.get(_ADOPTING_KEY, db=self._table)
+        if value is None:
+            return None
+        epoch, offset = _MARK.unpack_from(value)
+        return bytes(value)[_MARK.size :].decode(), (epoch, offset)
+
+    def adopted(self, txn: lmdb.Transaction) -> None:
+        """They have been logged again."""
+        txn.delete(_ADOPTING_KEY, db=self._table)
 
     def chain(self, txn: lmdb.Transaction) -> Chain:
         """All that is recorded."""
@@ -159,12 +218,9 @@ def next_epoch(previous: int, now_ms: int) -> int:
 def digest_on(digest: bytes, events: Sequence[LoggedEvent]) -> bytes:
     """The digest of a log that had this one, after these further events of its own."""
     # Records hold the EventIds; one call for all of a commit costs a fraction of a µs for each.
-    marks = b"".join([_RECORD_MARK.pack(event.epoch, event.offset) for event in events])
+    marks = b"".join([_MARK.pack(event.epoch, event.offset) for event in events])
     records = b"".join([event.record for event in events])
     return hashlib.sha256(digest + marks + records).digest()
-
-
-_RECORD_MARK = struct.Struct(">IQ")
 
 
 def _history(epoch: int, value: bytes) -> History:

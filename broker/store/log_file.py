@@ -24,18 +24,11 @@ from broker.channel.clock import wall_clock_ms
 from broker.errors import BrokerError, LogCorrupt, LogUnavailable
 from broker.event.origin import new_origin
 from broker.event.place import Mark
-from broker.store.chunks import (
-    Chunk,
-    chunks_of,
-    decode_key,
-    encode_chunk,
-    encode_key,
-    page,
-)
+from broker.store.chunks import Chunk, chunks_of, decode_key, encode_chunk, encode_key, page
 from broker.store.claim import claim_folder, not_opened
 from broker.store.commit import Bounds, Commit, Retention
 from broker.store.deduplication import Publisher
-from broker.store.histories import Chain, Histories, next_epoch
+from broker.store.histories import Chain, Histories
 from broker.store.kept import Kept, KeptSpan
 from broker.store.origins import Origins
 from broker.store.records import LoggedEvent
@@ -79,7 +72,8 @@ class LogFile:
         self.kept: Mapping[str, KeptSpan] = {}
         """What is kept for other nodes, beside the log: as committed last."""
         self.chain = Chain()
-        """The histories of this log, and what it has lost."""
+        self.adopting: tuple[str, Mark] | None = None
+        """The name that this log had, and behind which of its places a clone may lack events."""
         self._claim = claim_folder(folder)
         try:
             self._open()
@@ -129,6 +123,10 @@ class LogFile:
                 f"{self._folder} holds a log of format {bytes(kind)!r}, not {FORMAT!r}"
             )
         self.origin = bytes(txn.get(b"origin", b"", db=self._meta)).decode()
+        if self._histories.leave(txn, self.origin):
+            self.origin = new_origin(self._wall_clock())
+            txn.put(b"origin", self.origin.encode(), db=self._meta)
+        self.adopting = self._histories.adopting(txn)
         previous = int(bytes(txn.get(b"epoch", default=b"0", db=self._meta)))
         txn.pop(b"clean", db=self._meta)
         first, last = self._ends(txn)
@@ -139,15 +137,20 @@ class LogFile:
         self.covered = self._origins.covered(txn)
         self.since = self._origins.since(txn)
         self.kept = self._kept.spans(txn)
-        _, offset = self.covered.get(self.origin, (0, 0))
-        epoch = next_epoch(previous, self._wall_clock())
-        self._begin_history(txn, previous, epoch, offset)
+        _, known = self.covered.get(self.origin, (0, 0))
+        epoch, offset = self._histories.start(txn, previous, known, self._wall_clock())
+        txn.put(b"epoch", b"%d" % epoch, db=self._meta)
+        if offset > known:
+            self.covered[self.origin] = (epoch, offset)
+            self._origins.cover(txn, self.origin, (epoch, offset))
         self.chain = self._histories.chain(txn)
         self._bounds = Bounds(epoch, first, last, self._used(txn), offset)
 
-    def _begin_history(self, txn: lmdb.Transaction, parent: int, epoch: int, offset: int) -> None:
-        txn.put(b"epoch", b"%d" % epoch, db=self._meta)
-        self._histories.begin(txn, parent, epoch, offset)
+    def change_histories(self, change: Callable[[Histories, lmdb.Transaction], object]) -> None:
+        """Write a change to what is recorded of this log's histories."""
+        with self._writing() as txn:
+            change(self._histories, txn)
+            self.adopting = self._histories.adopting(txn)
 
     def reopen(self) -> None:
         """Close and open again: LMDB refuses all further use after some write errors."""
@@ -206,7 +209,8 @@ class LogFile:
         """
         with self._writing() as txn:
             if epoch != self._bounds.epoch:
-                self._begin_history(txn, self._bounds.epoch, epoch, self._bounds.offset)
+                txn.put(b"epoch", b"%d" % epoch, db=self._meta)
+                self._histories.begin(txn, self._bounds.epoch, epoch, self._bounds.offset)
             events = commit.events
             self._histories.extend(txn, self.origin, events)
             for loss in commit.losses:

@@ -136,10 +136,12 @@ class NetworkWorld(VirtualTime):
         gateways: Iterable[str] = (),
         join: Iterable[str] = (),
         ip: str = "",
+        called: str = "",
         **said: Any,
     ) -> None:
         """A node of that name, in a cluster or one that asks for one. `gateways` and `join` are
-        names of nodes, `ip` is its address; `said` are further keys of `[network]`."""
+        names of nodes, `ip` is its address; `called` is its name in its own settings, if another;
+        `said` are further keys of `[network]`."""
         if ip:
             self._ip[name] = ip
         base = settings or self._settings
@@ -151,7 +153,7 @@ class NetworkWorld(VirtualTime):
             join=tuple(f"{each}:{PORT}" for each in join),
             **said,
         )
-        node = attrs.evolve(base.node, name=name, data=self._folder / name)
+        node = attrs.evolve(base.node, name=called or name, data=self._folder / name)
         process = NodeProcess(
             self,
             self.network,
@@ -171,6 +173,12 @@ class NetworkWorld(VirtualTime):
     def cluster_of(self, name: str) -> str:
         """The cluster that a node's settings name."""
         return self._processes[name].settings.network.cluster
+
+    def rename(self, name: str, called: str) -> None:
+        """Another name in the settings of a node, from its next start on."""
+        process = self._processes[name]
+        node = attrs.evolve(process.settings.node, name=called)
+        process.settings = attrs.evolve(process.settings, node=node)
 
     def change(self, name: str, **said: Any) -> None:
         """Other settings in `[network]`, from the node's next start on."""
@@ -207,6 +215,10 @@ class NetworkWorld(VirtualTime):
         """A node that is down has stored what this copy holds."""
         self.lose_disk(name)
         shutil.copytree(copy, self._folder / name)
+
+    def clone_disk(self, name: str, other: str) -> None:
+        """Another node, which is down, has a copy of what a node has stored by now."""
+        shutil.copytree(self._folder / name, self._folder / other)
 
     def disk_full(self, name: str, full: bool) -> None:
         """Whether a node can write."""

@@ -1,0 +1,84 @@
+"""The part of `EventLog` that deals with its histories (`broker.store.histories`)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+
+from twisted.internet.defer import Deferred
+
+from broker.errors import BrokerError, Cloned
+from broker.event.place import Mark
+from broker.store.gathering import Gathering
+from broker.store.histories import Histories, Loss
+from broker.store.log_reading import LogReading, Worker
+
+
+class LogHistories(LogReading):
+    """Forks, losses, and the end of a log that another process goes on."""
+
+    _epoch: int
+    _next_offset: int
+    _gathering: Gathering
+    _write: Worker
+    _disowned: Cloned | None = None
+
+    @abstractmethod
+    def check_available(self) -> None:
+        """Raise `LogUnavailable` where no place can be given."""
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Commit what was gathered, if no commit is under way."""
+
+    @property
+    def newest_own(self) -> Mark:
+        """The newest own place, durable or not, in the present epoch."""
+        return (self._epoch, self._next_offset - 1)
+
+    def fork(self, mark: Mark) -> Mark | None:
+        """The place where the branch of an own place leaves this log; None for one of this log."""
+        return self.chain.fork(mark, self.newest_own)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Go on in this epoch, if it is a later one, as soon as that is written."""
+        if epoch > self._epoch:
+            self._epoch = epoch
+            self._begin()
+
+    def lose(
+        self, branch: Mark, upto: Mark, count: int, done: Callable[[BrokerError | None], None]
+    ) -> None:
+        """Record that so many own events up to `upto` of another branch can be had of nobody.
+
+        The next so many places hold nothing. Offsets go on above those of the other branch, so
+        that they alone tell which of two marks is further.
+        """
+        self.check_available()
+        after = self.newest_own
+        loss = Loss(after, (after[0], after[1] + count), branch, upto)
+        self._next_offset = loss.next_offset
+        self._gathering.commit.losses.append(loss)
+        self._gathering.add(
+            [],
+            (self.origin, (after[0], loss.next_offset - 1)),
+            lambda result: done(result if isinstance(result, BrokerError) else None),
+        )
+        self._begin()
+
+    # ------------------------------------------------------------------ clones
+
+    def disown(self, error: Cloned) -> None:
+        """Give no more places: another process does, on a copy of this log. The next start gives
+        the log another name."""
+        self._disowned = error
+        self._write(self._file.change_histories, Histories.disown).addErrback(lambda _: None)
+
+    @property
+    def adopting(self) -> tuple[str, Mark] | None:
+        """See `LogFile.adopting`."""
+        return self._file.adopting
+
+    def adopted(self) -> Deferred[None]:
+        """The events of `adopting` have places of this log."""
+        return self._write(self._file.change_histories, Histories.adopted)

@@ -1,0 +1,75 @@
+"""Two processes run on copies of one node's data at once (issue 18, section 4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.errors import Cloned
+from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.network.watching import Publisher, Reader, name_of, read
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_older_of_two_clones_stops_and_the_events_of_both_arrive(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        world.add("b", "two")
+        world.add("a", "one", gateways=["b"])
+        world.add("twin", "one", gateways=["b"], called="a", start=False)
+        world.run(3.0)
+        far = Reader(world, world.client("far", "b"), durable="d")
+        at_a = Publisher(world, world.client("at-a", "a"))
+        world.run_until(lambda: far.flowing)
+        for _ in range(5):
+            at_a.publish()
+        read(world, far)
+        world.clone_disk("a", "twin")
+        for _ in range(5):
+            at_a.publish()
+        read(world, far)
+        # What this one acknowledges from now on, nobody else gets.
+        world.cut("a", "b", refuse=True)
+        for _ in range(5):
+            at_a.publish()
+        world.run(5.0)
+        assert len(at_a.receipts) == 15
+        world.start("twin")
+        at_twin = Publisher(world, world.client("at-twin", "twin"))
+        for _ in range(5):
+            at_twin.publish()
+        read(world, far, seconds=10.0)
+        assert len(far.events) == 15
+        world.heal("a", "b")
+        world.run(60.0)
+        with pytest.raises(Cloned, match="run on copies of one log"):
+            world["a"].event_log.check_available()
+        at_a.publish()
+        at_twin.publish()
+        read(world, far, seconds=10.0)
+        assert len(at_a.receipts) == 15 and len(at_twin.receipts) == 6
+        # Under another name it goes on as another log.
+        world.kill("a")
+        world.rename("a", "a-2")
+        world.start("a")
+        read(world, far, seconds=60.0)
+        expected = [("at-a", 1, n) for n in range(1, 17)] + [("at-twin", 1, n) for n in range(1, 7)]
+        assert sorted(map(name_of, far.events)) == expected, f"seed {seed}"
+        assert far.gaps == []
+        assert len(at_a.receipts) == 16
+        assert world["a"].event_log.adopting is None
+
+
+def test_a_node_that_restarts_quickly_is_no_clone() -> None:
+    with NetworkWorld(1) as world:
+        world.add("b", "two")
+        world.add("a", "one", gateways=["b"])
+        world.run(3.0)
+        for _ in range(5):
+            world.kill("a")
+            world.start("a")
+            world.run(2.0)
+        world.set_clock("a", -60_000)
+        world.kill("a")
+        world.start("a")
+        world.run(60.0)
+        world["a"].event_log.check_available()
+        assert world.linked("a", "b")
