@@ -22,6 +22,7 @@ from broker.client.conversation import Conversation
 from broker.client.latest import MOST_KEYS, Key, Latest, by_stream
 from broker.client.loop import Loop
 from broker.client.merged import Merging, subscription_as
+from broker.client.outbox import too_large
 from broker.client.received import ALL, NEW, STORED, Gap, Receipt, ReceivedEvent, Start, TypeChanged
 from broker.client.received import last as the_last
 from broker.client.received import since as since_position
@@ -31,7 +32,14 @@ from broker.client.settings import ClientSettings
 from broker.client.subscription import Subscription
 from broker.client.wish import Wish
 from broker.client.working import AS_USUAL, Worked, Worker, Working
-from broker.errors import BadPosition, BrokerError, Closed, TooLarge
+from broker.errors import (
+    BadEnvelope,
+    BadPosition,
+    BrokerError,
+    Closed,
+    InvalidEvent,
+    NotWellFormed,
+)
 from broker.event.envelope import EventLinkage, EventType
 from broker.event.identity import EventId, Mint
 from broker.event.place import Position
@@ -88,12 +96,12 @@ class Client(Conversation):
         """Fires when there is a session; `GaveUp` after `timeout` seconds, or a fatal error."""
         if self._core.connected and not self._over:
             return self._at_once(None)
-        return self._failed() if self._over else self._waiting.for_session(timeout)
+        return self._over_already() if self._over else self._waiting.for_session(timeout)
 
     def drained(self) -> Awaitable[None]:
         """Fires when everything published so far is acknowledged."""
         if self._over:
-            return self._failed()
+            return self._over_already()
         empty = self._core.outbox.events == 0
         return self._at_once(None) if empty else self._waiting.for_drained()
 
@@ -154,14 +162,27 @@ class Client(Conversation):
                 system_id=system_id,
             )
             return self._enqueue(document, event_id)
-        except BrokerError:
+        except Exception:
             # Numbers count without holes over the events that leave.
             self._mint.take_back(event_id)
             raise
 
     def publish_document(self, document: bytes, event_id: EventId) -> Awaitable[Receipt]:
-        """Publish an event that was written already, under this client's name and incarnation."""
-        return self._enqueue(document, event_id)
+        """Publish an event that was written already, under this client's name and incarnation.
+
+        A document that can not be an event fails its own receipt: `BadEnvelope` for what is not
+        bytes, `NotWellFormed` for nothing at all, `TooLarge` for more than the node takes, and
+        what else the node finds. Raises at once `Overloaded` or `Closed`.
+        """
+        try:
+            if not isinstance(document, bytes | bytearray | memoryview):
+                raise BadEnvelope(f"the document is {type(document).__name__}, not bytes")
+            if not len(document):
+                raise NotWellFormed("the document is empty")
+            # A copy, as far as the caller could change it later.
+            return self._enqueue(bytes(document), event_id)
+        except InvalidEvent as error:
+            return self._failed(error)
 
     def subscribe(
         self,
@@ -325,15 +346,17 @@ class Client(Conversation):
         promise.fulfil(value)
         return promise.awaitable
 
-    def _failed(self) -> Awaitable[Any]:
+    def _failed(self, error: BrokerError) -> Awaitable[Any]:
         promise = self._loop.promise()
-        promise.fail(self._error or Closed("the client is closed"))
+        promise.fail(error)
         return promise.awaitable
+
+    def _over_already(self) -> Awaitable[Any]:
+        return self._failed(self._error or Closed("the client is closed"))
 
     def _check_open(self, document: bytes = b"") -> None:
         """And that the node takes such an event, as far as it has said."""
         if self._over or self._closed is not None:
             raise self._error or Closed("the client is closed")
         if self.welcome is not None and len(document) > self.welcome.max_event_bytes:
-            most = self.welcome.max_event_bytes
-            raise TooLarge(f"the event has {len(document)} bytes, the node takes {most}")
+            raise too_large(document, self.welcome.max_event_bytes)

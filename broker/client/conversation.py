@@ -10,7 +10,7 @@ from zope.interface import implementer
 
 from broker.channel.alarm import Alarm
 from broker.channel.driver import IStackReceiver, StackDriver
-from broker.channel.socket import ISocketChannel
+from broker.channel.socket import DEFAULT_MAX_FRAME, ISocketChannel
 from broker.channel.view import LinkState, View
 from broker.client.connection import FATAL, Connection, connecting
 from broker.client.core import ClientCore
@@ -132,8 +132,10 @@ class Conversation:
         if view.state is LinkState.CONNECTED:
             self.last_error = None
             self._backoff.up(self._loop.clock.seconds())
-            node = self.welcome.address if self.welcome is not None else ""
-            self._apply(self._core.session_up(view.resumed, node))
+            welcome = self.welcome
+            assert welcome is not None
+            limits = (welcome.max_event_bytes, welcome.max_frame_bytes)
+            self._apply(self._core.session_up(view.resumed, welcome.address, limits))
             self._waiting.session_up()
             self._flush()
             if self.on_state is not None:
@@ -156,7 +158,8 @@ class Conversation:
 
     def _attach(self, channel: ISocketChannel, welcome: Welcome) -> None:
         self.welcome = welcome
-        channel.max_frame = welcome.max_frame_bytes
+        # What a node sends may be longer than what it takes: an answer to many events.
+        channel.max_frame = max(welcome.max_frame_bytes, DEFAULT_MAX_FRAME)
         self._driver.attach(channel)
 
     def _flush_soon(self) -> None:

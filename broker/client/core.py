@@ -29,7 +29,8 @@ from broker.client.effects import (
     Share,
 )
 from broker.client.following import Following
-from broker.client.outbox import Outbox
+from broker.client.outbox import NO_LIMITS, Limits, Outbox
+from broker.client.questions import Questions
 from broker.client.received import ReceivedEvent, TypeChanged
 from broker.client.wish import Wish
 from broker.errors import ProtocolError, UnknownSubscription, from_wire
@@ -76,7 +77,7 @@ class ClientCore:
         """Unsubscribed, but the node has not said so yet; and whether it shall forget them."""
         self._numbers = itertools.count(1)
         self.positions = Acknowledging(self._subscriptions, left or {}, self._numbers)
-        self._asked: dict[int, Ask] = {}
+        self._questions = Questions()
         self._unsaid: list[Message] = []
         """Wishes while there was no connection: a session that is resumed does not know them."""
         self._previous: Place | None = None
@@ -132,10 +133,11 @@ class ClientCore:
     def ask(
         self, what: str, arguments: Mapping[str, str], document: bytes = b""
     ) -> tuple[int, list[Effect]]:
-        """Ask the node something, maybe about an event; the answer comes under the number."""
-        request = next(self._numbers)
-        self._asked[request] = Ask(request, what, arguments, document)
-        return request, self._say(self._asked[request])
+        """Ask the node something, maybe about an event; the answer comes under the number. Raises
+        `TooLarge` or `BadName` for a question that no message can hold."""
+        ask = Ask(next(self._numbers), what, arguments, document)
+        self._questions.add(ask)
+        return ask.request, self._say(ask)
 
     def taken(self, number: int, item: Item, now: float) -> list[Effect]:
         """The user has processed something that arrived: the position moves on."""
@@ -195,9 +197,10 @@ class ClientCore:
 
     # ------------------------------------------------------------------ the connection
 
-    def session_up(self, resumed: bool, node: str = "") -> list[Effect]:
+    def session_up(self, resumed: bool, node: str = "", limits: Limits = NO_LIMITS) -> list[Effect]:
         """Connected, to the node with this address. If it does not remember the session,
-        everything open is said again."""
+        everything open is said again. What exceeds `limits`, of an event and a frame in bytes,
+        fails."""
         self.positions.connected = True
         self._node = node
         unsaid, self._unsaid = self._unsaid, []
@@ -207,10 +210,13 @@ class ClientCore:
         self._previous = None
         self._retry_at = None
         self.outbox.send_all_again()
+        refused = self.outbox.apply_limits(*limits)
+        effects: list[Effect] = [Settled(waiter, error) for waiter, error in refused]
+        effects += self._questions.remove_larger(limits[0])
         for subscription in self._subscriptions.values():
             for portion in subscription.drop_held():
                 self._free(portion)
-        effects: list[Effect] = [_send(Credit(self._room.begin()))]
+        effects.append(_send(Credit(self._room.begin())))
         for subscription in self._subscriptions.values():
             subscription.acknowledged = Position()
             effects.append(_send(subscription.subscribe()))
@@ -227,7 +233,7 @@ class ClientCore:
             else:
                 del self._ending[number]
                 effects.append(Arrived(number, Over(None, subscription.processed)))
-        effects += [*map(_send, self._asked.values()), *self.positions.acknowledge()]
+        effects += [*map(_send, self._questions.all_open()), *self.positions.acknowledge()]
         return [*effects, *self.positions.confirm()]
 
     def session_down(self) -> None:
@@ -282,7 +288,7 @@ class ClientCore:
         if isinstance(message, Answer) and self.positions.leaving.is_answer(message.request):
             return self.positions.confirmed(message, now)
         if isinstance(message, Answer):
-            self._asked.pop(message.request, None)
+            self._questions.remove(message.request)
             error = from_wire(message.error) if message.error[0] else None
             return [Answered(message.request, message.content, error)]
         if isinstance(message, Progress):

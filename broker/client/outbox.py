@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from typing import Any
+from sys import maxsize
+from typing import Any, Final, TypeAlias
 
 import attrs
 
 from broker.client.received import Receipt
-from broker.errors import BrokerError, Overloaded, ProtocolError, from_wire
+from broker.errors import BrokerError, Overloaded, ProtocolError, TooLarge, from_wire
 from broker.event.identity import EventId
 from broker.event.place import Place
 from broker.session.batches import encode_batch
@@ -24,8 +25,18 @@ from broker.session.messages import Published
 #: A batch is closed when it holds so much, even if more is published in the same moment.
 BATCH_EVENTS = 1000
 BATCH_BYTES = 256 * 1024
+#: Room that a frame keeps for what is around a batch's documents: 5 bytes each, and headers.
+_AROUND_DOCUMENTS: Final = 5 * BATCH_EVENTS + 1024
+#: A node's limits of an event and of a frame, in bytes.
+Limits: TypeAlias = tuple[int, int]
+NO_LIMITS: Final[Limits] = (maxsize, maxsize)
 #: Nothing more is sent while so much is not answered: what is sent is in memory twice.
 SENT_BYTES = 8 << 20
+
+
+def too_large(document: bytes, most: int) -> TooLarge:
+    """The error for a document that the node does not take."""
+    return TooLarge(f"the event has {len(document)} bytes, the node takes {most}")
 
 
 @attrs.define(eq=False)
@@ -45,6 +56,7 @@ class Outbox:
     def __init__(self, max_events: int, max_bytes: int) -> None:
         self._max_events = max_events
         self._max_bytes = max_bytes
+        self._batch_bytes = BATCH_BYTES
         self._pending: deque[_Pending] = deque()
         self._next = 1
         self._sent = 0
@@ -57,17 +69,29 @@ class Outbox:
         self.bytes = 0
 
     def add(self, document: bytes, event_id: EventId, waiter: Any) -> None:
-        """Queue one event. `waiter` is anything; it comes back with the event's result."""
+        """Queue one event. `waiter` is anything; it comes back with the event's result.
+
+        Raises `TooLarge` for an event that does not fit into an empty outbox.
+        """
+        if len(document) > self._max_bytes:
+            raise TooLarge(
+                f"the event has {len(document)} bytes, the outbox holds {self._max_bytes}"
+            )
         if self.events >= self._max_events or self.bytes + len(document) > self._max_bytes:
             raise Overloaded(
                 f"the outbox holds {self.events} events, {self.bytes} bytes: wait for receipts"
             )
+        self._put(document, event_id, waiter)
+        self.events += 1
+        self.bytes += len(document)
+
+    def _put(self, document: bytes, event_id: EventId, waiter: Any) -> None:
         last = self._pending[-1] if self._pending else None
         if (
             last is None
             or last.sent
             or len(last.documents) >= BATCH_EVENTS
-            or last.size + len(document) > BATCH_BYTES
+            or last.size + len(document) > self._batch_bytes
         ):
             last = _Pending(self._next)
             self._next += 1
@@ -76,8 +100,6 @@ class Outbox:
         last.ids.append(event_id)
         last.waiters.append(waiter)
         last.size += len(document)
-        self.events += 1
-        self.bytes += len(document)
 
     def next_unsent(self) -> bytes | None:
         """The PUBLISH message of the oldest batch that waits to be sent; it counts as sent now."""
@@ -151,6 +173,35 @@ class Outbox:
         self._unanswered = 0
         self._going_back = False
         self._count_as_unsent(0)
+
+    def apply_limits(
+        self, max_event_bytes: int, max_frame_bytes: int
+    ) -> list[tuple[Any, BrokerError]]:
+        """Fit everything to the limits of a node that has got nothing of it in this session.
+
+        Returns (waiter, error) for each event that is too large for it: sent, it would break the
+        connection, and so would every attempt to send it again.
+        """
+        self._batch_bytes = max(1, min(BATCH_BYTES, max_frame_bytes - _AROUND_DOCUMENTS))
+        if all(
+            batch.size <= self._batch_bytes
+            or (len(batch.documents) == 1 and batch.size <= max_event_bytes)
+            for batch in self._pending
+        ):
+            return []
+        pending, self._pending = self._pending, deque()
+        refused: list[tuple[Any, BrokerError]] = []
+        for batch in pending:
+            for document, event_id, waiter in zip(
+                batch.documents, batch.ids, batch.waiters, strict=True
+            ):
+                if len(document) <= max_event_bytes:
+                    self._put(document, event_id, waiter)
+                    continue
+                self.events -= 1
+                self.bytes -= len(document)
+                refused.append((waiter, too_large(document, max_event_bytes)))
+        return refused
 
     def _count_as_unsent(self, number: int) -> None:
         for batch in self._pending:

@@ -8,8 +8,12 @@ from collections.abc import Mapping
 import attrs
 
 from broker.client.received import NEW, Start
-from broker.errors import BadPosition
+from broker.errors import BadName, BadPosition, BadQuery
 from broker.event.place import Position
+from broker.session.messages import MAX_CONTROL
+
+#: Bytes of all texts of a wish; the rest of a message is for positions.
+MOST_TEXT = MAX_CONTROL - 64 * 1024
 
 
 @attrs.frozen
@@ -31,7 +35,12 @@ class Wish:
     """Recovered events a second at most; 0: no bound."""
 
     def check(self) -> Wish:
-        """The wish as it is; `BadPosition` if no node can be asked for it."""
+        """The wish as it is; `BadQuery`, `BadName` or `BadPosition` if no node can be asked for it.
+
+        A node ends the session of a client that asks for what no message can hold, and would end
+        the next one too.
+        """
+        self._check_texts()
         if not 0.0 <= self.pace < math.inf:
             raise BadPosition(f"pace {self.pace} is not a factor of 0 or more")
         start = self.start
@@ -47,3 +56,20 @@ class Wish:
         if start.kind == "last" and not start.last:
             raise BadPosition("the last 0 events are none")
         return self
+
+    def _check_texts(self) -> None:
+        length = 0
+        for text, error in (
+            (self.query, BadQuery),
+            *((text, BadQuery) for binding in self.namespaces.items() for text in binding),
+            (self.pattern, BadName),
+            (self.durable, BadName),
+        ):
+            if not isinstance(text, str):
+                raise error(f"{text!r:.80} is not a text")
+            try:
+                length += len(text.encode())
+            except UnicodeEncodeError as problem:
+                raise error(f"{text!r:.80} can not be written: {problem.reason}") from None
+        if length > MOST_TEXT:
+            raise BadQuery(f"the query and its names have {length} bytes, at most {MOST_TEXT}")

@@ -116,9 +116,9 @@ def read_envelope(root: etree._Element, reference: DtdReference, *, plain: bool)
 
 
 def _read(root: etree._Element, reference: DtdReference) -> EnvelopeParts:
-    stream, event_id, kind, linkage = _first(root[:4], _EVENT)
-    client_id, timestamp, sequence_number, incarnation = _first(event_id[:], _EVENT_ID)
-    (version,) = _first(kind[:1], _EVENT_TYPE)
+    stream, event_id, kind, linkage = _first(list(root)[:4], _EVENT)
+    client_id, timestamp, sequence_number, incarnation = _first(list(event_id), _EVENT_ID)
+    (version,) = _first(list(kind)[:1], _EVENT_TYPE)
     header = checked_header(
         stream.text or "",
         client_id.text or "",

@@ -62,18 +62,21 @@ def write_event(
     `payload` is one element in UTF-8 and goes in as it is; whether it conforms to its DTD is the
     node's to say. Raises `BadName` or `BadEnvelope` for what can be seen without parsing.
     """
-    return b"%s<Mspaces:TimeStamp>%d</Mspaces:TimeStamp><Mspaces:SequenceNumber>%d%s%s%s" % (
-        _before_timestamp(
-            event_type.name, event_type.version, stream, event_id.client_id, system_id
-        ),
-        event_id.timestamp,
-        event_id.sequence_number,
-        _after_sequence_number(
-            event_id.incarnation, event_type, linkage, stream, application_types, summary
-        ),
-        b"" if payload is None else payload,
-        _TAIL,
-    )
+    try:
+        return b"%s<Mspaces:TimeStamp>%d</Mspaces:TimeStamp><Mspaces:SequenceNumber>%d%s%s%s" % (
+            _before_timestamp(
+                event_type.name, event_type.version, stream, event_id.client_id, system_id
+            ),
+            event_id.timestamp,
+            event_id.sequence_number,
+            _after_sequence_number(
+                event_id.incarnation, event_type, linkage, stream, application_types, summary
+            ),
+            b"" if payload is None else payload,
+            _TAIL,
+        )
+    except UnicodeEncodeError as error:
+        raise BadEnvelope(f"a text of the envelope is no text of XML: {error.reason}") from None
 
 
 @lru_cache(maxsize=1024)

@@ -82,7 +82,8 @@ def decode_batch(data: bytes) -> Batch:
         _check_encoding(encoding)
         if type(number) is not int or not 0 <= number < 1 << 63:
             raise ValueError("batch number")
-        documents = _cut(data, start, lengths)
+        # An empty document is no event, and refused as such: those beside it may be.
+        documents = _cut(data, start, lengths, least=0)
     except (ValueError, TypeError, struct.error, msgpack.UnpackException):
         raise ProtocolError("malformed PUBLISH message") from None
     return Batch(number, documents)
@@ -207,12 +208,12 @@ def _assemble(
     ]
 
 
-def _cut(data: bytes, start: int, lengths: Any) -> list[bytes]:
+def _cut(data: bytes, start: int, lengths: Any, least: int = 1) -> list[bytes]:
     if len(lengths) > MAX_EVENTS:
         raise ValueError("too many events in one message")
     documents = []
     for length in lengths:
-        if type(length) is not int or length <= 0:
+        if type(length) is not int or length < least:
             raise ValueError("length of an event")
         documents.append(data[start : start + length])
         start += length

@@ -6,7 +6,7 @@ import pytest
 
 from broker.client.outbox import BATCH_EVENTS, Outbox
 from broker.client.received import Receipt
-from broker.errors import NotValid, Overloaded, ProtocolError
+from broker.errors import NotValid, Overloaded, ProtocolError, TooLarge
 from broker.event.identity import EventId
 from broker.event.place import Place
 from broker.session.batches import decode_batch
@@ -176,3 +176,47 @@ def test_failing_gives_back_every_waiter_once() -> None:
     assert outbox.fail_all() == list(range(1, BATCH_EVENTS + 2))
     assert outbox.fail_all() == []
     assert outbox.events == 0
+
+
+def test_an_event_that_no_empty_outbox_holds_is_too_large() -> None:
+    outbox = Outbox(max_events=10, max_bytes=100)
+    with pytest.raises(TooLarge):
+        outbox.add(b"x" * 101, event_id(1), 1)
+    outbox.add(b"x" * 100, event_id(1), 1)
+
+
+def test_what_waits_is_fitted_to_the_limits_of_another_node() -> None:
+    outbox = Outbox(max_events=100, max_bytes=1 << 22)
+    sizes = [10, 30_000, 70_000, 30_000, 10, 30_000, 200_000, 10]
+    for number, size in enumerate(sizes, 1):
+        outbox.add(b"x" * size, event_id(number), number)
+    assert [events for _, events in sent(outbox)] == [6, 2]
+    outbox.send_all_again()
+    refused = outbox.apply_limits(32_000, 64 * 1024)
+    assert [(waiter, error.code) for waiter, error in refused] == [
+        (3, "too-large"),
+        (7, "too-large"),
+    ]
+    assert (outbox.events, outbox.bytes) == (6, 90_030)
+    batches = []
+    while (message := outbox.next_unsent()) is not None:
+        assert len(message) <= 64 * 1024
+        batches.append(decode_batch(message))
+    assert [len(batch.documents) for batch in batches] == [2, 2, 2]
+    numbers = [batch.number for batch in batches]
+    assert numbers == sorted(numbers)
+    told = [
+        waiter
+        for batch in batches
+        for waiter, _ in outbox.settle(published(batch.number, len(batch.documents)))
+    ]
+    assert told == [1, 2, 4, 5, 6, 8]
+    assert (outbox.events, outbox.bytes) == (0, 0)
+
+
+def test_limits_that_everything_keeps_change_nothing() -> None:
+    outbox = filled(5)
+    sent(outbox)
+    outbox.send_all_again()
+    assert outbox.apply_limits(32_000, 64 * 1024) == []
+    assert sent(outbox) == [(1, 5)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+import attrs
 import msgpack
 import pytest
 from hypothesis import given
@@ -149,6 +150,12 @@ def test_a_batch_with_bytes_behind_its_end_is_refused() -> None:
         decode_batch(encode_batch(1, [b"<a/>"]) + b"x")
 
 
-def test_an_empty_document_is_refused() -> None:
+def test_an_empty_document_spoils_no_batch() -> None:
+    batch = decode_batch(encode_batch(1, [b"<a/>", b"", b"<b/>"]))
+    assert batch.documents == [b"<a/>", b"", b"<b/>"]
+
+
+def test_no_node_delivers_an_empty_document() -> None:
+    events = encode_events([attrs.evolve(logged(1, 1), document=b"")])
     with pytest.raises(ProtocolError):
-        decode_batch(encode_batch(1, [b"<a/>", b""]))
+        decode_delivery(encode_delivery(events, [(1, (1,))], Liveness.LIVE, None))

@@ -1,0 +1,259 @@
+"""A malformed publication fails its own receipt, and nothing beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import pytest
+
+from broker.client.client import Client
+from broker.client.received import Receipt, ReceivedEvent
+from broker.client.subscription import Subscription
+from broker.config import Settings
+from broker.errors import (
+    BadEnvelope,
+    BadName,
+    BadQuery,
+    BrokerError,
+    ForgedIdentity,
+    NotWellFormed,
+    TooLarge,
+)
+from broker.event.envelope import EventType
+from broker.event.identity import EventId
+from broker.event.writing import write_event
+from broker.session.batches import encode_batch
+from broker.testing.simulation import World
+from tests.event.delimiters import event_with, single_fillings
+
+KIND = EventType("flight", "1.0")
+FLIGHT = b"<flight><id>UAL1</id><flightleg/></flight>"
+KIB = 1024
+
+
+def event(client_id: str, number: int, payload: bytes = FLIGHT, incarnation: int = 1) -> bytes:
+    event_id = EventId(client_id, 1_700_000_000_000, number, incarnation)
+    return write_event(event_id, "flights", KIND, payload)
+
+
+def padded(size: int) -> bytes:
+    return FLIGHT.replace(b"<flightleg/>", b"<flightleg/><!--" + b"x" * size + b"-->")
+
+
+def limited(**limits: int) -> Settings:
+    settings = Settings()
+    return attrs.evolve(settings, limits=attrs.evolve(settings.limits, **limits))
+
+
+def outcome(world: World, awaitable: Any) -> str:
+    """`receipt`, or the code of the error."""
+    try:
+        assert isinstance(world.wait(awaitable), Receipt)
+    except BrokerError as error:
+        return error.code
+    return "receipt"
+
+
+def watched(client: Client) -> list[bool]:
+    """What the client says of its connections from now on."""
+    states: list[bool] = []
+    client.on_state = lambda up, _: states.append(up)
+    return states
+
+
+def everything(world: World, subscription: Subscription) -> list[ReceivedEvent]:
+    """All events that have come."""
+    events: list[ReceivedEvent] = []
+    world.run(1.0)
+    while portion := subscription.take_ready():
+        events += portion
+        world.run(0.1)
+    return events
+
+
+#: Documents that are no events, and what their receipts say. `number` is the event's own.
+BAD: dict[str, tuple[Callable[[int], Any], type[BrokerError]]] = {
+    "empty": (lambda _: b"", NotWellFormed),
+    "empty-array": (lambda _: bytearray(), NotWellFormed),
+    "none": (lambda _: None, BadEnvelope),
+    "text": (lambda number: event("alice", number).decode(), BadEnvelope),
+    "number": (lambda _: 7, BadEnvelope),
+    "list": (lambda _: [event("alice", 1)], BadEnvelope),
+    "blank": (lambda _: b" ", NotWellFormed),
+    "mark": (lambda _: b"\xef\xbb\xbf", NotWellFormed),
+    "nul": (lambda _: b"\0", NotWellFormed),
+    "nul-inside": (lambda n: event("alice", n).replace(b"UAL1", b"\0"), NotWellFormed),
+    "surrogate": (lambda n: event("alice", n).replace(b"UAL1", b"\xed\xa0\x80"), NotWellFormed),
+    "cut": (lambda number: event("alice", number)[:-1], NotWellFormed),
+    "too-large": (lambda number: event("alice", number, padded(1 << 20)), TooLarge),
+    "other-client": (lambda number: event("bob", number), ForgedIdentity),
+    "other-incarnation": (lambda n: event("alice", n, incarnation=2), ForgedIdentity),
+    "stream": (lambda n: event("alice", n).replace(b">flights<", b">../x<"), BadEnvelope),
+    "number-zero": (lambda _: event("alice", 0), BadEnvelope),
+    "endless": (lambda n: event("alice", n).replace(b"UAL1", b"<!--" * 50_000), NotWellFormed),
+}
+
+
+def test_a_malformed_publication_fails_its_own_receipt_alone() -> None:
+    with World(1) as world:
+        alice, reader = world.client("alice"), world.client("reader")
+        subscription = world.wait(reader.subscribe("//id = 'UAL1'"))
+        world.wait(alice.when_connected())
+        states = watched(alice)
+        results = []
+        good = list(range(1, 2 * len(BAD) + 1, 2))
+        for number, (make, _) in zip(good, BAD.values(), strict=True):
+            event_id = EventId("alice", 1_700_000_000_000, number, 1)
+            results.append(alice.publish_document(event("alice", number), event_id))
+            # It may have the number of an event that is good.
+            results.append(alice.publish_document(make(number + 1), event_id))
+        said = [outcome(world, each) for each in results]
+        assert dict(zip(BAD, said[1::2], strict=True)) == {
+            name: error.code for name, (_, error) in BAD.items()
+        }
+        assert set(said[::2]) == {"receipt"}
+        arrived = [e.event_id.sequence_number for e in everything(world, subscription)]
+        assert states == []
+        assert arrived == good
+        world.check_outcomes()
+
+
+@pytest.mark.parametrize("size", [40 * KIB, 17 * KIB * KIB])
+def test_what_is_too_large_for_a_node_met_later_fails_alone(size: int) -> None:
+    settings = limited(max_event_bytes=32 * KIB, max_frame_bytes=64 * KIB)
+    with World(1, settings=settings) as world:
+        alice = world.client("alice")
+        states = watched(alice)
+        results = [
+            alice.publish("flights", payload, KIND)
+            for payload in (FLIGHT, padded(size), *[padded(20 * KIB)] * 30, FLIGHT)
+        ]
+        asked = alice.ask("explain", event("alice", 1, padded(size)))
+        said = [outcome(world, each) for each in results]
+        assert said == ["receipt", TooLarge.code, *["receipt"] * 31]
+        with pytest.raises(TooLarge):
+            world.wait(asked)
+        assert states == [True]
+
+
+def test_batches_fit_into_the_frames_that_the_node_takes() -> None:
+    settings = limited(max_event_bytes=32 * KIB, max_frame_bytes=64 * KIB)
+    with World(1, settings=settings) as world:
+        alice = world.client("alice")
+        world.wait(alice.when_connected())
+        states = watched(alice)
+        results = [alice.publish("flights", padded(16 * KIB), KIND) for _ in range(40)]
+        results += [alice.publish("flights", b"<x/>", KIND) for _ in range(1000)]
+        said = [outcome(world, each) for each in results]
+        assert said == ["receipt"] * 40 + ["not-valid"] * 1000
+        assert states == []
+
+
+@pytest.mark.parametrize("document", [b"", b" ", b"\0", b"<", b"\xff\xfe<\0"])
+def test_a_hostile_clients_event_is_refused_in_its_batch_alone(document: bytes) -> None:
+    with World(1) as world:
+        alice = world.client("alice")
+        world.wait(alice.when_connected())
+        states = watched(alice)
+        outbox = alice._core.outbox
+        results = []
+        for number, each in enumerate((event("alice", 1), document, event("alice", 3)), 1):
+            # Past the client's own checks.
+            results.append(alice._loop.promise())
+            outbox.add(each, EventId("alice", 1, number, 1), results[-1])
+        alice._flush()
+        said = [outcome(world, each.awaitable) for each in results]
+        assert said == ["receipt", NotWellFormed.code, "receipt"]
+        assert states == []
+        world.check_outcomes()
+
+
+def test_framing_that_is_broken_ends_the_session_still() -> None:
+    with World(1) as world:
+        mallory = world.client("mallory")
+        world.wait(mallory.when_connected())
+        states = watched(mallory)
+        mallory._driver.send([encode_batch(1, [b"<a/>"])[:-1]])
+        world.run(1.0)
+        assert states[:1] == [False]
+
+
+SURROGATE = "\ud800"
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda c: c.publish(SURROGATE, FLIGHT, KIND), BadName),
+        (lambda c: c.publish("a\0b", FLIGHT, KIND), BadName),
+        (lambda c: c.publish("flights", FLIGHT, KIND, summary=SURROGATE), BadEnvelope),
+        (lambda c: c.publish("flights", FLIGHT, KIND, system_id=SURROGATE), BadEnvelope),
+        (
+            lambda c: c.publish("flights", FLIGHT, KIND, application_types=(SURROGATE,)),
+            BadEnvelope,
+        ),
+        (lambda c: c.publish("flights", b"", KIND), BadEnvelope),
+        (lambda c: c.publish("flights", FLIGHT.decode(), KIND), TypeError),
+        (lambda c: c.publish("flights", FLIGHT, KIND, application_types=["a"]), TypeError),
+        (lambda c: c.subscribe(f"/a = '{SURROGATE}'"), BadQuery),
+        (lambda c: c.subscribe("a" * (1 << 20)), BadQuery),
+        (lambda c: c.subscribe("/x:a", namespaces={"x": SURROGATE}), BadQuery),
+        (lambda c: c.subscribe("true()", SURROGATE), BadName),
+        (lambda c: c.subscribe("true()", durable=SURROGATE), BadName),
+        (lambda c: c.subscribe(None), BadQuery),
+        (lambda c: c.ask("status", what=SURROGATE), BadName),
+        (lambda c: c.ask("status", what="x" * (1 << 20)), TooLarge),
+    ],
+)
+@pytest.mark.parametrize("connected", [True, False])
+def test_what_no_message_can_hold_is_refused_at_once(
+    call: Callable[[Any], Any], error: type[Exception], connected: bool
+) -> None:
+    with World(1) as world:
+        alice = world.client("alice")
+        if connected:
+            world.wait(alice.when_connected())
+        states = watched(alice)
+        with pytest.raises(error):
+            call(alice)
+        receipt = world.wait(alice.publish("flights", FLIGHT, KIND))
+        # Numbers count without holes over the events that leave.
+        assert receipt.event_id.sequence_number == 1
+        world.run(1.0)
+        assert states == [] if connected else [True]
+
+
+def test_a_nul_in_a_text_is_the_nodes_to_refuse() -> None:
+    with World(1) as world:
+        alice = world.client("alice")
+        bad = alice.publish("flights", FLIGHT, KIND, summary="\0")
+        good = alice.publish("flights", FLIGHT, KIND)
+        assert [outcome(world, each) for each in (bad, good)] == [NotWellFormed.code, "receipt"]
+
+
+def test_events_full_of_delimiters_arrive_and_come_back_as_they_were_published() -> None:
+    queries = ("/deadletter[@tries = 1]", "//forged or /forged", "//reason[contains(., 'orged')]")
+    # Each place with fillings of each kind; the rest is shown without a node.
+    chosen = list(single_fillings())[::11]
+    with World(1) as world:
+        publisher, reader = world.client("feed"), world.client("reader")
+        all_of_them, none, some = (world.wait(reader.subscribe(query)) for query in queries)
+        payloads, told = [], []
+        for number, (place, filling) in enumerate(chosen, 1):
+            event_id = EventId("feed", 1_700_000_000_000, number, 1)
+            document, payload = event_with({place: filling}, event_id)
+            payloads.append(payload)
+            told.append(publisher.publish_document(document, event_id))
+        assert {outcome(world, each) for each in told} == {"receipt"}
+        expected = [
+            payload
+            for payload, (place, filling) in zip(payloads, chosen, strict=True)
+            if place == "reason" and "orged" in filling and not filling.startswith(("<!--", "<?"))
+        ]
+        right = (payloads, [], expected)
+        for subscription, published in zip((all_of_them, none, some), right, strict=True):
+            assert [e.payload for e in everything(world, subscription)] == published
+        for query, published in zip(queries, right, strict=True):
+            assert [e.payload for e in everything(world, reader.replay(query))] == published
