@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
+from itertools import islice
 
 from twisted.logger import Logger
 
@@ -11,6 +12,8 @@ from broker.errors import ArchiveUnavailable, Closed, NotConnected, Overloaded
 from broker.event.place import Mark
 from broker.recovery.archive_access import ArchiveAccess, Replay
 from broker.recovery.engine.contract import Hole
+from broker.recovery.from_logs import RUN
+from broker.recovery.missing_events import MissingEvents
 from broker.recovery.planning import Remaining, holes
 from broker.recovery.request import ReplayRequest
 from broker.recovery.surroundings import LOOK_AGAIN, Surroundings
@@ -24,6 +27,8 @@ ATTEMPTS = 3
 LONGEST_PAUSE = 8.0
 #: Most events that `last` may ask for: they are held until the end is known.
 MOST_LAST = 100_000
+#: Bytes of events of a replay that are held, so that what it lacks comes in every order.
+MOST_HELD = 32 << 20
 
 
 class FromArchive:
@@ -44,19 +49,22 @@ class FromArchive:
         }
         self._replay: Replay | None = None
         self._cancelled = False
-        self._unarchived: list[Hole] = []
-        """Of origins, what the archive lacks before what it has."""
-        self._damaged: list[Hole] = []
-        """The same of what was found to be damaged by a replay."""
+        self._missing: list[MissingEvents] = []
+        """Of each replay, what the archive lacked before what it has."""
         self._has_healed = False
         """Whether what is damaged had its time to be written again."""
+        self._may_heal: frozenset[str] = frozenset()
+        """Origins of which something was found to be missing a moment ago."""
+        self._until = 0.0
+        """When nodes that can not be reached are waited for no more."""
         self.beyond: dict[str, Mark] = {}
         """By origin how far the archive went, where what is known here is no end."""
 
     @property
     def holes(self) -> Sequence[Hole]:
-        """At the end: of origins, what was never archived, or is damaged, before what is."""
-        return [*self._unarchived, *self._damaged]
+        """At the end: of origins, what was never archived, or is damaged, before what is; as far as
+        no log has it either."""
+        return [hole for missing in self._missing for hole in missing.holes]
 
     @property
     def looked_at(self) -> tuple[int, int]:
@@ -71,6 +79,7 @@ class FromArchive:
 
     async def events(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         """What it has of what is left. Fails where it can not be searched, or finds too much."""
+        self._until = self._around.clock.seconds() + self._around.patience
         await self._await_archive()
         if not (self._left.ranges or self._missed.others):
             return
@@ -127,20 +136,49 @@ class FromArchive:
                     replay.cancel()
                     replay = self._begin()
                     events = await replay.more()
-            while events:
-                yield events
-                reached = _marks(events)
+            missing = await self._read_missing(replay.holes())
+            async for found in self._with_missing(replay, events, missing):
+                yield found
+                reached = _marks(found)
                 self._note(reached)
                 unknown = reached.keys() - self._missed.ranges.keys()
                 self._had.update({origin: (reached[origin], None) for origin in unknown})
                 self._left.reached(reached)
-                events = await replay.more()
         finally:
             self._replay = None
-        self._damaged += replay.holes()
         self._note(replay.reached())
         self._left.reached(replay.reached())
         self._left.close()
+
+    @staticmethod
+    async def _with_missing(
+        replay: Replay, events: Sequence[LoggedEvent], missing: MissingEvents
+    ) -> AsyncIterator[Sequence[LoggedEvent]]:
+        """What a replay has, beginning with `events`, and what logs have that it lacks."""
+        held: list[LoggedEvent] = []
+        size = 0
+        while events and not missing.is_empty and size < MOST_HELD:
+            held += events
+            size += sum(event.size for event in events)
+            events = await replay.more()
+        if not events:
+            whole = missing.merge_all(held)
+            while run := list(islice(whole, RUN)):
+                yield run
+            return
+        for some in (held, events):
+            yield missing.merge(some)
+        while events := await replay.more():
+            yield missing.merge(events)
+        yield missing.rest()
+
+    async def _read_missing(self, holes: Sequence[Hole]) -> MissingEvents:
+        """Read from logs what the archive lacks. What they lack, too, is noted at once: this replay
+        may break off behind it."""
+        missing = MissingEvents(self._missed, self._around)
+        await missing.gather(holes, self._may_heal, self._until)
+        self._missing.append(missing)
+        return missing
 
     def _wanted_of_archive(self) -> dict[str, MarkRange]:
         """What is left. An origin may have died with more than is known here, and the archive
@@ -177,18 +215,18 @@ class FromArchive:
             left = self._left.ranges
             told = await archive.covered({origin: after for origin, (after, _) in left.items()})
             covered = told.intervals
-            # What follows it is there.
-            self._unarchived = [
-                (origin, *each)
+            lacking = [
+                origin
                 for origin, (after, upto) in left.items()
-                for each in holes(after, upto, covered.get(origin, ()))
+                if holes(after, upto, covered.get(origin, ()))
             ]
             are_there = all(
                 upto is None
                 or max((end for _, end in covered.get(origin, ())), default=after) >= upto
                 for origin, (after, upto) in left.items()
             )
-            is_healing = any(origin in told.healing for origin, _, _ in self._unarchived)
+            is_healing = not told.healing.isdisjoint(lacking)
+            self._may_heal = told.healing | (left.keys() - covered.keys())
             if (are_there and not is_healing) or around.clock.seconds() >= until:
                 self._left.end(o for o, intervals in covered.items() if not intervals)
                 self._has_healed = is_healing
@@ -207,7 +245,13 @@ class FromArchive:
                 for origin, after, upto in damaged
                 if without([(after, upto)], told.intervals.get(origin, ()))
             ]
-            if not told.healing.isdisjoint(left) and around.clock.seconds() < until:
+            # Where the archiver can not tell at the moment it may be archiving.
+            self._may_heal = frozenset(
+                origin
+                for origin, _, _ in damaged
+                if origin in told.healing or origin not in told.intervals or origin not in left
+            )
+            if not self._may_heal.isdisjoint(left) and around.clock.seconds() < until:
                 await around.after(LOOK_AGAIN)
             else:
                 return len(left) < len(damaged)

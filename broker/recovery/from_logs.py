@@ -85,6 +85,14 @@ class FromLogs:
         while run := list(islice(merged, RUN)):
             yield run
 
+    async def gather(self) -> list[LoggedEvent]:
+        """All events of what is left of one origin, as far as a log has all of it."""
+        found: list[LoggedEvent] = []
+        for origin, each in self._left.ranges.items():
+            async for page in self._log_of(origin, each):
+                found += page.events
+        return found
+
     async def ends(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         """What logs have still, though they lack the beginning, and nobody else had that."""
         for origin, (after, upto) in self._left.ranges.items():

@@ -151,8 +151,10 @@ class StandingIn:
                 if not await self._is_in_log(origin, end):
                     return
                 after = end
-            if not replay.holes():
-                self._flows.page(origin, after, upto, ())
+            # A manifest that was deleted meanwhile may have taken the end of it.
+            reached = min(upto, replay.reached().get(origin, after))
+            if not replay.holes() and reached > after:
+                self._flows.page(origin, after, reached, ())
         finally:
             replay.cancel()
 

@@ -10,6 +10,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from random import Random
 
 import attrs
 from twisted.internet.defer import Deferred, succeed
@@ -26,6 +27,8 @@ from broker.recovery.request import ReplayRequest
 from broker.recovery.spool import Spool
 from broker.store.archive.archive import Archive
 from broker.store.archive.columns import ChunkColumns
+from broker.store.archive.disk import Disk
+from broker.store.archive.noticed_holes import NoticedHoles
 from broker.store.chunks import Chunk, chunks_of, encode_chunk
 from broker.store.kept import KeptSpan
 from broker.store.log_file import LogFile
@@ -48,78 +51,172 @@ class SimulatedArchive:
         self._spools = Path(tempfile.mkdtemp(prefix="spools-", dir=folder))
         self._wall_clock = wall_clock
         self._catalogue = Catalogue.load(shipped_folder())
+        self._archivers: dict[NodeProcess, _Archiver] = {}
         self.requests: list[ReplayRequest] = []
         """All that were asked so far."""
 
-    def open(self) -> Archive:
+    def open(self, disk: Disk | None = None) -> Archive:
         """It, as one more process sees it."""
         if self.broken:
             raise ArchiveUnavailable("the archive is broken")
-        return Archive.open(self.uri, wall_clock=self._wall_clock)
+        return Archive.open(self.uri, wall_clock=self._wall_clock, disk=disk)
 
     def access(self, process: NodeProcess) -> ArchiveAccess:
         """The archive for a process of a node that is about to begin."""
-        carrier = _Carrier(self, process)
-        process.clock.callLater(self.every, carrier.again)
+        archiver = self._archivers[process] = _Archiver(self, process)
+        process.clock.callLater(self.every, archiver.again)
         return ArchiveAccess(
             replays=_Replays(self, process.clock),
-            covered=self._covered,
-            durable=self._durable,
-            flush_soon=lambda: process.clock.callLater(0.01, carrier.flush),
+            covered=archiver.covered,
+            durable=archiver.durable,
+            flush_soon=lambda: process.clock.callLater(0.01, archiver.flush),
             patience=3 * self.every,
         )
 
-    def archiving(self, log: LogFile) -> Archiving:
-        """What carries a log into it."""
-        # No DTDs: those that come with us are all that is needed.
-        return Archiving(ShownLog(log), self.open(), lambda _: {}, self._wall_clock)
+    def kill_archiver(self, random: Random) -> bool:
+        """Kill the archiver of a random node at a random step of its next flush, or at once if it
+        takes none; return whether one was running."""
+        alive = [each for each in self._archivers.values() if each.is_running]
+        if not alive:
+            return False
+        random.choice(alive).die_after(random.randrange(12))
+        return True
 
-    def run(self, request: ReplayRequest) -> tuple[Spool, Report]:
+    def run(self, request: ReplayRequest, archive: Archive) -> tuple[Spool, Report]:
         """Answer a request."""
         self.requests.append(request)
+        if self.broken:
+            raise ArchiveUnavailable("the archive is broken")
         folder = Path(tempfile.mkdtemp(dir=self._spools))
-        engine = LocalEngine(self.open(), self._catalogue)
+        engine = LocalEngine(archive, self._catalogue)
         (report,) = engine.run([request], folder, lambda done, of: None, lambda: False)
         return Spool(folder), report
 
-    def _covered(self, after: Mapping[str, Mark]) -> Deferred[Covered]:
-        if self.broken:
-            return succeed(Covered())
-        state = self.open().state()
-        covered = state.covered
-        found = {o: [i for i in covered.get(o, ()) if i[1] > mark] for o, mark in after.items()}
-        others = frozenset(covered.keys() - after.keys())
-        return succeed(Covered(found, state.healing(self._wall_clock()), others))
-
-    def _durable(self, client_id: str, name: str) -> Deferred[ArchivedDurable | None]:
-        if self.broken:
-            return succeed(None)
-        found = self.open().durables().get((client_id, name))
-        return succeed(None if found is None else ArchivedDurable(*found[:2]))
+    @property
+    def wall_clock(self) -> Callable[[], int]:
+        """Ms since 1970."""
+        return self._wall_clock
 
 
-class _Carrier:
+class ArchiverDied(BaseException):
+    """The end of an archiver's process between two steps."""
+
+
+class _DyingDisk(Disk):
+    """A disk whose process ends after so many steps."""
+
+    def __init__(self) -> None:
+        self.left = -1
+        """Steps until the end; negative: none is near."""
+
+    def _step(self) -> None:
+        if self.left == 0:
+            raise ArchiverDied
+        self.left -= 1
+
+    def write(self, path: Path, data: bytes | memoryview) -> None:
+        self._step()
+        super().write(path, data)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._step()
+        super().rename(old, new)
+
+    def rename_new(self, old: Path, new: Path) -> None:
+        self._step()
+        super().rename_new(old, new)
+
+    def sync_folder(self, path: Path) -> None:
+        self._step()
+
+
+class _Archiver:
     """The archiver of one process of a node: it ends with it."""
 
     def __init__(self, archive: SimulatedArchive, process: NodeProcess) -> None:
         self._archive = archive
         self._process = process
         self._clock = process.clock
+        self._disk = _DyingDisk()
         self._archiving: Archiving | None = None
+        self._opened: Archive | None = None
+        self._noticed = NoticedHoles()
+        self._rests = False
+        """Whether the process has ended, and the next one has not begun."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its node runs, and the archiver beside it."""
+        process = self._process
+        return process.running and process.clock is self._clock and not self._rests
+
+    def die_after(self, steps: int) -> None:
+        """End after so many more steps on the disk."""
+        self._disk.left = steps
 
     def again(self) -> None:
-        """Do it, and again when its time has come."""
+        """Flush now, and again every few seconds."""
         self.flush()
         self._clock.callLater(self._archive.every, self.again)
 
     def flush(self) -> None:
-        """What the log has now."""
-        if self._archive.broken or self._process.stopping:
+        """Archive what the log has now."""
+        if self._archive.broken or self._process.stopping or self._rests:
             return
-        if self._archiving is None:
-            self._archiving = self._archive.archiving(self._process.log_file)
-        while self._archiving.flush(self._process.node.dead_origins()):
-            pass
+        try:
+            if self._archiving is None:
+                # No DTDs: those that come with us are all that is needed.
+                log, archive = ShownLog(self._process.log_file), self._reading()
+                self._archiving = Archiving(log, archive, lambda _: {}, self._archive.wall_clock)
+            while self._archiving.flush(self._process.node.dead_origins()):
+                pass
+        except BrokerError:
+            # As the process does: it is tried again.
+            return
+        except ArchiverDied:
+            self._end()
+
+    def covered(self, after: Mapping[str, Mark]) -> Deferred[Covered]:
+        """See `ArchiveAccess`."""
+        try:
+            state = self._reading().state()
+        except BrokerError:
+            return succeed(Covered())
+        except ArchiverDied:
+            self._end()
+            return succeed(Covered())
+        covered = state.covered
+        found = {o: [i for i in covered.get(o, ()) if i[1] > mark] for o, mark in after.items()}
+        others = frozenset(covered.keys() - after.keys())
+        healing = self._noticed.healing(state, self._archive.wall_clock())
+        return succeed(Covered(found, healing, others))
+
+    def durable(self, client_id: str, name: str) -> Deferred[ArchivedDurable | None]:
+        """See `ArchiveAccess`."""
+        try:
+            found = self._reading().durables().get((client_id, name))
+        except BrokerError:
+            found = None
+        except ArchiverDied:
+            self._end()
+            found = None
+        return succeed(None if found is None else ArchivedDurable(*found[:2]))
+
+    def _reading(self) -> Archive:
+        """Return the archive as this process sees it."""
+        if self._archive.broken or self._rests:
+            raise ArchiveUnavailable("the archiver does not run")
+        if self._opened is None:
+            self._opened = self._archive.open(self._disk)
+        return self._opened
+
+    def _end(self) -> None:
+        self._rests, self._archiving, self._opened = True, None, None
+        self._disk, self._noticed = _DyingDisk(), NoticedHoles()
+        self._clock.callLater(1.0, self._begin)
+
+    def _begin(self) -> None:
+        self._rests = False
 
 
 @attrs.define
@@ -168,17 +265,24 @@ class _Replays:
     def __init__(self, archive: SimulatedArchive, clock: IClock) -> None:
         self._archive = archive
         self._clock = clock
+        self._opened: Archive | None = None
 
     def replay(self, request: ReplayRequest) -> _Replay:
         """See `Replays`."""
-        return _Replay(self._archive, request, self._clock)
+        return _Replay(self, request, self._clock)
+
+    def run(self, request: ReplayRequest) -> tuple[Spool, Report]:
+        """Answer a request with what the replay process sees."""
+        if self._opened is None:
+            self._opened = self._archive.open()
+        return self._archive.run(request, self._opened)
 
 
 class _Replay:
     """See `broker.recovery.archive_access.Replay`."""
 
-    def __init__(self, archive: SimulatedArchive, request: ReplayRequest, clock: IClock) -> None:
-        self._archive = archive
+    def __init__(self, replays: _Replays, request: ReplayRequest, clock: IClock) -> None:
+        self._replays = replays
         self._request = request
         self._clock = clock
         self._pages: deque[list[LoggedEvent]] | None = None
@@ -194,7 +298,7 @@ class _Replay:
     def _answer(self, more: Deferred[Sequence[LoggedEvent]]) -> None:
         if self._pages is None:
             try:
-                spool, self._report = self._archive.run(self._request)
+                spool, self._report = self._replays.run(self._request)
                 self.looked_at = (self._report.looked_at, self._report.looked_at)
             except BrokerError as error:
                 more.errback(error)

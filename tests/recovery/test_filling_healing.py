@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 from twisted.internet.task import Clock
 
+from broker.recovery.planning import FEW
 from broker.recovery.request import ReplayRequest
 from tests.recovery.test_filling import (
     GONE,
@@ -68,3 +70,53 @@ def test_nobody_waits_for_what_was_damaged_long_ago() -> None:
     assert all_of(filling) == [each for each in IN_ORDER if each != (GONE, 2)]
     assert len(filling.lost()) == 1
     assert len(archive.asked) == 1
+
+
+MANY = FEW
+"""So many others are under way that the archive is asked first."""
+
+
+@pytest.mark.parametrize("of", ["a replica", "this node's log"])
+def test_what_the_archive_lost_comes_of_logs_in_its_order(of: str) -> None:
+    archive = Archived(damaged=frozenset({2}))
+    replica = of == "a replica"
+    log = Log([GONE] if replica else [])
+    filling = recovered(archive, log, WHOLE, busy=MANY, scraps=[] if replica else [2])
+    assert all_of(filling) == IN_ORDER
+    assert filling.lost() == []
+    assert len(archive.asked) == 1
+
+
+def test_a_node_that_is_cut_off_is_waited_for_while_the_archive_may_heal() -> None:
+    clock, archive = Clock(), Archived(damaged=frozenset({2}), heals=True)
+    log = Log([GONE], is_there=False)
+    filling = recovered(archive, log, WHOLE, clock=clock, busy=MANY)
+    first = filling.more()
+    clock.pump([0.5] * 60)
+    assert not first.called
+    log.is_there = True
+    clock.advance(0.5)
+    assert offsets(first) == [1, 2, 3, 1, 2, 3]
+    assert offsets(filling.more()) == []
+    assert filling.lost() == []
+
+
+def test_what_was_lost_before_a_replay_broke_off_is_told() -> None:
+    archive = Archived(damaged=frozenset({2}), fails=1)
+    filling = recovered(archive, Log([]), WHOLE)
+    assert all_of(filling) == [each for each in IN_ORDER if each != (GONE, 2)]
+    assert len(archive.asked) == 2
+    assert [(each.after, each.upto) for each in filling.lost()] == [((1, 1), (1, 2))]
+
+
+class Wide(Archived):
+    """An archive that has lost a file whose places lie among those of others."""
+
+    def replay(self, request: ReplayRequest) -> OneReplay:
+        return attrs.evolve(super().replay(request), lost=[(GONE, (0, 0), (1, 3))])
+
+
+def test_no_gap_is_told_for_what_came_of_another_file() -> None:
+    filling = recovered(Wide(damaged=frozenset({2})), Log([]), WHOLE)
+    assert all_of(filling) == [each for each in IN_ORDER if each != (GONE, 2)]
+    assert [(each.after, each.upto) for each in filling.lost()] == [((1, 1), (1, 2))]

@@ -30,6 +30,7 @@ from broker.recovery.archiver.care_rules import NO_CARE, CareRules
 from broker.recovery.archiver.caring import Caring
 from broker.recovery.collector import quieten_collector
 from broker.store.archive.archive import Archive
+from broker.store.archive.noticed_holes import NoticedHoles
 from broker.store.reading_along import LogAlong
 
 #: Less than the node and its clients: what is urgent comes first.
@@ -52,6 +53,7 @@ class Conversation:
         self.flushes: list[int] = []
         self.questions: list[lines.AskCovered | lines.AskDurable] = []
         self.dead: tuple[str, ...] = ()
+        self.noticed = NoticedHoles()
         self.over = False
         """This process is to end."""
         self._gone = False
@@ -87,6 +89,23 @@ class Conversation:
             left = until - time.monotonic()
             if left <= 0 or not self._take(left):
                 return
+
+    def wait(self, seconds: float, problem: str) -> None:
+        """Wait while the archive can not be opened; whatever is asked is answered with nothing."""
+        until = time.monotonic() + seconds
+        while not self.over:
+            numbers, self.flushes = self.flushes, []
+            self.tell(lines.report(lines.Report(flushed=numbers, problem=problem)))
+            questions, self.questions = self.questions, []
+            for asked in questions:
+                self.tell(
+                    lines.found(asked.number, "", None)
+                    if isinstance(asked, lines.AskDurable)
+                    else lines.coverage(Covered())
+                )
+            if until <= time.monotonic():
+                return
+            self.listen(until - time.monotonic())
 
     def ask_dtds(self, wanted: Sequence[DtdReference]) -> Mapping[DtdReference, bytes]:
         """The texts that the node knows."""
@@ -154,7 +173,8 @@ def _answer(archive: Archive, conversation: Conversation) -> None:
             continue
         try:
             state = archive.state()
-            covered = Covered(state.covered, state.healing(archive.wall_clock()))
+            healing = conversation.noticed.healing(state, archive.wall_clock())
+            covered = Covered(state.covered, healing)
         except BrokerError:
             # It is asked again, until it can be read or the node has no patience any more.
             covered = Covered()
@@ -210,8 +230,7 @@ def main(log: Path, uri: str, every: float, care: CareRules) -> None:
                 with closing(caring):
                     run(along, archive, every, conversation, caring)
         except BrokerError as error:
-            conversation.tell(lines.report(lines.Report(problem=str(error))))
-            conversation.listen(RETRY)
+            conversation.wait(RETRY, str(error))
         if conversation.over:
             break
     held.close()

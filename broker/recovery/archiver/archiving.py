@@ -146,6 +146,8 @@ class Archiving:
         """Up to where the archive has all that is here, which begins behind `since`; and behind
         which mark it has something again, where it has a hole: a damaged file, say."""
         state = self._archive.state()
+        if self._writer.ledger.mend(state):
+            state = self._archive.state()
         before = self.reached.get(origin)
         # What the archive has let go as too old is not to come back from a log that has it still.
         after = state.upto(origin, max(since, state.forgotten(origin)))

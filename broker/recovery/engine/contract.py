@@ -37,10 +37,9 @@ class Report:
     contradictions: int = 0
     """How often no order kept both each origin's and each publisher's."""
     upto: Mapping[str, Mark] = attrs.field(factory=dict)
-    """By origin how far the archive goes on from where the request begins; of what lies before
-    that and is lost, `holes` tells."""
+    """By origin up to where the archive has something; `holes` are missing before that."""
     holes: tuple[Hole, ...] = ()
-    """Lost to files that are damaged or missing."""
+    """Lost to files that are damaged or missing, or covered by no manifest."""
     notes: tuple[str, ...] = ()
     """For people: types without a DTD, and the like."""
     error: WireError | None = None

@@ -147,7 +147,13 @@ class Job:
         planned = plan(self.archive.state(), self.requests)
         known = {part.file.path for part in self._files.values()}
         there = {part.file.path for part in planned.parts}
-        self._lost += [part for part in missing if part.file.path in there]
+        for part in missing:
+            if part.file.path in there:
+                # It is listed still, so nobody merged it: it is damaged like one that was cut.
+                self._lost.append(part)
+                reason = f"{part.file.path} is listed and not there"
+                self._notes[reason] = None
+                self._set_aside(part.file, reason)
         new = [part for part in planned.parts if part.file.path not in known]
         # There may be origins that matchers do not know.
         self.name += "+"

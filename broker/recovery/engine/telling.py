@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping
 from broker.event.place import Mark
 from broker.recovery.engine.contract import Hole
 from broker.recovery.request import ReplayRequest
-from broker.store.archive.intervals import Interval, Intervals, common, merged, reach
+from broker.store.archive.intervals import Interval, Intervals, common, merged, without
 from broker.store.archive.listed import ArchivedFile
 from broker.store.archive.state import ArchiveState
 
 #: Behind all events of an origin.
 _EVERYWHERE: Mark = (2**32 - 1, 2**63 - 1)
+_NOWHERE: Mark = (0, 0)
 
 
 class Telling:
@@ -28,28 +29,45 @@ class Telling:
         }
 
     def reach(self, request: ReplayRequest) -> Mapping[str, Mark]:
-        """By origin how far it goes without a hole from where the request begins."""
+        """By origin up to where it has something, of what the request wants; `holes` tells what is
+        missing before that."""
         found: dict[str, Mark] = {}
         for origin in {*self._intervals, *request.ranges}:
             wanted = request.range_of(origin)
             if wanted is not None:
                 after, upto = wanted
-                far = reach(self._intervals.get(origin, ()), after)
-                found[origin] = far if upto is None else min(far, upto)
+                last = max(after, self._last(origin))
+                found[origin] = last if upto is None else min(last, upto)
         return found
 
     def holes(self, request: ReplayRequest, files: Iterable[ArchivedFile]) -> tuple[Hole, ...]:
-        """What of a request's ranges was in these files, which can not be read, and nobody has
-        written again."""
+        """What the archive lacks of a request's ranges, before the last that it has: what was in
+        these files, which can not be read, and what no manifest covers."""
         lost: dict[str, list[Interval]] = defaultdict(list)
         for file in files:
             for origin, intervals in self._state.lost_with(file).items():
                 lost[origin] += intervals
         found: list[Hole] = []
-        for origin, of_origin in sorted(lost.items()):
+        for origin in sorted({*lost, *self._intervals}):
             wanted = request.range_of(origin)
-            if wanted is not None:
-                after, upto = wanted
-                part = common([(after, _EVERYWHERE if upto is None else upto)], of_origin)
-                found += [(origin, *interval) for interval in part]
+            if wanted is None:
+                continue
+            after, upto = wanted
+            last = self._last(origin)
+            uncovered = without(
+                [(after, last if upto is None else min(last, upto))],
+                self._intervals.get(origin, ()),
+            )
+            damaged = common([(after, _EVERYWHERE if upto is None else upto)], lost[origin])
+            missing = merged((*uncovered, *damaged))
+            found += [(origin, *each) for each in missing if _has_places(each)]
         return tuple(found)
+
+    def _last(self, origin: str) -> Mark:
+        return max((end for _, end in self._intervals.get(origin, ())), default=_NOWHERE)
+
+
+def _has_places(interval: Interval) -> bool:
+    # Where an epoch ended, the next one goes on with the next offset.
+    (_, after), (_, upto) = interval
+    return after < upto

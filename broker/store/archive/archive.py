@@ -6,6 +6,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from broker.dtd.reference import DtdReference
 from broker.errors import ArchiveCorrupt, ArchiveObjectMissing, ArchiveUnavailable
 from broker.store.archive.disk import Disk
 from broker.store.archive.durables import Durables, StoredDurable
-from broker.store.archive.layout import FORMAT, MARKER
+from broker.store.archive.layout import FORMAT, MANIFESTS, MARKER
 from broker.store.archive.leases import ReadingLease
 from broker.store.archive.listed import ArchivedFile
 from broker.store.archive.manifest import Manifest, SetAside
@@ -31,6 +32,8 @@ BATCH_ROWS: Final = 8192
 GUEST: Final = "guest-"
 #: A guest's name is used no longer than that (ms) after it was used last.
 _GUEST_MS: Final = 3_600_000
+#: What the marker holds.
+_MARKED: Final = json.dumps({"format": FORMAT}).encode() + b"\n"
 
 
 def guest_name() -> str:
@@ -77,11 +80,23 @@ class Archive:
         return self.objects.uri
 
     def is_there(self) -> bool:
-        """Whether there is one; `ArchiveCorrupt` if something else lies there."""
+        """Whether there is one; `ArchiveCorrupt` if something else lies there.
+
+        A marker that was deleted or cut short is put again where there are manifests.
+        """
         try:
-            said = json.loads(self.objects.get(MARKER))
+            data = self.objects.get(MARKER)
         except ArchiveObjectMissing:
-            return False
+            data = b""
+            if not self.objects.below(MANIFESTS):
+                return False
+        if _MARKED.startswith(data) and data != _MARKED and self.objects.below(MANIFESTS):
+            with suppress(ArchiveUnavailable):
+                # Somebody who may only read needs no marker to go on.
+                self.objects.put([(MARKER, _MARKED)])
+            return True
+        try:
+            said = json.loads(data)
         except ValueError:
             raise ArchiveCorrupt(f"{self.uri} is no archive: {MARKER} is not JSON") from None
         if not isinstance(said, dict) or said.get("format") != FORMAT:
@@ -91,8 +106,7 @@ class Archive:
     def make(self) -> None:
         """Begin one, if it is not there."""
         if not self.is_there():
-            marker = json.dumps({"format": FORMAT}).encode() + b"\n"
-            self.objects.put([(MARKER, marker)])
+            self.objects.put([(MARKER, _MARKED)])
 
     def check(self) -> None:
         """Raises `ArchiveUnavailable` where there is none: a file system may not be mounted."""

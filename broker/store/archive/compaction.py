@@ -133,10 +133,12 @@ class Compaction:
             made = list(self._made(merge))
         except Damaged as damaged:
             self.done.passed_over += 1
-            if not damaged.missing:
-                self.done.damaged.append(damaged.file.path)
+            path = damaged.file.path
+            # What is missing and not listed any more somebody else has merged.
+            if not damaged.missing or path in self._archive.state().files:
+                self.done.damaged.append(path)
                 aside = SetAside(damaged.reason, self._archive.wall_clock())
-                self._ledger.enter(Manifest(aside={damaged.file.path: aside}))
+                self._ledger.enter(Manifest(aside={path: aside}))
             return
         self._archive.objects.put([(each.file.path, each.data) for each in made])
         now = self._archive.wall_clock()

@@ -53,6 +53,11 @@ class Durables:
         """What each writer says."""
         return {writer: _said(pages) for writer, pages in self._journal.read().items()}
 
+    def is_damaged(self, writer: str) -> bool:
+        """Whether a page of a writer can not be read now."""
+        self._journal.read()
+        return self._journal.damaged(writer)
+
     def problems(self) -> dict[str, str]:
         """Pages that can not be read, by path."""
         found: dict[str, str] = {}
@@ -81,7 +86,11 @@ class DurablesWriter:
             known = ranked.get((client, name)) or said.get((client, name))
             ranked[client, name] = (stored, now if stored is not None or not known else known[1])
         self._said = None
-        self._journal.put(_body(ranked), lambda: _body({**said, **ranked}))
+        self._journal.put(
+            _body(ranked),
+            lambda: _body({**said, **ranked}),
+            repeat=self._durables.is_damaged(self._writer),
+        )
         self._said = {**said, **ranked}
 
 

@@ -11,8 +11,8 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -20,6 +20,7 @@ from broker.errors import ArchiveCorrupt, ArchiveObjectMissing
 from broker.store.archive.objects import Objects
 
 _NAME: Final = re.compile(r"([^/]+)/([0-9]{12})\.json")
+_GONE: Final = "is missing"
 
 
 @attrs.frozen
@@ -70,8 +71,12 @@ class Pages:
     """What is wrong, by path: a page is damaged, or missing."""
 
 
+#: What a listing shows of a page: its bytes, and when it was put, in ms.
+_Stamp: TypeAlias = tuple[int, int]
+
+
 class Journal:
-    """Reads the journals of all writers in a folder, and only once what it has read."""
+    """The journals of all writers in a folder. A page is read again only if its object changed."""
 
     def __init__(
         self, objects: Objects, folder: str, parse: Callable[[dict[str, Any]], Any] = dict
@@ -81,21 +86,30 @@ class Journal:
         self._folder = folder
         self._parse = parse
         self._known: dict[str, Pages] = {}
+        self._listed: dict[str, dict[int, _Stamp]] = {}
+        self._cache: dict[str, dict[int, tuple[_Stamp, Page | str]]] = {}
+        """By writer and number what was read: a page, or what is wrong with it."""
+        self._expected: dict[str, int] = {}
+
+    def expect(self, writer: str, number: int) -> None:
+        """This process has put the writer's page of this number: without it the rest is damaged."""
+        self._expected[writer] = number
 
     def read(self) -> Mapping[str, Pages]:
         """By writer what there is now. An entry that is the same object as before is unchanged.
 
         Raises `ArchiveUnavailable`.
         """
-        numbers = self._numbers()
+        listed = self._list()
         # A snapshot may take the place of pages while they are read: then they are listed anew.
         for last_try in (False, True):
             try:
-                found = {w: self._writer(w, each, last_try) for w, each in numbers.items()}
+                found = {w: self._writer(w, each, last_try) for w, each in listed.items()}
                 break
             except ArchiveObjectMissing:
-                numbers = self._numbers()
-        self._known = found
+                listed = self._list()
+        self._known, self._listed = found, listed
+        self._cache = {writer: self._cache[writer] for writer in found}
         return found
 
     def damaged(self, writer: str) -> bool:
@@ -108,63 +122,67 @@ class Journal:
 
     def numbers(self, writer: str) -> list[int]:
         """The numbers of all pages of a writer that lie there, rising."""
-        return sorted(self._numbers(writer).get(writer, ()))
+        return sorted(self._list(writer).get(writer, ()))
 
-    def _numbers(self, writer: str = "") -> dict[str, list[int]]:
-        numbers: dict[str, list[int]] = defaultdict(list)
+    def _list(self, writer: str = "") -> dict[str, dict[int, _Stamp]]:
+        listed: dict[str, dict[int, _Stamp]] = defaultdict(dict)
         below = f"{self._folder}/{writer}" if writer else self._folder
         for each in self._objects.below(below):
             named = _NAME.fullmatch(each.path[len(self._folder) + 1 :])
             if named is not None:
-                numbers[named[1]].append(int(named[2]))
-        return dict(numbers)
+                listed[named[1]][int(named[2])] = (each.bytes, each.modified)
+        return dict(listed)
 
-    def _writer(self, writer: str, numbers: list[int], last_try: bool) -> Pages:
+    def _writer(self, writer: str, listed: dict[int, _Stamp], last_try: bool) -> Pages:
         known = self._known.get(writer)
-        newest = max(numbers)
-        if known is not None and known.newest == newest:
+        newest = max(known.newest if known else 0, self._expected.get(writer, 0), *listed)
+        if known is not None and self._listed.get(writer) == listed and known.newest == newest:
             return known
-        fresh = sorted(number for number in numbers if known is None or number > known.newest)
-        if known is not None and not known.problems and fresh[0] == known.newest + 1:
-            pages = [*known.pages]
-        else:
-            pages, fresh = [], sorted(numbers)
+        before, cache = self._cache.get(writer, {}), {}
+        pages: list[Page] = []
         problems: dict[str, str] = {}
-        read: list[Page] = []
-        for number in reversed(fresh):
-            page = self._page(writer, number, problems, last_try)
-            if page is not None:
-                read.append(page)
-                if page.snapshot:
-                    pages = []
-                    break
-        pages += reversed(read)
-        problems |= self._missing(writer, pages, fresh)
-        return Pages(tuple(pages), newest, problems)
+        for number in sorted(listed, reverse=True):
+            cached = before.get(number)
+            if cached is None or cached[0] != listed[number]:
+                # An object may have been deleted or cut since, or put again by a later process.
+                cached = (listed[number], self._page(writer, number, last_try))
+            cache[number] = cached
+            _, page = cached
+            if isinstance(page, str):
+                problems[page_path(self._folder, writer, number)] = page
+                continue
+            pages.append(page)
+            if page.snapshot:
+                break
+        pages.reverse()
+        self._cache[writer] = cache
+        # This process may have seen pages behind the newest one that is there now.
+        problems |= self._missing(writer, pages, listed, newest)
+        found = Pages(tuple(pages), newest, problems)
+        return known if found == known and known is not None else found
 
-    def _page(
-        self, writer: str, number: int, problems: dict[str, str], last_try: bool
-    ) -> Page | None:
-        path = page_path(self._folder, writer, number)
+    def _page(self, writer: str, number: int, last_try: bool) -> Page | str:
+        """Read a page, or say what is wrong with it."""
         try:
-            page = Page.decode(self._objects.get(path))
+            page = Page.decode(self._objects.get(page_path(self._folder, writer, number)))
             if page.number != number:
                 raise ArchiveCorrupt(f"is page {page.number}, not {number}")
             return attrs.evolve(page, body=self._parse(page.body))
         except ArchiveObjectMissing:
             if not last_try:
                 raise
-            problems[path] = "is missing"
+            return _GONE
         except ArchiveCorrupt as error:
-            problems[path] = error.text
-        return None
+            return error.text
 
-    def _missing(self, writer: str, pages: list[Page], fresh: list[int]) -> dict[str, str]:
+    def _missing(
+        self, writer: str, pages: list[Page], listed: Iterable[int], newest: int
+    ) -> dict[str, str]:
         """Numbers that were passed over since the snapshot, or since the beginning."""
-        have = {page.number for page in pages} | set(fresh)
+        have = set(listed)
         first = pages[0].number if pages and pages[0].snapshot else 1
-        lost: Iterator[int] = (n for n in range(first, max(have, default=0)) if n not in have)
-        return {page_path(self._folder, writer, number): "is missing" for number in lost}
+        lost: Iterator[int] = (n for n in range(first, newest + 1) if n not in have)
+        return {page_path(self._folder, writer, number): _GONE for number in lost}
 
 
 def _json(said: Any) -> str:

@@ -32,6 +32,10 @@ class Manifests:
         """Whether a part of what it has said can not be read, as of the last `state`."""
         return self._journal.damaged(writer)
 
+    def expect(self, writer: str, number: int) -> None:
+        """See `Journal.expect`."""
+        self._journal.expect(writer, number)
+
     def writers(self) -> list[str]:
         """All that have said something, as of the last `state`."""
         return self._journal.writers()
@@ -46,11 +50,37 @@ class Ledger:
         self._journal = JournalWriter(manifests.objects, MANIFESTS, writer)
         self._wall_clock = wall_clock
         self.writer = writer
+        self._read: Manifest | None = None
+        self._whole: Manifest | None = None
+        """What this writer said, as of when all of it could be read last, and since."""
 
     def enter(self, manifest: Manifest) -> None:
         """Say this, with the time. `ArchiveUnavailable`: it may have been said all the same."""
         manifest.at = self._wall_clock()
         self._journal.put(manifest.to_json(), self._snapshot)
+        self._manifests.expect(self.writer, self._journal.last)
+        if self._whole is not None:
+            self._whole.merge(manifest)
+
+    def mend(self, state: ArchiveState) -> bool:
+        """Say again what this writer said, if a part of it was lost since this process could read
+        it; return whether it did. `state` was read just now. `ArchiveUnavailable`."""
+        said = self._manifests.said_by(self.writer)
+        if not self._manifests.damaged(self.writer):
+            if said is not self._read:
+                self._read, self._whole = said, Manifest()
+                self._whole.merge(said)
+            return False
+        if self._whole is None:
+            return False
+        whole, everything = Manifest(), Manifest()
+        for each in (self._whole, said):
+            whole.merge(each)
+        for each in (state.everything, whole):
+            everything.merge(each)
+        self._journal.put_snapshot(whole.without_gone(everything).to_json())
+        self._manifests.expect(self.writer, self._journal.last)
+        return True
 
     def _snapshot(self) -> dict[str, object] | None:
         """All that this writer has said and that is of use still.

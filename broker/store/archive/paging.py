@@ -29,23 +29,38 @@ class JournalWriter:
         self._bytes_since = 0
         self._snapshot_bytes = 0
 
-    def put(self, body: dict[str, Any], snapshot: Callable[[], dict[str, Any] | None]) -> None:
+    def put(
+        self,
+        body: dict[str, Any],
+        snapshot: Callable[[], dict[str, Any] | None],
+        *,
+        repeat: bool = False,
+    ) -> None:
         """Say this. `ArchiveUnavailable`: it may have been said all the same.
 
-        `snapshot` gives the body that repeats everything, if it is time for that; None if there
-        should be none now. It is not an error if that one can not be put.
+        `snapshot` gives the body that repeats everything, if it is time for that, or with
+        `repeat`; None if there should be none now. It is not an error if that one can not be put.
         """
         self._bytes_since += self._page(body, False)
         self._since += 1
-        if self._is_time():
+        if repeat or self._is_time():
             try:
                 repeated = snapshot()
                 if repeated is not None:
-                    self._snapshot_bytes = self._page(repeated, True)
-                    self._since = self._bytes_since = 0
+                    self.put_snapshot(repeated)
             except ArchiveUnavailable:
                 # Said is said; it is tried again at the next one.
                 return
+
+    @property
+    def last(self) -> int:
+        """The number of the page that was put last; 0 if that is not known."""
+        return self._last or 0
+
+    def put_snapshot(self, body: dict[str, Any]) -> None:
+        """Repeat everything. `ArchiveUnavailable`."""
+        self._snapshot_bytes = self._page(body, True)
+        self._since = self._bytes_since = 0
 
     def _is_time(self) -> bool:
         enough = self._since >= SNAPSHOT_EVERY and 2 * self._bytes_since >= self._snapshot_bytes

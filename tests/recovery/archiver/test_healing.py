@@ -96,3 +96,71 @@ def test_what_is_damaged_of_a_dead_origin_its_keeper_writes_again(site: Site, ke
     keeper.carry(dead=[site.origin])
     assert site.offsets() == [3, 4, 5, 6]
     assert site.covered()[-1] == ((1, 2), (1, 6))
+
+
+def pages(site: Site) -> list[str]:
+    """Paths of the manifests of a site's archiver."""
+    return sorted(each.path for each in site.open().objects.below(f"manifests/{site.origin}"))
+
+
+def lose(site: Site, path: str, keep: int | None) -> None:
+    """A manifest is cut to so many bytes, or deleted with None."""
+    place = Path("/archive") / path
+    if keep is None:
+        site.disk.remove(place)
+    else:
+        site.disk.change(place, lambda data: data[:keep])
+
+
+@pytest.mark.parametrize("keep", [None, 0, 40])
+@pytest.mark.parametrize("which", [0, 1, -1])
+def test_a_manifest_that_is_lost_is_said_again_by_the_archiver_that_said_it(
+    site: Site, keep: int | None, which: int
+) -> None:
+    archiver = site.archiver()
+    for _ in range(3):
+        site.log_more(3)
+        site.carry(archiver)
+    reader = site.open()
+    assert reader.state().covered[site.origin] == (((0, 0), (1, 9)),)
+    files = len(reader.state().files)
+    lose(site, pages(site)[which], keep)
+    assert reader.state().covered[site.origin] != (((0, 0), (1, 9)),)
+    site.carry(archiver)
+    for archive in (reader, site.open()):
+        state = archive.state()
+        assert state.covered[site.origin] == (((0, 0), (1, 9)),)
+        assert state.problems == {}
+        assert len(state.files) == files
+    assert site.offsets() == list(range(1, 10))
+
+
+@pytest.mark.parametrize("keep", [None, 0, 40])
+@pytest.mark.parametrize("which", [0, 1, -1])
+def test_after_a_restart_what_no_manifest_covers_is_written_again_from_the_log(
+    site: Site, keep: int | None, which: int
+) -> None:
+    for _ in range(3):
+        site.log_more(3)
+        site.carry()
+    lose(site, pages(site)[which], keep)
+    site.log_more(1)
+    site.carry()
+    assert site.covered() == (((0, 0), (1, 10)),)
+    assert site.offsets() == list(range(1, 11))
+
+
+def test_a_file_that_is_missing_is_written_again_once_compaction_meets_it(site: Site) -> None:
+    for _ in range(2):
+        site.log_more(2)
+        archiver = site.carry()
+    site.wall.now += 2 * HOUR
+    archive = site.open()
+    lost, _ = archive.state().files
+    archive.objects.delete([lost])
+    ledger = Ledger(archive.manifests, "compactor-1", site.wall)
+    done = Compaction(archive, ledger, CompactionRules(many=2)).run()
+    assert done.damaged == [lost]
+    site.carry(archiver)
+    assert site.covered() == (((0, 0), (1, 4)),)
+    assert sorted(site.offsets()) == [1, 2, 3, 4]

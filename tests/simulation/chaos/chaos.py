@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import accumulate
+from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
@@ -15,7 +16,7 @@ from broker.client.client import Client
 from broker.event.place import Place
 from broker.testing.guarantees import check, report
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.chaos.dangers import Dangers
+from tests.simulation.chaos.dangers import ArchiveFaults, Dangers
 from tests.simulation.network.topologies import SHAPES, Edge, Trouble
 from tests.simulation.network.watching import (
     INTERESTS,
@@ -117,6 +118,7 @@ class Chaos:
         self._observer = Observer(self._world, "neighbour" if dangers.guarded else "node")
         self._seen: Truths = {}
         self._disk_was_lost = False
+        self._faults = self._archive_faults()
         self.log: list[str] = []
         """What went wrong, and when."""
 
@@ -141,10 +143,14 @@ class Chaos:
                     publishers.append(self._join(edges))
                 if self._random.random() < 0.3:
                     self._strike(trouble, followers)
+                if self._faults is not None:
+                    self._tear(self._faults)
                 for each in followers:
                     each.read()
                 world.run(self._random.choice((0.0, 0.01, 0.1, 0.5)))
             trouble.end()
+            if self._faults is not None:
+                self._faults.restore_late(at_once=True)
             for name in world.names:
                 if name not in world.running:
                     world.start(name)
@@ -206,7 +212,25 @@ class Chaos:
                 each.read()
             world.run(0.5)
 
+    def _archive_faults(self) -> ArchiveFaults | None:
+        archive, world = self._world.archive, self._world
+        if archive is None or not self._dangers.torn:
+            return None
+        random = Random(f"archive {world.seed}")
+        return ArchiveFaults(Path(archive.uri), random, world.clock.seconds)
+
     # ------------------------------------------------------------------ what happens
+
+    def _tear(self, faults: ArchiveFaults) -> None:
+        """Damage the archive, or kill an archiver, now and then."""
+        faults.restore_late()
+        what = faults.random.randrange(12)
+        if what == 0:
+            assert self._world.archive is not None
+            if self._world.archive.kill_archiver(faults.random):
+                self._note("kill an archiver")
+        elif what < 3 and (done := faults.strike()):
+            self._note(done)
 
     def _strike(self, trouble: Trouble, followers: list[Follower]) -> None:
         what = self._random.randrange(10)

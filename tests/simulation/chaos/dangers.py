@@ -1,8 +1,15 @@
-"""What may happen to a network in a run of chaos, and what its nodes have against it."""
+"""Dangers of a run of chaos: what may happen to a network, and to its archive.
+
+`ArchiveFaults` damages a local archive's objects; it needs nothing of a simulation, so tests with
+processes use it, too.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
+from random import Random
 
 import attrs
 
@@ -33,7 +40,8 @@ class Dangers:
     """Clocks of nodes step by hours."""
     busy: bool = False
     """Matching takes longer now and then."""
-
+    torn: bool = False
+    """Objects of the archive are cut, flipped, deleted and late, and archivers are killed."""
     wandering: bool = False
     """Publishers go to other nodes while theirs is away, and repeat what was not acknowledged."""
     joining: bool = False
@@ -69,3 +77,75 @@ class Dangers:
     def size(self) -> int:
         """Characters that the largest events have more than they need."""
         return 50_000 if self.short else 0
+
+
+@attrs.define
+class ArchiveFaults:
+    """Cuts, deletes and delays objects of an archive in a folder of this machine."""
+
+    root: Path
+    random: Random
+    now: Callable[[], float]
+    """Seconds of a clock that does not go back."""
+    _hidden: list[tuple[float, Path, bytes]] = attrs.field(factory=list, init=False)
+
+    def strike(self) -> str:
+        """Damage one object, and return what was done; empty if there is none yet."""
+        objects = self._objects(self.random.choice(self.FOLDERS))
+        if not objects:
+            return ""
+        # The newest objects are those that somebody is about to read.
+        path = self.random.choice(objects if self.random.random() < 0.5 else objects[-3:])
+        ways = [self._cut, self._delete, self._delay]
+        if path.parent != self.root:
+            # A marker of another format is refused, and rightly so.
+            ways.append(self._flip)
+        done = self.random.choice(ways)(path)
+        return f"{done} {path.relative_to(self.root)}"
+
+    #: Folders of an archive; the empty one is the root, where its marker lies.
+    FOLDERS = ("manifests", "manifests", "events", "events", "durables", "")
+
+    def restore_late(self, *, at_once: bool = False) -> None:
+        """Put objects back that were late, once their time has come."""
+        due = [each for each in self._hidden if at_once or each[0] <= self.now()]
+        self._hidden = [each for each in self._hidden if each not in due]
+        for _, path, data in due:
+            if not path.exists():
+                _write(path, data)
+
+    def _objects(self, folder: str) -> list[Path]:
+        if not folder and not (self.root / "manifests").exists():
+            # Nothing shows yet that it is an archive.
+            return []
+        found = (self.root / folder).rglob("*") if folder else self.root.glob("*.json")
+        files = [path for path in found if path.is_file()]
+        return sorted(files, key=lambda path: (path.stat().st_mtime_ns, path))
+
+    def _cut(self, path: Path) -> str:
+        data = path.read_bytes()
+        _write(path, data[: self.random.randrange(len(data) + 1)])
+        return "cut"
+
+    def _flip(self, path: Path) -> str:
+        data = bytearray(path.read_bytes())
+        if data:
+            data[self.random.randrange(len(data))] ^= 1 << self.random.randrange(8)
+        _write(path, bytes(data))
+        return "flip"
+
+    def _delete(self, path: Path) -> str:
+        path.unlink()
+        return "delete"
+
+    def _delay(self, path: Path) -> str:
+        self._hidden.append((self.now() + self.random.uniform(0.5, 20.0), path, path.read_bytes()))
+        path.unlink()
+        return "delay"
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.fault")
+    temporary.write_bytes(data)
+    os.replace(temporary, path)

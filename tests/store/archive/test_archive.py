@@ -18,6 +18,7 @@ from broker.store.archive.manifests import Ledger
 from broker.store.archive.objects import RemoteObjects
 from broker.store.archive.verification import Verification
 from broker.store.archive.writer import ArchiveWriter
+from broker.testing.fragile_disk import FragileDisk
 from tests.store.archive.events import HOUR, Wall, covering, event, everything_in, same
 
 
@@ -38,6 +39,22 @@ def test_nothing_is_made_unless_it_is_wanted(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     Archive.open(str(tmp_path / "a"))
     assert Archive.open(str(tmp_path / "a"), create=False).state().files == {}
+
+
+@pytest.mark.parametrize("keep", [None, 0, 20])
+def test_a_marker_that_is_lost_is_put_again_where_manifests_are(keep: int | None) -> None:
+    disk = FragileDisk(Wall())
+    archive = Archive.open("/archive", disk=disk)
+    Ledger(archive.manifests, "aa", Wall()).enter(Manifest(removes={"a": 1}))
+    marker, place = archive.objects.get("archive.json"), Path("/archive/archive.json")
+    if keep is None:
+        disk.remove(place)
+    else:
+        disk.change(place, lambda data: data[:keep])
+    assert archive.state().everything.removes == {"a": 1}
+    assert archive.objects.get("archive.json") == marker
+    disk.remove(place)
+    assert Archive.open("/archive", create=False, disk=disk).objects.get("archive.json") == marker
 
 
 @pytest.mark.parametrize("marker", [b"", b"[]", b'{"format": "xmlbroker-archive-9"}', b"\xff"])

@@ -119,6 +119,39 @@ def test_the_snapshot_before_serves_if_one_is_damaged(monkeypatch: pytest.Monkey
     ]
 
 
+@pytest.mark.parametrize("which", [1, 2, 3])
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_page_that_is_lost_after_it_was_read_is_told(which: int, cut: bool) -> None:
+    disk = FragileDisk(lambda: MORNING)
+    store = LocalObjects(Path("/archive"), disk)
+    writer, journal = JournalWriter(store, "manifests", "aa"), Journal(store, "manifests")
+    for n in range(1, 4):
+        writer.put({"n": n}, dict)
+    journal.read()
+    path = f"manifests/aa/{which:012}.json"
+    if cut:
+        disk.change(Path("/archive") / path, lambda data: data[:-10])
+    else:
+        store.delete([path])
+    for _ in range(2):
+        pages = journal.read()["aa"]
+        assert [page.number for page in pages.pages] == [n for n in (1, 2, 3) if n != which]
+        assert list(pages.problems) == [path]
+        assert journal.damaged("aa")
+    assert pages is journal.read()["aa"]
+
+
+def test_a_number_that_is_used_again_is_read_again() -> None:
+    store = objects()
+    journal = Journal(store, "manifests")
+    for n in range(1, 3):
+        JournalWriter(store, "manifests", "aa").put({"n": n}, dict)
+    journal.read()
+    store.delete(["manifests/aa/000000000002.json"])
+    JournalWriter(store, "manifests", "aa").put({"n": "another"}, dict)
+    assert [page.body["n"] for page in journal.read()["aa"].pages] == [1, "another"]
+
+
 def test_what_else_lies_there_is_not_read() -> None:
     store = objects()
     JournalWriter(store, "manifests", "aa").put({"n": 1}, dict)
