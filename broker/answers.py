@@ -82,7 +82,15 @@ def build_explaining(
 
 def node_answers(node: Asked, parse_query: ParseQuery) -> Mapping[str, Answerer]:
     """Who answers which question."""
-    recovering = RecoveryAnswers(node.recovery, node.event_log, node.durables, parse_query)
+    recovering = RecoveryAnswers(
+        *(node.recovery, node.event_log, node.durables, parse_query),
+        lambda client_id: [
+            feed
+            for session in node.reception.sessions
+            if session.identity.client_id == client_id
+            for feed in session.link.feeds
+        ],
+    )
     durable = DurableAnswers(
         durables=node.durables,
         log=node.event_log,

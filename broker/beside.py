@@ -49,6 +49,7 @@ class ProcessesBeside:
             durable=self.archiver.durable,
             flush_soon=self.archiver.flush_soon,
             patience=max(ROUNDS * settings.archive.every, LEAST_PATIENCE),
+            is_warm=lambda: self.replays.runs,
             figures=self.figures,
         )
 

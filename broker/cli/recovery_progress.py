@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
-from broker.cli.terminal import console, on_terminal
+from broker.cli.terminal import console, note, on_terminal
 from broker.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two questions.
 INTERVAL: Final = 1.0
+#: Seconds that a node has for an answer.
+LONGEST_WAIT: Final = 5.0
 _STAGES: Final = {
     "log": "this node's log",
     "former": "the node where the client was",
@@ -26,6 +28,16 @@ _STAGES: Final = {
     "archive": "the archive",
     "cut off": "waiting for nodes that can not be reached",
 }
+
+
+def stage_of(recovery: Mapping[str, Any]) -> str:
+    """Where a recovery looks now, for people."""
+    stage = str(recovery.get("stage"))
+    text = _STAGES.get(stage, "finishing")
+    if stage == "archive" and not recovery.get("of"):
+        # Spark takes seconds to start, and a job waits for others to join it.
+        text += ": its search is starting"
+    return text
 
 
 class Bar:
@@ -37,10 +49,9 @@ class Bar:
 
     def show(self, recovery: Mapping[str, Any]) -> None:
         """What the node says of it now."""
-        stage = str(recovery.get("stage"))
-        text = _STAGES.get(stage, "finishing")
+        text = stage_of(recovery)
         looked_at, of = recovery.get("looked_at", 0), recovery.get("of", 0)
-        searching = stage == "archive" and of
+        searching = recovery.get("stage") == "archive" and of
         if searching:
             text += f": {looked_at:,} of {of:,} rows looked at"
         self._progress.update(
@@ -102,6 +113,39 @@ async def shown(shows: Bar | None, client: Client) -> AsyncIterator[None]:
             asking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asking
+
+
+async def catching_up(client: Client) -> Sequence[Mapping[str, Any]]:
+    """What the node has still to send of the past, as far as it can tell now."""
+    with contextlib.suppress(BrokerError, TimeoutError):
+        told = await asyncio.wait_for(client.ask("recoveries"), LONGEST_WAIT)
+        return cast(Sequence[Mapping[str, Any]], told)
+    # There is no connection at the moment, or the node is of an older version.
+    return ()
+
+
+@contextlib.asynccontextmanager
+async def noted(client: Client) -> AsyncIterator[None]:
+    """Tell on a terminal where the past comes from, until all of it came."""
+    telling = asyncio.ensure_future(_note_stages(client)) if sys.stderr.isatty() else None
+    try:
+        yield
+    finally:
+        if telling is not None:
+            telling.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await telling
+
+
+async def _note_stages(client: Client) -> None:
+    before = ""
+    await asyncio.sleep(INTERVAL)
+    while recoveries := await catching_up(client):
+        text = stage_of(recoveries[0])
+        if text != before:
+            note(f"catching up from {text}")
+        before = text
+        await asyncio.sleep(INTERVAL)
 
 
 async def _ask(shows: Bar, client: Client) -> None:

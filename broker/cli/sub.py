@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import click
 
@@ -11,6 +13,7 @@ from broker.cli.merge_options import merge_options
 from broker.cli.namespaces import namespace_option
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.output import Output
+from broker.cli.recovery_progress import catching_up, noted
 from broker.cli.rendering import as_document, as_json, as_payload, as_text
 from broker.cli.starting_point import parse_start
 from broker.cli.stopping import Stop, stop_on_signals
@@ -21,6 +24,8 @@ from broker.client.subscription import Subscription
 from broker.errors import BrokerError
 from broker.event.stream import StreamPattern
 
+#: Seconds for events that the node sent before it said that it has sent all.
+_ON_ITS_WAY = 0.1
 _FORMS = {"payload": as_payload, "document": as_document, "json": as_json, "text": as_text}
 
 
@@ -119,7 +124,9 @@ def command(
                 for warning in subscription.warnings:
                     note(f"warning: {warning}")
                 try:
-                    await _print(subscription, output, stop, count, idle)
+                    async with noted(client):
+                        past = partial(catching_up, client)
+                        await _print(subscription, output, stop, count, idle, past)
                 finally:
                     output.flush()
                     client.on_state = None
@@ -132,17 +139,30 @@ def command(
 
 
 async def _print(
-    subscription: Subscription, output: Output, stop: Stop, count: int | None, idle: float | None
+    subscription: Subscription,
+    output: Output,
+    stop: Stop,
+    count: int | None,
+    idle: float | None,
+    past: Callable[[], Awaitable[Sequence[object]]],
 ) -> None:
     loop = asyncio.get_running_loop()
     newest = loop.time()
 
-    def check(seconds: float) -> None:
-        over = loop.time() - newest
-        if over >= seconds:
-            stop.now()
-        else:
-            loop.call_later(seconds - over, check, seconds)
+    async def end_when_idle(seconds: float) -> None:
+        nonlocal newest
+        while not stop:
+            over = loop.time() - newest
+            if over < seconds:
+                await stop.pause(seconds - over)
+            elif await past():
+                # What is still searched for may come late: it is no idle time.
+                newest = loop.time()
+            else:
+                # The last of it may be on its way.
+                await stop.pause(_ON_ITS_WAY)
+                if loop.time() - newest >= seconds:
+                    stop.now()
 
     async def events() -> None:
         nonlocal newest
@@ -152,9 +172,12 @@ async def _print(
             if output.events == count or stop:
                 return
 
-    if idle is not None:
-        loop.call_later(idle, check, idle)
-    await stop.unless(events())
+    ending = None if idle is None else asyncio.ensure_future(end_when_idle(idle))
+    try:
+        await stop.unless(events())
+    finally:
+        if ending is not None:
+            ending.cancel()
 
 
 def _acknowledge(subscription: Subscription, output: Output) -> None:

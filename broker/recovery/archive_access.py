@@ -26,6 +26,8 @@ class Covered:
     """Origins of which a file was found damaged a moment ago, that may be written again."""
     others: frozenset[str] = frozenset()
     """Further origins of which it has something."""
+    is_known: bool = False
+    """Whether the archive could be read: then it has nothing of what is not named."""
 
 
 @attrs.frozen
@@ -78,5 +80,7 @@ class ArchiveAccess:
     """What is durable in the node's log now is to be archived at once."""
     patience: float
     """Seconds that the newest events of other nodes may take to be in it."""
+    is_warm: Callable[[], bool] = lambda: True
+    """Whether what searches it runs already: else the first replay waits for it to start."""
     figures: Callable[[], Mapping[str, Any]] = dict
     """How the processes are that serve it, for people: `archiver` and `replays`."""

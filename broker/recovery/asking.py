@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -17,9 +17,10 @@ from broker.identity import Identity
 from broker.recovery.archive_access import Covered
 from broker.recovery.explaining import Known, explanation
 from broker.recovery.node_recovery import NodeRecovery
-from broker.recovery.planning import plan
+from broker.recovery.planning import OWN_LOG, plan
 from broker.router.beginning import check_position
 from broker.router.durables import Durable, Durables
+from broker.router.feed import Feed, Pace
 from broker.router.recovery import MarkRange, Missed
 from broker.router.seam import at_cut, at_retention, up_to, whole_past
 from broker.session.messages import Ask
@@ -37,15 +38,26 @@ class RecoveryAnswers:
         log: EventLog,
         durables: Durables,
         parse_query: Callable[[str, Mapping[str, str]], Query],
+        feeds: Callable[[str], Iterable[Feed]] = lambda _: (),
     ) -> None:
+        """`feeds` gives the subscriptions of a client."""
         self._recovery = recovery
         self._log = log
         self._durables = durables
         self._parse_query = parse_query
+        self._feeds = feeds
 
     def recoveries(self, identity: Identity, _: Ask) -> list[dict[str, Any]]:
-        """Those under way of the client that asks."""
-        return self._recovery.recoveries(identity.client_id)
+        """Those under way of the client that asks, and its subscriptions that catch up from this
+        node's log."""
+        client_id = identity.client_id
+        catching_up = [
+            {"subscription": feed.number, "sources": [OWN_LOG], "stage": OWN_LOG}
+            for feed in self._feeds(client_id)
+            if feed.pace is Pace.UNCONFIRMED
+            or (feed.pace is Pace.CATCHING_UP and not feed.waiting_for_commit)
+        ]
+        return [*self._recovery.recoveries(client_id), *catching_up]
 
     def explain(self, identity: Identity, ask: Ask) -> Deferred[dict[str, Any]]:
         """Where what a client has missed would be looked for.
@@ -93,7 +105,7 @@ class RecoveryAnswers:
         around = self._recovery.around
         sources = around.sources(missed, len(self._recovery.under_way))
         covered = Covered()
-        if around.archive is not None and missed.ranges:
+        if around.archive is not None and (missed.ranges or missed.others):
             covered = await around.archive.covered({o: r[0] for o, r in missed.ranges.items()})
         known = Known(
             own=self._log.origin,
@@ -103,7 +115,8 @@ class RecoveryAnswers:
             covered=covered.intervals,
             archive_told=bool(covered.intervals) or not missed.ranges,
         )
-        steps = plan(missed.ranges, sources, whole=missed.others)
+        whole = missed.others and not (covered.is_known and not covered.others)
+        steps = plan(missed.ranges, sources, whole=whole)
         if not (missed.ranges or missed.others):
             steps = []
         return explanation(wanted, missed.ranges, steps, known, whole=missed.others)

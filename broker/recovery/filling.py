@@ -53,7 +53,10 @@ class Filling:
         self._error: BrokerError | None = None
         """Why the archive could not be searched."""
         self._cancelled = False
-        self.steps = plan(missed.ranges, around.sources(missed, busy), whole=missed.others)
+        self._sources = around.sources(missed, busy)
+        self._whole = missed.others
+        """Whether there may be origins that are wanted and not named."""
+        self.steps = plan(missed.ranges, self._sources, whole=missed.others)
         self.stage = ""
         """The source that is being asked."""
         self.has_failed = False
@@ -150,8 +153,9 @@ class Filling:
 
     async def _steps(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         until = self._around.clock.seconds() + self._around.patience
+        await self._narrow()
         for step in self.steps:
-            if self._cancelled or not (self._left.ranges or self._missed.others):
+            if self._cancelled or not (self._left.ranges or self._whole):
                 return
             self.stage = step.source
             async for events in self._from(step):
@@ -169,6 +173,17 @@ class Filling:
                     self.found["logs"] += len(events)
                     yield events
         self.stage = ""
+
+    async def _narrow(self) -> None:
+        """Ask logs first where the archive has of no origin that is not named: it need not be
+        searched then, unless they lack something."""
+        if not self._whole or self._around.archive is None:
+            return
+        ranges = self._missed.ranges
+        told = await self._around.archive.covered({o: after for o, (after, _) in ranges.items()})
+        if told.is_known and not told.others:
+            self._whole = False
+            self.steps = plan(ranges, self._sources)
 
     async def _from(self, step: Step) -> AsyncIterator[Sequence[LoggedEvent]]:
         try:

@@ -81,7 +81,10 @@ class NodeRecovery:
 
     def is_too_much_for_log(self, places: int) -> bool:
         """Whether so many places are rather recovered from the archive than read from the log."""
-        return self.has_past and places > FEW // (1 + len(self.under_way))
+        archive = self.around.archive
+        if archive is None or not archive.is_warm():
+            return False
+        return places > FEW // (1 + len(self.under_way))
 
     def is_gone(self, origin: str) -> bool:
         """Whether only the archive knows how far an origin got."""

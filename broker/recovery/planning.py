@@ -7,6 +7,7 @@ time; so a little of origins that can be asked is asked of them.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
@@ -46,11 +47,13 @@ class Sources:
     """How many other recoveries are under way."""
     alone: bool = False
     """Whether there is no network: nobody can come back who has more."""
+    unbounded: bool = False
+    """Whether logs are asked first for however many places."""
 
     @property
     def few(self) -> int:
         """Places that one recovery may ask logs for."""
-        return FEW // (1 + self.busy)
+        return sys.maxsize if self.unbounded else FEW // (1 + self.busy)
 
 
 def plan(ranges: Mapping[str, MarkRange], sources: Sources, *, whole: bool = False) -> list[Step]:
@@ -107,7 +110,12 @@ class Remaining:
         self, ranges: Mapping[str, MarkRange], known: Mapping[str, Mark] | None = None
     ) -> None:
         """`known`: up to where there is something, of those that have no end."""
-        self._left = dict(ranges)
+        # An epoch may have begun in which there is nothing: nobody need be asked for that.
+        self._left = {
+            origin: (after, upto)
+            for origin, (after, upto) in ranges.items()
+            if upto is None or upto[1] > after[1]
+        }
         self._known = dict(known or {})
         self._open = {origin: after for origin, (after, upto) in ranges.items() if upto is None}
 

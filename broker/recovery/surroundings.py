@@ -53,6 +53,14 @@ class Surroundings:
         ]
         former = missed.former
         reachable = bool(former) and here and self.reachable(former)
+        # Nothing is started to search for what this node's log is the first place to look for.
+        is_cold = self.archive is not None and not self.archive.is_warm()
+        only_own = missed.ranges.keys() == {self.origin}
         return Sources(
-            former if reachable else "", logs, self.archive is not None, busy, alone=not here
+            former if reachable else "",
+            logs,
+            self.archive is not None,
+            busy,
+            alone=not here,
+            unbounded=is_cold and only_own,
         )

@@ -189,7 +189,7 @@ class _Archiver:
         found = {o: [i for i in covered.get(o, ()) if i[1] > mark] for o, mark in after.items()}
         others = frozenset(covered.keys() - after.keys())
         healing = self._noticed.healing(state, self._archive.wall_clock())
-        return succeed(Covered(found, healing, others))
+        return succeed(Covered(found, healing, others, is_known=True))
 
     def durable(self, client_id: str, name: str) -> Deferred[ArchivedDurable | None]:
         """See `ArchiveAccess`."""

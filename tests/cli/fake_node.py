@@ -121,7 +121,10 @@ class FakeClient:
     def ask(self, what: str, document: bytes = b"", /, **arguments: str) -> Awaitable[Any]:
         self._node.asked.append((what, arguments))
         self._node.asked_about.append(document)
-        answer = self._node.answers[what]
+        answer = self._node.answers.get(what, []) if what == "recoveries" else None
+        answer = self._node.answers[what] if answer is None else answer
+        if callable(answer):
+            answer = answer()
         failed = answer if isinstance(answer, BrokerError) else None
         return _settled(answer, failed)
 

@@ -109,6 +109,14 @@ def test_idleness_ends_it() -> None:
     assert len(result.stdout.splitlines()) == 2000
 
 
+def test_it_is_not_idle_while_the_node_catches_up() -> None:
+    answers = [[{"stage": "archive"}]] * 3
+    node = FakeNode(answers={"recoveries": lambda: answers.pop() if answers else []})
+    result = run(node, "sub", "--from", "all", "--idle", "0.05")
+    assert result.exit_code == 0
+    assert [what for what, _ in node.asked] == ["recoveries"] * 4
+
+
 def test_a_changed_type_is_told_in_its_place() -> None:
     node = FakeNode(stored=[received(1), change(), received(2)])
     result = run(node, "sub", "--count", "2")

@@ -166,12 +166,15 @@ def recovered(
     known: Mapping[str, Mark] | None = None,
     busy: int = 0,
     scraps: Sequence[int] = (),
+    others: bool = False,
+    warm: bool = True,
 ) -> Filling:
     access = None
     if archive is not None:
         nothing: Any = lambda *_: succeed(None)  # noqa: E731 - what is not asked here
         access = ArchiveAccess(
-            cast(Any, archive), archive.covered, nothing, lambda: None, 1.0, dict
+            *(cast(Any, archive), archive.covered, nothing, lambda: None, 1.0),
+            is_warm=lambda: warm,
         )
     around = Surroundings(
         OWN,
@@ -186,6 +189,7 @@ def recovered(
     missed = Missed(
         *(StreamPattern.parse(">"), parse_query("true()"), 2, ranges, known or {}),
         open_ended=open_ended,
+        others=others,
     )
     return Filling(missed, around, busy)
 
@@ -220,6 +224,42 @@ def test_nothing_of_logs_comes_before_what_only_the_archive_has(end: Mark | None
     assert all_of(filling) == IN_ORDER
     assert filling.lost() == []
     assert len(archive.asked) == 1
+
+
+class Shared(Archived):
+    """An archive that can tell of which origins it has something."""
+
+    others: frozenset[str] = frozenset()
+
+    def covered(self, after: Mapping[str, Mark]) -> Deferred[Covered]:
+        told = super().covered(after)
+        return told.addCallback(lambda c: attrs.evolve(c, others=self.others, is_known=True))
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_the_whole_past_comes_of_logs_if_they_have_it(warm: bool) -> None:
+    archive = Shared()
+    filling = recovered(archive, Log([GONE]), WHOLE, others=True, warm=warm)
+    assert all_of(filling) == IN_ORDER
+    assert archive.asked == []
+    assert filling.lost() == []
+
+
+def test_the_whole_past_comes_of_the_archive_if_it_has_other_origins() -> None:
+    archive = Shared()
+    archive.others = frozenset({"another"})
+    filling = recovered(archive, Log([GONE]), WHOLE, others=True)
+    assert all_of(filling) == IN_ORDER
+    assert len(archive.asked) == 1
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_nothing_is_started_for_what_this_log_has_however_much_it_is(warm: bool) -> None:
+    archive = Shared()
+    ranges: dict[str, MarkRange] = {OWN: ((0, 0), (1, 3))}
+    filling = recovered(archive, Log([]), ranges, others=True, warm=warm, busy=1 << 20)
+    assert all_of(filling) == [(OWN, 1), (OWN, 2), (OWN, 3)]
+    assert len(archive.asked) == warm
 
 
 def test_a_replay_whose_process_ends_goes_on_where_it_was() -> None:

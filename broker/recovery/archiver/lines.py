@@ -7,7 +7,8 @@ node:     {"flush": number}                        archive what is new now, and 
           {"dtd": [type, version, base64 or null]}
           {"end": true}                            archive what is new once more, then end
 archiver: {"dtds": [[type, version]...]}           tell these
-          {"coverage": {origin: [[after, upto]...]}, "healing": [origin...]}
+          {"coverage": {origin: [[after, upto]...]}, "healing": [origin...],
+           "known": could it be read?}
           {"found": number, "origin": text, "stored": base64 or null}
           {"reached": {origin: mark}, "flushed": [number...], "problem": text,
            "figures": {"events", "files", "bytes", "flushes", "lost", "merged", "removed",
@@ -166,7 +167,8 @@ def report(report: Report) -> bytes:
 
 def coverage(covered: Covered) -> bytes:
     """The archiver's answer to `AskCovered`: of all origins."""
-    return _line({"coverage": dict(covered.intervals), "healing": sorted(covered.healing)})
+    told = {"coverage": dict(covered.intervals), "healing": sorted(covered.healing)}
+    return _line({**told, "known": covered.is_known})
 
 
 def found(number: int, origin: str, stored: bytes | None) -> bytes:
@@ -182,10 +184,11 @@ def understood(line: bytes) -> Told:
 
 def _understood(said: Any) -> Told:
     match said:
-        case {"coverage": dict(intervals), "healing": list(healing)}:
+        case {"coverage": dict(intervals), "healing": list(healing), "known": bool(known)}:
             return Covered(
                 {o: [(_mark(a), _mark(u)) for a, u in each] for o, each in intervals.items()},
                 frozenset(map(str, healing)),
+                is_known=known,
             )
         case {"found": int(number), "origin": str(origin), "stored": stored}:
             return FoundDurable(number, origin, _bytes(stored))

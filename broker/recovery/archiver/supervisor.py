@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import attrs
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import ProcessExitedAlready
 from twisted.internet.interfaces import IDelayedCall, IReactorProcess, IReactorTime
@@ -230,7 +231,7 @@ def _behind(covered: Covered, after: Mapping[str, Mark]) -> Covered:
         if origin in covered.intervals
     }
     others = frozenset(covered.intervals.keys() - after.keys())
-    return Covered(found, covered.healing, others)
+    return attrs.evolve(covered, intervals=found, others=others)
 
 
 class _Running(ProcessProtocol):
