@@ -10,6 +10,7 @@ from broker.config import Settings
 from broker.node import Node
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.archiver.care_rules import CareRules
+from broker.recovery.archiver.hold_report import HoldReport
 from broker.recovery.archiver.supervisor import ArchiverSupervisor
 from broker.recovery.replaying import ReplayProcess, ReplaySettings
 
@@ -35,6 +36,7 @@ class ProcessesBeside:
                 settings.archive.max_events,
             ),
         )
+        self._hold_report = HoldReport()
         said = settings.recovery
         self.replays = ReplayProcess(
             reactor,
@@ -61,6 +63,9 @@ class ProcessesBeside:
     def look_at(self, node: Node) -> None:
         """Tell them what has changed: to be called each second."""
         self.archiver.set_dead(node.dead_origins())
+        log = node.event_log
+        log.hold.archived = self.archiver.reached.get(log.origin, (0, 0))
+        self._hold_report.look(log.hold, log.bounds.used_bytes)
         self.replays.look()
 
     def figures(self) -> dict[str, Any]:

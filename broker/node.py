@@ -90,7 +90,7 @@ class Node:
         data = settings.node.data
         self._neighbour_dtds = NeighbourDtds(reactor)
         self.dtds, self._types = make_dtds(settings.types, reactor, self._neighbour_dtds)
-        self.event_log = self._open_log(data)
+        self.event_log = self._open_log(data, archived=archive is not None)
         self.matcher = make_matcher(settings, self.dtds)
         self.output = Output()
         self.quarantine = Quarantine(
@@ -151,12 +151,14 @@ class Node:
 
     # ------------------------------------------------------------------ building
 
-    def _open_log(self, data: Path) -> EventLog:
+    def _open_log(self, data: Path, *, archived: bool) -> EventLog:
         settings = self.settings.log
+        hold = self.settings.archive.hold_bytes or 2 * settings.max_bytes
         retention = Retention(
             max_bytes=settings.max_bytes,
             max_age_ms=int(settings.max_age * 1000),
             marks_age_ms=int(settings.deduplication_age * 1000),
+            unarchived_bytes=hold if archived else 0,
         )
         return EventLog(
             self._open_file(

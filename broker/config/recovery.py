@@ -32,6 +32,12 @@ class ArchiveSettings:
         "node.data. Nodes that are to find each other's events in it share one.",
     )
     every: float = setting(kinds.duration(0.1, HOUR), 5.0, "How often what is new goes into it.")
+    hold_bytes: int = setting(
+        kinds.size(0, PIB),
+        0,
+        "Size of the log on disk up to which the node's own events stay in it until the archive "
+        "has them, beyond log.max_bytes and log.max_age; 0: twice log.max_bytes.",
+    )
     compact: bool = setting(
         kinds.BOOLEAN,
         True,

@@ -79,6 +79,16 @@ def _archive(archive: Mapping[str, Any]) -> Iterator[Metric]:
             "Places of the log that are not in the archive yet.",
             value=archive["behind"],
         )
+    yield GaugeMetricFamily(
+        "xmlbroker_log_held",
+        "Whether the log keeps own events beyond its bounds, since the archive lacks them.",
+        value=int(archive["held_behind"] is not None),
+    )
+    yield CounterMetricFamily(
+        "xmlbroker_log_removed_unarchived",
+        "Own events that retention removed before they were archived.",
+        value=archive["removed_unarchived"],
+    )
     for key, text in _ARCHIVED.items():
         if key in archive:
             yield CounterMetricFamily(f"xmlbroker_archived_{key}", text, value=archive[key])

@@ -33,6 +33,9 @@ def _archive(archiver: Mapping[str, Any] | None, log: EventLog) -> dict[str, Any
     return {
         **told,
         "archived": {origin: f"{mark[0]}:{mark[1]}" for origin, mark in reached.items()},
+        "held_behind": None if log.hold.since is None else "{}:{}".format(*log.hold.since),
+        "hold_bytes": log.hold.most_bytes,
+        "removed_unarchived": log.hold.taken,
         # None: it has not said yet how far it is.
         "behind": None if own is None else max(0, log.cut[1] - own[1]),
     }

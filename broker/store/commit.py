@@ -18,6 +18,8 @@ class Retention:
     max_age_ms: int = 7 * 86_400_000
     marks_age_ms: int = 30 * 86_400_000
     durables_age_ms: int = 30 * 86_400_000
+    unarchived_bytes: int = 0
+    """Up to so many bytes own events are kept that the archive lacks; 0: there is no archive."""
 
 
 @attrs.frozen

@@ -33,6 +33,7 @@ from broker.store.kept import Kept, KeptSpan
 from broker.store.origins import Origins
 from broker.store.records import LoggedEvent
 from broker.store.table_size import table_bytes
+from broker.store.unarchived import UnarchivedHold
 
 FORMAT = b"xmlbroker-log-3"
 #: Most chunks that one commit deletes, so that catching up with retention never stalls it.
@@ -59,7 +60,9 @@ class LogFile:
         self._wall_clock = wall_clock
         # Room beyond what is kept: pages freed by one transaction are used from the next but
         # one on, and the other tables have to fit in too.
-        self._map_size = max_events_bytes or retention.max_bytes * 2 + 256 * _MIB
+        largest = max(retention.max_bytes, retention.unarchived_bytes)
+        self._map_size = max_events_bytes or largest * 2 + 256 * _MIB
+        self.hold = UnarchivedHold(retention.unarchived_bytes)
         # Held by readers, and by the writer only while it closes and opens again: a reader never
         # waits for a commit to reach the disk.
         self._guard = threading.RLock()
@@ -260,6 +263,10 @@ class LogFile:
                 last = chunk.last
                 # It goes as a whole, with its newest event.
                 if over <= 0 and chunk.arrival(last) >= oldest_arrival:
+                    return since
+                if chunk.origin == self.origin and self.hold.keeps(
+                    chunk.mark(chunk.first), chunk.mark(last), self._retention.max_bytes + over
+                ):
                     return since
                 origin, behind = self._origins.remove(txn, chunk)
                 since[origin] = behind

@@ -13,6 +13,7 @@ from broker.store.histories import Chain
 from broker.store.kept import KeptSpan
 from broker.store.log_file import LogFile
 from broker.store.records import LoggedEvent
+from broker.store.unarchived import UnarchivedHold
 
 
 class Worker(Protocol):
@@ -34,6 +35,11 @@ class LogReading:
     def origin(self) -> str:
         """The name under which this log's places are known."""
         return self._file.origin
+
+    @property
+    def hold(self) -> UnarchivedHold:
+        """What retention leaves, as the archive lacks it."""
+        return self._file.hold
 
     @property
     def bounds(self) -> Bounds:

@@ -170,6 +170,8 @@ class _Archiver:
                 self._archiving = Archiving(log, archive, lambda _: {}, self._archive.wall_clock)
             while self._archiving.flush(self._process.node.dead_origins()):
                 pass
+            own = self._process.node.event_log
+            own.hold.archived = self._archiving.reached.get(own.origin, (0, 0))
         except BrokerError:
             # As the process does: it is tried again.
             return

@@ -29,6 +29,8 @@ FIRST_REST = 1.0
 LONGEST_REST = 60.0
 #: Seconds that it has for its last flush when the node stops.
 LAST_FLUSH = 20.0
+#: Seconds that it has to say what the archive has; behind a slow store it may be busy for longer.
+LONGEST_ANSWER = 10.0
 #: What it may write without the end of a line.
 MOST_LINE = 1 << 20
 
@@ -75,6 +77,7 @@ class ArchiverSupervisor:
         self.restarts = 0
         self._sought: dict[int, Deferred[ArchivedDurable | None]] = {}
         self._asking: list[Deferred[Covered]] = []
+        self._answer_due: IDelayedCall | None = None
 
     @property
     def runs(self) -> bool:
@@ -109,6 +112,7 @@ class ArchiverSupervisor:
         self._asking.append(answer)
         if len(self._asking) == 1:
             self._say(lines.ASK_COVERED)
+            self._answer_due = self._clock.callLater(LONGEST_ANSWER, self._tell_covered, Covered())
         return answer
 
     def durable(self, client_id: str, name: str) -> Deferred[ArchivedDurable | None]:
@@ -216,6 +220,8 @@ class ArchiverSupervisor:
         self._again = self._clock.callLater(rest, self.start)
 
     def _tell_covered(self, covered: Covered) -> None:
+        if self._answer_due is not None and self._answer_due.active():
+            self._answer_due.cancel()
         asking, self._asking = self._asking, []
         for answer in asking:
             answer.callback(covered)

@@ -23,11 +23,20 @@ TEXT = b"<!ELEMENT e EMPTY>"
 class Site:
     """One node's log and its archiver; several sites may share an archive."""
 
-    def __init__(self, folder: Path, archive: Site | None = None, *, max_bytes: int = 1 << 30):
+    def __init__(
+        self,
+        folder: Path,
+        archive: Site | None = None,
+        *,
+        max_bytes: int = 1 << 30,
+        unarchived_bytes: int = 0,
+    ) -> None:
         self._archive_of = archive or self
         self.wall = archive.wall if archive else Wall()
         self._disk = FragileDisk(self.wall)
-        self.log = LogFile(folder, Retention(max_bytes=max_bytes), sync=False)
+        self.log = LogFile(
+            folder, Retention(max_bytes, unarchived_bytes=unarchived_bytes), sync=False
+        )
         self.shown = ShownLog(self.log)
         self.origin = self.log.origin
         self.made: list[LoggedEvent] = []

@@ -1,0 +1,44 @@
+"""Retention and the archive: own events stay in the log until the archive has them."""
+
+from __future__ import annotations
+
+import attrs
+
+from broker.event.place import Mark
+
+
+@attrs.define
+class UnarchivedHold:
+    """Keeps chunks of own events from retention, up to a size of the log.
+
+    The log's writing thread asks; the reactor's thread says what is archived, and reads the rest.
+    """
+
+    most_bytes: int = 0
+    """Size of the log on disk up to which own events are kept; 0: there is no archive."""
+    archived: Mark = (0, 0)
+    """Up to here the archive has this node's own events, as far as its archiver has said."""
+    taken: int = 0
+    """Own events that retention took before they were archived, since the start."""
+    _held: tuple[Mark, Mark] | None = None
+
+    @property
+    def since(self) -> Mark | None:
+        """Behind this mark own events are kept beyond what retention allows; None: none are."""
+        held = self._held
+        if held is None or held[1] <= self.archived:
+            return None
+        (epoch, offset), _ = held
+        return epoch, offset - 1
+
+    def keeps(self, first: Mark, last: Mark, used_bytes: int) -> bool:
+        """Whether retention must leave own events in places from `first` to `last`, which it would
+        take from a log of so many bytes."""
+        if not self.most_bytes or last <= self.archived:
+            self._held = None
+            return False
+        if used_bytes <= self.most_bytes:
+            self._held = (first, last)
+            return True
+        self.taken += last[1] - max(first[1] - 1, self.archived[1])
+        return False

@@ -1,0 +1,81 @@
+"""Own events stay in the log until the archive has them, as long as there is room."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from twisted.logger import capturedLogs, formatEvent
+
+from broker.recovery.archiver.hold_report import HoldReport
+from broker.store.commit import Retention
+from broker.store.unarchived import UnarchivedHold
+from tests.recovery.archiver.archived_node import Site
+
+KEPT = 100_000
+MOST = 400_000
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path, max_bytes=KEPT, unarchived_bytes=MOST)
+
+
+def fill(site: Site, commits: int) -> None:
+    for _ in range(commits):
+        site.log_more(5, document=bytes(4_000))
+
+
+def test_nothing_is_taken_that_is_not_archived(site: Site) -> None:
+    fill(site, 10)
+    assert KEPT < site.log.bounds.used_bytes < MOST
+    assert site.origin not in site.log.since
+    assert site.log.hold.since == (1, 0)
+    archiver = site.carry()
+    site.log.hold.archived = archiver.reached[site.origin]
+    assert site.log.hold.since is None
+    fill(site, 2)
+    assert site.log.since[site.origin] >= (1, 20)
+    assert site.log.hold.taken == 0
+    site.carry(archiver)
+    assert site.covered() == (((0, 0), (1, 60)),)
+
+
+def test_beyond_the_limit_the_oldest_go_and_are_counted(site: Site) -> None:
+    fill(site, 40)
+    assert site.log.bounds.used_bytes < MOST + 100_000
+    assert site.log.hold.taken == site.log.since[site.origin][1] > 0
+    assert site.log.hold.since == site.log.since[site.origin]
+
+
+def test_without_an_archive_nothing_is_held(tmp_path: Path) -> None:
+    assert Retention().unarchived_bytes == 0
+    site = Site(tmp_path, max_bytes=KEPT)
+    fill(site, 10)
+    assert site.origin in site.log.since
+    assert site.log.hold.taken == 0
+
+
+def test_it_is_said_before_events_go() -> None:
+    hold, report = UnarchivedHold(1000), HoldReport()
+
+    def said(used: int) -> list[str]:
+        with capturedLogs() as logs:
+            report.look(hold, used)
+            report.look(hold, used)
+        return [f"{each['log_level'].name}: {formatEvent(each)}" for each in logs]
+
+    assert said(100) == []
+    hold.keeps((1, 1), (1, 5), 500)
+    [kept] = said(500)
+    assert kept.startswith("warn: the archive lacks own events behind (1, 0)")
+    hold.keeps((1, 1), (1, 5), 950)
+    [near] = said(950)
+    assert near.startswith("error: the log has 950 of 1000 bytes")
+    hold.keeps((1, 1), (1, 5), 1001)
+    hold.keeps((1, 6), (1, 9), 990)
+    [gone] = said(990)
+    assert gone == "error: 5 own events were removed that the archive lacks"
+    hold.archived = (1, 9)
+    [over] = said(990)
+    assert over.startswith("info: ")
