@@ -18,6 +18,7 @@ from broker.client.received import Flow, Gap, ReceivedEvent, Start
 from broker.client.seen import Seen
 from broker.client.wish import Wish
 from broker.errors import from_wire
+from broker.event.envelope import Liveness
 from broker.event.place import Mark, Place, Position
 from broker.session import messages
 from broker.session.messages import Ended, Flowing, Subscribe, Subscribed
@@ -60,6 +61,8 @@ class Following:
     """The first cut of one that begins with the last so many: from there they are counted back."""
     _counting: bool = False
     """In this session it is asked for up to there only."""
+    _missed_up_to: dict[str, Mark] = attrs.field(factory=dict)
+    """The cut of this session, of origins of which nothing behind it has come yet."""
 
     # ------------------------------------------------------------------ sessions
 
@@ -70,6 +73,7 @@ class Following:
         self._holds = True
         self.flowing = False
         self._counting = self._counts_again()
+        self._missed_up_to = {}
         wish, start = self.wish, self._start()
         return Subscribe(
             number=self.number,
@@ -143,7 +147,10 @@ class Following:
         self.former = node
         items: list[Item] = [Flow(cut)]
         base = self.solid.marks
+        self._missed_up_to = dict(cut.marks)
         for item, marks in self._take_held():
+            if isinstance(item, Portion):
+                item = attrs.evolve(item, events=self._with_liveness(item.events))
             # An origin of which it had got up to the cut lacks nothing of what came since.
             whole = {
                 origin: mark
@@ -160,6 +167,8 @@ class Following:
         marks = {origin: place.mark for origin, place in newest.items()}
         if not self.flowing:
             return self._hold(Portion(events, share), share.size, marks)
+        if self._missed_up_to:
+            events = self._with_liveness(events)
         begins = [] if self.begun else self._begin_behind_last(marks)
         return [*begins, self._portion(events, share, marks)]
 
@@ -189,6 +198,20 @@ class Following:
             self.begun = True
             self.solid = self.solid.merged(position)
             self.processed = self.processed.merged(position)
+
+    def _with_liveness(self, events: Sequence[ReceivedEvent]) -> Sequence[ReceivedEvent]:
+        """Events up to the cut were published before the subscription was flowing: they are
+        recovery events, though the node may have got them, and sent them, as live ones."""
+        found = []
+        for event in events:
+            cut = self._missed_up_to.get(event.place.origin)
+            if cut is not None and event.place.mark > cut:
+                # Of each origin events come in order.
+                del self._missed_up_to[event.place.origin]
+            elif cut is not None and event.liveness is Liveness.LIVE:
+                event = attrs.evolve(event, liveness=Liveness.RECOVERY)
+            found.append(event)
+        return found
 
     def _begin_behind_last(self, marks: Mapping[str, Mark]) -> list[Item]:
         """The last events come before all that follow the cut: with those they are complete."""

@@ -31,7 +31,7 @@ class Division:
     stuck: int
     """How many there is no way to, or that have come around too many corners."""
     denied: int
-    """For how many the way is not cleared for all of their events."""
+    """Events of destinations to which the way is cleared for lower levels only."""
 
 
 def divide(frame: Frame, own: Address, next_hop: NextHop) -> Division:
@@ -57,7 +57,9 @@ def divide(frame: Frame, own: Address, next_hop: NextHop) -> Division:
         if hop is None and rank and frame.hops:
             needed = frame.rank_of(index)
             level, hop = _cleared_way(destination, needed, next_hop)
-            denied += hop is not None and level < needed
+            if hop is not None and level < needed:
+                levels = frame.levels()
+                denied += sum(levels[i] > level for i in frame.wanted(index))
         if hop is None:
             stuck += 1
         else:

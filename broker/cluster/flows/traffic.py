@@ -293,7 +293,7 @@ class Traffic:
         passing = [
             each for each in carried if self._knowledge.next_hop(reader, each.level) == common
         ]
-        self.counts.denied += len(carried) > len(passing)
+        self.counts.denied += len(carried) - len(passing)
         return passing
 
     def _ask_for_page(self, message: Resume, now: float) -> list[TrafficEffect]:

@@ -53,7 +53,7 @@ def test_each_part_has_one_hop_less_and_what_is_for_it_alone() -> None:
 def test_events_that_a_way_is_not_cleared_for_are_left_out_for_that_destination() -> None:
     made = to(node("n1"), node("n2"), levels=(0, 2, 1))
     division = divide(made, ME, hop)
-    assert division.onward == {"n1": {0: 2, 1: 0}} and division.denied == 1
+    assert division.onward == {"n1": {0: 2, 1: 0}} and division.denied == 2
     part = parts(made, division.onward)["n1"]
     assert [event.level for event in part.carried(part.wanted(0))] == [0, 2, 1]
     assert [event.level for event in part.carried(part.wanted(1))] == [0]

@@ -71,6 +71,7 @@ class Roaming:
             assert len(got) == len(wanted), f"some came twice ({where})"
         for reader in self.readers:
             assert not reader.gaps, where
+            assert not reader.wrong_liveness, where
             newest: dict[tuple[str, int], int] = {}
             for client_id, incarnation, number in map(name_of, reader.events):
                 assert newest.get((client_id, incarnation), 0) < number, where

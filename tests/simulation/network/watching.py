@@ -8,9 +8,11 @@ from typing import Any
 import msgpack
 
 from broker.client.client import Client
+from broker.client.effects import Portion
 from broker.client.received import NEW, Gap, ReceivedEvent, Start
 from broker.client.subscription import Subscription
 from broker.errors import BrokerError
+from broker.event.envelope import Liveness
 from broker.event.place import Mark
 from broker.store.records import header_from_fields
 from broker.testing.simulated_network import NetworkWorld
@@ -63,6 +65,7 @@ class Reader:
         self.began_after: dict[str, Mark] = {}
         """What comes behind this has to be delivered: the first cut."""
         self.error: BaseException | None = None
+        self.wrong_liveness: list[ReceivedEvent] = []
         self._start = start
         asked: Any = client.subscribe(
             interest.query, interest.pattern, durable=durable, start=start, on_gap=self.items.append
@@ -76,6 +79,16 @@ class Reader:
         self.subscription = subscription
         if self._start in (None, NEW):
             self.began_after = dict(subscription.cut.marks)
+        arrived = subscription.arrived
+
+        def watch(item: Any) -> None:
+            for event in item.events if isinstance(item, Portion) else ():
+                missed = event.place.mark <= subscription.cut.marks.get(event.place.origin, (0, 0))
+                if (event.liveness is Liveness.RECOVERY) is not missed:
+                    self.wrong_liveness.append(event)
+            arrived(item)
+
+        subscription.arrived = watch  # type: ignore[method-assign]
 
     @property
     def flowing(self) -> bool:
