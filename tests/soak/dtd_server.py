@@ -15,7 +15,8 @@ class DtdServer:
     """Serves `/soak-1.N.dtd`: flights by another name."""
 
     def __init__(self) -> None:
-        text = (shipped_folder() / "flight-1.0.dtd").read_text().replace("flight", "soak")
+        flights = (shipped_folder() / "flight-1.0.dtd").read_text()
+        text = re.sub(r"\bflight\b", "soak", flights)
 
         class Answers(BaseHTTPRequestHandler):
             def do_GET(self) -> None:

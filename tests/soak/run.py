@@ -210,6 +210,8 @@ def _verdict(world: World, observer: Observer, plan: Plan) -> Verdict:
     for line in world.lines:
         seen.fault(line)
     violations = check(seen, _allowances(world, seen))
+    if observer.refused:
+        world.odd.append(f"{len(observer.refused)} refused, for example {observer.refused[0]}")
     for subscriber in seen.subscribers:
         for process in subscriber.processes:
             if process.error:
