@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from broker.client.asyncio_face import AsyncioClient, connect
-from broker.client.received import ReceivedEvent
+from broker.client.received import ALL, ReceivedEvent
 from broker.client.working import Working
 from broker.errors import BrokerError
 from broker.event.envelope import EventType, SecurityLevel
@@ -24,7 +24,7 @@ from broker.event.identity import EventId
 from broker.testing.guarantees import Kind
 from broker.testing.guarantees.records import digest_of
 from tests.simulation.watching import flight
-from tests.soak.interests import ALTITUDES, INTERESTS, STREAMS
+from tests.soak.interests import ALTITUDES, INTERESTS_OF_ALL, STREAMS
 from tests.soak.layout import SECRET
 from tests.soak.notebook import Notebook, key_fields
 
@@ -109,14 +109,15 @@ async def publish(said: dict[str, Any], client: AsyncioClient, notes: Notebook) 
 
 async def subscribe(said: dict[str, Any], client: AsyncioClient, notes: Notebook) -> None:
     """Be a subscriber."""
-    interest = INTERESTS[said["interest"]]
-    durable = "" if interest.kind is Kind.TRANSIENT else "d"
+    interest = INTERESTS_OF_ALL[said["interest"]]
+    durable = "" if interest.kind in (Kind.TRANSIENT, Kind.FROM_ALL) else "d"
+    start = ALL if interest.kind is Kind.FROM_ALL else None
 
     async def follow() -> None:
         subscription = await client.subscribe(
-            interest.query, interest.pattern, durable=durable, on_gap=notes.gap
+            interest.query, interest.pattern, durable=durable, start=start, on_gap=notes.gap
         )
-        notes.note("flowing", cut=dict(subscription.cut.marks))
+        notes.note("flowing", cut={} if start is ALL else dict(subscription.cut.marks))
         async for event in subscription:
             notes.delivered(event)
         notes.note("error", error="the subscription has ended by itself")

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from tests.soak.interests import INTERESTS, PUBLISHERS
+from tests.soak.interests import INTERESTS, INTERESTS_OF_ALL, LATE, PUBLISHERS
 from tests.soak.layout import NAMES, Layout
 from tests.soak.process import SoakProcess
 
@@ -38,6 +38,8 @@ class SoakClient:
         """Version of the unknown type that a publisher uses."""
         if name in PUBLISHERS:
             self._nodes = list(PUBLISHERS[name])
+        elif name in LATE:
+            self._nodes = [LATE[name]]
         else:
             first = NAMES[(list(INTERESTS).index(name) + 1) % len(NAMES)]
             self._nodes = [first, *(each for each in NAMES if each != first)]
@@ -66,9 +68,9 @@ class SoakClient:
             "notes": str(self.notes(number)),
             "state": "",
         }
-        if self.name in INTERESTS:
+        if self.name in INTERESTS_OF_ALL:
             said["interest"] = self.name
-            if INTERESTS[self.name].keeps_state:
+            if INTERESTS_OF_ALL[self.name].keeps_state:
                 said["state"] = str(self._folder / "state")
         else:
             said |= {
@@ -106,6 +108,6 @@ class SoakClient:
 
 
 def all_clients(layout: Layout, random: Random, rate: float) -> dict[str, SoakClient]:
-    """Every client by its name, subscribers first."""
-    names = (*INTERESTS, *PUBLISHERS)
+    """Every client by its name."""
+    names = (*INTERESTS, *PUBLISHERS, *LATE)
     return {name: SoakClient(name, layout, random, rate) for name in names}

@@ -74,6 +74,12 @@ INTERESTS: Final[Mapping[str, Interest]] = {
         ),
     )
 }
+#: Subscribers that come when everything has healed, read all that there is, and where they do.
+LATE: Final[Mapping[str, str]] = {f"high-late-{node}": node for node in FETCHING}
+INTERESTS_OF_ALL: Final[Mapping[str, Interest]] = {
+    **INTERESTS,
+    **{name: Interest(name, Kind.FROM_ALL, ">", "true()", lambda event: True) for name in LATE},
+}
 #: The nodes at which each publisher publishes: some stay where they are, and one goes anywhere.
 PUBLISHERS: Final[Mapping[str, tuple[str, ...]]] = {
     "high-feed-1": FETCHING[:1],

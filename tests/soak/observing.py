@@ -21,7 +21,7 @@ from broker.testing.guarantees import (
     ToldGap,
 )
 from tests.soak.clients import SoakClient
-from tests.soak.interests import INTERESTS
+from tests.soak.interests import INTERESTS_OF_ALL
 from tests.soak.node import SoakNode
 from tests.soak.notebook import Pages
 
@@ -50,7 +50,7 @@ class Observer:
                 pages = self._pages.setdefault((client.name, number), Pages(client.notes(number)))
                 for line in pages.new():
                     self._take(client.name, number, line)
-                if client.name in INTERESTS:
+                if client.name in INTERESTS_OF_ALL:
                     mine = self._process(client.name, number)
                     if not process.running and mine.end is End.RUNNING:
                         mine.end = End.KILLED
@@ -71,7 +71,7 @@ class Observer:
 
     def _process(self, name: str, number: int) -> Process:
         if (name, number) not in self._processes:
-            interest = INTERESTS[name]
+            interest = INTERESTS_OF_ALL[name]
             transient = interest.kind is Kind.TRANSIENT
             called = f"{name}#{number}" if transient else name
             found = [each for each in self.seen.subscribers if each.name == called]
@@ -98,7 +98,7 @@ class Observer:
             self.newest = at
         elif kind == "refused":
             self.refused.append(f"{name}/{line['number']}: {line['error']}")
-        elif name in INTERESTS:
+        elif name in INTERESTS_OF_ALL:
             self._take_delivery(name, number, line)
 
     def _take_delivery(self, name: str, number: int, line: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ from broker.testing.guarantees import (
     report,
 )
 from tests.soak.faults import FAULTS
-from tests.soak.interests import INTERESTS, PUBLISHERS
+from tests.soak.interests import INTERESTS, INTERESTS_OF_ALL, LATE, PUBLISHERS
 from tests.soak.observing import Observer
 from tests.soak.world import World, last_lines, make_layout
 
@@ -152,12 +152,14 @@ async def _heal(world: World, observer: Observer) -> None:
         if not node.running:
             _died(world, node.name)
             await world.start_node(node)
-    for client in world.clients.values():
-        client.come()
+    for name in (*INTERESTS, *PUBLISHERS):
+        world.clients[name].come()
     closing = [asyncio.to_thread(world.clients[name].close, LONGEST / 3) for name in PUBLISHERS]
     for name, closed in zip(PUBLISHERS, await asyncio.gather(*closing), strict=True):
         if not closed:
             world.odd.append(f"{name} did not get its last receipts in {LONGEST / 3:g} s")
+    for name in LATE:
+        world.clients[name].come()
     observer.read(world.clients.values())
 
 
@@ -175,9 +177,9 @@ async def _quiescence(world: World, observer: Observer) -> None:
 
 def _come_again(world: World) -> None:
     """Subscribers whose process ended by itself come again, as under a supervisor."""
-    for name in INTERESTS:
+    for name in INTERESTS_OF_ALL:
         client = world.clients[name]
-        if not client.running and not client.busy:
+        if client.processes and not client.running and not client.busy:
             world.note(f"{name} has ended by itself, and comes back")
             client.come()
 

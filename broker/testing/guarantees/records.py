@@ -35,6 +35,7 @@ class Kind(enum.Enum):
     DURABLE = "durable"
     POSITIONS = "positions at the client"
     WORKING = "working"
+    FROM_ALL = "from all that there is"
 
 
 class End(enum.Enum):
