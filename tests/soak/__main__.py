@@ -74,6 +74,7 @@ def _run(plan: Plan, dtd_port: int, *, keep: bool) -> Verdict:
     folder = Path(tempfile.mkdtemp(prefix=f"xmlbroker-soak-{plan.seed}-"))
     begin = time.monotonic()
     kept = keep
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         verdict = asyncio.run(run(plan, folder, dtd_port))
         kept |= bool(verdict.violations)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -86,6 +87,8 @@ async def run(plan: Plan, folder: Path, dtd_port: int) -> Verdict:
         keep = False
         raise
     finally:
+        # A second Ctrl-C must not keep processes and disks from being cleaned up.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         world.stop(keep=keep)
         await world.relays.stop()
 

@@ -58,6 +58,7 @@ def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path: Path) -> None:
         while not any(tmp_path.glob("xmlbroker-soak-4-*/a1/node.log")):
             assert run.poll() is None
         run.send_signal(signal.SIGINT)
+        run.send_signal(signal.SIGINT)
         text = run.stdout.read()
         assert run.wait(60) == 130, text
     assert "stopped; the run of seed 4 was not checked" in text

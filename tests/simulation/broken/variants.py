@@ -13,7 +13,7 @@ from broker.client.seen import Seen
 from broker.client.subscription import Subscription
 from broker.store.deduplication import Deduplication, Freshness
 from broker.store.event_log import EventLog
-from broker.store.log_file import LogFile
+from broker.store.histories import Histories
 from broker.store.log_reading import LogReading
 from broker.testing.simulated_network import NetworkWorld
 
@@ -55,16 +55,12 @@ def no_checksum() -> Iterator[None]:
 
 @contextmanager
 def places_reused(count: int = 3) -> Iterator[None]:
-    """A log that is opened again stands `count` places before its end, in the same epoch."""
-    recover = LogFile._recover
+    """A start begins no history: it goes on `count` places before the end, in the old epoch."""
 
-    def forgetful(self: LogFile, *args: Any) -> None:
-        recover(self, *args)
-        bounds = self._bounds
-        if bounds.offset > count:
-            self._bounds = attrs.evolve(bounds, offset=bounds.offset - count)
+    def forgetful(self: Histories, txn: Any, previous: int, known: int, *_: Any) -> Any:
+        return previous, max(0, known - count)
 
-    with patch.object(LogFile, "_recover", forgetful):
+    with patch.object(Histories, "start", forgetful):
         yield
 
 
