@@ -35,18 +35,12 @@ from broker.cluster.greeting_core import (
     Refusal,
     Refused,
 )
+from broker.cluster.home import Home
 from broker.cluster.joining import Ask, Founded, Joined, Joining, JoiningState, NotYet
 from broker.cluster.joining import Effect as JoiningEffect
 from broker.cluster.meshing import Dial, Meshing, Target
 from broker.cluster.reception import Reception
-from broker.errors import (
-    AddressNotAllowed,
-    BrokerError,
-    Cloned,
-    Closed,
-    PeerError,
-    ShuttingDown,
-)
+from broker.errors import AddressNotAllowed, BrokerError, Cloned, Closed, PeerError, ShuttingDown
 
 #: A member's transports, as a node's settings name them.
 TCP, UDP = "tcp", "udp"
@@ -62,24 +56,6 @@ class Dialler(Protocol):
 
     def dial_text(self, endpoint: str) -> Deferred[ISocketChannel]:
         """To what an endpoint string says."""
-
-
-class Home(Protocol):
-    """Who is told how membership goes, and says what is known."""
-
-    def joined(self, cluster: UnitPath, admitted: int) -> None:
-        """The node is a member of a cluster from now on."""
-
-    def linked(
-        self, accepted: Accepted, channel: ISocketChannel, transport: str, initiated: bool
-    ) -> None:
-        """A connection was accepted."""
-
-    def cloned(self, error: Cloned) -> None:
-        """A node has a link to another process that runs on a copy of this node's log."""
-
-    def situation(self) -> Situation | None:
-        """What is known of the cluster; None while the node is in none."""
 
 
 @attrs.frozen
