@@ -18,6 +18,7 @@ from broker.event.stream import StreamPattern
 from broker.recovery.fetching import ASK_AGAIN, TIMEOUT, Fetching
 from broker.recovery.log_pages import Page, PageRequest
 from broker.recovery.messages import FetchPage, PageFetched
+from tests.recovery.test_log_merging import logged
 
 HERE, THERE = Address(("c",), "here"), Address(("c",), "there")
 REQUEST = PageRequest(StreamPattern.parse(">"), parse_query("true()"), 2, {"o": ((0, 0), (1, 9))})
@@ -28,6 +29,8 @@ class Post:
     """What is said is kept."""
 
     own: Address
+    clearance: int = 2
+    """Of the way to any other node."""
     said: list[Any] = attrs.field(factory=list)
     listeners: dict[type[Routed], Callable[[Any], object]] = attrs.field(factory=dict)
 
@@ -45,7 +48,7 @@ class Post:
         return True
 
     def cleared(self, address: Address, rank: int) -> bool:
-        return True
+        return rank <= self.clearance
 
     def next_number(self) -> int:
         return 100 + len(self.said)
@@ -57,8 +60,10 @@ class Pages:
 
     reading: list[Deferred[Page]] = attrs.field(factory=list)
     origin: str = "o" * 16
+    asked: list[PageRequest] = attrs.field(factory=list)
 
     def page(self, request: PageRequest) -> Deferred[Page]:
+        self.asked.append(request)
         self.reading.append(Deferred())
         return self.reading[-1]
 
@@ -125,3 +130,31 @@ def test_two_nodes_may_ask_with_the_same_number() -> None:
     post.tell(attrs.evolve(question, source=Address(("c",), "third")))
     pages.reading[0].callback(Page([], {}, 0))
     assert len(pages.reading) == 2
+
+
+@pytest.mark.parametrize("clearance", [0, 1, 2])
+def test_a_page_is_asked_for_and_read_with_the_clearance_of_who_wants_it(clearance: int) -> None:
+    asker, asked, _ = fetching(HERE, Clock())
+    _, post, pages = fetching(THERE, Clock())
+    asker.fetch(THERE, attrs.evolve(REQUEST, clearance=clearance))
+    post.tell(asked.said[0])
+    assert [request.clearance for request in pages.asked] == [clearance]
+
+
+@pytest.mark.parametrize("clearance", [0, 1, 2])
+def test_a_page_holds_what_a_way_to_the_reader_is_cleared_for(clearance: int) -> None:
+    asker, asked, _ = fetching(HERE, Clock())
+    server, post, pages = fetching(THERE, Clock())
+    came: list[Page] = []
+    asker.fetch(THERE, REQUEST).addCallback(came.append)
+    post.clearance = clearance
+    post.tell(asked.said[0])
+    events = [attrs.evolve(logged("o", n, n, "p", n), level=n - 1) for n in (1, 2, 3)]
+    pages.reading[0].callback(Page(events, {"o": (1, 3)}, 0))
+    (answer,) = post.said
+    # Links look at this alone.
+    assert answer.level == clearance
+    assert server.denied == 2 - clearance
+    asked.tell(answer)
+    assert [event.offset for event in came[0].events] == list(range(1, clearance + 2))
+    assert came[0].reached == {"o": (1, 3)}

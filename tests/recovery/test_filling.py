@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import attrs
@@ -76,6 +76,7 @@ class Log:
                 whole = origin in self.has
                 events += [e for e in lying_in(origin, each) if whole or e.offset in self.scraps]
                 reached[origin] = EVENTS[origin][-1].mark
+        events = [event for event in events if event.level <= request.clearance]
         return Page(events, reached, 0, begins=begins)
 
     def fetch(self, node: Address, request: PageRequest) -> Deferred[Page]:
@@ -107,6 +108,7 @@ class Archived:
         holes = [e for e in found if e.origin == GONE and e.offset in self.damaged]
         found = sorted((e for e in found if e not in holes), key=lambda e: e.arrival)
         self.fails -= 1
+        found = [event for event in found if event.level <= request.clearance]
         lost = [(e.origin, (1, e.offset - 1), e.mark) for e in holes]
         return OneReplay(found, self.fails >= 0, lost=lost)
 
@@ -168,6 +170,8 @@ def recovered(
     scraps: Sequence[int] = (),
     others: bool = False,
     warm: bool = True,
+    clearance: int = 2,
+    former: str = "",
 ) -> Filling:
     access = None
     if archive is not None:
@@ -187,9 +191,10 @@ def recovered(
         PATIENCE,
     )
     missed = Missed(
-        *(StreamPattern.parse(">"), parse_query("true()"), 2, ranges, known or {}),
+        *(StreamPattern.parse(">"), parse_query("true()"), clearance, ranges, known or {}),
         open_ended=open_ended,
         others=others,
+        former=former,
     )
     return Filling(missed, around, busy)
 
@@ -260,6 +265,34 @@ def test_nothing_is_started_for_what_this_log_has_however_much_it_is(warm: bool)
     filling = recovered(archive, Log([]), ranges, others=True, warm=warm, busy=1 << 20)
     assert all_of(filling) == [(OWN, 1), (OWN, 2), (OWN, 3)]
     assert len(archive.asked) == warm
+
+
+@pytest.mark.parametrize("clearance", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("archive", "keeper", "said"),
+    [
+        (Archived, Log([]), {}),
+        (None, Log([GONE]), {}),
+        (None, Log([GONE], begins=(1, 1)), {}),
+        (None, Log([GONE, OWN]), {"former": str(KEEPER)}),
+        (None, Log([]), {"scraps": (1, 2, 3)}),
+    ],
+    ids=["archive", "logs", "ends", "former", "scraps"],
+)
+def test_no_source_gives_what_is_above_the_clearance(
+    archive: Callable[[], Archived] | None,
+    keeper: Log,
+    said: dict[str, Any],
+    clearance: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for origin in EVENTS:
+        levels = [attrs.evolve(event, level=event.offset - 1) for event in EVENTS[origin]]
+        monkeypatch.setitem(EVENTS, origin, levels)
+    filling = recovered(archive and archive(), keeper, WHOLE, clearance=clearance, **said)
+    came = all_of(filling)
+    assert {origin for origin, _ in came} >= {OWN}
+    assert {offset for _, offset in came} == set(range(1, clearance + 2))
 
 
 def test_a_replay_whose_process_ends_goes_on_where_it_was() -> None:

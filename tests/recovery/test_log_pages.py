@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import attrs
+import pytest
 from twisted.internet.defer import Deferred, succeed
 
 from broker.content.query.query import Query, parse_query
@@ -55,7 +56,7 @@ class Log:
             span = self.kept[origin]
             self.kept = {origin: span._replace(after=(1, self.taken))}
         gone = max(after, (1, self.taken))
-        return succeed([logged(origin, n, n, "p", n) for n in range(gone[1] + 1, 7)])
+        return succeed([attrs.evolve(e, origin=origin) for e in EVENTS if e.mark > gone])
 
 
 class Matcher:
@@ -108,6 +109,26 @@ def test_all_of_a_range_comes_and_nobody_is_left_in_the_matcher() -> None:
     assert [event.offset for event in page.events] == [1, 2, 3, 4, 5, 6]
     assert page.reached == {"own": (1, 6)} and page.next == 0
     assert matcher.known == set()
+
+
+@pytest.mark.parametrize("clearance", [0, 1, 2])
+@pytest.mark.parametrize("kept", [False, True], ids=["own", "copies"])
+def test_a_page_leaves_out_and_counts_what_is_above_the_clearance(
+    clearance: int, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        f"{__name__}.EVENTS",
+        [attrs.evolve(event, level=event.offset // 3) for event in EVENTS],
+    )
+    log, request = Log(), attrs.evolve(WHOLE, clearance=clearance)
+    if kept:
+        log.kept = {"gone": KeptSpan((0, 0), (1, 6))}
+        request = attrs.evolve(request, ranges={"gone": ((0, 0), (1, 6))})
+    ((page),) = ask(pages_of(log, Matcher()), request)
+    cleared = [n for n in range(1, 7) if n // 3 <= clearance]
+    assert [event.offset for event in page.events] == cleared
+    assert page.denied == 6 - len(cleared)
+    assert page.reached == dict.fromkeys(request.ranges, (1, 6))
 
 
 def test_who_asks_at_the_same_time_is_not_in_the_way() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from twisted.internet.task import Clock
@@ -15,6 +16,19 @@ from tests.simulation.network.test_joining import clusters
 Trouble = Callable[[NetworkWorld, str], None]
 
 
+class LateClock:
+    """A clock whose timers fire a second late."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def seconds(self) -> float:
+        return float(self._clock.seconds())
+
+    def callLater(self, delay: float, call: Callable[..., Any], *said: Any) -> Any:
+        return self._clock.callLater(delay + 1.0, call, *said)
+
+
 def much_waits(world: NetworkWorld, name: str) -> None:
     """Over half of the room for events of others is taken."""
     world.network_of(name).driver.intake.waiting_bytes = MOST_WAITING_BYTES // 2 + 1
@@ -22,8 +36,10 @@ def much_waits(world: NetworkWorld, name: str) -> None:
 
 def late_timers(world: NetworkWorld, name: str) -> None:
     """The machine has more to do than it gets done."""
-    world.network_of(name).lateness.is_slow = True
-    world.network_of(name).lateness.average = 60.0
+    network = world.network_of(name)
+    network.lateness._clock = LateClock(world.clock)
+    world.run(10.0)
+    assert network.lateness.is_slow and network.membership._meshing.is_slow
 
 
 @pytest.mark.parametrize("trouble", [much_waits, late_timers])
