@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
 import attrs
 
+from broker.client.client import Client
 from broker.event.merging import bundles
 from broker.event.merging.settings import Merging
 from broker.event.merging.vocabulary import (
@@ -69,7 +71,7 @@ def test_its_bounds_are_those_of_the_core() -> None:
 
 
 def test_its_examples_work() -> None:
-    asking, ruling, finished = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    asking, ruling, replaying, finished = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     assert "merge=Merging()" in asking
     merge = re.search(r"merge = (.*)\n", ruling)
     assert merge is not None
@@ -77,4 +79,6 @@ def test_its_examples_work() -> None:
     assert eval(merge[1], {"Merging": Merging}) == Merging(
         parse_rule("time within 250ms", order), wait=0.5
     )
+    keywords = {word for word in re.findall(r"(\w+)=", replaying) if word != "replay"}
+    assert keywords <= set(inspect.signature(Client.replay).parameters)
     exec(finished, {})
