@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, TypeAlias
 
 from twisted.internet.defer import Deferred
 
 from broker.cluster.event_ways import NetworkWays
 from broker.content.query.query import Query
-from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
-from broker.dtd.reference import DtdReference
+from broker.event_types import EventTypes
 from broker.identity import Identity
 from broker.recovery.asking import RecoveryAnswers
 from broker.router.deliverability import Deliverability
@@ -21,6 +20,7 @@ from broker.router.event_fate import EventFate, Nobody, Others
 from broker.router.explaining import Explaining
 from broker.router.session import Answerer
 from broker.router.tracing import TRACE, NodeTrace, NoWays
+from broker.router.type_answers import Subscriber, subscribers
 from broker.session.messages import Ask
 from broker.status import Inspected, status
 
@@ -40,6 +40,8 @@ class Asked(Explained, Protocol):
 
     @property
     def explaining(self) -> Explaining: ...
+    @property
+    def types(self) -> EventTypes: ...
 
 
 def build_explaining(
@@ -102,19 +104,17 @@ def node_answers(node: Asked, parse_query: ParseQuery) -> Mapping[str, Answerer]
         identity.check_administer()
         return status(node)
 
-    def answer_dtd_list(_: Identity, __: Ask) -> Any:
-        return [(reference.type, reference.version) for reference in node.dtds.references()]
+    def everybody() -> Iterator[Subscriber]:
+        wants = None if node.network is None else node.network.wants
+        return subscribers(node.reception.sessions, node.durables, wants, parse_query)
 
-    def answer_dtd_show(_: Identity, ask: Ask) -> Any:
-        said = ask.arguments
-        reference = DtdReference(said.get("type", ""), said.get("version", ""))
-        dtd = node.dtds.lookup(reference, FetchHint(""))
-        return dtd.addCallback(lambda found: found.text.decode())
-
+    types = node.types.answers(everybody)
     return {
         "status": answer_status,
-        "dtd-list": answer_dtd_list,
-        "dtd-show": answer_dtd_show,
+        "dtd-list": types.list,
+        "dtd-show": types.show,
+        "dtd-check": types.check,
+        "dtd-add": types.add,
         "explain": lambda identity, ask: node.explaining.answer(identity, ask),
         "recoveries": recovering.recoveries,
         "recover-explain": recovering.explain,

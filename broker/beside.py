@@ -57,7 +57,7 @@ class ProcessesBeside:
 
     def start(self, node: Node) -> None:
         """The node runs: start what serves it."""
-        self.archiver.dtd_text = node.dtd_text
+        self.archiver.dtd_text = node.types.text
         self.archiver.start()
 
     def look_at(self, node: Node) -> None:

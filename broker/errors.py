@@ -1,10 +1,8 @@
 """Everything that can go wrong, as two families: our mistake and the peer's.
 
-`OurError` means that this process was configured or called wrongly, or that its own disk or
-network failed. `PeerError` means that whoever sent the bytes sent the wrong ones: it is told to
-them, counted, and changes nothing else. Each class has a `code`, unique and stable, which is what
-travels: `from_wire` rebuilds the same class at the other end, so that a client catches
-`NotWellFormed` whether its own library or a node three hops away found it.
+`OurError`: this process was configured or called wrongly, or its own disk or network failed.
+`PeerError`: a peer sent wrong bytes; it is told, the error is counted, nothing else changes.
+`from_wire` makes the same class of an error's `code` at the other end.
 """
 
 from __future__ import annotations
@@ -18,8 +16,7 @@ WireError: TypeAlias = tuple[str, str, int, int]
 class BrokerError(Exception):
     """Base of all errors of this project. Never raised itself.
 
-    `line` and `column` count from 1 and are 0 where the error has no place in a text. For a query
-    the line is 1 and the column is the character's position.
+    `line` and `column` count from 1; 0: no place in a text. A query has line 1.
     """
 
     code: ClassVar[str] = ""
@@ -292,6 +289,12 @@ class UnknownType(InvalidEvent):
     """No DTD could be had for the event's type and version."""
 
     code = "unknown-type"
+
+
+class TooManyTypes(UnknownType):
+    """The DTD can not be stored: its account or node has used its share."""
+
+    code = "too-many-types"
 
 
 class ForbiddenPointer(UnknownType):

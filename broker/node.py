@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -23,11 +23,9 @@ from broker.cluster.network import Network
 from broker.config import Settings
 from broker.content.query.query import parse_query
 from broker.content.schema.advice import Advisor
-from broker.dtd.hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, LogUnavailable
-from broker.event.envelope import Liveness
-from broker.event_types import make_dtds
+from broker.event_types import EventTypes
 from broker.identity import Identity, authenticator_for
 from broker.matching import make_matcher, query_limits
 from broker.recovery.archive_access import ArchiveAccess
@@ -89,7 +87,9 @@ class Node:
         self._threads = threads
         data = settings.node.data
         self._neighbour_dtds = NeighbourDtds(reactor)
-        self.dtds, self._types = make_dtds(settings.types, reactor, self._neighbour_dtds)
+        sources = [self._neighbour_dtds]
+        self.types = EventTypes(settings, reactor, sources, threads.write, wall_clock)
+        self.dtds, self._types = self.types.dtds, self.types.known
         self.event_log = self._open_log(data, archived=archive is not None)
         self.matcher = make_matcher(settings, self.dtds)
         self.output = Output()
@@ -104,12 +104,16 @@ class Node:
             self.event_log, wall_clock, int(settings.log.durable_expiry * 1000)
         )
         self.network = self._make_network(dialler, random)
-        self._selection = Selection(self.matcher, self.dtds)
+        accept = settings.types.undescribed == "accept"
+        self._selection = Selection(
+            self.matcher, self.dtds, self.types.awaited, accept_undescribed=accept
+        )
+        self._late = self.types.late(self.matcher)
         self.recovery = build_recovery(
             event_log=self.event_log,
             matcher=self.matcher,
             durables=self.durables,
-            select=self._select,
+            select=partial(self._select, patiently=True),
             parse_query=self._parse_query,
             network=self.network,
             supersede=lambda *who: self.reception.supersede(*who),
@@ -127,10 +131,12 @@ class Node:
             quarantine=self.quarantine,
             committed=self._committed,
             wall_clock=wall_clock,
-            accept_undescribed=settings.types.undescribed == "accept",
+            accept_undescribed=accept,
+            type_came=lambda *named: self.types.announce(DtdReference(*named)),
             safety=AT_ONCE if self.network is None else self.network.keeping.owner,
         )
-        self._advisor = Advisor(self._types, undescribed=settings.types.undescribed == "accept")
+        complete = self.types.is_complete
+        self._advisor = Advisor(self._types, undescribed=accept, complete=complete)
         self.subscribing = Subscribing(
             matcher=self.matcher,
             parse_query=self._parse_query,
@@ -180,6 +186,10 @@ class Node:
             matcher=self.matcher,
             dtds=self.dtds,
             neighbour_dtds=self._neighbour_dtds,
+            types=self.types.join_network(self.event_log.origin),
+            awaited=self.types.awaited,
+            undecided=self.types.undecided,
+            reconsider=self.output.reconsider,
             quarantine=self.quarantine,
             committed=self._relayed,
             gone=self.output.gone,
@@ -211,18 +221,7 @@ class Node:
             authenticator=authenticator_for(self.settings.accounts, self._threads.elsewhere),
             event_log=self.event_log,
             clock=self._reactor,
-            limits=ReceptionLimits(
-                max_sessions=limits.max_sessions,
-                max_sessions_per_account=limits.max_sessions_per_account,
-                handshake_timeout=limits.handshake_timeout,
-                session_lease=limits.session_lease,
-                max_event_bytes=limits.max_event_bytes,
-                # An event of the largest size fits, with what is written around it: or its
-                # publisher would be cut off, come back and send it again, for ever.
-                max_frame_bytes=max(
-                    limits.max_frame_bytes, limits.max_event_bytes + ENVELOPE_BYTES
-                ),
-            ),
+            limits=ReceptionLimits.from_settings(limits, ENVELOPE_BYTES),
             make_session=make_session,
         )
 
@@ -248,12 +247,12 @@ class Node:
             select=self._select,
             failed=failed,
             clock=self._reactor,
+            late=self._late,
         )
 
-    async def _select(
-        self, number: int, documents: Sequence[bytes], liveness: Liveness
-    ) -> list[bool]:
-        selected = await self._selection.select(number, documents, liveness)
+    async def _select(self, *of: Any, patiently: bool = False) -> list[bool]:
+        selection = self._selection
+        selected = await (selection.select_patiently if patiently else selection.select)(*of)
         # What comes after a query's suspension is not selected: it must end before it moves on.
         self._end_suspended()
         return selected
@@ -296,6 +295,7 @@ class Node:
     def care(self) -> None:
         """Drop what is too old: to be called every `CARE_EVERY`."""
         self.durables.expire()
+        self.types.care(self.matcher, self.event_log)
         self.event_log.forget_old_marks().addErrback(
             lambda failure: self.log.error("{error}", error=failure.value)
         )
@@ -303,6 +303,7 @@ class Node:
     async def stop(self) -> None:
         """Stop in good order: commit and answer what was taken, send clients away, close."""
         self.notices.stop()
+        self.types.stop()
         self.explaining.stop()
         try:
             await self.event_log.drain()
@@ -347,8 +348,3 @@ class Node:
         if network is None or network.knowledge is None:
             return ()
         return network.keeping.dead(network.knowledge.is_here)
-
-    def dtd_text(self, reference: DtdReference) -> Deferred[bytes | None]:
-        """The text of a DTD that an event of this node named; None where it is not known."""
-        dtd: Deferred[Any] = self.dtds.lookup(reference, FetchHint(""))
-        return dtd.addCallbacks(lambda found: found.text, lambda _: None)

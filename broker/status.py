@@ -27,6 +27,12 @@ from broker.router.subscribing import Subscribing
 from broker.store.event_log import EventLog
 
 
+class Snapshot(Protocol):
+    """A part that describes itself."""
+
+    def snapshot(self) -> dict[str, Any]: ...
+
+
 class Inspected(Protocol):
     """The parts of a node that have something to tell."""
 
@@ -38,6 +44,8 @@ class Inspected(Protocol):
     def event_log(self) -> EventLog: ...
     @property
     def matcher(self) -> IMatcher: ...
+    @property
+    def types(self) -> Snapshot: ...
     @property
     def input(self) -> Input: ...
     @property
@@ -81,6 +89,7 @@ def status(node: Inspected) -> dict[str, Any]:
         "delivered": attrs.asdict(deliveries(node)),
         "matcher": dict(node.matcher.statistics()),
         "types": [attrs.asdict(figures) for figures in node.matcher.types()],
+        "dtds": node.types.snapshot(),
         "notices": attrs.asdict(node.notices.counts),
         "durable_subscriptions": len(node.durables),
         "durable": durable_report(node.durables),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from broker.cli.dtd_check import Checked, check_file, load_own
+from broker.cli.dtd_report import report_lines
 from broker.cli.failing import Failure
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.terminal import note
@@ -22,7 +24,7 @@ _local = click.option(
 
 @click.group(no_args_is_help=True)
 def command() -> None:
-    """List and show the DTDs of event types; check one of your own."""
+    """List and show the DTDs of event types; check and register one of your own."""
 
 
 @command.command("list")
@@ -59,26 +61,75 @@ def show(access: NodeAccess, type_: str, version: str, local: bool) -> None:
     click.echo(Dtd.load(reference, text, catalogue.read).text.decode(), nl=False)
 
 
-@command.command()
-@click.argument("file", type=click.Path(path_type=Path), metavar="FILE.dtd")
-@click.argument("events", nargs=-1, metavar="[EVENT.xml]...")
-@click.option(
+_file = click.argument("file", type=click.Path(path_type=Path), metavar="FILE.dtd")
+_type = click.option(
     "--type",
     "type_",
     nargs=2,
     metavar="NAME VERSION",
     help="The event type.  [default: as the file's name says, as in flight-1.1.dtd]",
 )
-def check(file: Path, events: tuple[str, ...], type_: tuple[str, str] | None) -> None:
+
+
+@command.command()
+@_file
+@click.argument("events", nargs=-1, metavar="[EVENT.xml]...")
+@_type
+@click.option(
+    "--against",
+    metavar="VERSION",
+    help="Ask the node what the DTD changes against this version, and for whom.",
+)
+@node_options
+def check(
+    access: NodeAccess,
+    file: Path,
+    events: tuple[str, ...],
+    type_: tuple[str, str] | None,
+    against: str | None,
+) -> None:
     """Load a DTD as a node would, and validate events against it.
 
     An EVENT.xml holds whole events or bare payloads, any number; - reads a pipe. Modules are found
-    in our catalogue, then in that of the file's own folder.
+    in our catalogue, then in that of the file's own folder. No node is asked without --against.
     """
     dtd = load_own(file, DtdReference(*type_) if type_ else None)
     checked = Checked()
     for problem in check_file(dtd, events, checked):
         click.echo(problem, err=True)
     note(f"{file}: a DTD for {dtd.reference}; {checked.valid} of {checked.events} events are valid")
+    if against is not None:
+        for line in report_lines(_ask(access, "dtd-check", dtd, against)):
+            click.echo(line)
     if checked.valid != checked.events:
         sys.exit(1)
+
+
+@command.command()
+@_file
+@_type
+@click.option(
+    "--against",
+    metavar="VERSION",
+    default="",
+    help="The version to compare with.  [default: the newest older one that the node knows]",
+)
+@node_options
+def add(access: NodeAccess, file: Path, type_: tuple[str, str] | None, against: str) -> None:
+    """Register a DTD at the node, and through it in the network, before the first event.
+
+    Prints what changes against an older version, and whose subscriptions that affects: these are
+    notified. The account needs the right to register the type.
+    """
+    dtd = load_own(file, DtdReference(*type_) if type_ else None)
+    report = _ask(access, "dtd-add", dtd, against)
+    for line in report_lines(report):
+        click.echo(line)
+    state = "is registered" if report["registered"] else "was registered already"
+    note(f"{dtd.reference} {state} (content {dtd.content_hash[:12]})")
+
+
+def _ask(access: NodeAccess, what: str, dtd: Dtd, against: str) -> Any:
+    reference = dtd.reference
+    named = {"type": reference.type, "version": reference.version, "against": against}
+    return access.ask(what, dtd.text, **named)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from ipaddress import ip_network
 from pathlib import Path
 from random import Random
@@ -19,17 +19,20 @@ from broker.cluster.address import NETWORK, Address, parse_unit
 from broker.cluster.admission import AdmissionRules, IpRules
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
 from broker.cluster.dialling import dialler_of
+from broker.cluster.dtd_ways import context_of
 from broker.cluster.dtds import NeighbourDtds
 from broker.cluster.greeting import PROTOCOL_VERSIONS
 from broker.cluster.group import ClusterGroup
 from broker.cluster.intake import Intake
 from broker.cluster.keeping.owner import Owner
 from broker.cluster.membership import Dialler, Membership, MembershipSettings
+from broker.cluster.missing_types import MissingTypes
 from broker.cluster.neighbours import Neighbours
 from broker.cluster.network import Network
 from broker.cluster.pages import Pages
 from broker.cluster.segment import attached_networks
 from broker.cluster.terms import LinkTerms
+from broker.cluster.types.service import NetworkTypes
 from broker.cluster.wants import RemoteWants
 from broker.config import Settings
 from broker.config.kinds import split_place
@@ -37,7 +40,9 @@ from broker.content.contract import IMatcher
 from broker.dtd.cache import DtdCache
 from broker.errors import ConfigurationError
 from broker.event.place import Mark
+from broker.router.awaited_types import AwaitedTypes
 from broker.router.quarantine import Quarantine
+from broker.router.undecided import UndecidedEvents
 from broker.store.event_log import EventLog
 from broker.store.records import LoggedEvent
 
@@ -55,6 +60,10 @@ def build_network(
     matcher: IMatcher,
     dtds: DtdCache,
     neighbour_dtds: NeighbourDtds,
+    types: NetworkTypes,
+    awaited: AwaitedTypes,
+    undecided: UndecidedEvents,
+    reconsider: Callable[[int, Collection[str]], object],
     quarantine: Quarantine,
     committed: Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None],
     gone: Callable[[str, Mark, Mark, str], None],
@@ -81,14 +90,21 @@ def build_network(
         wants=wants,
         intake=Intake(
             matcher=matcher,
-            dtds=dtds,
             event_log=event_log,
             quarantine=quarantine,
             clock=reactor,
             wall_clock=wall_clock,
             committed=committed,
             gone=gone,
-            accept_undescribed=settings.types.undescribed == "accept",
+            variants=types.variants,
+            missing=MissingTypes(
+                dtds,
+                awaited,
+                reactor,
+                accept_undescribed=settings.types.undescribed == "accept",
+            ),
+            undecided=undecided,
+            reconsider=reconsider,
             wanted_here=wants.any_other,
         ),
         make_pages=lambda network: Pages(
@@ -101,6 +117,7 @@ def build_network(
             served=network.served,
         ),
         dtds=neighbour_dtds,
+        types=types,
         owner=owner,
         clock=reactor,
         terms=LinkTerms(
@@ -115,9 +132,7 @@ def build_network(
         compress=said.compress,
         patience=said.patience,
     )
-    neighbour_dtds.answer_from(
-        lambda: None if network.knowledge is None else network.knowledge.address, dtds.get
-    )
+    neighbour_dtds.answer_from(context_of(network))
     network.wire(
         Membership(
             _describe(settings, event_log.origin, wall_clock()),

@@ -39,6 +39,8 @@ from broker.cluster.neighbours import Neighbours
 from broker.cluster.pages import Pages
 from broker.cluster.profiles.effects import BadWant, Flowing, Unwanted, Wanted
 from broker.cluster.tables.effects import Send
+from broker.cluster.types.core import Announced
+from broker.cluster.types.service import NetworkTypes
 from broker.cluster.wants import RemoteWants
 from broker.errors import BrokerError, LogUnavailable
 from broker.event.place import Mark
@@ -62,6 +64,7 @@ class ClusterDriver:
         wants: RemoteWants,
         intake: Intake,
         dtds: NeighbourDtds,
+        types: NetworkTypes,
         clock: IClock,
         wall_clock: Callable[[], int],
         map_moved: Callable[[], object],
@@ -73,6 +76,7 @@ class ClusterDriver:
         self.traffic: Traffic | None = None
         self._event_log = event_log
         self._dtds = dtds
+        self.types = types
         self._clock = clock
         self._map_moved = map_moved
         self._effects: deque[TrafficEffect | KnowledgeEffect] = deque()
@@ -93,6 +97,7 @@ class ClusterDriver:
         """Run these from now on."""
         self.knowledge, self.traffic = knowledge, traffic
         self._begin(self.local.newcomers.named)
+        self.types.start(knowledge, self.do)
 
     def goes_on(self, key: Hashable, position: Mapping[str, Mark]) -> None:
         """A key of `local` was wanted before, and has got to these places. Origins that are not
@@ -118,6 +123,7 @@ class ClusterDriver:
         """Run nothing any more; forget what others wanted."""
         self.knowledge = self.traffic = None
         self.wants.clear()
+        self.types.stop()
         self._effects.clear()
         self._alarm.set(None)
 
@@ -198,6 +204,8 @@ class ClusterDriver:
             case MapMoved():
                 traffic.map_moved(self.now())
                 self._map_moved()
+            case Announced():
+                self.types.announced(effect)
             case Told(message):
                 self._told(message)
 
@@ -260,7 +268,7 @@ class ClusterDriver:
 
         def entered(job: Job) -> None:
             if self.traffic is not None and self.knowledge is not None:
-                departing = self.wants.departing(job.carried, job.verdicts, self.knowledge.address)
+                departing = self.wants.departing(job, self.knowledge.address)
                 self.do(self.traffic.entered(enter, departing, self.now()))
 
         if enter.arrived is None:

@@ -1,97 +1,211 @@
-"""DTDs from the node whose events need them (Mspaces M14): asked once, however many wait."""
+"""DTDs from other nodes (Mspaces M14): asked of one after the other, and answered."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
 
-from twisted.internet.defer import Deferred, fail
+import attrs
+from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
-from broker.channel.clock import IClock
+from broker.channel.clock import IClock, IDelayed
 from broker.cluster.address import Address
 from broker.cluster.flows.frame import MAX_HOPS
 from broker.cluster.flows.messages import AskDtd, Routed, TellDtd
 from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtd, IDtdSource
 from broker.dtd.reference import DtdReference
-from broker.errors import BrokerError, PeerSilent, UnknownType, from_wire
+from broker.errors import BadName, BrokerError, PeerSilent, UnknownType, from_wire
 from broker.session.messages import NO_ERROR
 
-#: Seconds that another node has to answer.
-TIMEOUT = 5.0
+#: Seconds that a node has to answer; and, after a text that does not fit, to send another.
+TIMEOUT = 2.5
+OTHER_TEXT = 1.0
+#: Nodes asked for one DTD: the previous hop, other neighbours, the origin.
+MOST_TARGETS = 8
 #: Questions under way; the cache asks for each type once.
 MOST_ASKED = 256
+#: Questions of others that wait for a DTD that is fetched here; a further one is refused.
+MOST_WAITING = 256
+#: Seconds in which a node that did not answer is asked last.
+SILENCE = 30.0
+#: Texts under one type and version that are sent.
+MOST_TEXTS = 3
+
+#: Type, version, and the node that is asked.
+_Key: TypeAlias = tuple[str, str, Address]
+
+
+@attrs.define(eq=False)
+class _Question:
+    found: Deferred[bytes]
+    content_hash: str
+    timer: IDelayed
+
+
+@attrs.frozen
+class Context:
+    """What questions and answers need to know of the node and its neighbours."""
+
+    own: Callable[[], Address | None]
+    towards: Callable[[Address], Address | None]
+    """The neighbour on the way to a node."""
+    neighbours: Callable[[], Iterable[Address]]
+    get: Callable[[DtdReference], Sequence[IDtd]]
+    """The DTDs under a type and version: the one that counts here, then variants."""
+    coming: Callable[[DtdReference], Deferred[IDtd] | None]
+    """A DTD that is fetched now, or announced; None: it is not."""
 
 
 @implementer(IDtdSource)
 class NeighbourDtds:
-    """Asks the node that a hint names, and answers others out of the own cache."""
+    """Asks other nodes, and answers them out of the cache."""
 
-    name = "the node that sent the event"
+    name = "other nodes"
 
     def __init__(self, clock: IClock) -> None:
         self._clock = clock
-        self._own: Callable[[], Address | None] = lambda: None
+        self._context: Context | None = None
         self._send: Callable[[Routed], object] = lambda _: None
-        self._get: Callable[[DtdReference], IDtd | None] = lambda _: None
-        self._waiting: dict[DtdReference, Deferred[bytes]] = {}
+        self._questions: dict[_Key, _Question] = {}
+        self._silent: dict[Address, float] = {}
+        self._waiting = 0
         self.asked = 0
         self.answered = 0
+        self.dropped: Counter[str] = Counter()
+        """Answers that are of no use: `unasked`, `wrong-hash`, `bad-name`."""
 
     def ask_by(self, send: Callable[[Routed], object]) -> None:
-        """How messages are sent."""
+        """`send` sends messages."""
         self._send = send
 
-    def answer_from(
-        self, own: Callable[[], Address | None], get: Callable[[DtdReference], IDtd | None]
-    ) -> None:
-        """What the own address is, and what is cached here."""
-        self._own, self._get = own, get
+    def answer_from(self, context: Context) -> None:
+        """From now on questions can be asked and answered."""
+        self._context = context
+
+    # ------------------------------------------------------------------ asking
 
     def fetch(self, reference: DtdReference, hint: FetchHint) -> Deferred[bytes]:
-        """The text, from the node that sent the event. Fails with `UnknownType` otherwise."""
-        own = self._own()
-        if own is None or not isinstance(hint.link, Address) or reference in self._waiting:
-            return fail(UnknownType("there is none to be asked"))
-        if len(self._waiting) >= MOST_ASKED:
-            return fail(UnknownType("too many are asked for already"))
-        found: Deferred[bytes] = Deferred()
-        self._waiting[reference] = found
+        """The text, from the first node that has a fitting one. Fails with `UnknownType`."""
+        return Deferred.fromCoroutine(self._fetch(reference, hint))
+
+    async def _fetch(self, reference: DtdReference, hint: FetchHint) -> bytes:
+        reasons = []
+        for target in self._targets(hint):
+            try:
+                return await self._ask(target, reference, reference.variant or hint.content_hash)
+            except BrokerError as error:
+                reasons.append(f"{target}: {error}")
+        raise UnknownType("; ".join(reasons) or "there is none to be asked")
+
+    def _targets(self, hint: FetchHint) -> list[Address]:
+        """The previous hop, other neighbours, the origin; those that were silent last."""
+        context = self._context
+        own = None if context is None else context.own()
+        if context is None or own is None:
+            return []
+        origin = hint.link if isinstance(hint.link, Address) and hint.link.node else None
+        via = hint.via if isinstance(hint.via, Address) else None
+        if via is None and isinstance(hint.link, Address):
+            via = context.towards(hint.link)
+        first = [] if via is None else [via]
+        neighbours = [*first, *context.neighbours()][: MOST_TARGETS - 1]
+        chosen = dict.fromkeys([*neighbours, *([] if origin is None else [origin])])
+        chosen.pop(own, None)
+        now = self._clock.seconds()
+        return sorted(chosen, key=lambda each: self._silent.get(each, 0.0) > now)
+
+    def _ask(self, target: Address, reference: DtdReference, content_hash: str) -> Deferred[bytes]:
+        assert self._context is not None
+        own = self._context.own()
+        key = (reference.type, reference.version, target)
+        if own is None or key in self._questions or len(self._questions) >= MOST_ASKED:
+            raise UnknownType("too many DTDs are asked for already")
         self.asked += 1
-        late = PeerSilent(f"{hint.link} did not answer in {TIMEOUT:g} seconds")
-        timer = self._clock.callLater(TIMEOUT, self._settle, reference, late)
+        timer = self._clock.callLater(TIMEOUT, self._late, key)
+        question = self._questions[key] = _Question(Deferred(), content_hash, timer)
+        self._send(AskDtd(target, own, MAX_HOPS, reference.type, reference.version))
+        return question.found
 
-        def settled(result: object) -> object:
-            if timer.active():
-                timer.cancel()
-            return result
+    def _late(self, key: _Key) -> None:
+        target = key[2]
+        self._silent.pop(target, None)
+        self._silent[target] = self._clock.seconds() + SILENCE
+        if len(self._silent) > MOST_ASKED:
+            del self._silent[next(iter(self._silent))]
+        self._settle(key, PeerSilent(f"no answer in {TIMEOUT:g} seconds"))
 
-        self._send(AskDtd(hint.link, own, MAX_HOPS, reference.type, reference.version))
-        return found.addBoth(settled)
+    def _settle(self, key: _Key, result: bytes | BrokerError) -> None:
+        question = self._questions.pop(key)
+        if question.timer.active():
+            question.timer.cancel()
+        if isinstance(result, BrokerError):
+            question.found.errback(UnknownType(str(result)))
+        else:
+            question.found.callback(result)
+
+    # ------------------------------------------------------------------ messages
 
     def told(self, message: AskDtd | TellDtd) -> None:
         """A question or an answer of another node."""
-        reference = DtdReference(message.type, message.version)
         if isinstance(message, TellDtd):
-            error = from_wire(message.error) if message.error[0] else None
-            self._settle(reference, error or message.text)
+            self._answered(message)
             return
-        own, dtd = self._own(), self._get(reference)
+        try:
+            reference = DtdReference(message.type, message.version)
+        except BadName:
+            self.dropped["bad-name"] += 1
+            return
+        self._answer(message, reference)
+
+    def _answered(self, message: TellDtd) -> None:
+        key = (message.type, message.version, message.source)
+        question = self._questions.get(key)
+        if question is None:
+            self.dropped["unasked"] += 1
+            return
+        self._silent.pop(message.source, None)
+        if message.error[0]:
+            self._settle(key, from_wire(message.error))
+        elif question.content_hash not in ("", hashlib.sha256(message.text).hexdigest()):
+            self.dropped["wrong-hash"] += 1
+            # A node that has several texts under the name sends the others behind this one.
+            question.timer.cancel()
+            unfit = UnknownType("its text does not fit the hash that was announced")
+            question.timer = self._clock.callLater(OTHER_TEXT, self._settle, key, unfit)
+        else:
+            self._settle(key, message.text)
+
+    def _answer(self, message: AskDtd, reference: DtdReference) -> None:
+        context = self._context
+        if context is None:
+            return
+        texts = context.get(reference)
+        asked = (message.type, message.version, message.source) in self._questions
+        if not texts and not asked and self._waiting < MOST_WAITING:
+            coming = context.coming(reference)
+            if coming is not None:
+                self._waiting += 1
+                coming.addBoth(lambda _: self._answer_waiting(message, reference))
+                return
+        self._tell(message, reference, texts)
+
+    def _answer_waiting(self, message: AskDtd, reference: DtdReference) -> None:
+        self._waiting -= 1
+        assert self._context is not None
+        self._tell(message, reference, self._context.get(reference))
+
+    def _tell(self, message: AskDtd, reference: DtdReference, texts: Sequence[IDtd]) -> None:
+        own = None if self._context is None else self._context.own()
         if own is None:
             return
         self.answered += 1
-        said = (reference.type, reference.version)
-        if dtd is None:
+        named = (message.type, message.version)
+        if not texts:
             unknown = UnknownType(f"{own} has no DTD for {reference}")
-            self._send(TellDtd(message.source, own, MAX_HOPS, *said, unknown.to_wire(), b""))
-        else:
-            self._send(TellDtd(message.source, own, MAX_HOPS, *said, NO_ERROR, dtd.text))
-
-    def _settle(self, reference: DtdReference, result: bytes | BrokerError) -> None:
-        found = self._waiting.pop(reference, None)
-        if found is None:
-            return
-        if isinstance(result, BrokerError):
-            found.errback(UnknownType(str(result)))
-        else:
-            found.callback(result)
+            self._send(TellDtd(message.source, own, MAX_HOPS, *named, unknown.to_wire(), b""))
+        for dtd in texts[:MOST_TEXTS]:
+            self._send(TellDtd(message.source, own, MAX_HOPS, *named, NO_ERROR, dtd.text))

@@ -8,29 +8,30 @@ logged under the places that it has; what enters a unit is matched to be divided
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import attrs
-from twisted.internet.defer import DeferredList
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from broker.channel.clock import IClock
+from broker.cluster.address import Address
 from broker.cluster.flows.arrivals import Arrived
 from broker.cluster.flows.frame import Carried, Frame
 from broker.cluster.jobs import Job, Line
-from broker.content.contract import Accepted, IMatcher, Refused, TypeMissing, Verdict
-from broker.dtd.hint import FetchHint
-from broker.dtd.interfaces import IDtdCache
+from broker.cluster.missing_types import MissingTypes
+from broker.cluster.relayed_entries import gather
+from broker.content.contract import Accepted, IMatcher, Refused, TypeMissing, Variants, Verdict
 from broker.dtd.reference import DtdReference
-from broker.errors import BrokerError, LogUnavailable, ProtocolError, UnknownType
+from broker.errors import BrokerError, LogUnavailable, ProtocolError
 from broker.event.place import Mark
+from broker.event.placeholder import placeholder, refusal_code
 from broker.router.quarantine import Quarantine
 from broker.router.turns import MOST_DOCUMENTS, SECONDS_A_TURN, Turns
-from broker.store.deduplication import Freshness
+from broker.router.undecided import UndecidedEvents
 from broker.store.event_log import EventLog
 from broker.store.gathering import Relayed
-from broker.store.records import LoggedEvent, encode_header
+from broker.store.records import LoggedEvent
 
 #: Bytes of events that wait here; more are not taken, and come again when their home is asked.
 MOST_WAITING_BYTES = 32 << 20
@@ -64,27 +65,33 @@ class Intake:
         self,
         *,
         matcher: IMatcher,
-        dtds: IDtdCache,
         event_log: EventLog,
         quarantine: Quarantine,
         clock: IClock,
         wall_clock: Callable[[], int],
         committed: Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None],
         gone: Callable[[str, Mark, Mark, str], None],
-        accept_undescribed: bool,
+        variants: Callable[[str, Address], Variants],
+        missing: MissingTypes,
+        undecided: UndecidedEvents,
+        reconsider: Callable[[int, Collection[str]], object],
         wanted_here: Callable[[tuple[int, ...]], bool],
     ) -> None:
         """`committed` is told durable events with what they match here, and `gone` before that what
         of an origin does not come, behind a mark and up to another: nobody has it any more, or it
-        lies before what this node begins with."""
+        lies before what this node begins with. `variants` gives the texts of an origin that are
+        others than those that count here. `undecided` remembers events that wait for their DTD.
+        `reconsider` is told from which serial on subscriptions to streams must read the log."""
         self._matcher = matcher
-        self._dtds = dtds
         self._event_log = event_log
         self._quarantine = quarantine
         self._wall_clock = wall_clock
         self._committed = committed
         self._gone = gone
-        self._accept_undescribed = accept_undescribed
+        self._variants = variants
+        self._missing = missing
+        self._undecided = undecided
+        self._reconsider = reconsider
         self._wanted_here = wanted_here
         self._lines: dict[str, Line] = {}
         self._ready: deque[str] = deque()
@@ -150,7 +157,8 @@ class Intake:
         self._gone(origin, (0, 0), mark, "lost")
 
     def check(self, frame: Frame, checked: Callable[[Frame], None]) -> None:
-        """Validate a frame that only passes through (K28): what is not valid goes no further.
+        """Validate a frame that only passes through (K28). A placeholder with the code goes on in
+        the place of an event that is not valid.
 
         Where there is no room the frame is dropped, and missed.
         """
@@ -158,9 +166,7 @@ class Intake:
         def judged(job: Job) -> None:
             if job.busy:
                 return
-            valid = [i for i, each in enumerate(job.verdicts) if isinstance(each, Accepted)]
-            self._turn_away(job)
-            checked(frame.only(valid))
+            checked(frame.with_documents(self._turn_away(job)))
 
         try:
             carried = frame.carried(range(frame.count))
@@ -188,7 +194,7 @@ class Intake:
                 # It may be valid: those inside find a hole, and ask for it later.
                 late()
                 return
-            self._turn_away(job)
+            job.refused = self._turn_away(job)
             matched(job)
 
         if not self._add(Job(arrived, carried, done, lambda _: late(), late=late)):
@@ -268,47 +274,38 @@ class Intake:
         job = line.jobs[0]
         rest = job.carried[len(job.verdicts) : len(job.verdicts) + MOST_DOCUMENTS]
         if rest:
-            undescribed = frozenset(line.missing if self._accept_undescribed else ())
+            frame = job.arrived.frame
+            variants = self._variants(frame.origin, frame.home)
+            undescribed = line.passed_over
             seconds = min(self._turns.left, SECONDS_A_TURN)
             documents = [each.document for each in rest]
-            verdicts = self._matcher.match(documents, undescribed, seconds)
+            verdicts = self._matcher.match(documents, undescribed, seconds, variants)
             unknown = {
                 verdict.reference: verdict.system_id
                 for verdict in verdicts
                 if isinstance(verdict, TypeMissing) and verdict.reference not in line.missing
             }
             if unknown:
-                self._fetch(job.arrived, line, unknown)
+                self._fetch(job, line, unknown)
                 return False
+            for index in self._missing.undecided(verdicts, undescribed, variants):
+                job.undecided.add(len(job.verdicts) + index)
             job.verdicts += verdicts
         return len(job.verdicts) == len(job.carried)
 
-    def _fetch(self, arrived: Arrived, line: Line, unknown: dict[DtdReference, str]) -> None:
-        """Have types fetched, from the node that sent the events, or where they point to."""
+    def _fetch(self, job: Job, line: Line, unknown: dict[DtdReference, str]) -> None:
+        """Have types looked for: the line goes on when they are here, or after a moment."""
         line.held = True
-        for job in list(line.jobs):
-            job.late()
-        origin = arrived.frame.origin
+        for each in list(line.jobs):
+            each.late()
+        frame = job.arrived.frame
 
-        def missing(failure: Failure, reference: DtdReference) -> None:
-            error = failure.value
-            if not isinstance(error, BrokerError):
-                error = UnknownType(f"{reference.type} {reference.version}: {error}")
-            line.missing[reference] = error
-
-        def release(_: object) -> None:
+        def go_on() -> None:
             line.held = False
-            self._queue(origin, line)
+            self._queue(frame.origin, line)
             self._turns.work_later()
 
-        DeferredList(
-            [
-                self._dtds.lookup(reference, FetchHint(system_id, arrived.frame.home)).addErrback(
-                    missing, reference
-                )
-                for reference, system_id in unknown.items()
-            ]
-        ).addCallback(release)
+        self._missing.look_for(line, frame, unknown, go_on)
 
     def _turn_failed(self, error: Exception) -> None:
         self.log.failure("an event of another node failed", Failure(error))
@@ -334,56 +331,59 @@ class Intake:
         for publisher in {(each.client_id, each.incarnation) for each in accepted}:
             # Read before anything is recorded: what is recorded is logged.
             self._event_log.deduplication.following(publisher)
-        entries: list[tuple[Mark, bytes, int, bytes]] = []
-        matches: list[tuple[int, ...]] = []
-        now = self._wall_clock()
-        for each, verdict in zip(job.carried, job.verdicts, strict=True):
-            if not isinstance(verdict, Accepted):
-                self.outcomes.refused[self._quarantined(each, verdict, job).code] += 1
-                continue
-            if told.all and not self._wanted_here(verdict.subscriptions):
-                self.outcomes.unwanted += 1
-                continue
-            header = verdict.header
-            event_id = header.event_id
-            key = (event_id.client_id, event_id.incarnation)
-            freshness = self._event_log.deduplication.record(key, event_id.sequence_number, now)
-            if freshness is Freshness.DUPLICATE:
-                self.outcomes.duplicate += 1
-                continue
-            rank = header.security_level.rank
-            entries.append((each.mark, encode_header(header), rank, each.document))
-            matches.append(verdict.subscriptions)
+        gathered = gather(
+            job,
+            told,
+            self._event_log.deduplication,
+            self._wall_clock(),
+            self._wanted_here,
+            lambda each, verdict: self._refusal(each, verdict, job),
+        )
+        self.outcomes.refused += gathered.refused
+        self.outcomes.unwanted += gathered.unwanted
+        self.outcomes.duplicate += gathered.duplicate
+        refused = gathered.refused.total()
 
         def done(events: list[LoggedEvent] | BrokerError) -> None:
             if isinstance(events, BrokerError):
-                failed(events, len(entries))
+                failed(events, len(gathered.entries) - refused)
                 return
-            self.outcomes.logged += len(events)
+            self.outcomes.logged += len(events) - refused
             if gone is not None:
                 self._gone(frame.origin, cursor, gone, "retention")
             elif begins:
                 self.begins(frame.origin, told.after)
             if events:
-                self._committed(events, matches)
+                if gathered.streams:
+                    self._reconsider(events[0].serial, gathered.streams)
+                self._committed(events, gathered.matches)
             settled(None)
 
+        if waiting := gathered.waiting:
+            self._undecided.note(frame.origin, waiting[0], waiting[-1], len(waiting))
         self._event_log.append_relayed(
-            Relayed(frame.origin, gone or told.after, told.upto, entries, gone), done
+            Relayed(frame.origin, gone or told.after, told.upto, gathered.entries, gone), done
         )
 
-    def _turn_away(self, job: Job) -> None:
-        """Of what passes through, or enters a unit, what is not valid goes no further."""
-        for each, verdict in zip(job.carried, job.verdicts, strict=True):
+    def _turn_away(self, job: Job) -> dict[int, bytes]:
+        """Placeholders, by index, for events that pass through or enter a unit, and are invalid."""
+        found: dict[int, bytes] = {}
+        for index, (each, verdict) in enumerate(zip(job.carried, job.verdicts, strict=True)):
             if not isinstance(verdict, Accepted):
-                self.outcomes.turned_away[self._quarantined(each, verdict, job).code] += 1
+                code = self._refusal(each, verdict, job)
+                self.outcomes.turned_away[code] += 1
+                found[index] = placeholder(code)
+        return found
 
-    def _quarantined(self, each: Carried, verdict: Verdict, job: Job) -> BrokerError:
-        """Why an event is not taken; a person may look at it."""
+    def _refusal(self, each: Carried, verdict: Verdict, job: Job) -> str:
+        """The code for which an event is not taken; a person may look at the event."""
         if isinstance(verdict, Refused):
             error: BrokerError = verdict.error
+            code = refusal_code(each.document)
+            if code is not None:
+                return code
         else:
             assert isinstance(verdict, TypeMissing)
             error = job.missing[verdict.reference]
         self._quarantine.keep(each.document, error, job.arrived.frame.home.node)
-        return error
+        return error.code

@@ -31,6 +31,11 @@ class Job:
     late: Callable[[], None] = lambda: None
     """Called where it waits for long."""
 
+    undecided: set[int] = attrs.field(factory=set)
+    """Indices of events whose DTD is not here yet."""
+    refused: Mapping[int, bytes] = attrs.field(factory=dict)
+    """Placeholders of refused events, by index."""
+
     def split(self) -> Job:
         """Keep what is matched, and leave the rest to another job, which is returned."""
         count = len(self.verdicts)
@@ -40,6 +45,7 @@ class Job:
             arrived=attrs.evolve(self.arrived, range=told._replace(after=end, gone=None)),
             carried=self.carried[count:],
             verdicts=[],
+            undecided=set(),
         )
         self.arrived = attrs.evolve(self.arrived, range=told._replace(upto=end))
         self.carried = self.carried[:count]
@@ -73,3 +79,10 @@ class Line:
     queued: bool = False
     """Whether it is among those that are ready."""
     missing: dict[DtdReference, BrokerError] = attrs.field(factory=dict)
+
+    @property
+    def passed_over(self) -> frozenset[DtdReference]:
+        """Types without which events go on. Of those that could not be looked up they do not."""
+        return frozenset(
+            each for each, error in self.missing.items() if not isinstance(error, OurError)
+        )

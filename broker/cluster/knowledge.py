@@ -5,12 +5,12 @@ A sans-I/O core. Effects are done in order, before the next call.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
 
-from broker.cluster.address import Address, UnitPath, contexts, is_within, unit_text
+from broker.cluster.address import NETWORK, Address, UnitPath, contexts, is_within, unit_text
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.map.core import Map
 from broker.cluster.map.own import OwnLinks, Publication
@@ -22,8 +22,11 @@ from broker.cluster.tables.core import Tables
 from broker.cluster.tables.effects import Changed, Echoed, Send, Synchronised, TablesEffect
 from broker.cluster.tables.table import TableKey, TableTimes
 from broker.cluster.tables.waves import CutSource
+from broker.cluster.types.announcement import TYPES, UNIT_TYPES
+from broker.cluster.types.core import Announced, TypesEffect, TypeTables
 from broker.content.query.query import Query
 from broker.content.upstream.union import MAX_QUERIES
+from broker.dtd.reference import DtdReference
 from broker.event.stream import StreamPattern
 
 
@@ -52,7 +55,7 @@ class _Lingering:
     entries: set[str]
 
 
-KnowledgeEffect: TypeAlias = Send | Wanted | Unwanted | Flowing | BadWant | MapMoved
+KnowledgeEffect: TypeAlias = Send | Wanted | Unwanted | Flowing | BadWant | MapMoved | Announced
 
 _TIMES = TableTimes()
 #: Seconds for which the wants of an author that is gone still count: a leader that comes back, or
@@ -80,6 +83,7 @@ class Knowledge:
         self.tables = Tables(node.address, node.incarnation, cut, times)
         self.map = Map(node.address)
         self.profiles = Profiles(self.tables, max_queries)
+        self.types = TypeTables(self.tables)
         self._links = OwnLinks(node)
         self._linking: dict[str, _Linking] = {}
         self._led: dict[int, bool] = {}
@@ -126,6 +130,12 @@ class Knowledge:
         """Nobody has this key any more."""
         return self._done(self.profiles.unwant(key, now), now)
 
+    def announce(
+        self, texts: Mapping[DtdReference, str], origin: str, now: float
+    ) -> list[KnowledgeEffect]:
+        """The node's log uses these DTDs, by their content hashes."""
+        return self._of_types(self.types.announce(texts, origin, now), now)
+
     # ------------------------------------------------------------------ time
 
     def next_timeout(self) -> float | None:
@@ -134,6 +144,7 @@ class Knowledge:
             *(each.until for each in self._linking.values()),
             self.tables.next_timeout(),
             self.profiles.next_timeout(),
+            self.types.next_timeout(),
             *self._lead_at.values(),
             *(each.until for each in self._lingering.values()),
         )
@@ -148,6 +159,7 @@ class Knowledge:
         due = self.profiles.next_timeout()
         if due is not None and due <= now:
             effects += self._done(self.profiles.handle_timeout(now), now)
+        effects += self._of_types(self.types.handle_timeout(now), now)
         if any(each.until <= now for each in self._lingering.values()):
             effects += self._tell(self._gone(now), now)
         for name, linking in list(self._linking.items()):
@@ -292,6 +304,8 @@ class Knowledge:
         for effect in effects:
             if isinstance(effect, Changed):
                 moved |= self.map.take(effect.key, effect.scope, effect.changes, effect.gone)
+                if effect.key.kind in (TYPES, UNIT_TYPES):
+                    done += self._of_types(self.types.changed(effect, now), now)
             elif isinstance(effect, Synchronised):
                 done += self._linked(effect.neighbour, now)
             elif isinstance(effect, Send | Wanted | Unwanted | Flowing | BadWant):
@@ -299,6 +313,12 @@ class Knowledge:
             else:
                 assert isinstance(effect, Echoed)
         return done + self._moved(now) if moved else done
+
+    def _of_types(self, effects: Iterable[TypesEffect], now: float) -> list[KnowledgeEffect]:
+        done: list[KnowledgeEffect] = []
+        for effect in effects:
+            done += [effect] if isinstance(effect, Announced) else self._follow([effect], now)
+        return done
 
     def _linked(self, name: str, now: float) -> list[KnowledgeEffect]:
         linking = self._linking.pop(name, None)
@@ -309,6 +329,8 @@ class Knowledge:
 
     def _moved(self, now: float) -> list[KnowledgeEffect]:
         effects: list[KnowledgeEffect] = [MapMoved()]
+        led = self.map.led() - {NETWORK}
+        effects += self._of_types(self.types.lead(led, now), now)
         for level, unit in enumerate(contexts(self.address.unit)):
             leads = self.map.leads(level)
             if self._led.get(level, False) is leads:

@@ -33,6 +33,7 @@ from broker.cluster.own_interest import OwnInterest
 from broker.cluster.pages import Pages
 from broker.cluster.situation import situation_of
 from broker.cluster.terms import LinkTerms
+from broker.cluster.types.service import NetworkTypes
 from broker.cluster.wants import RemoteWants
 from broker.errors import BrokerError, Cloned, Closed, ProtocolError, ShuttingDown
 from broker.store.event_log import EventLog
@@ -60,6 +61,7 @@ class Network:
         intake: Intake,
         make_pages: Callable[[Network], Pages],
         dtds: NeighbourDtds,
+        types: NetworkTypes,
         owner: Owner,
         clock: IClock,
         wall_clock: Callable[[], int],
@@ -82,6 +84,7 @@ class Network:
             wants=wants,
             intake=intake,
             dtds=dtds,
+            types=types,
             clock=clock,
             wall_clock=wall_clock,
             map_moved=self._map_moved,
@@ -100,6 +103,7 @@ class Network:
             ),
         )
         driver.pages = make_pages(self)
+        self.types = types
         dtds.ask_by(driver.send_routed)
 
     @property
@@ -281,6 +285,7 @@ class Network:
             )
         )
         self.membership.link_up(neighbour.name)
+        self.types.fetcher.try_now()
         self._count_members()
 
     def link_broken(self, neighbour: Neighbour) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 import attrs
 
-from broker.cluster.address import Address
+from broker.cluster.address import Address, unit_text
 from broker.cluster.flows.departures import Departing
-from broker.cluster.flows.frame import Carried
-from broker.content.contract import Accepted, IMatcher, Verdict
-from broker.content.query.query import parse_query
+from broker.cluster.jobs import Job
+from broker.cluster.relayed_entries import claimed_header
+from broker.content.contract import Accepted, IMatcher
+from broker.content.query.query import Query, parse_query
 from broker.content.upstream.want import Want
 
 #: Sets of matches whose destinations are remembered; then they are worked out anew.
@@ -51,6 +52,12 @@ class RemoteWants:
     def per_destination(self) -> Mapping[Address, int]:
         """How many there are of each destination that wants something."""
         return {each: count for each, count in self._counts.items() if count}
+
+    def queries(self) -> Iterator[tuple[str, Query]]:
+        """What each destination wants, by its address."""
+        for (destination, _), number in list(self._numbers.items()):
+            address = str(destination) if destination.node else unit_text(destination.unit)
+            yield address, self._installed[number].want.query
 
     def install(self, destination: Address, id: str, want: Want) -> bool:
         """From the next match on a destination wants this. Whether it wanted nothing before."""
@@ -132,20 +139,32 @@ class RemoteWants:
         """Whether one of the matches is no destination's: a subscription's of this node."""
         return any(number not in self._installed for number in matches)
 
-    def departing(
-        self, carried: Sequence[Carried], verdicts: Sequence[Verdict], own: Address
-    ) -> list[Departing]:
+    def departing(self, job: Job, own: Address) -> list[Departing]:
         """What enters a unit, with who wants it there: this node, too, where it has a
-        subscription for it. What is not valid goes no further."""
+        subscription for it. An event that is refused, or not judged yet, goes to all who may want
+        it by its stream: a refused one as its placeholder."""
         departing = []
-        for each, verdict in zip(carried, verdicts, strict=True):
-            if isinstance(verdict, Accepted):
+        for index, (each, verdict) in enumerate(zip(job.carried, job.verdicts, strict=True)):
+            if isinstance(verdict, Accepted) and index not in job.undecided:
                 whom = self.destinations(verdict.subscriptions)
                 if self.any_other(verdict.subscriptions):
                     whom |= {own}
                 level = verdict.header.security_level.rank
-                departing.append(Departing(each, level, whom))
+            else:
+                whom = self.may_want(claimed_header(each).stream) | {own}
+                level = each.level
+                each = each._replace(document=job.refused.get(index, each.document))
+            departing.append(Departing(each, level, whom))
         return departing
+
+    def may_want(self, stream: str) -> frozenset[Address]:
+        """Who wants something of a stream; without a name, of any."""
+        return frozenset(
+            installed.destination
+            for number, installed in self._installed.items()
+            if self._numbers.get((installed.destination, installed.id)) == number
+            and (not stream or installed.want.pattern.matches(stream))
+        )
 
     def _among(self, matches: Iterable[int]) -> frozenset[Address]:
         whom = {

@@ -145,6 +145,12 @@ def _check_folder(text: str) -> Path:
     return Path(text)
 
 
+def _check_type_prefix(text: str) -> str:
+    if re.fullmatch(r"([A-Za-z][A-Za-z0-9_.-]{0,63})?", text) is None:
+        raise BadName("it holds other characters than a type's name")
+    return text
+
+
 def _check_client_ids(text: str) -> str:
     if not _CLIENT_IDS.fullmatch(text):
         raise ValueError
@@ -301,6 +307,9 @@ STREAMS: Final = Kind(
 )
 CLIENT_IDS: Final = Kind(
     'a client id, in which "*" stands for any characters', _text(_check_client_ids), _quoted
+)
+TYPE_PREFIX: Final = Kind(
+    "the name of an event type, or its beginning", _text(_check_type_prefix), _quoted
 )
 POINTER: Final = Kind(
     'the beginning of an http or https address, such as "https://example.org/dtd/"',

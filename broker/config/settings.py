@@ -179,6 +179,14 @@ class TypeSettings:
     pointers: tuple[str, ...] = setting(
         kinds.list_of(kinds.POINTER), (), "Addresses from which an event may have its DTD fetched."
     )
+    max_versions: int = setting(
+        kinds.count(1, 100_000),
+        1000,
+        "DTDs kept on disk for each account, and for each node that announces or sends them.",
+    )
+    max_bytes: int = setting(
+        kinds.size(64 * KIB, GIB), 16 * MIB, "Bytes of the same, for each account and node."
+    )
 
 
 @attrs.frozen
@@ -237,6 +245,11 @@ class AccountSettings:
     )
     subscribe: tuple[StreamPattern, ...] = setting(
         kinds.list_of(kinds.STREAMS), (), "Streams that it may subscribe to."
+    )
+    types: tuple[str, ...] = setting(
+        kinds.list_of(kinds.TYPE_PREFIX),
+        (),
+        'Event types whose DTDs it may register: names or their beginnings; "" stands for all.',
     )
     administer: bool = setting(kinds.BOOLEAN, False, "Whether it may administer the node.")
     clearance: SecurityLevel = setting(

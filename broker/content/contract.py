@@ -5,9 +5,10 @@ Nothing outside `broker/content` knows which engine is behind it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from math import inf
-from typing import NamedTuple, TypeAlias
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
 
 import attrs
 from zope.interface import Interface
@@ -49,6 +50,10 @@ class TypeMissing:
     reference: DtdReference
     system_id: str
 
+
+#: By reference the DTD with the same name that counts instead.
+Variants: TypeAlias = Mapping[DtdReference, DtdReference]
+NO_VARIANTS: Final[Variants] = MappingProxyType({})
 
 Verdict: TypeAlias = Accepted | Refused | TypeMissing
 
@@ -105,6 +110,7 @@ class IMatcher(Interface):
         documents: Sequence[bytes],
         undescribed: Set[DtdReference] = frozenset(),
         seconds: float = inf,
+        variants: Variants = NO_VARIANTS,
     ) -> list[Verdict]:
         """A verdict for each document, in order; for the first ones alone when time is up.
 
@@ -113,6 +119,7 @@ class IMatcher(Interface):
         Events of the types in `undescribed`, for which no DTD can be had, are accepted when they
         are well-formed and their envelope is what the envelope's DTD says. A query that breaks its
         budget on one of the events has missed none before it, and matches none from it on.
+        `variants` names the DTDs that count for these events instead of those of the same names.
         """
 
     def select(
@@ -121,6 +128,7 @@ class IMatcher(Interface):
         liveness: Liveness,
         undescribed: Set[DtdReference] = frozenset(),
         seconds: float = inf,
+        variants: Variants = NO_VARIANTS,
     ) -> list[bool]:
         """Which of these events, accepted before and read from a log, a subscription wants.
 

@@ -9,7 +9,7 @@ from collections.abc import Set
 
 from lxml import etree
 
-from broker.content.contract import DtdNeeded, TypeMissing
+from broker.content.contract import NO_VARIANTS, DtdNeeded, TypeMissing, Variants
 from broker.content.envelope import EnvelopeParts, payload_of, read_envelope
 from broker.content.evaluation import Subject
 from broker.content.limits import DocumentLimits
@@ -38,7 +38,12 @@ class Examiner:
         self._prologs = PrologReader()
         self.names = names or NameWatch()
 
-    def examine(self, document: bytes, undescribed: Set[DtdReference]) -> Subject | TypeMissing:
+    def examine(
+        self,
+        document: bytes,
+        undescribed: Set[DtdReference],
+        variants: Variants = NO_VARIANTS,
+    ) -> Subject | TypeMissing:
         """The event, if it is valid; raises `InvalidEvent`.
 
         Events of the types in `undescribed` need no DTD, only the envelope's own structure.
@@ -46,6 +51,8 @@ class Examiner:
         screen(document, self._limits)
         prolog = self._prologs.read(document)
         reference = prolog.reference
+        if variants and reference is not None:
+            reference = variants.get(reference, reference)
         dtd = None if reference is None else self._dtds.get(reference)
         if self.names.guarding:
             if reference is None:
@@ -122,7 +129,11 @@ class Examiner:
         return Subject(root, EnvelopeParts(header, payload_of(root)))
 
     def logged(
-        self, document: bytes, liveness: Liveness | None, undescribed: Set[DtdReference]
+        self,
+        document: bytes,
+        liveness: Liveness | None,
+        undescribed: Set[DtdReference],
+        variants: Variants = NO_VARIANTS,
     ) -> Subject:
         """An event that was accepted before: parsed, with its DTD's defaults, not validated.
 
@@ -134,6 +145,8 @@ class Examiner:
         reference = prolog.reference
         if reference is None:
             raise _without_type()
+        if variants:
+            reference = variants.get(reference, reference)
         dtd = self._dtds.get(reference)
         if dtd is None and reference not in undescribed:
             raise DtdNeeded(TypeMissing(reference, prolog.system_id))

@@ -17,11 +17,13 @@ from broker.content.accounts import FREE_WITHOUT_INDEX, Accounts
 from broker.content.bounds import Bounds
 from broker.content.budget import Budget
 from broker.content.contract import (
+    NO_VARIANTS,
     Accepted,
     IMatcher,
     Refused,
     TypeFigures,
     TypeMissing,
+    Variants,
     Verdict,
 )
 from broker.content.evaluation import Subject
@@ -71,6 +73,7 @@ class ReferenceMatcher:
         self._counts: Counter[str] = Counter()
         self._clock = clock
         self._figures = Figures()
+        self._variants: Variants = NO_VARIANTS
         bounds = Bounds(query_limits, clock, max_run_time)
         self._explainer = Explainer("reference", self._examiner, bounds, clock)
 
@@ -91,8 +94,10 @@ class ReferenceMatcher:
         documents: Sequence[bytes],
         undescribed: Set[DtdReference] = frozenset(),
         seconds: float = inf,
+        variants: Variants = NO_VARIANTS,
     ) -> list[Verdict]:
         """See `IMatcher`."""
+        self._variants = variants
         verdicts: list[Verdict] = []
         before = self._clock()
         enough = before + seconds
@@ -114,6 +119,7 @@ class ReferenceMatcher:
         liveness: Liveness,
         undescribed: Set[DtdReference] = frozenset(),
         seconds: float = inf,
+        variants: Variants = NO_VARIANTS,
     ) -> list[bool]:
         """See `IMatcher`."""
         group = self._subscriptions.group(number)
@@ -123,7 +129,7 @@ class ReferenceMatcher:
         for document in documents:
             if selected and self._clock() >= enough:
                 break
-            subject = self._examiner.logged(document, liveness, undescribed)
+            subject = self._examiner.logged(document, liveness, undescribed, variants)
             wanted = not group.suspended and pattern.matches(subject.header.stream)
             interests = (Interest(group, (number,)),) if wanted else ()
             # It comes when there is time for it.
@@ -169,7 +175,7 @@ class ReferenceMatcher:
 
     def _verdict(self, document: bytes, undescribed: Set[DtdReference]) -> Verdict:
         try:
-            examined = self._examiner.examine(document, undescribed)
+            examined = self._examiner.examine(document, undescribed, self._variants)
         except InvalidEvent as error:
             self._counts[f"refused.{error.code}"] += 1
             return Refused(error)

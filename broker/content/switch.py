@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence, Set
 from functools import partial
 from math import inf
-from typing import NamedTuple, cast
+from typing import cast
 
 from zope.interface import implementer
 
@@ -20,11 +20,13 @@ from broker.content.accounts import FREE, FREE_WITHOUT_INDEX, Accounts
 from broker.content.bounds import Bounds
 from broker.content.budget import Budget
 from broker.content.contract import (
+    NO_VARIANTS,
     Accepted,
     IMatcher,
     Refused,
     TypeFigures,
     TypeMissing,
+    Variants,
     Verdict,
 )
 from broker.content.evaluation import Subject
@@ -52,6 +54,7 @@ from broker.content.switching.registry import Registry
 from broker.content.switching.selecting import Selecting
 from broker.content.switching.single import SingleQueries
 from broker.content.switching.stride import Stride
+from broker.content.switching.undecided import Undecided
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
 from broker.errors import BadEnvelope, InvalidEvent, QueryTooExpensive
@@ -60,16 +63,6 @@ from broker.event.stream import StreamPattern
 
 _DOCUMENT_LIMITS = DocumentLimits()
 _QUERY_LIMITS = QueryLimits()
-
-
-class _Undecided(NamedTuple):
-    """A recognised document with queries that its shape's plan does not decide."""
-
-    shape: Shape
-    values: Sequence[bytes]
-    plan: ShapePlan
-    queries: Sequence[Entry]
-    decided: Accepted
 
 
 @implementer(IMatcher)
@@ -100,6 +93,7 @@ class Switch:
             self._registry, self._shapes, self._plans, self._single, self._examiner, clock
         )
         self._stride = Stride()
+        self._variants: Variants = NO_VARIANTS
         self._counts: Counter[str] = Counter()
         self._clock = clock
         self._figures = Figures()
@@ -167,8 +161,10 @@ class Switch:
         documents: Sequence[bytes],
         undescribed: Set[DtdReference] = frozenset(),
         seconds: float = inf,
+        variants: Variants = NO_VARIANTS,
     ) -> list[Verdict]:
         """See `IMatcher`."""
+        self._variants = variants
         self._single.begin()
         self._plans.begin()
         verdicts: list[Verdict | None] = [None] * len(documents)
@@ -196,8 +192,11 @@ class Switch:
         """Verdicts for the documents at the places of `portion`, or for the first ones of them when
         time is up; the place behind the last one."""
         # What is left to do with single documents, by place; None means that it must be parsed.
-        single: dict[int, _Undecided | None] = {}
-        groups = self._match_known(portion, documents, verdicts, single)
+        single: dict[int, Undecided | None] = {}
+        # Shapes prove what the DTDs say that count here.
+        known = () if self._variants else portion
+        groups = self._match_known(known, documents, verdicts, single)
+        single.update(dict.fromkeys(portion if self._variants else ()))
         # In order, so that a query that breaks its budget has missed no event before.
         places = sorted(single, reverse=True)
         while places:
@@ -237,7 +236,7 @@ class Switch:
         places: Sequence[int],
         documents: Sequence[bytes],
         verdicts: list[Verdict | None],
-        single: dict[int, _Undecided | None],
+        single: dict[int, Undecided | None],
     ) -> list[Recognised]:
         """Verdicts for documents that are recognised. What is left to do goes to `single`."""
         figures, clock = self._figures, self._clock
@@ -270,7 +269,7 @@ class Switch:
         plan: ShapePlan,
         finding: Finding,
         verdicts: list[Verdict | None],
-        single: dict[int, _Undecided | None],
+        single: dict[int, Undecided | None],
     ) -> int:
         """Verdicts for documents of a shape: how many. What is left to do goes to `single`."""
         found, undecided = finding.matching, finding.undecided
@@ -296,7 +295,7 @@ class Switch:
             place = group.places[row]
             if isinstance(verdict := verdicts[place], Accepted):
                 values, queries = group.values[row], undecided.get(row, ())
-                single[place] = _Undecided(group.shape, values, plan, queries, verdict)
+                single[place] = Undecided(group.shape, values, plan, queries, verdict)
         self._counts["recognised"] += len(group.places) - refused
         return len(group.places) - refused
 
@@ -309,7 +308,7 @@ class Switch:
 
     def _parsed(self, place: int, document: bytes, undescribed: Set[DtdReference]) -> Verdict:
         try:
-            examined = self._examiner.examine(document, undescribed)
+            examined = self._examiner.examine(document, undescribed, self._variants)
         except InvalidEvent as error:
             self._counts[f"refused.{error.code}"] += 1
             return Refused(error)
@@ -348,6 +347,8 @@ class Switch:
         return finding.matching[0] or (), finding.undecided.get(0, ())
 
     def _learn(self, document: bytes, examined: Subject) -> Shape | None:
+        if self._variants:
+            return None
         header: Header = examined.header
         reference = DtdReference(header.type_name, header.version)
         dtd = self._dtds.get(reference)
@@ -366,13 +367,14 @@ class Switch:
         liveness: Liveness,
         undescribed: Set[DtdReference] = frozenset(),
         seconds: float = inf,
+        variants: Variants = NO_VARIANTS,
     ) -> list[bool]:
         """See `IMatcher`."""
-        return self._selecting.select(number, documents, liveness, undescribed, seconds)
+        return self._selecting.select(number, documents, liveness, undescribed, seconds, variants)
 
     # ---------------------------------------------------------------- single queries
 
-    def _decide(self, place: int, document: bytes, undecided: _Undecided) -> Accepted:
+    def _decide(self, place: int, document: bytes, undecided: Undecided) -> Accepted:
         """The verdict on a recognised document with what its shape's plan does not tell."""
         before = self._clock()
         shape, values, plan, queries, decided = undecided

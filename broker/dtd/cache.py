@@ -20,7 +20,15 @@ from broker.dtd.interfaces import IDtd, IDtdCache, IDtdSource
 from broker.dtd.reference import DtdReference
 from broker.dtd.refusals import Refusals
 from broker.dtd.sources import CatalogueSource
-from broker.errors import BadDtd, BrokerError, ForbiddenPointer, Overloaded, UnknownType
+from broker.dtd.stored import StoredDtds
+from broker.errors import (
+    BadDtd,
+    BrokerError,
+    ForbiddenPointer,
+    Overloaded,
+    TooManyTypes,
+    UnknownType,
+)
 
 
 @attrs.frozen
@@ -55,8 +63,8 @@ class _Waiting:
     found: Deferred[IDtd]
 
 
-def _nobody(_reference: DtdReference) -> None:
-    """Who is told of new versions unless somebody asks."""
+def _nobody(_: object) -> None:
+    """Called with new DTDs and versions unless another function is given."""
 
 
 @implementer(IDtdCache)
@@ -76,12 +84,19 @@ class DtdCache:
         limits: CacheLimits,
         clock: IReactorTime,
         on_new_version: Callable[[DtdReference], object] = _nobody,
+        stored: StoredDtds | None = None,
     ) -> None:
+        """With `stored` all texts but those of the catalogue are kept on disk, and read from there
+        before any source is asked."""
         self.on_new_version = on_new_version
+        self.on_added: Callable[[IDtd], object] = _nobody
+        #: Called with each DTD that was not known before, the catalogue's excepted.
+
         self.conflicts = 0
         #: Texts refused since another text of the same type and version is known.
 
         self._catalogue = catalogue
+        self._stored = stored
         self._sources: tuple[IDtdSource, ...] = (CatalogueSource(catalogue), *sources)
         self._limits = limits
         self._clock = clock
@@ -103,13 +118,34 @@ class DtdCache:
                 self._fetched.move_to_end(reference)
         return dtd
 
+    def held(self, reference: DtdReference) -> list[IDtd]:
+        """All DTDs under a type and version that are here: the one that counts, then variants."""
+        found: list[IDtd] = []
+        for known in self.references():
+            if (known.type, known.version) == (reference.type, reference.version):
+                self.lookup(known, FetchHint()).addCallbacks(found.append, lambda _: None)
+        return found
+
     def references(self) -> tuple[DtdReference, ...]:
-        """All that is loaded or in the catalogue, sorted by type and version."""
-        return tuple(sorted({*self._pinned, *self._fetched, *self._catalogue.references()}))
+        """All that is loaded, stored or in the catalogue, sorted by type and version."""
+        stored = () if self._stored is None else self._stored.references()
+        known = {*self._pinned, *self._fetched, *stored, *self._catalogue.references()}
+        return tuple(sorted(known))
 
     def versions(self, type_name: str) -> tuple[DtdReference, ...]:
-        """Those of one type, oldest version first."""
-        return tuple(known for known in self.references() if known.type == type_name)
+        """Those of one type, oldest version first, without variants."""
+        return tuple(
+            known for known in self.references() if known.type == type_name and not known.variant
+        )
+
+    def known_hash(self, reference: DtdReference) -> str | None:
+        """The content hash of the text that the reference names here, loaded or not."""
+        known = self.get(reference)
+        if known is None and reference in self._catalogue:
+            loaded: list[IDtd] = []
+            self.lookup(reference, FetchHint()).addCallbacks(loaded.append, lambda _: None)
+            return loaded[0].content_hash if loaded else None
+        return known.content_hash if known is not None else self._remembered_hash(reference)
 
     def lookup(self, reference: DtdReference, hint: FetchHint) -> Deferred[IDtd]:
         """The DTD, from the first source that has a good one; see `IDtdCache`.
@@ -120,6 +156,8 @@ class DtdCache:
         known = self.get(reference)
         if known is not None:
             return succeed(known)
+        if (stored := self._from_disk(reference)) is not None:
+            return succeed(stored)
         refusal = self._refusals.get(reference, hint.system_id, self._clock.seconds())
         if refusal is not None:
             return fail(refusal)
@@ -136,12 +174,17 @@ class DtdCache:
 
     # ---------------------------------------------------------------- changing
 
-    def add(self, reference: DtdReference, text: bytes) -> Dtd:
+    def add(
+        self, reference: DtdReference, text: bytes, owner: str = "", content_hash: str = ""
+    ) -> Dtd:
         """Load a text as this type and version; the DTD known already if it says the same.
 
-        Raises `BadDtd`, also if another text is known for the reference (T26).
+        Raises `BadDtd`, also if another text is known for the reference (T26) or the text does not
+        have `content_hash`, and `TooManyTypes` if `owner` has no room in the store.
         """
         dtd = self._load(reference, text)
+        if dtd.content_hash != (reference.variant or content_hash or dtd.content_hash):
+            raise BadDtd(f"the text for {reference} does not fit its hash")
         known_hash = self._known_hash(reference, text)
         if known_hash not in (None, dtd.content_hash):
             self.conflicts += 1
@@ -159,12 +202,33 @@ class DtdCache:
         known = self.get(reference)
         if known is not None:
             return known
+        if self._stored is not None and reference not in self._catalogue:
+            self._stored.keep(dtd, owner)
         self._keep(dtd)
         return dtd
 
-    def forget(self, reference: DtdReference) -> bool:
-        """Drop the DTD, its hash and its refusals; a fetch under way is not stopped."""
+    def note_hash(self, reference: DtdReference, content_hash: str) -> None:
+        """Refuse other texts for a reference than the one with this hash."""
+        self._hashes[reference] = content_hash
+
+    def flight(self, reference: DtdReference) -> Deferred[IDtd] | None:
+        """The result of a fetch under way; None if there is none."""
+        waiting = self._flights.get(reference)
+        if waiting is None or len(waiting) >= self._limits.max_waiting:
+            return None
+        found: Deferred[IDtd] = Deferred()
+        waiting.append(_Waiting(waiting[0].hint, found))
+        return found
+
+    def retry(self, reference: DtdReference) -> None:
+        """Let the next look-up ask the sources, though one has failed a short while ago."""
         self._refusals.forget(reference)
+
+    def forget(self, reference: DtdReference) -> bool:
+        """Drop the DTD, on disk too, its hash and its refusals; a fetch under way goes on."""
+        self._refusals.forget(reference)
+        if self._stored is not None:
+            self._stored.store.forget(reference)
         self._hashes.pop(reference, None)
         fetched = self._fetched.pop(reference, None)
         if fetched is not None:
@@ -187,6 +251,10 @@ class DtdCache:
 
     # ---------------------------------------------------------------- inside
 
+    def load(self, reference: DtdReference, text: bytes) -> Dtd:
+        """The DTD that a text is, checked and not kept; raises `BadDtd`."""
+        return self._load(reference, text)
+
     def _load(self, reference: DtdReference, text: bytes) -> Dtd:
         return Dtd.load(reference, text, self._catalogue.read, self._limits.dtd)
 
@@ -199,16 +267,34 @@ class DtdCache:
             own = self._catalogue.read(reference.public_id, reference.system_id)
             if own is not None and own != text:
                 return self._load(reference, own).content_hash
-        return self._hashes.get(reference)
+        return self._remembered_hash(reference)
+
+    def _remembered_hash(self, reference: DtdReference) -> str | None:
+        stored = None if self._stored is None else self._stored.known_hash(reference)
+        return stored or self._hashes.get(reference)
+
+    def _from_disk(self, reference: DtdReference) -> Dtd | None:
+        """A stored text, loaded. One that can not be used any more is fetched again."""
+        text = None if self._stored is None else self._stored.read(reference)
+        if text is None:
+            return None
+        try:
+            dtd = self._load(reference, text)
+        except BadDtd as error:
+            self._log.warn("the stored DTD {dtd}: {error}", dtd=str(reference), error=error)
+            return None
+        self._hold(dtd)
+        return dtd
 
     def _keep(self, dtd: Dtd) -> None:
         reference = dtd.reference
-        others = self.versions(reference.type)
+        others = [each for each in self.versions(reference.type) if each != reference]
         if reference in self._catalogue:
             self._pinned[reference] = dtd
             return
         self._hold(dtd)
-        if others and others[-1] < reference:
+        self._clock.callLater(0, self.on_added, dtd)
+        if others and others[-1] < reference and not reference.variant:
             self._clock.callLater(0, self.on_new_version, reference)
 
     def _hold(self, dtd: Dtd) -> None:
@@ -238,9 +324,11 @@ class DtdCache:
         kind: type[BadDtd] | type[UnknownType] = UnknownType
         for source in self._sources:
             try:
-                return self.add(reference, await source.fetch(reference, hint))
+                text = await source.fetch(reference, hint)
+                owner = "" if isinstance(source, CatalogueSource) else hint.owner
+                return self.add(reference, text, owner, hint.content_hash)
             except (UnknownType, BadDtd) as error:
-                if isinstance(error, (BadDtd, ForbiddenPointer)):
+                if isinstance(error, (BadDtd, ForbiddenPointer, TooManyTypes)):
                     kind = type(error)
                 reasons.append(f"{source.name}: {error}")
             except BrokerError as error:

@@ -121,7 +121,7 @@ class Catalogue:
         return tuple(sorted(found))
 
     def __contains__(self, reference: DtdReference) -> bool:
-        return reference.public_id in self.public
+        return not reference.variant and reference.public_id in self.public
 
 
 def _inside(folder: Path, uri: str) -> Path | None:

@@ -16,6 +16,7 @@ SYSTEM_BASE: Final = "https://xmlbroker.example/dtd/"
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 # No leading zeros, so that versions that are equal are spelt alike.
 _VERSION = re.compile(r"(?:0|[1-9][0-9]{0,5})(?:\.(?:0|[1-9][0-9]{0,5})){0,3}")
+_VARIANT = re.compile(r"[0-9a-f]{64}|")
 _PUBLIC_ID = re.compile(r"-//xmlbroker//DTD (\S+) (\S+)//EN")
 
 
@@ -34,6 +35,11 @@ def _check_version(_reference: object, _attribute: object, value: str) -> None:
         )
 
 
+def _check_variant(_reference: object, _attribute: object, value: str) -> None:
+    if _VARIANT.fullmatch(value) is None:
+        raise BadName(f"{value[:80]!r} is no content hash: that is 64 hexadecimal digits")
+
+
 @functools.total_ordering
 @attrs.frozen(order=False, cache_hash=True)
 class DtdReference:
@@ -47,6 +53,9 @@ class DtdReference:
 
     version: str = attrs.field(validator=_check_version)
     #: Numbers with dots between: `1.0`.
+
+    variant: str = attrs.field(default="", validator=_check_variant)
+    #: The content hash, if another text has the same type and version at this node.
 
     @property
     def public_id(self) -> str:
@@ -80,7 +89,12 @@ class DtdReference:
     def __lt__(self, other: object) -> bool:
         if not isinstance(other, DtdReference):
             return NotImplemented
-        return (self.type, self.version_key) < (other.type, other.version_key)
+        return (self.type, self.version_key, self.variant) < (
+            other.type,
+            other.version_key,
+            other.variant,
+        )
 
     def __str__(self) -> str:
-        return f"{self.type} {self.version}"
+        text = f"{self.type} {self.version}"
+        return f"{text} ({self.variant[:12]})" if self.variant else text

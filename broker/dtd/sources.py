@@ -26,6 +26,8 @@ class CatalogueSource:
 
     def fetch(self, reference: DtdReference, hint: FetchHint) -> Deferred[bytes]:
         """The driver's text; `UnknownType` if the catalogue has none or the file is gone."""
+        if reference.variant:
+            return fail(UnknownType("has no variants"))
         try:
             text = self.catalogue.read(reference.public_id, reference.system_id)
         except ConfigurationError as error:

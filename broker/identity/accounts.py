@@ -34,7 +34,9 @@ class Account:
             name=settings.name,
             secret=settings.secret,
             client_ids=settings.client_ids,
-            rights=Rights(publish=settings.publish, subscribe=settings.subscribe),
+            rights=Rights(
+                publish=settings.publish, subscribe=settings.subscribe, types=settings.types
+            ),
             clearance=settings.clearance,
             administer=settings.administer,
         )

@@ -30,5 +30,8 @@ class IIdentity(Interface):
     def check_subscribe(pattern: StreamPattern) -> None:
         """Raise `NotAllowed` unless it may subscribe to all that the pattern matches."""
 
+    def check_register(type_name: str) -> None:
+        """Raise `NotAllowed` unless it may register DTDs for this event type."""
+
     def check_administer() -> None:
         """Raise `NotAllowed` unless it may administer the node."""

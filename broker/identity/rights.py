@@ -9,16 +9,22 @@ from broker.event.stream import StreamPattern
 
 @attrs.frozen
 class Rights:
-    """The streams that are open to an account. No pattern, no right."""
+    """The streams and event types that are open to an account. No pattern, no right."""
 
     publish: tuple[StreamPattern, ...] = ()
     subscribe: tuple[StreamPattern, ...] = ()
+    types: tuple[str, ...] = ()
+    """Prefixes of the names of event types that it may register."""
 
     @classmethod
     def to_everything(cls) -> Rights:
-        """The right to every stream."""
+        """The right to every stream and type."""
         every = (StreamPattern.parse(">"),)
-        return cls(publish=every, subscribe=every)
+        return cls(publish=every, subscribe=every, types=("",))
+
+    def may_register(self, type_name: str) -> bool:
+        """Whether a DTD may be registered under the name of an event type."""
+        return any(type_name.startswith(prefix) for prefix in self.types)
 
     def may_publish(self, stream: str) -> bool:
         """Whether an event may be published to the (valid) stream name."""

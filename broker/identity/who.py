@@ -55,6 +55,13 @@ class Identity:
                 f"account {self.account!r} may not subscribe to streams {pattern.text!r}"
             )
 
+    def check_register(self, type_name: str) -> None:
+        """Raise `NotAllowed` unless it may register DTDs for this event type."""
+        if not self.rights.may_register(type_name):
+            raise NotAllowed(
+                f"account {self.account!r} may not register the event type {type_name!r}"
+            )
+
     def check_administer(self) -> None:
         """Raise `NotAllowed` unless it may administer the node."""
         if not self.administer:

@@ -15,6 +15,7 @@ from broker.content.contract import IMatcher
 from broker.content.query.query import Query
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
+from broker.event.placeholder import refusal_code
 from broker.event.stream import StreamPattern
 from broker.router.beginning import serial_behind
 from broker.router.durables import Durables
@@ -216,6 +217,14 @@ class LogPages:
         looked = 0
         while looked < len(events):
             rest = events[looked:]
+            refused = [refusal_code(event.document) is not None for event in rest]
+            if refused[0]:
+                # Whoever reads the page tells a gap for it.
+                matched.append(rest[0])
+                looked += 1
+                continue
+            if True in refused:
+                rest = rest[: refused.index(True)]
             documents = [event.document for event in rest]
             said = await self._select(number, documents, Liveness.RECOVERY)
             matched += [event for event, yes in zip(rest, said, strict=False) if yes]

@@ -72,6 +72,17 @@ class Backlog:
         self._queue = deque(kept)
         self.bytes = sum([one.event.size for one in kept])
 
+    def take_back(self, feed: Feed) -> list[LoggedEvent]:
+        """The events that wait for a subscription, which reads them from the log instead."""
+        taken = [one.event for one in self._queue if feed in one.feeds]
+        if taken:
+            for one in self._queue:
+                if feed in one.feeds:
+                    one.feeds.remove(feed)
+            self._queue = deque(one for one in self._queue if one.feeds)
+            self.bytes = sum([one.event.size for one in self._queue])
+        return taken
+
     def drop_all(self) -> None:
         """Nobody is left to wait."""
         while self._queue:

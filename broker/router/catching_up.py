@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeAlias
 
+import attrs
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from broker.content.contract import DtdNeeded, TypeMissing
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
 from broker.router.feed import Feed, Pace
+from broker.router.late_judgement import UNKNOWN_TYPE, LateJudgement, Run, wants_stream, whole
 from broker.router.outgoing import split_at
 from broker.router.sending import Sending
 from broker.session.batches import encode_events
@@ -30,7 +33,8 @@ PAGE_DELIVERIES = 2
 _NOWHERE: Mark = (0, 0)
 
 #: Says which documents match a matcher's number: of the first ones, as many as there is time for.
-Select: TypeAlias = Callable[[int, Sequence[bytes], Liveness], Coroutine[Any, Any, list[bool]]]
+#: Variants of their DTDs may follow.
+Select: TypeAlias = Callable[..., Coroutine[Any, Any, list[bool]]]
 
 
 class CatchingUp:
@@ -47,6 +51,7 @@ class CatchingUp:
         select: Select,
         overtaken: Callable[[Feed], bool],
         failed: Callable[[Feed, Failure], None],
+        late: LateJudgement | None = None,
     ) -> None:
         """`feeds` are all that the link has at any time; `delivery` is the size of one in bytes.
         `overtaken` is asked where retention took what was not read yet: whether something else
@@ -60,6 +65,7 @@ class CatchingUp:
         self._select = select
         self._overtaken = overtaken
         self._failed = failed
+        self._late = late
         self._behind: deque[Feed] = deque()  # those that wait for their turn to read
         self._reading = False
 
@@ -102,7 +108,7 @@ class CatchingUp:
 
     def _is_behind(self, feed: Feed) -> bool:
         """Whether there is something to read for it now; at the log's end it goes live."""
-        if not (self._is_fed(feed) and self._outlet.writable):
+        if feed.blocked or not (self._is_fed(feed) and self._outlet.writable):
             return False
         bounds = self._log.bounds
         if feed.cursor <= bounds.last:
@@ -139,14 +145,77 @@ class CatchingUp:
             events = self._not_had(feed, events)
         events = self._before_loss(feed, events)
         for liveness, part in split_at(events, feed.cut):
-            documents = [event.document for event in part]
-            selected = await self._select(feed.matcher_number, documents, liveness)
-            if not self._is_fed(feed):
-                return
-            if not self._send_selected(feed, part[: len(selected)], selected, liveness):
-                return
-            if len(selected) < len(part):
-                return
+            for run in whole(part) if self._late is None else self._late.runs(part):
+                if not await self._feed_run(feed, run, liveness):
+                    return
+
+    async def _feed_run(self, feed: Feed, run: Run, liveness: Liveness) -> bool:
+        """Select from a run of events and send; False if the feed can not go on behind it now."""
+        late = self._late
+        try:
+            if late is not None and run.judged_first and (code := late.code(run)) is not None:
+                self._tell_refused(feed, run.events[0], code)
+                return True
+            documents = [event.document for event in run.events]
+            more = (run.variants,) if run.variants else ()
+            selected = await self._select(feed.matcher_number, documents, liveness, *more)
+        except DtdNeeded as needed:
+            if late is None:
+                raise
+            return await self._feed_before(feed, run, liveness, late, needed.missing)
+        if not self._is_fed(feed):
+            return False
+        sent = self._send_selected(feed, run.events[: len(selected)], selected, liveness)
+        return sent and len(selected) == len(run.events)
+
+    async def _feed_before(
+        self, feed: Feed, run: Run, liveness: Liveness, late: LateJudgement, needed: TypeMissing
+    ) -> bool:
+        """The DTD of an event is not here: feed what lies before it, then wait if it may match."""
+        if not self._is_fed(feed):
+            return False
+        index = late.first_of_type(run, needed)
+        if index:
+            before = attrs.evolve(run, events=run.events[:index])
+            behind = attrs.evolve(run, events=run.events[index:])
+            return await self._feed_run(feed, before, liveness) and await self._feed_run(
+                feed, behind, liveness
+            )
+        event = run.events[0]
+        if late.may_match(feed, run, needed, liveness):
+            feed.blocked = True
+            late.when_settled(needed, lambda found: self._settled(feed, event, found))
+            if feed.blocked or feed.cursor <= event.serial:
+                return False
+        else:
+            self._pass_over(feed, event)
+        rest = run.events[1:]
+        return not rest or await self._feed_run(feed, attrs.evolve(run, events=rest), liveness)
+
+    def _settled(self, feed: Feed, event: LoggedEvent, found: bool) -> None:
+        """The DTD of the next event is here, or is waited for no longer."""
+        feed.blocked = False
+        if not self._is_fed(feed) or feed.cursor > event.serial:
+            return
+        if not found:
+            self._tell_refused(feed, event, UNKNOWN_TYPE)
+        self.read_on(feed)
+
+    def _tell_refused(self, feed: Feed, event: LoggedEvent, code: str) -> None:
+        """An event is not delivered: its subscriber gets a gap, if the event may be for it."""
+        if event.level > self._clearance or not wants_stream(feed, event):
+            self._pass_over(feed, event)
+            return
+        feed.outcomes.gone += 1
+        feed.cursor = event.serial + 1
+        feed.passed[event.origin] = feed.told[event.origin] = event.mark
+        self._outlet.send_message(Gap(feed.number, event.origin, event.mark, event.mark, 1, code))
+
+    def _pass_over(self, feed: Feed, event: LoggedEvent) -> None:
+        feed.outcomes.seen += 1
+        feed.outcomes.filtered += 1
+        feed.cursor = event.serial + 1
+        feed.passed[event.origin] = event.mark
 
     def _could_not_read(self, failure: Failure, feed: Feed) -> None:
         if self._feeds.get(feed.number) is feed:

@@ -89,6 +89,8 @@ class Feed:
     paused: bool = False
     """Nothing is sent before it is resumed; its cursor stays where it is."""
     reading: bool = False
+    blocked: bool = False
+    """While catching up: the next event may be for it, and waits for its DTD."""
     waiting_for_commit: bool = False
     """At the log's end, but the cut is not committed yet."""
     live_from: int = 0

@@ -22,9 +22,11 @@ from twisted.python.failure import Failure
 from broker.content.contract import Accepted, IMatcher, TypeMissing, Verdict
 from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
+from broker.dtd.owner import of_account
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, LogUnavailable, OurError, UnknownType
 from broker.router.judging import judge
+from broker.router.latest_versions import LatestVersions
 from broker.router.outcomes import PublishOutcomes
 from broker.router.publisher import Publisher
 from broker.router.quarantine import Quarantine
@@ -36,6 +38,11 @@ from broker.store.records import LoggedEvent
 
 #: Told of events that became durable, with the subscriptions that match each.
 Committed: TypeAlias = Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None]
+
+#: Types of which it is remembered that events have come.
+_REMEMBERED_TYPES = 10_000
+#: In an event that names a newer version of its type.
+_LATEST = b"LatestVersionNum>"
 
 
 class Input:
@@ -52,9 +59,11 @@ class Input:
         wall_clock: Callable[[], int],
         accept_undescribed: bool = False,
         safety: Safety = AT_ONCE,
+        type_came: Callable[[str, str], object] = lambda *_: None,
     ) -> None:
         """With `accept_undescribed`, events whose DTD can not be had are taken if well-formed.
-        `safety` says when what is durable here is as safe as its streams ask for."""
+        `safety` says when what is durable here is as safe as its streams ask for. `type_came` is
+        told each type of which an event is accepted for the first time."""
         self._safety = safety
         self._accept_undescribed = accept_undescribed
         self._matcher = matcher
@@ -63,6 +72,9 @@ class Input:
         self._quarantine = quarantine
         self._committed = committed
         self._wall_clock = wall_clock
+        self._type_came = type_came
+        self._latest = LatestVersions(dtds)
+        self._types: set[tuple[str, str]] = set()
         self.outcomes = PublishOutcomes()
 
     def take(self, publisher: Publisher, most: int, seconds: float = inf) -> None:
@@ -112,6 +124,7 @@ class Input:
         judged = []
         for part in parts:
             mine = list(itertools.islice(remaining, part.count))
+            self._note_types(part, mine)
             one = judge(publisher, part, mine, self._log.deduplication, now)
             for index, reason in one.refused:
                 document = part.of.batch.documents[index]
@@ -122,6 +135,22 @@ class Input:
                 )
             judged.append(one)
         return judged
+
+    def _note_types(self, part: Part, verdicts: list[Verdict]) -> None:
+        """Tell of types that are new; look up the newer version that an event names (M29)."""
+        came = {
+            (verdict.header.type_name, verdict.header.version)
+            for verdict in verdicts
+            if isinstance(verdict, Accepted)
+        }
+        for name, version in came - self._types:
+            if len(self._types) >= _REMEMBERED_TYPES:
+                self._types.clear()
+            self._types.add((name, version))
+            self._type_came(name, version)
+        for document, verdict in zip(part.documents, verdicts, strict=False):
+            if _LATEST in document and isinstance(verdict, Accepted):
+                self._latest.note(document, verdict.header)
 
     # ------------------------------------------------------------------ what is not taken
 
@@ -162,6 +191,7 @@ class Input:
     def _fetch(self, publisher: Publisher, unknown: Mapping[DtdReference, str]) -> None:
         """Look types up; what waits goes on, in its order, when each is there or known missing."""
         publisher.held = True
+        owner = of_account(publisher.identity.account)
 
         def missing(failure: Failure, reference: DtdReference) -> None:
             error = failure.value
@@ -175,7 +205,9 @@ class Input:
 
         DeferredList(
             [
-                self._dtds.lookup(reference, FetchHint(system_id)).addErrback(missing, reference)
+                self._dtds.lookup(reference, FetchHint(system_id, owner=owner)).addErrback(
+                    missing, reference
+                )
                 for reference, system_id in unknown.items()
             ]
         ).addCallback(release)

@@ -20,6 +20,7 @@ from broker.router.beginning import serial_behind
 from broker.router.catching_up import CatchingUp, Select
 from broker.router.feed import Feed, Pace
 from broker.router.lacking import Lacking
+from broker.router.late_judgement import LateJudgement
 from broker.router.outgoing import (
     Encodings,
     Portion,
@@ -53,6 +54,7 @@ class Link:
         select: Select,
         failed: Callable[[Feed, Failure], None],
         clock: IClock,
+        late: LateJudgement | None = None,
     ) -> None:
         """`clearance` is a rank; `select` says which documents match a matcher's number; `failed`
         is told when a subscription can not be fed from the log, or with what is recovered."""
@@ -73,6 +75,7 @@ class Link:
             select=select,
             overtaken=self._lacking.overtaken,
             failed=failed,
+            late=late,
         )
         self._recovering = RecoveringFeeds(
             *(self._feeds, self._sending),
@@ -249,6 +252,21 @@ class Link:
                     _deny(live)
             start += count
         self._backlog.keep_to_limits()
+
+    def reconsider(self, serial: int, streams: Collection[str]) -> None:
+        """Live subscriptions to these streams read the log from `serial` on."""
+        for feed in list(self._feeds.values()):
+            pattern = feed.pattern
+            if feed.pace is Pace.LIVE and any(
+                not stream or pattern is None or pattern.matches(stream) for stream in streams
+            ):
+                # What waits for it is read again, in its order.
+                waiting = self._backlog.take_back(feed)
+                feed.fall_behind(serial)
+                if waiting:
+                    feed.outcomes.seen -= len(waiting)
+                    feed.cursor = min(serial, waiting[0].serial)
+                self._catching_up.read_on(feed)
 
     # ------------------------------------------------------------------ when there is room again
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from broker.event.place import Mark
 from broker.router.division import divide
@@ -61,6 +61,12 @@ class Output:
                 link.deliver(share, shared)
         for link in list(self._links):
             link.committed()
+
+    def reconsider(self, serial: int, streams: Collection[str]) -> None:
+        """Events from `serial` on are refused or not judged yet: subscriptions to their streams
+        read the log from there. An empty name stands for any stream."""
+        for link in list(self._links):
+            link.reconsider(serial, streams)
 
     def gone(self, origin: str, after: Mark, last: Mark, reason: str) -> None:
         """What another node's log has not got any more, behind `after` and up to `last`, or what

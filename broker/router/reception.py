@@ -23,6 +23,7 @@ from zope.interface import implementer
 from broker.channel.clock import IClock
 from broker.channel.socket import ISocketChannel, ISocketReceiver
 from broker.channel.view import LinkState
+from broker.config.settings import LimitSettings
 from broker.errors import (
     BrokerError,
     IncarnationRefused,
@@ -59,6 +60,20 @@ class ReceptionLimits:
     session_lease: float
     max_event_bytes: int
     max_frame_bytes: int
+
+    @classmethod
+    def from_settings(cls, said: LimitSettings, envelope_bytes: int) -> ReceptionLimits:
+        """Those of the settings."""
+        return cls(
+            max_sessions=said.max_sessions,
+            max_sessions_per_account=said.max_sessions_per_account,
+            handshake_timeout=said.handshake_timeout,
+            session_lease=said.session_lease,
+            max_event_bytes=said.max_event_bytes,
+            # An event of the largest size fits, with what is written around it: or its
+            # publisher would be cut off, come back and send it again, for ever.
+            max_frame_bytes=max(said.max_frame_bytes, said.max_event_bytes + envelope_bytes),
+        )
 
 
 class Reception:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -11,11 +12,14 @@ from twisted.python.failure import Failure
 from broker.channel.clock import IClock
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
+from broker.event.placeholder import refusal_code
 from broker.router.feed import Feed, Pace
+from broker.router.late_judgement import wants_stream
 from broker.router.pacing import Pacing
 from broker.router.recovery import Lost, Recovering
 from broker.router.sending import Sending
 from broker.session.batches import encode_events
+from broker.session.messages import Gap
 from broker.store.chunks import portions
 from broker.store.records import LoggedEvent
 
@@ -110,12 +114,19 @@ class RecoveringFeeds:
         return self._is_fed(feed)
 
     def _send_now(self, feed: Feed, events: list[LoggedEvent]) -> None:
-        # Counted as of now: that a page was looked at elsewhere says nothing of what was.
-        feed.outcomes.seen += len(events)
-        encoded = encode_events(events)
-        self._sending.send(encoded, events, [(len(events), [feed])], Liveness.RECOVERY)
-        for event in events:
-            feed.told[event.origin] = event.mark
+        """Send events, and a gap in the place of each that was refused on its way here."""
+        for code, group in groupby(events, key=lambda event: refusal_code(event.document)):
+            run = list(group)
+            if code is None:
+                # Counted as of now: that a page was looked at elsewhere says nothing of what was.
+                feed.outcomes.seen += len(run)
+                self._sending.send(encode_events(run), run, [(len(run), [feed])], Liveness.RECOVERY)
+            for event in run:
+                feed.told[event.origin] = event.mark
+                if code is not None and wants_stream(feed, event):
+                    feed.outcomes.gone += 1
+                    mark = event.mark
+                    self._outlet.send_message(Gap(feed.number, event.origin, mark, mark, 1, code))
 
     async def _room(self, feed: Feed) -> bool:
         """Wait until the session takes more; False if the subscription is over."""

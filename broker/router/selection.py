@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from broker.content.contract import DtdNeeded, IMatcher
+from twisted.internet.defer import Deferred
+
+from broker.content.contract import NO_VARIANTS, DtdNeeded, IMatcher, Variants
 from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError
 from broker.event.envelope import Liveness
+from broker.router.awaited_types import AwaitedTypes
 from broker.router.turns import SECONDS_A_TURN
 
 #: Types that are remembered as being without a DTD.
@@ -20,36 +23,88 @@ _REMEMBERED = 1_000
 class Selection:
     """Asks the matcher about logged events, and fetches a DTD that is not loaded any more.
 
-    A logged event was valid once. If its DTD can not be had again, the query is asked without the
-    defaults that it would add: better than to keep back an event that was acknowledged.
+    Where events count without a DTD (`accept_undescribed`) they do as soon as nobody has it.
     """
 
-    def __init__(self, matcher: IMatcher, dtds: IDtdCache) -> None:
+    def __init__(
+        self,
+        matcher: IMatcher,
+        dtds: IDtdCache,
+        awaited: AwaitedTypes,
+        *,
+        accept_undescribed: bool,
+    ) -> None:
         self._matcher = matcher
         self._dtds = dtds
+        self._awaited = awaited
+        self._accept_undescribed = accept_undescribed
         self._undescribed: OrderedDict[DtdReference, None] = OrderedDict()
 
     async def select(
-        self, number: int, documents: Sequence[bytes], liveness: Liveness
+        self,
+        number: int,
+        documents: Sequence[bytes],
+        liveness: Liveness,
+        variants: Variants = NO_VARIANTS,
     ) -> list[bool]:
         """Of the first of the documents, which it wants: of as many as there is time for in a turn.
 
-        Raises `UnknownSubscription` and `InvalidEvent` as `IMatcher.select` does.
+        Raises `UnknownSubscription` and `InvalidEvent` as `IMatcher.select` does, and `DtdNeeded`
+        where a DTD is not here.
         """
         while True:
             try:
-                selected: list[bool] = self._matcher.select(
-                    number, documents, liveness, self._undescribed.keys(), SECONDS_A_TURN
-                )
-                return selected
+                return self._selected(number, documents, liveness, self._undescribed, variants)
             except DtdNeeded as needed:
-                await self._fetch(needed)
+                if not await self._fetch(needed):
+                    raise
 
-    async def _fetch(self, needed: DtdNeeded) -> None:
+    async def select_patiently(
+        self, number: int, documents: Sequence[bytes], liveness: Liveness
+    ) -> list[bool]:
+        """The same; a DTD is waited for, and the query is asked without it when nobody has it."""
+        missing: dict[DtdReference, None] = {}
+        while True:
+            try:
+                undescribed = {**self._undescribed, **missing}
+                return self._selected(number, documents, liveness, undescribed, NO_VARIANTS)
+            except DtdNeeded as needed:
+                if not await self._fetch(needed) and not await self._wait(needed):
+                    missing[needed.missing.reference] = None
+
+    def _selected(
+        self,
+        number: int,
+        documents: Sequence[bytes],
+        liveness: Liveness,
+        undescribed: Mapping[DtdReference, None],
+        variants: Variants,
+    ) -> list[bool]:
+        selected: list[bool] = self._matcher.select(
+            number, documents, liveness, undescribed.keys(), SECONDS_A_TURN, variants
+        )
+        return selected
+
+    async def _fetch(self, needed: DtdNeeded) -> bool:
+        """Whether the question can be asked again."""
         missing = needed.missing
+        looked_up = self._dtds.lookup(missing.reference, FetchHint(missing.system_id))
+        if not self._accept_undescribed:
+            # A moment is not worth waiting for: what reads the log does so when it is here.
+            here: list[object] = []
+            looked_up.addCallbacks(here.append, lambda _: None)
+            return bool(here)
         try:
-            await self._dtds.lookup(missing.reference, FetchHint(missing.system_id))
+            await looked_up
         except BrokerError:
             self._undescribed[missing.reference] = None
             if len(self._undescribed) > _REMEMBERED:
                 self._undescribed.popitem(last=False)
+        return True
+
+    def _wait(self, needed: DtdNeeded) -> Deferred[bool]:
+        missing = needed.missing
+        settled: Deferred[bool] = Deferred()
+        hint = FetchHint(missing.system_id)
+        self._awaited.when_settled(missing.reference, hint, settled.callback)
+        return settled

@@ -15,12 +15,14 @@ from broker.cluster.flows.arrivals import Arrived
 from broker.cluster.flows.departures import Departures
 from broker.cluster.flows.frame import ZSTD, Carried, Frame, Range
 from broker.cluster.intake import MOST_WAITING_BYTES, Intake
+from broker.cluster.missing_types import MissingTypes
 from broker.content.contract import Accepted, TypeMissing
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, LogUnavailable, Overloaded
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.identity import EventId
 from broker.event.place import Mark
+from broker.router.awaited_types import AwaitedTypes
 from broker.store.deduplication import Deduplication
 
 HOME, OWN = Address(("c",), "home"), Address(("c",), "own")
@@ -92,14 +94,21 @@ class Setting:
         quarantine: Any = self
         self.intake = Intake(
             matcher=matcher,
-            dtds=unused,
             event_log=log,
             quarantine=quarantine,
             clock=self.clock,
             wall_clock=lambda: 0,
             committed=lambda events, matches: self.committed.append(len(events)),
             gone=lambda *_: None,
-            accept_undescribed=False,
+            variants=lambda *_: {},
+            missing=MissingTypes(
+                unused,
+                AwaitedTypes(unused, self.clock, 600.0),
+                self.clock,
+                accept_undescribed=False,
+            ),
+            undecided=unused,
+            reconsider=lambda *_: None,
             wanted_here=lambda numbers: True,
         )
 
@@ -177,7 +186,10 @@ def test_what_waits_for_a_type_holds_nobody_up() -> None:
             looked_up.append(Deferred())
             return looked_up[-1]
 
-    setting.intake._dtds = cast(Any, Dtds())
+        def get(self, _: object) -> object:
+            return self
+
+    setting.intake._missing._dtds = cast(Any, Dtds())
     real = setting.matcher.match
     missing = TypeMissing(DtdReference("t", "1"), "")
     setting.matcher.match = lambda *_: [missing]  # type: ignore[method-assign]
@@ -272,7 +284,10 @@ def test_what_enters_and_could_not_be_matched_now_is_not_told_to_be_complete() -
         def lookup(self, *_: object) -> Deferred[None]:
             return fail(Overloaded("many wait for it"))
 
-    setting.intake._dtds = cast(Any, Dtds())
+        def get(self, _: object) -> None:
+            return None
+
+    setting.intake._missing._dtds = cast(Any, Dtds())
     missing = TypeMissing(DtdReference("t", "1"), "")
     setting.matcher.match = lambda *_: [missing]  # type: ignore[method-assign]
     said = enters(setting, frame_of(1))

@@ -181,6 +181,20 @@ class Frame:
         ]
         return self._holding(chosen, self.ranges, runs)
 
+    def with_documents(self, documents: Mapping[int, bytes]) -> Frame:
+        """The same with other documents at these indices."""
+        if not documents:
+            return self
+        everything = self.documents()
+        for index, document in documents.items():
+            everything[index] = document
+        return attrs.evolve(
+            self,
+            encoding=PLAIN,
+            document_lengths=list(map(len, everything)),
+            body=b"".join(everything),
+        )
+
     def _holding(
         self, chosen: Sequence[int], ranges: Sequence[Range], runs: Sequence[Run]
     ) -> Frame:

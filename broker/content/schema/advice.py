@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from broker.content.query.query import Query
 from broker.content.query.tree import FunctionCall
@@ -35,7 +35,16 @@ class Advisor:
     those can match.
     """
 
-    def __init__(self, types: KnownTypes, *, undescribed: bool) -> None:
+    def __init__(
+        self,
+        types: KnownTypes,
+        *,
+        undescribed: bool,
+        complete: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Types that are announced may not be here yet: while `complete` says so, no query is
+        called unmatchable."""
+        self._complete = complete
         self._types = types
         self._undescribed = undescribed
         self._remembered: OrderedDict[Query, tuple[tuple[DtdReference, ...], Impossible | None]] = (
@@ -63,6 +72,8 @@ class Advisor:
             if len(self._remembered) > MAX_REMEMBERED:
                 self._remembered.popitem(last=False)
         impossible = known[1]
+        if impossible is not None and not self._complete():
+            return ()
         if impossible is not None:
             warning = f"no event of the types known here can match: {impossible}"
             if self._undescribed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
 
+from broker.content.contract import Variants
 from broker.content.examination import Examiner
 from broker.content.shape.cache import ShapeCache
 from broker.content.switching.batch import Batch
@@ -42,6 +43,7 @@ class Selecting:
         liveness: Liveness,
         undescribed: Set[DtdReference],
         seconds: float,
+        variants: Variants,
     ) -> list[bool]:
         """See `IMatcher`."""
         enough = self._clock() + seconds
@@ -49,7 +51,11 @@ class Selecting:
         entry = self._registry.entry(number)
         self._single.begin()
         self._plans.begin()
-        groups, parsed = recognised(self._shapes, documents, range(len(documents)))
+        places = range(len(documents))
+        # Shapes prove what the DTDs say that count here.
+        groups, parsed = (
+            ([], list(places)) if variants else recognised(self._shapes, documents, places)
+        )
         selected: dict[int, bool] = {}
         for group in groups:
             plan = self._plans.get(group.shape)
@@ -76,7 +82,7 @@ class Selecting:
                 end = place
                 break
             document = documents[place]
-            subject = self._examiner.logged(document, liveness, undescribed)
+            subject = self._examiner.logged(document, liveness, undescribed, variants)
             selected[place] = pattern.matches(subject.header.stream) and (
                 entry is None or self._single.matches(entry, subject, place, document)
             )

@@ -1,0 +1,27 @@
+"""The compatibility report of a DTD, as lines for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from broker.troubles import readable
+
+
+def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
+    """The lines: what went, came and changed, then the effects on subscriptions."""
+    if not report["against"]:
+        yield "the node knows no older version to compare with"
+        return
+    yield f"{report['type']} {report['version']} against {report['against']}:"
+    for sign, key in (("-", "went"), ("+", "came"), ("~", "changed")):
+        for label in report[key]:
+            yield f"  {sign} {readable(label)}"
+    counts = report["subscriptions"]
+    for effect in sorted(counts):
+        yield f"{counts[effect]:,} subscriptions: {effect}"
+    for each in report["affected"]:
+        name = f"{each['client']} {each['name']}".strip()
+        yield readable(f"  {name}: {each['effect']}: {each['query']}")
+        if each["reason"]:
+            yield f"    {readable(each['reason'])}"

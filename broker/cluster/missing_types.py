@@ -1,0 +1,112 @@
+"""Types that events of other nodes name and whose DTD is not here yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from twisted.internet.defer import DeferredList
+from twisted.python.failure import Failure
+
+from broker.channel.clock import IClock
+from broker.cluster.flows.frame import Frame
+from broker.cluster.jobs import Line
+from broker.content.contract import Accepted, Verdict
+from broker.dtd.hint import FetchHint
+from broker.dtd.interfaces import IDtdCache
+from broker.dtd.owner import of_node
+from broker.dtd.reference import DtdReference
+from broker.errors import BrokerError, OurError, UnknownType
+from broker.router.awaited_types import AwaitedTypes
+
+#: Seconds that an origin's events wait for a DTD. Then they go on, and those of the type are
+#: logged undecided.
+MOMENT: Final = 1.0
+
+
+class MissingTypes:
+    """Looks for DTDs, for a moment at the cost of the origin's events, then beside them."""
+
+    def __init__(
+        self,
+        dtds: IDtdCache,
+        awaited: AwaitedTypes,
+        clock: IClock,
+        *,
+        accept_undescribed: bool,
+    ) -> None:
+        """With `accept_undescribed` events count as they are when nobody has their DTD, so they
+        wait until that is known."""
+        self._dtds = dtds
+        self._awaited = awaited
+        self._clock = clock
+        self._accept_undescribed = accept_undescribed
+
+    def look_for(
+        self,
+        line: Line,
+        frame: Frame,
+        unknown: Mapping[DtdReference, str],
+        go_on: Callable[[], object],
+    ) -> None:
+        """Look types up, by reference with the pointers of events; `go_on` is called once.
+
+        Then `line.missing` names the types that are not here.
+        """
+        owner = of_node(frame.home.node)
+        hints = {
+            reference: FetchHint(pointer, frame.home, owner=owner)
+            for reference, pointer in unknown.items()
+        }
+        over = False
+
+        def missing(failure: Failure, reference: DtdReference) -> None:
+            error = failure.value
+            if not isinstance(error, BrokerError):
+                error = UnknownType(f"{reference.type} {reference.version}: {error}")
+            line.missing[reference] = error
+
+        def end(_: object = None) -> None:
+            nonlocal over
+            if over:
+                return
+            over = True
+            for reference, hint in hints.items():
+                if self._dtds.get(reference) is None:
+                    late = UnknownType(f"the DTD for {reference} is still looked for")
+                    error = line.missing.setdefault(reference, late)
+                    if not self._accept_undescribed and not isinstance(error, OurError):
+                        self._awaited.expect(reference, hint)
+            go_on()
+
+        if all(reference in self._awaited for reference in hints):
+            # Events that came before have waited already.
+            end()
+            return
+        if not self._accept_undescribed:
+            self._clock.callLater(MOMENT, end)
+        DeferredList(
+            [
+                self._dtds.lookup(reference, hint).addErrback(missing, reference)
+                for reference, hint in hints.items()
+            ]
+        ).addCallback(end)
+
+    def undecided(
+        self,
+        verdicts: Sequence[Verdict],
+        passed_over: frozenset[DtdReference],
+        variants: Mapping[DtdReference, DtdReference],
+    ) -> list[int]:
+        """Indices of events that were accepted though their DTD is not here."""
+        if not passed_over or self._accept_undescribed:
+            return []
+        found = []
+        for index, verdict in enumerate(verdicts):
+            if isinstance(verdict, Accepted):
+                header = verdict.header
+                reference = DtdReference(header.type_name, header.version)
+                reference = variants.get(reference, reference)
+                if reference in passed_over and self._dtds.get(reference) is None:
+                    found.append(index)
+        return found

@@ -1,0 +1,99 @@
+"""One event type as a node or a unit announces it, and its entry in a table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from broker.cluster.messages import Value
+from broker.dtd.reference import DtdReference
+from broker.errors import BadName
+
+#: The table of a node, for its cluster; and that of a unit, by its leader, for the unit above.
+TYPES: Final = "types"
+UNIT_TYPES: Final = "unit-types"
+#: The entry of a node's table that names its log.
+ORIGIN_KEY: Final = ""
+#: Entries of one author that count; further ones are passed over.
+MAX_OF_NODE: Final = 1000
+MAX_OF_UNIT: Final = 2000
+#: Origins named for one text where a unit has several under one name.
+MAX_ORIGINS: Final = 64
+
+_HASH: Final = re.compile(r"[0-9a-f]{64}")
+
+
+@attrs.frozen
+class Announcement:
+    """A text under a type and version."""
+
+    reference: DtdReference
+    content_hash: str
+    origins: tuple[str, ...] = ()
+    """The logs that use it; none named: all of the author's unit or node."""
+
+
+def node_entry(reference: DtdReference, content_hash: str) -> tuple[str, Value]:
+    """The entry of a node's table."""
+    return f"{reference.type} {reference.version}", content_hash
+
+
+def unit_entry(announcement: Announcement) -> tuple[str, Value]:
+    """The entry of a unit's table."""
+    reference = announcement.reference
+    key = f"{reference.type} {reference.version} {announcement.content_hash}"
+    return key, announcement.origins[:MAX_ORIGINS]
+
+
+def read_node_table(table: Mapping[str, Value]) -> tuple[list[Announcement], int]:
+    """What a node's table announces, and how many entries say nothing or are too many."""
+    origin = table.get(ORIGIN_KEY)
+    origins = (origin,) if isinstance(origin, str) and 0 < len(origin) <= 64 else ()
+    found: list[Announcement] = []
+    bad = 0
+    for key, value in table.items():
+        if key == ORIGIN_KEY:
+            continue
+        reference = _reference(key)
+        if reference is None or not _is_hash(value) or len(found) >= MAX_OF_NODE:
+            bad += 1
+        else:
+            found.append(Announcement(reference, str(value), origins))
+    return found, bad
+
+
+def read_unit_table(table: Mapping[str, Value]) -> tuple[list[Announcement], int]:
+    """What a unit's table announces, and how many entries say nothing or are too many."""
+    found: list[Announcement] = []
+    bad = 0
+    for key, value in table.items():
+        name, _, content_hash = key.rpartition(" ")
+        reference = _reference(name)
+        origins = value if isinstance(value, tuple | list) else None
+        if (
+            reference is None
+            or not _is_hash(content_hash)
+            or origins is None
+            or len(origins) > MAX_ORIGINS
+            or not all(isinstance(each, str) and len(each) <= 64 for each in origins)
+            or len(found) >= MAX_OF_UNIT
+        ):
+            bad += 1
+        else:
+            found.append(Announcement(reference, content_hash, tuple(map(str, origins))))
+    return found, bad
+
+
+def _reference(key: str) -> DtdReference | None:
+    name, _, version = key.partition(" ")
+    try:
+        return DtdReference(name, version)
+    except BadName:
+        return None
+
+
+def _is_hash(value: object) -> bool:
+    return isinstance(value, str) and _HASH.fullmatch(value) is not None

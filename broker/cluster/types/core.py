@@ -1,0 +1,238 @@
+"""Announcements of event types in tables: a sans-I/O core.
+
+A node announces its types to its cluster. The leader of a unit announces the union to the unit
+above, so every node learns all types of the network. Old nodes pass these tables on untouched.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
+
+import attrs
+
+from broker.cluster.address import UnitPath, contexts, is_within, parse_unit, unit_text
+from broker.cluster.messages import Value
+from broker.cluster.tables.core import Tables
+from broker.cluster.tables.effects import Changed, TablesEffect
+from broker.cluster.tables.table import TableKey
+from broker.cluster.types.announcement import (
+    MAX_OF_NODE,
+    MAX_OF_UNIT,
+    ORIGIN_KEY,
+    TYPES,
+    UNIT_TYPES,
+    Announcement,
+    node_entry,
+    read_node_table,
+    read_unit_table,
+    unit_entry,
+)
+from broker.dtd.reference import DtdReference
+from broker.errors import BadName, Overloaded
+
+#: Seconds in which changes of a unit's types are gathered.
+GATHER = 0.1
+
+
+@attrs.frozen
+class Announced:
+    """A node or a unit has announced a type that it had not announced before."""
+
+    announcement: Announcement
+    author: str
+    """The node that wrote the table: of the unit, or its leader."""
+    unit: UnitPath
+    """The cluster of the author, or the unit that it speaks for."""
+    of_unit: bool
+
+
+TypesEffect: TypeAlias = TablesEffect | Announced
+
+
+@attrs.frozen
+class _Source:
+    unit: UnitPath
+    of_unit: bool
+    announcements: tuple[Announcement, ...]
+
+
+class TypeTables:
+    """The announcements that one node makes and receives."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._own = tables.address
+        self._sources: dict[TableKey, _Source] = {}
+        self._own_texts: dict[DtdReference, str] = {}
+        self._origin = ""
+        self._led: frozenset[UnitPath] = frozenset()
+        self._gather_at: float | None = None
+        self.bad = 0
+        """Entries of others that say nothing, or are more than count."""
+        self.left_out = 0
+        """Own types that are not announced, since there are too many."""
+
+    # ------------------------------------------------------------------ reading
+
+    def all(self) -> Iterator[Announced]:
+        """Everything that others announce."""
+        for key, source in self._sources.items():
+            for each in source.announcements:
+                yield Announced(each, key.author, source.unit, source.of_unit)
+
+    def hash_of(self, reference: DtdReference, origin: str, home: UnitPath) -> str | None:
+        """The hash of the text that an origin uses under a name, as far as it is announced.
+
+        `home` is the cluster of the node that has the origin's log.
+        """
+        of_unit: set[str] = set()
+        for source in self._sources.values():
+            for each in source.announcements:
+                if each.reference != reference:
+                    continue
+                if origin in each.origins:
+                    return each.content_hash
+                if source.of_unit and not each.origins and is_within(home, source.unit):
+                    of_unit.add(each.content_hash)
+        return of_unit.pop() if len(of_unit) == 1 else None
+
+    # ------------------------------------------------------------------ own types
+
+    def announce(
+        self, texts: Mapping[DtdReference, str], origin: str, now: float
+    ) -> list[TypesEffect]:
+        """Announce own types, by their content hashes, for the log `origin`."""
+        changes: dict[str, Value | None] = {}
+        if origin != self._origin:
+            self._origin = changes[ORIGIN_KEY] = origin
+        for reference, content_hash in texts.items():
+            if reference not in self._own_texts and len(self._own_texts) >= MAX_OF_NODE:
+                self.left_out += 1
+                continue
+            self._own_texts[reference] = content_hash
+            key, value = node_entry(reference, content_hash)
+            changes[key] = value
+        return self._publish(TYPES, self._own.node, self._own.unit, changes, now)
+
+    def _publish(
+        self,
+        kind: str,
+        subject: str,
+        scope: UnitPath,
+        changes: Mapping[str, Value | None],
+        now: float,
+    ) -> list[TypesEffect]:
+        if not changes:
+            return []
+        try:
+            _, effects = self._tables.publish(kind, subject, scope, changes, now)
+        except Overloaded:
+            self.left_out += len(changes)
+            return []
+        self._changed_below(now)
+        return list(effects)
+
+    # ------------------------------------------------------------------ others' types
+
+    def changed(self, effect: Changed, now: float) -> list[TypesEffect]:
+        """A table of another node has changed."""
+        key = effect.key
+        source = None if effect.gone else self._read(key, effect.scope)
+        before = self._sources.pop(key, None)
+        if source is None:
+            if before is not None:
+                self._changed_below(now)
+            return []
+        self._sources[key] = source
+        known = frozenset() if before is None else frozenset(before.announcements)
+        new = [each for each in source.announcements if each not in known]
+        if new or len(known) != len(source.announcements):
+            self._changed_below(now)
+        return [Announced(each, key.author, source.unit, source.of_unit) for each in new]
+
+    def _read(self, key: TableKey, scope: UnitPath) -> _Source | None:
+        table = self._tables.get(key)
+        if key.kind == TYPES and key.subject == key.author and scope == self._own.unit:
+            announcements, bad = read_node_table(table)
+            unit = self._own.unit
+        elif key.kind == UNIT_TYPES:
+            try:
+                unit = parse_unit(key.subject)
+            except BadName:
+                return None
+            if not unit or unit[:-1] != scope or is_within(self._own.unit, unit):
+                # What the own unit announces to others is known here already.
+                return None
+            announcements, bad = read_unit_table(table)
+        else:
+            return None
+        self.bad += bad
+        return _Source(unit, key.kind == UNIT_TYPES, tuple(announcements))
+
+    # ------------------------------------------------------------------ as a leader
+
+    def lead(self, units: frozenset[UnitPath], now: float) -> list[TypesEffect]:
+        """This node speaks for these units from now on."""
+        effects: list[TypesEffect] = []
+        for unit in self._led - units:
+            effects += self._tables.withdraw(UNIT_TYPES, unit_text(unit), now)
+        self._led = units
+        self._changed_below(now)
+        return effects
+
+    def next_timeout(self) -> float | None:
+        """When `handle_timeout` must be called."""
+        return self._gather_at
+
+    def handle_timeout(self, now: float) -> list[TypesEffect]:
+        """Announce what the led units have."""
+        if self._gather_at is None or now < self._gather_at:
+            return []
+        self._gather_at = None
+        effects: list[TypesEffect] = []
+        # The smallest unit first: what it announces is part of the larger ones.
+        for unit in contexts(self._own.unit):
+            if unit and unit in self._led:
+                wanted = dict(map(unit_entry, self._union(unit)))
+                known = self._tables.get(TableKey(UNIT_TYPES, unit_text(unit), self._own.node))
+                changes: dict[str, Value | None] = dict.fromkeys(known.keys() - wanted.keys())
+                changes |= {key: value for key, value in wanted.items() if known.get(key) != value}
+                subject = unit_text(unit)
+                effects += self._publish(UNIT_TYPES, subject, unit[:-1], changes, now)
+        self._gather_at = None
+        return effects
+
+    def _changed_below(self, now: float) -> None:
+        if self._led and self._gather_at is None:
+            self._gather_at = now + GATHER
+
+    def _union(self, unit: UnitPath) -> list[Announcement]:
+        """What the unit has: of each author as much as there is room for."""
+        parts = list(self._parts(unit))
+        share = MAX_OF_UNIT // max(1, len(parts))
+        origins: dict[DtdReference, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+        room = MAX_OF_UNIT
+        for part in parts:
+            for each in part[: max(share, MAX_OF_UNIT // 32)]:
+                texts = origins[each.reference]
+                if each.content_hash not in texts:
+                    if not room:
+                        continue
+                    room -= 1
+                texts[each.content_hash].update(each.origins)
+        return [
+            # Where all use one text, nothing more is to be told.
+            Announcement(reference, text, tuple(sorted(users)) if len(texts) > 1 else ())
+            for reference, texts in origins.items()
+            for text, users in texts.items()
+        ]
+
+    def _parts(self, unit: UnitPath) -> Iterable[list[Announcement]]:
+        own = [Announcement(r, text, (self._origin,)) for r, text in self._own_texts.items()]
+        if own:
+            yield own
+        for _, source in sorted(self._sources.items()):
+            if is_within(source.unit, unit):
+                yield list(source.announcements)

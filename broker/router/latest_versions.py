@@ -1,0 +1,51 @@
+"""LatestVersionNum: an event says that its type has a newer version (Mspaces M29).
+
+The newer version is looked up, so whoever reads the type learns what changes (M16) before the first
+event of the newer version.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from broker.dtd.hint import FetchHint
+from broker.dtd.interfaces import IDtdCache
+from broker.dtd.reference import DtdReference
+from broker.errors import BadName
+from broker.event.envelope import Header
+
+_LATEST: Final = re.compile(rb"<Mspaces:LatestVersionNum>\s*([0-9.]{1,40})\s*<")
+#: Versions that were looked up.
+_REMEMBERED: Final = 1000
+
+
+class LatestVersions:
+    """Looks up versions that events name, each once."""
+
+    def __init__(self, dtds: IDtdCache) -> None:
+        self._dtds = dtds
+        self._noted: set[DtdReference] = set()
+        self.noted = 0
+        """Newer versions that events have named."""
+
+    def note(self, document: bytes, header: Header) -> None:
+        """A valid event may name a newer version than its own."""
+        found = _LATEST.search(document)
+        if found is None:
+            return
+        try:
+            own = DtdReference(header.type_name, header.version)
+            latest = DtdReference(header.type_name, found[1].decode())
+        except BadName:
+            return
+        if own < latest and latest not in self._noted:
+            if len(self._noted) >= _REMEMBERED:
+                self._noted.clear()
+            self._noted.add(latest)
+            self.noted += 1
+            self._dtds.lookup(latest, FetchHint()).addErrback(lambda _: self._forget(latest))
+
+    def _forget(self, latest: DtdReference) -> None:
+        """The version could not be had: a later event is a reason to look again."""
+        self._noted.discard(latest)

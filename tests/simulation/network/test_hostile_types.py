@@ -1,0 +1,151 @@
+"""Neighbours that announce or send DTDs that they should not (T25, T26, T42)."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+from twisted.internet.task import Clock
+
+from broker.cluster.address import Address
+from broker.cluster.tables.core import Tables
+from broker.cluster.tables.effects import Changed
+from broker.cluster.tables.table import TableKey
+from broker.cluster.types.announcement import (
+    MAX_OF_NODE,
+    TYPES,
+    UNIT_TYPES,
+    Announcement,
+    read_node_table,
+    read_unit_table,
+)
+from broker.cluster.types.core import Announced, TypeTables
+from broker.cluster.types.fetching import MOST_FETCHES, MOST_WAITING, TypeFetcher
+from broker.dtd.cache import CacheLimits, DtdCache
+from broker.dtd.catalogue import Catalogue, shipped_folder
+from broker.dtd.reference import DtdReference
+from broker.errors import BadDtd, TooManyTypes
+from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.network.test_types_stay import REPORT, report_text
+
+HASH = "ab" * 32
+OWN = Address(("one",), "own")
+
+
+def announced(number: int, content_hash: str = HASH) -> Announced:
+    reference = DtdReference(f"t{number}", "1.0")
+    return Announced(Announcement(reference, content_hash), "bad", ("one",), of_unit=False)
+
+
+def test_of_a_million_announced_types_a_bounded_number_counts() -> None:
+    table: dict[str, Any] = {f"t{number} 1.0": HASH for number in range(1_000_000)}
+    found, bad = read_node_table(table)
+    assert (len(found), bad) == (MAX_OF_NODE, 1_000_000 - MAX_OF_NODE)
+    # Nor are more fetched at a time, or remembered, whoever announces them.
+    clock = Clock()
+    dtds = DtdCache(Catalogue.load(shipped_folder()), [], CacheLimits(), clock)
+    fetcher = TypeFetcher(dtds, clock, lambda _: None)
+    for number in range(MOST_WAITING + 100):
+        fetcher.announced(announced(number))
+    assert len(fetcher) == MOST_WAITING and fetcher.counts["dropped"] == 100
+    assert MOST_FETCHES < 10
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"no-version": HASH},
+        {"t 1.0": "abc"},
+        {"t 1.0": 7},
+        {"t 01": HASH},
+        {"../x 1.0": HASH},
+        {"t 1.0 x": HASH},
+    ],
+)
+def test_entries_that_say_nothing_are_counted(table: dict[str, Any]) -> None:
+    assert read_node_table(table) == ([], 1)
+    assert read_unit_table(table) == ([], 1)
+
+
+def test_nobody_announces_for_others() -> None:
+    """A node writes of itself alone, and of units that lie beside this one's."""
+    tables = Tables(OWN, 1, lambda: ("origin", 1, 1))
+    types = TypeTables(tables)
+    for kind, subject, scope in (
+        (TYPES, "victim", ("one",)),
+        (TYPES, "bad", ()),
+        (UNIT_TYPES, "one", ()),
+        (UNIT_TYPES, "two.three", ()),
+        (UNIT_TYPES, "..", ()),
+    ):
+        changes = {"t 1.0": HASH, f"t 1.0 {HASH}": ()}
+        effect = Changed(TableKey(kind, subject, "bad"), scope, changes)  # type: ignore[arg-type]
+        assert types.changed(effect, 0.0) == []
+    assert list(types.all()) == []
+
+
+def test_a_text_that_does_not_fit_its_hash_is_not_kept() -> None:
+    clock = Clock()
+    dtds = DtdCache(Catalogue.load(shipped_folder()), [], CacheLimits(), clock)
+    text = report_text().encode()
+    with pytest.raises(BadDtd, match="does not fit"):
+        dtds.add(REPORT, text, content_hash=HASH)
+    with pytest.raises(BadDtd, match="does not fit"):
+        dtds.add(DtdReference("report", "1.0", HASH), text)
+    assert dtds.get(REPORT) is None
+
+
+def test_a_neighbour_with_another_text_than_was_announced_is_passed_over() -> None:
+    """b has replaced the text of a; c asks the next one."""
+    with NetworkWorld(0) as world:
+        for name in "abc":
+            world.add(name, "one", gateways=[])
+        world.run(1.0)
+        for name in "bc":
+            world.kill(name)
+            world.change(name, join=("a:1",))
+            world.start(name)
+        world.run(5.0)
+        text, false = report_text().encode(), report_text("forged").encode()
+        # b gives a false text to whoever asks, and does not announce it.
+        world["b"].dtds.add(REPORT, false, "node a")
+        world.wait(
+            world.client("admin", "a").ask(
+                "dtd-add", text, type="report", version="1.0", against=""
+            )
+        )
+        world.run(20.0)
+        own = world["a"].dtds.known_hash(REPORT)
+        assert own is not None and world["c"].dtds.known_hash(REPORT) == own
+
+
+def test_one_owner_can_not_use_the_share_of_another(tmp_path: Any) -> None:
+    from twisted.internet.defer import succeed
+
+    from broker.dtd.store import DtdStore, StoreLimits
+    from broker.dtd.stored import StoredDtds
+
+    store = DtdStore(tmp_path, StoreLimits(max_versions=3), sync=False)
+    stored = StoredDtds(store, lambda call, *of: succeed(call(*of)), lambda: 1000)
+    catalogue = Catalogue.load(shipped_folder())
+    dtds = DtdCache(catalogue, [], CacheLimits(), Clock(), stored=stored)
+    for number in range(3):
+        dtds.add(DtdReference(f"t{number}", "1.0"), report_text().encode(), "node bad")
+    with pytest.raises(TooManyTypes):
+        dtds.add(DtdReference("t3", "1.0"), report_text().encode(), "node bad")
+    dtds.add(DtdReference("t3", "1.0"), report_text().encode(), "account good")
+    # Room is made of what no event in the log needs.
+    store.needed_since_ms = 2000
+    dtds.add(DtdReference("t4", "1.0"), report_text().encode(), "node bad")
+    assert store.used_by("node bad")[0] == 3
+    # What is on disk is found again, and checked.
+    again = DtdStore(tmp_path, StoreLimits(), sync=False)
+    assert {each.reference for each in again} == {each.reference for each in store}
+    (path,) = tmp_path.glob("_account*/t3-1.0-*.dtd")
+    text = path.read_bytes()
+    assert hashlib.sha256(text).hexdigest() in path.name
+    path.write_bytes(text.replace(b"report", b"repost"))
+    assert again.read(DtdReference("t3", "1.0")) is None
+    assert again.damaged == 1 and not path.exists()
+    assert DtdReference("t3", "1.0") not in again
