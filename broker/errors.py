@@ -2,7 +2,6 @@
 
 `OurError`: this process was configured or called wrongly, or its own disk or network failed.
 `PeerError`: a peer sent wrong bytes; it is told, the error is counted, nothing else changes.
-`from_wire` makes the same class of an error's `code` at the other end.
 """
 
 from __future__ import annotations
