@@ -49,6 +49,7 @@ class ProcessesBeside:
             replays=self.replays,
             covered=self.archiver.covered,
             durable=self.archiver.durable,
+            dtd_text=self.archiver.archived_text,
             flush_soon=self.archiver.flush_soon,
             patience=max(ROUNDS * settings.archive.every, LEAST_PATIENCE),
             is_warm=lambda: self.replays.runs,

@@ -23,12 +23,14 @@ from broker.cluster.network import Network
 from broker.config import Settings
 from broker.content.query.query import parse_query
 from broker.content.schema.advice import Advisor
+from broker.dtd.interfaces import IDtdSource
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, LogUnavailable
 from broker.event_types import EventTypes
 from broker.identity import Identity, authenticator_for
 from broker.matching import make_matcher, query_limits
 from broker.recovery.archive_access import ArchiveAccess
+from broker.recovery.archived_dtds import ArchivedDtds
 from broker.recovery.building import build_recovery
 from broker.router.durables import Durables
 from broker.router.feed import Feed
@@ -87,7 +89,9 @@ class Node:
         self._threads = threads
         data = settings.node.data
         self._neighbour_dtds = NeighbourDtds(reactor)
-        sources = [self._neighbour_dtds]
+        sources: list[IDtdSource] = [self._neighbour_dtds]
+        if archive is not None:
+            sources.append(ArchivedDtds(archive))
         self.types = EventTypes(settings, reactor, sources, threads.write, wall_clock)
         self.dtds, self._types = self.types.dtds, self.types.known
         self.event_log = self._open_log(data, archived=archive is not None)

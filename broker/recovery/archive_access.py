@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import attrs
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 
+from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 from broker.recovery.request import ReplayRequest
 from broker.store.records import LoggedEvent
@@ -67,6 +68,10 @@ class Replays(Protocol):
         """Begin one."""
 
 
+def _no_text(_: DtdReference) -> Deferred[bytes | None]:
+    return succeed(None)
+
+
 @attrs.frozen
 class ArchiveAccess:
     """The archive, as a node uses it."""
@@ -82,5 +87,7 @@ class ArchiveAccess:
     """Seconds that the newest events of other nodes may take to be in it."""
     is_warm: Callable[[], bool] = lambda: True
     """Whether what searches it runs already: else the first replay waits for it to start."""
+    dtd_text: Callable[[DtdReference], Deferred[bytes | None]] = _no_text
+    """The text of a DTD that is in it; None: it has none, or could not tell in time."""
     figures: Callable[[], Mapping[str, Any]] = dict
     """How the processes are that serve it, for people: `archiver` and `replays`."""

@@ -51,7 +51,7 @@ class Conversation:
     def __init__(self) -> None:
         self.said: queue.Queue[lines.Said | None] = queue.Queue()
         self.flushes: list[int] = []
-        self.questions: list[lines.AskCovered | lines.AskDurable] = []
+        self.questions: list[lines.AskCovered | lines.AskDurable | lines.AskText] = []
         self.dead: tuple[str, ...] = ()
         self.noticed = NoticedHoles()
         self.over = False
@@ -98,11 +98,13 @@ class Conversation:
             self.tell(lines.report(lines.Report(flushed=numbers, problem=problem)))
             questions, self.questions = self.questions, []
             for asked in questions:
-                self.tell(
-                    lines.found(asked.number, "", None)
-                    if isinstance(asked, lines.AskDurable)
-                    else lines.coverage(Covered())
-                )
+                match asked:
+                    case lines.AskDurable(number):
+                        self.tell(lines.found(number, "", None))
+                    case lines.AskText(number):
+                        self.tell(lines.found_text(number, None))
+                    case _:
+                        self.tell(lines.coverage(Covered()))
             if until <= time.monotonic():
                 return
             self.listen(until - time.monotonic())
@@ -130,7 +132,7 @@ class Conversation:
                 self.over = True
             case lines.Flush(number):
                 self.flushes.append(number)
-            case lines.AskCovered() | lines.AskDurable():
+            case lines.AskCovered() | lines.AskDurable() | lines.AskText():
                 self.questions.append(said)
             case lines.Dead(origins):
                 self.dead = origins
@@ -171,6 +173,9 @@ def _answer(archive: Archive, conversation: Conversation) -> None:
         if isinstance(asked, lines.AskDurable):
             conversation.tell(lines.found(asked.number, *_stored(archive, asked)))
             continue
+        if isinstance(asked, lines.AskText):
+            conversation.tell(lines.found_text(asked.number, _text(archive, asked.reference)))
+            continue
         try:
             state = archive.state()
             healing = conversation.noticed.healing(state, archive.wall_clock())
@@ -179,6 +184,13 @@ def _answer(archive: Archive, conversation: Conversation) -> None:
             # It is asked again, until it can be read or the node has no patience any more.
             covered = Covered()
         conversation.tell(lines.coverage(covered))
+
+
+def _text(archive: Archive, reference: DtdReference) -> bytes | None:
+    try:
+        return archive.read_dtd(reference)
+    except BrokerError:
+        return None
 
 
 def _stored(archive: Archive, asked: lines.AskDurable) -> tuple[str, bytes | None]:

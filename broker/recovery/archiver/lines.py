@@ -58,6 +58,14 @@ class AskDurable:
 
 
 @attrs.frozen
+class AskText:
+    """Tell the text of a DTD that the archive has."""
+
+    number: int
+    reference: DtdReference
+
+
+@attrs.frozen
 class End:
     """Archive what is new once more, and end."""
 
@@ -77,7 +85,7 @@ class TellDtd:
     text: bytes | None
 
 
-Said: TypeAlias = Flush | AskCovered | AskDurable | End | Dead | TellDtd
+Said: TypeAlias = Flush | AskCovered | AskDurable | AskText | End | Dead | TellDtd
 
 
 @attrs.frozen
@@ -111,8 +119,16 @@ class FoundDurable:
     stored: bytes | None
 
 
+@attrs.frozen
+class FoundText:
+    """The text of a DTD in the archive; None: it has none, or could not tell."""
+
+    number: int
+    text: bytes | None
+
+
 #: What the archiver says.
-Told: TypeAlias = Report | AskDtds | Covered | FoundDurable
+Told: TypeAlias = Report | AskDtds | Covered | FoundDurable | FoundText
 
 
 def encode(said: Said) -> bytes:
@@ -124,6 +140,8 @@ def encode(said: Said) -> bytes:
             return _line({"covered": True})
         case AskDurable(number, client_id, name):
             return _line({"durable": number, "of": [client_id, name]})
+        case AskText(number, reference):
+            return _line({"text": number, "of": [reference.type, reference.version]})
         case End():
             return _line({"end": True})
         case Dead(origins):
@@ -146,6 +164,8 @@ def _decoded(said: Any) -> Said:
             return ASK_COVERED
         case {"durable": int(number), "of": [str(client_id), str(name)]}:
             return AskDurable(number, client_id, name)
+        case {"text": int(number), "of": [str(name), str(version)]}:
+            return AskText(number, DtdReference(name, version))
         case {"end": True}:
             return End()
         case {"dead": list(origins)}:
@@ -176,6 +196,11 @@ def found(number: int, origin: str, stored: bytes | None) -> bytes:
     return _line({"found": number, "origin": origin, "stored": _shown(stored)})
 
 
+def found_text(number: int, text: bytes | None) -> bytes:
+    """The archiver's answer to `AskText`."""
+    return _line({"archived": number, "text": _shown(text)})
+
+
 def understood(line: bytes) -> Told:
     """What the archiver's line says; ValueError if nothing."""
     with _making_sense_of(line):
@@ -192,6 +217,8 @@ def _understood(said: Any) -> Told:
             )
         case {"found": int(number), "origin": str(origin), "stored": stored}:
             return FoundDurable(number, origin, _bytes(stored))
+        case {"archived": int(number), "text": text}:
+            return FoundText(number, _bytes(text))
         case {"dtds": list(wanted)}:
             return AskDtds(tuple(DtdReference(str(name), str(v)) for name, v in wanted))
         case {

@@ -33,6 +33,9 @@ LAST_FLUSH = 20.0
 LONGEST_ANSWER = 10.0
 #: What it may write without the end of a line.
 MOST_LINE = 1 << 20
+#: Seconds that the archiver has to give a DTD, and how many may be asked for at a time.
+TEXT_TIMEOUT = 3.0
+MOST_TEXTS = 64
 
 #: Figures of the archive's care.
 _CARE = ("merged", "removed", "deleted")
@@ -77,6 +80,7 @@ class ArchiverSupervisor:
         self.restarts = 0
         self._sought: dict[int, Deferred[ArchivedDurable | None]] = {}
         self._asking: list[Deferred[Covered]] = []
+        self._texts: dict[int, Deferred[bytes | None]] = {}
         self._answer_due: IDelayedCall | None = None
 
     @property
@@ -124,6 +128,24 @@ class ArchiverSupervisor:
         if self._running is None:
             self._sought.pop(self._flush).callback(None)
         return answer
+
+    def archived_text(self, reference: DtdReference) -> Deferred[bytes | None]:
+        """The text of a DTD in the archive; None: it has none, or could not tell in time."""
+        self._flush += 1
+        number = self._flush
+        answer: Deferred[bytes | None] = Deferred()
+        if self._running is None or len(self._texts) >= MOST_TEXTS:
+            answer.callback(None)
+            return answer
+        self._texts[number] = answer
+        self._say(lines.AskText(number, reference))
+        self._clock.callLater(TEXT_TIMEOUT, self._tell_text, number, None)
+        return answer
+
+    def _tell_text(self, number: int, text: bytes | None) -> None:
+        answer = self._texts.pop(number, None)
+        if answer is not None:
+            answer.callback(text)
 
     def set_dead(self, origins: Iterable[str]) -> None:
         """The nodes of these origins are gone: what is kept of them here is to be archived."""
@@ -175,6 +197,9 @@ class ArchiverSupervisor:
                 stored = said.stored
                 answer.callback(None if stored is None else ArchivedDurable(said.origin, stored))
             return
+        if isinstance(said, lines.FoundText):
+            self._tell_text(said.number, said.text)
+            return
         if isinstance(said, Covered):
             self._tell_covered(said)
             return
@@ -206,6 +231,8 @@ class ArchiverSupervisor:
         """The process is over."""
         self._running, self.figures = None, {}
         self._tell_covered(Covered())
+        for number in list(self._texts):
+            self._tell_text(number, None)
         sought, self._sought = self._sought, {}
         for answer in sought.values():
             answer.callback(None)

@@ -24,6 +24,7 @@ FROM_THE_NODE = st.one_of(
     st.builds(lines.Flush, NUMBERS),
     st.just(lines.ASK_COVERED),
     st.builds(lines.AskDurable, NUMBERS, NAMES, NAMES),
+    st.builds(lines.AskText, NUMBERS, REFERENCES),
     st.just(lines.End()),
     st.builds(lines.Dead, st.lists(NAMES).map(tuple)),
     st.builds(lines.TellDtd, REFERENCES, STORED),
@@ -34,7 +35,7 @@ JSON = st.recursive(
 )
 Interval: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
 KEYS = ["flush", "covered", "durable", "of", "dead", "dtd", "end", "dtds", "coverage", "found"]
-KEYS += ["healing", "stored", "reached", "flushed", "problem", "figures"]
+KEYS += ["text", "archived", "healing", "stored", "reached", "flushed", "problem", "figures"]
 RUBBISH = JSON | st.dictionaries(st.sampled_from(KEYS), JSON)
 #: Lines that are nearly right.
 SPOILT = [
@@ -54,6 +55,8 @@ SPOILT = [
     b'{"found":1,"stored":5}',
     b'{"found":1,"stored":"a"}',
     b'{"found":1}',
+    b'{"archived":1}',
+    b'{"archived":1,"text":5}',
     b'{"dtds":[5]}',
     b'{"dtds":[["a"]]}',
     b'{"dtds":[["","1.0"]]}',

@@ -305,6 +305,17 @@ def test_each_durable_is_a_question_of_its_own(
     assert one == [None]
 
 
+def test_it_gives_dtds_of_the_archive(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
+    asked = [answers(archiver.archived_text(REFERENCE)) for _ in range(3)]
+    numbers = [said.number for said in reactor.newest.told() if isinstance(said, lines.AskText)]
+    reactor.newest.say(lines.found_text(numbers[0], b"<!ELEMENT a EMPTY>"))
+    assert asked == [[b"<!ELEMENT a EMPTY>"], [], []]
+    # An archiver that does not answer in time holds nobody up, nor does one that dies.
+    reactor.newest.end()
+    assert asked[1:] == [[None], [None]]
+    assert answers(archiver.archived_text(REFERENCE)) == [None]
+
+
 @pytest.mark.parametrize("stopping", [False, True])
 def test_questions_are_answered_when_it_dies(
     reactor: Reactor, archiver: ArchiverSupervisor, stopping: bool
