@@ -23,6 +23,7 @@ from broker.errors import BrokerError
 from broker.recovery.metrics import recovery_metrics
 from broker.router.durable_report import durable_report
 from broker.status import Inspected, deliveries, network, recovery, resident_bytes
+from broker.store.repairs import OUTCOMES
 
 
 class NodeCollector(Collector):
@@ -101,6 +102,12 @@ class NodeCollector(Collector):
             "xmlbroker_log_failures", "Commits that failed.", value=node.event_log.failures
         )
         yield from durable_metrics(durable_report(node.durables))
+        damage = CounterMetricFamily(
+            "xmlbroker_log_damage", "Damage in the event log, by outcome.", labels=["outcome"]
+        )
+        for outcome in OUTCOMES:
+            damage.add_metric([outcome], node.event_log.repairs.counts[outcome])
+        yield damage
         report = network(node)
         if report is not None:
             yield from network_metrics(report)

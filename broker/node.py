@@ -297,12 +297,12 @@ class Node:
         self.recovery.progress()
 
     def care(self) -> None:
-        """Drop what is too old: to be called every `CARE_EVERY`."""
+        """Drop what is too old, and look for damage: to be called every `CARE_EVERY`."""
         self.durables.expire()
         self.types.care(self.matcher, self.event_log)
-        self.event_log.forget_old_marks().addErrback(
-            lambda failure: self.log.error("{error}", error=failure.value)
-        )
+        scrubbed = Deferred.fromCoroutine(self.event_log.scrub())
+        for caring in (scrubbed, self.event_log.forget_old_marks()):
+            caring.addErrback(lambda failure: self.log.error("{error}", error=failure.value))
 
     async def stop(self) -> None:
         """Stop in good order: commit and answer what was taken, send clients away, close."""

@@ -25,6 +25,7 @@ from broker.router.reception import Reception
 from broker.router.session import Session
 from broker.router.subscribing import Subscribing
 from broker.store.event_log import EventLog
+from broker.store.repairs import OUTCOMES
 
 
 class Snapshot(Protocol):
@@ -84,6 +85,12 @@ def status(node: Inspected) -> dict[str, Any]:
             "commits": log.commits,
             "failures": log.failures,
             "writable": log.is_writable,
+            "damage": {
+                **{name: log.repairs.counts[name] for name in OUTCOMES},
+                "healed_values": log.mended.healed,
+                "lost_values": list(log.mended.lost),
+                "lost": [str(each) for each in log.repairs.given_up[:100]],
+            },
         },
         "published": published(node),
         "delivered": attrs.asdict(deliveries(node)),

@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "status": "Show what a node is doing, or several, side by side.",
     "top": "Watch nodes, their links, and what flows.",
     "archive": "List, verify, compact and expire the archive of a network.",
+    "log": "Verify and repair the event log of a node.",
     "dtd": "List and show DTDs; check one of your own.",
     "node": "Prepare a node's data, while the node is down, for its next start.",
     "config": "Explain or check a node's configuration; hash a secret for it.",

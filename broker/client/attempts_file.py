@@ -1,16 +1,16 @@
 """How often an event was tried whose process died over it, on a client's own disk (Q2).
 
 `<client>.attempts` is JSON: `{"format": "xmlbroker-attempts-1", "durables": {name: {"under_way":
-bool, "place": text, "tries": number}}}`. It is replaced as a whole.
+bool, "place": text, "tries": number}}, "check": checksum}`. It is replaced as a whole.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Final
 
+from broker.client.checked_json import decode_checked, encode_checked
 from broker.errors import ConfigurationError
 from broker.event.place import Place
 
@@ -41,7 +41,7 @@ class AttemptsFile:
         new = self.path.with_suffix(".attempts-new")
         try:
             with open(new, "w", encoding="utf-8") as file:
-                json.dump({"format": FORMAT, "durables": stored}, file)
+                file.write(encode_checked(FORMAT, stored))
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(new, self.path)
@@ -50,16 +50,14 @@ class AttemptsFile:
 
     def _read(self) -> dict[str, tuple[bool, Place | None, int]]:
         try:
-            stored = json.loads(self.path.read_bytes())
-            if stored["format"] != FORMAT:
-                raise ValueError("another format")
+            stored = decode_checked(self.path.read_bytes(), FORMAT)
             return {
                 name: (
                     bool(each["under_way"]),
                     Place.parse(each["place"]) if each["place"] else None,
                     int(each["tries"]),
                 )
-                for name, each in stored["durables"].items()
+                for name, each in stored.items()
             }
         except FileNotFoundError:
             return {}

@@ -1,17 +1,21 @@
 """Where a client's durable subscriptions were left, on its own disk: for its next process (X6).
 
 `<client>.positions` is JSON: `{"format": "xmlbroker-positions-1", "durables": {name: {"node":
-address, "position": [[origin, epoch, offset], ...]}}}`. It is replaced as a whole.
+address, "position": [[origin, epoch, offset], ...]}}, "check": checksum}`. It is replaced as a
+whole; the one before stays as `<client>.positions-before`. If the file is damaged the positions of
+that one count: events come again rather than not at all.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from twisted.logger import Logger
+
+from broker.client.checked_json import decode_checked, encode_checked
 from broker.client.effects import Left
 from broker.client.incarnation import incarnation_file
 from broker.errors import ConfigurationError, SessionSuperseded
@@ -24,31 +28,41 @@ FORMAT = "xmlbroker-positions-1"
 class PositionsFile:
     """The file of one process of a client."""
 
+    log = Logger()
+
     def __init__(self, folder: Path, client_id: str, incarnation: int) -> None:
         self.path = folder / f"{client_id}.positions"
+        self._before = folder / f"{client_id}.positions-before"
         self._incarnations = incarnation_file(folder, client_id)
         self._incarnation = incarnation
 
     def read(self) -> dict[str, Left]:
         """What the last process wrote, by the names of durable subscriptions; nothing if there is
-        no file. Raises `ConfigurationError` if it can not be read or holds something else."""
+        no file. Raises `ConfigurationError` if it can not be read or holds something else, and so
+        does the one before."""
         try:
-            stored = json.loads(self.path.read_bytes())
-            if stored["format"] != FORMAT:
-                raise ValueError("another format")
+            return self._read(self.path)
+        except ConfigurationError as error:
+            if not self._before.exists():
+                raise
+            self.log.error("{error}; the positions before are used", error=error)
+            return self._read(self._before)
+
+    def _read(self, path: Path) -> dict[str, Left]:
+        try:
             return {
                 fields.text(name): Left(
                     Position.from_wire(fields.position(left["position"])),
                     fields.address(left["node"]),
                 )
-                for name, left in stored["durables"].items()
+                for name, left in decode_checked(path.read_bytes(), FORMAT).items()
             }
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise ConfigurationError(f"{self.path} can not be read: {error}") from None
+            raise ConfigurationError(f"{path} can not be read: {error}") from None
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-            raise ConfigurationError(f"{self.path} does not hold positions; remove it") from None
+            raise ConfigurationError(f"{path} does not hold positions; remove it") from None
 
     def write(self, durables: Mapping[str, Left]) -> None:
         """Replace the file, durably. Raises `ConfigurationError` if it can not be written, and
@@ -57,7 +71,7 @@ class PositionsFile:
             name: {"node": left.node, "position": left.position.to_wire()}
             for name, left in durables.items()
         }
-        text = json.dumps({"format": FORMAT, "durables": stored})
+        text = encode_checked(FORMAT, stored)
         new = self.path.with_suffix(".positions-new")
         try:
             # A process raises the incarnation under this lock before it reads the positions.
@@ -69,6 +83,9 @@ class PositionsFile:
                     file.write(text)
                     file.flush()
                     os.fsync(file.fileno())
+                if self.path.exists():
+                    self._before.unlink(missing_ok=True)
+                    os.link(self.path, self._before)
                 os.replace(new, self.path)
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"{self.path} can not be written: {error}") from None

@@ -15,7 +15,9 @@ from broker.cluster.flows.frame import Carried, Range
 from broker.cluster.flows.messages import Resume
 from broker.cluster.wants import RemoteWants
 from broker.content.contract import Accepted, IMatcher
+from broker.event.place import Mark
 from broker.router.turns import SECONDS_A_TURN
+from broker.store.damage import DamageFound
 from broker.store.event_log import EventLog
 from broker.store.histories import Loss
 from broker.store.records import LoggedEvent
@@ -89,8 +91,14 @@ class Pages:
         start = max(start, lost or start)
         # Where all is durable, an epoch may have begun in which there is nothing yet.
         upto = max(newest if newest[1] == durable[1] else durable, start)
-        events = await log.read_of(origin, start, PAGE_EVENTS, PAGE_BYTES)
-        if len(events) >= PAGE_EVENTS or sum([event.size for event in events]) >= PAGE_BYTES:
+        try:
+            events, lost = await self._behind(start)
+        except DamageFound:
+            # The log is being repaired: the reader asks again.
+            return
+        full = len(events) >= PAGE_EVENTS or sum([event.size for event in events]) >= PAGE_BYTES
+        # Own places have no holes: an earlier end is the beginning of damage.
+        if events and (full or events[-1].offset < durable[1]):
             upto = events[-1].mark
         elif events:
             upto = max(upto, events[-1].mark)
@@ -99,7 +107,7 @@ class Pages:
             upto = loss.after
             events = [event for event in events if event.mark <= upto]
         # Retention may have taken some of them while they were read, or before that.
-        since = log.since.get(origin, (0, 0))
+        since = max(log.since.get(origin, (0, 0)), lost)
         events = [event for event in events if event.mark > since]
         gone = since if since > after else lost
         upto = max(upto, since)
@@ -109,6 +117,21 @@ class Pages:
             carried = await self._wanted(events, resume.source)
         page = Range(resume.source, after, upto, gone, all=resume.all)
         self._served(resume, page, carried)
+
+    async def _behind(self, start: Mark) -> tuple[list[LoggedEvent], Mark]:
+        """Own events behind a place, and up to which place before them damage was given up."""
+        log = self._event_log
+        lost = (0, 0)
+        while True:
+            behind = max(start, lost)
+            try:
+                events = await log.read_of(log.origin, behind, PAGE_EVENTS, PAGE_BYTES, wait=False)
+            except DamageFound as found:
+                if not log.repairs.gave_up(found.damage):
+                    raise
+                lost = found.damage.upto
+            else:
+                return events, lost
 
     async def _wanted(self, events: list[LoggedEvent], reader: Address) -> list[Carried]:
         destination = self._destination_of(reader)

@@ -8,7 +8,7 @@ from random import Random
 from twisted.internet.defer import succeed
 
 from broker.channel.clock import IClock
-from broker.cluster.address import address_or_none
+from broker.cluster.address import Address, address_or_none
 from broker.cluster.correspondence import Correspondence
 from broker.cluster.foreign_origins import ForeignOrigins
 from broker.cluster.network import Network
@@ -21,6 +21,7 @@ from broker.recovery.fetching import Fetching
 from broker.recovery.handing_over import HandingOver, Supersede
 from broker.recovery.log_pages import LogPages, Select
 from broker.recovery.node_recovery import NodeRecovery
+from broker.recovery.repairing import Repairing
 from broker.recovery.returning import Committed, Returning
 from broker.recovery.standing_in import StandingIn
 from broker.recovery.surroundings import Surroundings
@@ -76,6 +77,20 @@ def build_recovery(
         clock=clock,
         patience=settings.recovery.patience,
     )
+
+    def nodes(origin: str) -> list[Address]:
+        if network is None or post is None:
+            return []
+        keeper = network.keeping.owner.keeper
+        near = [each.node.address for each in network.neighbours if each.up]
+        keepers = [address for address in near if address.node == keeper]
+        found = [*post.homes(origin), *keepers, *near, *post.members()]
+        return [each for each in found if each != post.own and post.reachable(each)]
+
+    repairing = Repairing(
+        event_log, around, nodes, lambda: post is not None and post.is_cut_off, parse_query
+    )
+    event_log.repairs.find = repairing.find
     if network is not None and archive is not None:
         standing_in = StandingIn(ForeignOrigins(network), archive, around)
     returning = None

@@ -72,7 +72,8 @@ class Fetching:
         number = self._post.next_number()
         ranges = tuple((origin, *each) for origin, each in request.ranges.items())
         question = FetchPage(
-            *(node, own, MAX_HOPS, number, request.client_id, request.name),
+            *(node, own, MAX_HOPS, number, request.client_id),
+            RETURNED if request.any_origin else request.name,
             *(request.pattern.text, request.query.text, dict(request.query.namespaces)),
             *(request.clearance, ranges, request.serial),
         )

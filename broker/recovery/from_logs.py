@@ -95,14 +95,21 @@ class FromLogs:
 
     async def ends(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         """What logs have still, though they lack the beginning, and nobody else had that."""
-        for origin, (after, upto) in self._left.ranges.items():
-            begins = self._begins.get(origin, after)
-            if begins[1] > after[1] and (upto is None or upto[1] > begins[1]):
-                self.holes.append((origin, after, begins))
-                self._left.reached({origin: begins})
-        if self.holes:
+        # A log that was damaged at several places has several beginnings.
+        while self._skip_to_beginnings():
             async for events in self.origins(archive_follows=False):
                 yield events
+
+    def _skip_to_beginnings(self) -> bool:
+        found = False
+        begins, self._begins = self._begins, {}
+        for origin, (after, upto) in self._left.ranges.items():
+            mark = begins.get(origin, after)
+            if mark[1] > after[1] and (upto is None or upto[1] >= mark[1]):
+                self.holes.append((origin, after, mark))
+                self._left.reached({origin: mark})
+                found = True
+        return found
 
     async def scraps(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         """What this node has logged for others of what nobody else has any more. It may not be all;
@@ -176,7 +183,7 @@ class FromLogs:
 
     def _page(self, address: Address | None, request: PageRequest) -> Deferred[Page]:
         if address is None:
-            return Deferred.fromCoroutine(self._around.pages.page(request))
+            return Deferred.fromCoroutine(self._around.pages.page(request, wait=True))
         assert self._around.fetching is not None
         return self._around.fetching.fetch(address, request)
 

@@ -20,7 +20,10 @@ from broker.event.stream import StreamPattern
 from broker.router.beginning import serial_behind
 from broker.router.durables import Durables
 from broker.router.recovery import MarkRange
+from broker.store.chunk_table import EVENTS
+from broker.store.damage import Damage, DamageFound
 from broker.store.event_log import EventLog
+from broker.store.kept import KEPT
 from broker.store.records import LoggedEvent
 
 #: A page has about so many bytes. The log is read for it at most so often, so many events at a
@@ -110,7 +113,12 @@ class LogPages:
                 complete = {**durable.flows_from.marks, **complete}
         since = _further(self._log.since, self._behind_loss(request, {}))
         return {
-            origin: max(mark, since.get(origin, _NOWHERE), key=_offset)
+            origin: max(
+                mark,
+                since.get(origin, _NOWHERE),
+                self._lost_behind(EVENTS, request, origin),
+                key=_offset,
+            )
             for origin, mark in complete.items()
         }
 
@@ -134,16 +142,21 @@ class LogPages:
             return {origin: each for origin, each in ranges.items() if origin != own}
         return {**ranges, own: (after, loss.after if upto is None else min(upto, loss.after))}
 
-    async def page(self, request: PageRequest) -> Page:
+    def _lost_behind(self, table: str, request: PageRequest, origin: str) -> Mark:
+        """The end of the damage with which a range would begin."""
+        after, _ = request.ranges.get(origin, (_NOWHERE, None))
+        return self._log.repairs.lost_behind(table, origin, after) or _NOWHERE
+
+    async def page(self, request: PageRequest, *, wait: bool = False) -> Page:
         """The next page. Raises `BrokerError` where the log can not be read, or the query takes too
-        long."""
+        long; `LogDamaged` where the log is being repaired, unless it is to `wait` for that."""
         # For as long as the page takes; it counts as the client's, whose queries have a share.
         number = self._matcher.subscribe(request.pattern, request.query, request.client_id)
         try:
             ranges = self._up_to_loss(self.has_all_of(request))
             if not ranges:
-                return self._telling(request, await self._kept_page(request, number))
-            page = await self._page(request, ranges, number)
+                return self._telling(request, await self._kept_page(request, number, wait))
+            page = await self._page(request, ranges, number, wait)
         finally:
             self._matcher.unsubscribe(number)
         # What retention took meanwhile was not looked at: of that origin others are to be asked.
@@ -156,7 +169,10 @@ class LogPages:
 
     def _telling(self, request: PageRequest, page: Page) -> Page:
         """The page, and where what is wanted and was not looked at begins here."""
-        kept = {origin: span.after for origin, span in self._log.kept.items()}
+        kept = {
+            origin: max(span.after, self._lost_behind(KEPT, request, origin))
+            for origin, span in self._log.kept.items()
+        }
         begins = {
             origin: mark
             for origin, mark in {**kept, **self._begins(request)}.items()
@@ -166,7 +182,7 @@ class LogPages:
         return attrs.evolve(page, begins=begins)
 
     async def _page(
-        self, request: PageRequest, ranges: Mapping[str, MarkRange], number: int
+        self, request: PageRequest, ranges: Mapping[str, MarkRange], number: int, wait: bool
     ) -> Page:
         log = self._log
         covered = log.coverage.marks
@@ -176,7 +192,15 @@ class LogPages:
         passed: dict[str, Mark] = {}
         denied = size = 0
         for _ in range(MOST_READS):
-            events = await log.read(serial, READ_EVENTS, PAGE_BYTES)
+            try:
+                events = await log.read(serial, READ_EVENTS, PAGE_BYTES, wait=wait)
+            except DamageFound as error:
+                if log.repairs.gave_up(error.damage):
+                    passed.update(_passed_before(error.damage, ranges))
+                    return Page(found, passed, error.damage.last + 1, denied)
+                if not found:
+                    raise
+                return Page(found, passed, serial, denied)
             wanted = [event for event in events if _lies_in(event, ranges, request)]
             matched = await self._matching(number, wanted)
             cleared = [event for event in matched if event.level <= request.clearance]
@@ -191,13 +215,20 @@ class LogPages:
                 break
         return Page(found, passed, serial, denied)
 
-    async def _kept_page(self, request: PageRequest, number: int) -> Page:
+    async def _kept_page(self, request: PageRequest, number: int, wait: bool) -> Page:
         """The same of an origin of which there are copies here (`acknowledge = "neighbour"`)."""
         for origin, (after, upto) in request.ranges.items():
             span = self._log.kept.get(origin)
             if span is None or after < span.after or after >= span.upto:
                 continue
-            events = await self._log.read_kept(origin, after, READ_EVENTS, PAGE_BYTES)
+            try:
+                events = await self._log.read_kept(
+                    origin, after, READ_EVENTS, PAGE_BYTES, wait=wait
+                )
+            except DamageFound as error:
+                if not self._log.repairs.gave_up(error.damage):
+                    raise
+                break
             wanted = [event for event in events if _lies_in(event, request.ranges, request)]
             matched = await self._matching(number, wanted)
             span = self._log.kept.get(origin)
@@ -269,6 +300,18 @@ def _passed(events: Sequence[LoggedEvent], ranges: Mapping[str, MarkRange]) -> d
         if event.origin in ranges:
             upto = ranges[event.origin][1]
             passed[event.origin] = event.mark if upto is None else min(event.mark, upto)
+    return passed
+
+
+def _passed_before(damage: Damage, ranges: Mapping[str, MarkRange]) -> dict[str, Mark]:
+    """Where the damage begins, by origin: this log has nothing of the damage itself."""
+    passed: dict[str, Mark] = {}
+    for span in damage.spans:
+        if span.origin in ranges:
+            after, upto = ranges[span.origin]
+            mark = span.after if upto is None else min(span.after, upto)
+            if mark > after:
+                passed[span.origin] = mark
     return passed
 
 

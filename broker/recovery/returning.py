@@ -145,7 +145,7 @@ class Returning:
         this one's last process has logged, and so may others."""
         log = self._event_log
         try:
-            while events := await log.read_of(origin, after, PAGE_EVENTS, PAGE_BYTES):
+            while events := await log.read_past_damage(origin, after, PAGE_EVENTS, PAGE_BYTES):
                 await self._log_again(events, None, known=True)
                 after = events[-1].mark
             await log.adopted()
@@ -211,7 +211,7 @@ class Returning:
         log = self._event_log
         since = log.chain.histories[-1].branch
         log.begin_epoch(epoch + 1)
-        while events := await log.read_of(log.origin, since, PAGE_EVENTS, PAGE_BYTES):
+        while events := await log.read_past_damage(log.origin, since, PAGE_EVENTS, PAGE_BYTES):
             since = events[-1].mark
             if since[0] > epoch:
                 return

@@ -20,6 +20,7 @@ from broker.router.sending import Sending
 from broker.session.batches import encode_events
 from broker.session.messages import Gap
 from broker.store.chunks import portions
+from broker.store.damage import Damage, DamageFound, Span
 from broker.store.event_log import EventLog
 from broker.store.histories import Loss
 from broker.store.records import LoggedEvent
@@ -96,15 +97,44 @@ class CatchingUp:
             feed = self._behind[0]
             try:
                 if self._is_behind(feed):
-                    events = await self._log.read(feed.cursor, PAGE_EVENTS, page_bytes)
+                    events = await self._log.read(feed.cursor, PAGE_EVENTS, page_bytes, wait=False)
                     await self._feed_page(feed, events)
                     self._behind.rotate(-1)
                     continue
+            except DamageFound as found:
+                if self._pass_damage(feed, found.damage):
+                    continue
+                # Others go on meanwhile.
+                self._behind.popleft()
+                continue
             except Exception:
                 self._could_not_read(Failure(), feed)
             self._behind.popleft()
             feed.reading = False
         self._reading = False
+
+    def _pass_damage(self, feed: Feed, damage: Damage) -> bool:
+        """Go on behind damage that was given up, with a gap. Otherwise read on when the log is
+        repaired; returns False."""
+        if not self._log.repairs.gave_up(damage):
+            repair = self._log.repairs.begin(damage)
+            repair.addCallbacks(
+                lambda _: None, lambda failure: self._could_not_read(failure, feed)
+            ).addBoth(lambda _: self._read_again(feed))
+            return False
+        if self._is_fed(feed):
+            for span in damage.spans:
+                if feed.skip.get(span.origin, _NOWHERE) < span.upto:
+                    feed.outcomes.gone += span.upto[1] - span.after[1]
+                    feed.told[span.origin] = max(span.upto, feed.told.get(span.origin, _NOWHERE))
+                    self._outlet.send_message(_gap(feed.number, span, "damaged"))
+            feed.cursor = max(feed.cursor, damage.last + 1)
+        return True
+
+    def _read_again(self, feed: Feed) -> None:
+        feed.reading = False
+        if self._is_fed(feed):
+            self.read_on(feed)
 
     def _is_behind(self, feed: Feed) -> bool:
         """Whether there is something to read for it now; at the log's end it goes live."""
@@ -307,6 +337,18 @@ def _up_to(events: list[LoggedEvent], origin: str, mark: Mark) -> list[LoggedEve
     """The events before the first one of an origin that lies behind a mark."""
     behind = (i for i, each in enumerate(events) if each.origin == origin and each.mark > mark)
     return events[: next(behind, len(events))]
+
+
+def _gap(number: int, span: Span, reason: str) -> Gap:
+    epoch, offset = span.after
+    return Gap(
+        number=number,
+        origin=span.origin,
+        first=(max(epoch, 1), offset + 1),
+        last=span.upto,
+        count=span.upto[1] - offset,
+        reason=reason,
+    )
 
 
 def gone(number: int, told: Mapping[str, Mark], since: Mapping[str, Mark]) -> list[Gap]:

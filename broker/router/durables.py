@@ -70,6 +70,7 @@ class Durables:
         self._wall_clock = wall_clock
         self._expiry_ms = expiry_ms
         self._kept = {key: Durable.decode(value) for key, value in log.durables()}
+        self._damaged = set(log.damaged_durables())
         self._counts = Counter(map(_client_of, self._kept))
         self._in_use: set[bytes] = set()
         self.gone: Callable[[str, str], object] = lambda client_id, name: None
@@ -81,6 +82,10 @@ class Durables:
     def get(self, client_id: str, name: str) -> Durable | None:
         """What is stored under a client's name for it."""
         return self._kept.get(_key(client_id, name))
+
+    def is_damaged(self, client_id: str, name: str) -> bool:
+        """Whether one was stored here and is lost to damage."""
+        return _key(client_id, name) in self._damaged
 
     def all(self) -> Iterator[tuple[str, str, Durable]]:
         """All that are stored: client, name, and what it is."""

@@ -108,7 +108,12 @@ class Subscribing:
         stored = None
         if wanted.durable:
             stored = self._around.durables.get(identity.client_id, wanted.durable)
-        begins = beginning(log, wanted, _position(wanted, stored), log.position())
+        position = _position(wanted, stored)
+        if position is None and wanted.start == "stored":
+            if self._around.durables.is_damaged(identity.client_id, wanted.durable):
+                # Its position is lost: better all that the log has than nothing.
+                position = Position({})
+        begins = beginning(log, wanted, position, log.position())
         feed = Feed(
             number=wanted.number,
             matcher_number=self._matcher.subscribe(pattern, query, identity.client_id),

@@ -25,6 +25,7 @@ from broker.errors import BrokerError
 from broker.event.envelope import Header
 from broker.router.deliverability import Deliverability
 from broker.session import fields
+from broker.store.damage import DamageFound
 from broker.store.event_log import EventLog
 from broker.store.records import LoggedEvent
 
@@ -164,7 +165,11 @@ class NodeTrace:
     async def _find(self, question: TraceQuestion) -> LoggedEvent | None:
         serial = self._log.first_at(max(0, question.timestamp - SLACK))
         for _ in range(MOST_PAGES):
-            events = await self._log.read(serial, PAGE_EVENTS, PAGE_BYTES)
+            try:
+                events = await self._log.read(serial, PAGE_EVENTS, PAGE_BYTES, wait=False)
+            except DamageFound as found:
+                serial = found.damage.last + 1
+                continue
             for event in events:
                 if question.is_about(event):
                     return event

@@ -231,9 +231,9 @@ class Gap(Message):
     """Node: events that may have matched are gone for this subscription.
 
     `reason` is `retention` (no log holds them any more; `count` offsets of `origin` are gone,
-    matching or not), `lost` (what was missed elsewhere is nowhere to be found) or `slow` (a
-    transient subscriber's queue was full; exactly `count` matching events were dropped). Bounds are
-    inclusive marks.
+    matching or not), `lost` (what was missed elsewhere is nowhere to be found), `damaged` (the log
+    is damaged there, and no other source has the events) or `slow` (a transient subscriber's queue
+    was full; exactly `count` matching events were dropped). Bounds are inclusive marks.
     """
 
     number: int = attrs.field(converter=fields.count)

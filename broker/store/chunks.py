@@ -1,10 +1,11 @@
-"""How events lie in the log, byte by byte: chunks of neighbours under the serial of the first.
+"""Chunks of neighbouring events, byte by byte: between nodes, and within `stored_chunk` in the log.
 
-The events of a chunk have one origin. A value is a count u32, the length of the origin's name u8
+The events of a chunk have one origin. A chunk is a count u32, the length of the origin's name u8
 and the name, then columns with an entry for each event: `epoch u32`, `arrival u64` (ms since 1970),
 `offset u64`, `record length u16`, `document length u32`, `level u8`; then all records, then all
-documents. Integers are big-endian, the key is the serial as u64. A page of the file would hold
-three events of one kilobyte and waste the rest; and each value that is put costs a call.
+documents. Integers are big-endian. In the log the key is the serial of the first as u64. A page of
+the file would hold three events of one kilobyte and waste the rest; and each value that is put
+costs a call.
 """
 
 from __future__ import annotations
@@ -14,19 +15,14 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, groupby
 from operator import attrgetter
-from typing import TypeAlias
-
-import lmdb
 
 from broker.event.place import Mark
+from broker.store.checksum import Buffer
 from broker.store.records import OVERHEAD, LoggedEvent
 
 #: A chunk holds at most about this much, unless a single event does: what a commit of many events
 #: gains does not grow beyond it, and it is the least that a reader has to map.
 CHUNK_BYTES = 60 * 1024
-
-#: What LMDB hands out: bytes, or a view of the map for as long as the transaction lasts.
-Buffer: TypeAlias = bytes | memoryview
 
 _KEY = struct.Struct(">Q")
 _HEAD = struct.Struct(">IB")
@@ -97,13 +93,14 @@ def encode_columns(
 class Chunk:
     """A stored chunk, of which only what is asked for is read."""
 
-    def __init__(self, first: int, value: Buffer) -> None:
-        """`first` is the serial of its first event, `value` what lies under it."""
-        count, named = _HEAD.unpack_from(value)
+    def __init__(self, first: int, value: Buffer, at: int = 0) -> None:
+        """`first` is the serial of the first event; the chunk begins `at` a place in `value`."""
+        count, named = _HEAD.unpack_from(value, at)
         self.first = first
         self.last: int = first + count - 1
         self._count: int = count
-        self.columns_at = _HEAD.size + named
+        self._name_at = at + _HEAD.size
+        self.columns_at = self._name_at + named
         """Where in the value its columns begin."""
         self.value = value
 
@@ -118,41 +115,7 @@ class Chunk:
     @property
     def origin(self) -> str:
         """Whose places its events have."""
-        return bytes(self.value[_HEAD.size : self.columns_at]).decode()
-
-    @classmethod
-    def under(cls, cursor: lmdb.Cursor) -> Chunk:
-        """The chunk at which a cursor stands."""
-        return cls(decode_key(cursor.key()), cursor.value())
-
-    @classmethod
-    def holding(cls, cursor: lmdb.Cursor, serial: int) -> Chunk | None:
-        """The chunk with the event at `serial`, or the first one after it, where the cursor then
-        stands; None if there is none."""
-        if cursor.set_range(encode_key(serial)):
-            chunk = cls.under(cursor)
-            if chunk.first == serial:
-                return chunk
-            if cursor.prev():
-                before = cls.under(cursor)
-                if before.last >= serial:
-                    return before
-                cursor.next()
-            else:
-                cursor.first()
-            return chunk
-        last = cls.last_of(cursor)
-        return None if last is None or last.last < serial else last
-
-    @classmethod
-    def first_of(cls, cursor: lmdb.Cursor) -> Chunk | None:
-        """The oldest chunk, where the cursor then stands; None if there is none."""
-        return cls.under(cursor) if cursor.first() else None
-
-    @classmethod
-    def last_of(cls, cursor: lmdb.Cursor) -> Chunk | None:
-        """The newest chunk, where the cursor then stands; None if there is none."""
-        return cls.under(cursor) if cursor.last() else None
+        return bytes(self.value[self._name_at : self.columns_at]).decode()
 
     def mark(self, serial: int) -> Mark:
         """(epoch, offset) of the event at `serial`, without reading the rest."""
@@ -205,27 +168,14 @@ class Chunk:
             record_at, document_at = record_end, document_end
 
 
-def page(
-    cursor: lmdb.Cursor, start: int, max_events: int, max_bytes: int | None = None
-) -> list[LoggedEvent]:
-    """Up to `max_events` events from the serial `start` on, about `max_bytes` at the most.
+def column_length(count: int) -> int:
+    """Bytes of the columns of so many events."""
+    return _columns(count).size
 
-    Begins later than `start` where the log does.
-    """
-    events: list[LoggedEvent] = []
-    room = max_bytes
-    chunk = Chunk.holding(cursor, start)
-    while chunk is not None:
-        for event in chunk.events(start):
-            events.append(event)
-            if len(events) >= max_events:
-                return events
-            if room is not None:
-                room -= event.size
-                if room <= 0:
-                    return events
-        chunk = Chunk.under(cursor) if cursor.next() else None
-    return events
+
+def head_length(origin: str, count: int) -> int:
+    """Bytes of a chunk before its records."""
+    return _HEAD.size + len(origin.encode()) + _columns(count).size
 
 
 @lru_cache(maxsize=1024)

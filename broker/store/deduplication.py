@@ -15,8 +15,13 @@ from typing import TypeAlias
 
 import attrs
 
+from broker.store.checksum import ValueDamaged
+
 _HEAD = struct.Struct(">QQQ")
 _RUN = struct.Struct(">QQ")
+
+#: Above all numbers of events.
+NO_NUMBER = 2**64 - 1
 
 #: (ClientId, incarnation): the space in which sequence numbers count.
 Publisher: TypeAlias = tuple[str, int]
@@ -140,23 +145,25 @@ class Deduplication:
         """What the marks say of a sequence number; nothing is recorded or kept."""
         window = self._windows.get(publisher)
         if window is None:
-            stored = self._load(publisher)
-            if stored is None:
-                return Freshness.NEW
-            window = SequenceWindow.decode(stored, self._width)
+            window = self._loaded(publisher)
         return window.known(number)
 
     def _window(self, publisher: Publisher) -> SequenceWindow:
         window = self._windows.get(publisher)
         if window is None:
-            stored = self._load(publisher)
-            window = (
-                SequenceWindow(self._width)
-                if stored is None
-                else SequenceWindow.decode(stored, self._width)
-            )
-            self._windows[publisher] = window
+            window = self._windows[publisher] = self._loaded(publisher)
         return window
+
+    def _loaded(self, publisher: Publisher) -> SequenceWindow:
+        try:
+            stored = self._load(publisher)
+        except ValueDamaged:
+            # New and duplicate can not be told apart: every number is outside, until the publisher
+            # comes with another incarnation.
+            return SequenceWindow(self._width, high=NO_NUMBER, floor=NO_NUMBER)
+        if stored is None:
+            return SequenceWindow(self._width)
+        return SequenceWindow.decode(stored, self._width)
 
     def changed(self) -> list[tuple[Publisher, bytes]]:
         """The windows that changed, encoded; then bring the cache back to its bound."""

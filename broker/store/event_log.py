@@ -26,8 +26,9 @@ from broker.store.deduplication import Deduplication
 from broker.store.gathering import Done, Gathering, Relayed
 from broker.store.log_file import LogFile
 from broker.store.log_histories import LogHistories
-from broker.store.log_reading import Worker
 from broker.store.records import LoggedEvent
+from broker.store.repairs import Repairs
+from broker.store.worker import Worker
 
 #: After a failed commit, when (seconds) to come again: the disk is tried again in half of that.
 RETRY_AFTER = 1.0
@@ -51,7 +52,7 @@ class EventLog(LogHistories):
         window: int = 1024,
     ) -> None:
         """`wall_clock` gives ms since 1970; `write` and `read` are threads of their own."""
-        super().__init__(file, read)
+        super().__init__(file, read, Repairs(file, write, clock))
         self._clock = clock
         self._wall_clock = wall_clock
         self._write = write
@@ -68,6 +69,15 @@ class EventLog(LogHistories):
         self._idle: list[Deferred[None]] = []
         self.failures = 0
         self.commits = 0
+        self.mended = file.mended
+        if file.mended:
+            self.log.error(
+                "the event log was damaged: {mended.healed} values were taken from copies, "
+                "{count} are lost: {lost}",
+                mended=file.mended,
+                count=len(file.mended.lost),
+                lost=", ".join(file.mended.lost[:20]),
+            )
         self.coverage = Coverage(file.covered)
         """Up to where it has, durably, all that this node wants of each origin; its own too."""
         self.deduplication = Deduplication(file.mark_of, window)

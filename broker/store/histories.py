@@ -4,7 +4,7 @@ A copy of a log that is started again forks the log's history. Each start takes 
 other branch has, and records where it branches off. So a mark of another branch is recognised:
 it lies behind the place where the next known history branches off.
 
-One table, integers big-endian:
+One table of checked values (see `values`), integers big-endian:
 
 - `h` epoch u32 -> id u64, parent epoch u32, branch epoch u32, branch offset u64, digest 32 bytes;
 - `l` offset u64 of `after` -> a loss, four times (epoch u32, offset u64) as in `Loss`;
@@ -20,13 +20,13 @@ import os
 import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import attrs
 import lmdb
 
 from broker.event.place import Mark
 from broker.store.records import LoggedEvent
+from broker.store.values import Values
 
 #: Histories, and losses, that a log remembers; older ones are dropped.
 MOST_HISTORIES = 256
@@ -117,8 +117,8 @@ class Chain:
 class Histories:
     """The table, as transactions of the log use it."""
 
-    def __init__(self, table: Any) -> None:
-        self._table = table
+    def __init__(self, values: Values) -> None:
+        self.values = values
 
     def start(
         self, txn: lmdb.Transaction, previous: int, offset: int, now_ms: int
@@ -129,7 +129,7 @@ class Histories:
         """
         epoch = next_epoch(previous, now_ms)
         self.begin(txn, previous, epoch, offset)
-        if txn.pop(_RESTORED_KEY, db=self._table) is None:
+        if not self._pop(txn, _RESTORED_KEY):
             return epoch, offset
         branch, after = (previous, offset), (epoch, offset)
         loss = Loss(after, (epoch, offset + 1), branch, (previous, offset + _UNKNOWN))
@@ -140,55 +140,61 @@ class Histories:
         """Begin a history behind the newest own place of its parent."""
         id = int.from_bytes(os.urandom(8), "big")
         record = _RECORD.pack(id, parent, parent, offset, self._digest(txn))
-        txn.put(_HISTORY_KEY + _EPOCH.pack(epoch), record, db=self._table)
+        self.values.put(txn, _HISTORY_KEY + _EPOCH.pack(epoch), record)
         self._drop_oldest(txn, _HISTORY_KEY, MOST_HISTORIES)
 
     def extend(self, txn: lmdb.Transaction, origin: str, events: Iterable[LoggedEvent]) -> None:
         """Own events among these were logged: the digest covers them."""
         own = [event for event in events if event.origin == origin]
         if own:
-            txn.put(_DIGEST_KEY, digest_on(self._digest(txn), own), db=self._table)
+            self.values.put(txn, _DIGEST_KEY, digest_on(self._digest(txn), own))
 
     def _digest(self, txn: lmdb.Transaction) -> bytes:
-        return bytes(txn.get(_DIGEST_KEY, default=NO_DIGEST, db=self._table))
+        return self.values.peek(txn, _DIGEST_KEY) or NO_DIGEST
+
+    def _pop(self, txn: lmdb.Transaction, key: bytes) -> bool:
+        found = self.values.peek(txn, key) is not None
+        if found:
+            self.values.delete(txn, key)
+        return found
 
     def add_loss(self, txn: lmdb.Transaction, loss: Loss) -> None:
         """Record a loss."""
         record = _LOSS.pack(*loss.after, *loss.last, *loss.branch, *loss.upto)
-        txn.put(_LOSS_KEY + _OFFSET.pack(loss.after[1]), record, db=self._table)
+        self.values.put(txn, _LOSS_KEY + _OFFSET.pack(loss.after[1]), record)
         self._drop_oldest(txn, _LOSS_KEY, MOST_LOSSES)
 
     def disown(self, txn: lmdb.Transaction) -> None:
         """Another process goes on as this log: the next start gives it another name."""
-        txn.put(_DISOWNED_KEY, b"1", db=self._table)
+        self.values.put(txn, _DISOWNED_KEY, b"1")
 
     def mark_restored(self, txn: lmdb.Transaction) -> None:
         """This log is an older copy, and nobody may know what it lacks."""
-        txn.put(_RESTORED_KEY, b"1", db=self._table)
+        self.values.put(txn, _RESTORED_KEY, b"1")
 
     def leave(self, txn: lmdb.Transaction, origin: str) -> bool:
         """End the histories of a log that is disowned; whether it is. What its last process has
         logged may have come to nobody else: it is noted for `adopting`."""
-        if txn.pop(_DISOWNED_KEY, db=self._table) is None:
+        if not self._pop(txn, _DISOWNED_KEY):
             return False
         after = self.chain(txn).histories[-1].branch
         for key, _ in self._rows(txn, _HISTORY_KEY) + self._rows(txn, _LOSS_KEY):
-            txn.delete(key, db=self._table)
-        txn.delete(_DIGEST_KEY, db=self._table)
-        txn.put(_ADOPTING_KEY, _MARK.pack(*after) + origin.encode(), db=self._table)
+            self.values.delete(txn, key)
+        self.values.delete(txn, _DIGEST_KEY)
+        self.values.put(txn, _ADOPTING_KEY, _MARK.pack(*after) + origin.encode())
         return True
 
     def adopting(self, txn: lmdb.Transaction) -> tuple[str, Mark] | None:
         """The former name of this log, and behind which place its events are to be logged again."""
-        value = txn.get(_ADOPTING_KEY, db=self._table)
+        value = self.values.peek(txn, _ADOPTING_KEY)
         if value is None:
             return None
         epoch, offset = _MARK.unpack_from(value)
-        return bytes(value)[_MARK.size :].decode(), (epoch, offset)
+        return value[_MARK.size :].decode(), (epoch, offset)
 
     def adopted(self, txn: lmdb.Transaction) -> None:
         """They have been logged again."""
-        txn.delete(_ADOPTING_KEY, db=self._table)
+        self.values.delete(txn, _ADOPTING_KEY)
 
     def chain(self, txn: lmdb.Transaction) -> Chain:
         """All that is recorded."""
@@ -200,13 +206,13 @@ class Histories:
         return Chain(histories, losses)
 
     def _rows(self, txn: lmdb.Transaction, kind: bytes) -> list[tuple[bytes, bytes]]:
-        with txn.cursor(db=self._table) as cursor:
-            return [(bytes(key), bytes(value)) for key, value in cursor if bytes(key)[:1] == kind]
+        items = self.values.items(txn, kind)
+        return [(key, value) for key, value in items if value is not None]
 
     def _drop_oldest(self, txn: lmdb.Transaction, kind: bytes, most: int) -> None:
         keys = [key for key, _ in self._rows(txn, kind)]
         for key in keys[: max(0, len(keys) - most)]:
-            txn.delete(key, db=self._table)
+            self.values.delete(txn, key)
 
 
 def next_epoch(previous: int, now_ms: int) -> int:

@@ -11,7 +11,8 @@ from broker.errors import BrokerError, Cloned
 from broker.event.place import Mark
 from broker.store.gathering import Gathering
 from broker.store.histories import Histories, Loss
-from broker.store.log_reading import LogReading, Worker
+from broker.store.log_reading import LogReading
+from broker.store.worker import Worker
 
 
 class LogHistories(LogReading):

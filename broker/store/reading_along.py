@@ -6,7 +6,8 @@ pages that retention has freed from being used again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import lmdb
@@ -14,10 +15,15 @@ import lmdb
 from broker.errors import LogUnavailable
 from broker.event.place import Mark
 from broker.store.archive.columns import ChunkColumns
-from broker.store.chunks import page
-from broker.store.kept import Kept, KeptSpan
-from broker.store.origins import Origins
+from broker.store.chunk_table import first_damage
+from broker.store.damage import DamageFound
+from broker.store.kept import KeptSpan
+from broker.store.log_verification import Verification
+from broker.store.opening import stored_origin
+from broker.store.page_file import Meta, check_file
 from broker.store.records import LoggedEvent
+from broker.store.stored_chunk import StoredChunk
+from broker.store.tables import MAX_TABLES, Tables
 
 #: As large a map as the log's writer has: LMDB's own default would end at 10 MiB.
 _AS_THE_WRITER = 0
@@ -25,12 +31,29 @@ _AS_THE_WRITER = 0
 
 def read_only(folder: Path, start: int, max_events: int) -> Sequence[LoggedEvent]:
     """Up to `max_events` events of a log, from the serial `start` on."""
-    with (
-        _opened(folder) as env,
-        env.begin(db=env.open_db(b"events", create=False), buffers=True) as txn,
-        txn.cursor() as cursor,
-    ):
-        return page(cursor, start, max_events)
+    with _opened(folder) as env:
+        tables = Tables(env, create=False)
+        with env.begin(buffers=True) as txn:
+            return tables.chunks.page(txn, start, max_events)
+
+
+@contextmanager
+def pinned(folder: Path) -> Iterator[tuple[Verification, Meta]]:
+    """The file of a log that a node writes, and the meta page of a commit whose pages stay as they
+    are meanwhile. Raises `LogUnavailable`."""
+    check_file(folder)
+    with _opened(folder) as env:
+        for _ in range(100):
+            with env.begin() as txn:
+                verification = Verification(folder)
+                try:
+                    for meta in verification.file.metas:
+                        if meta.transaction == txn.id():
+                            yield verification, meta
+                            return
+                finally:
+                    verification.close()
+    raise LogUnavailable(f"{folder} is written too fast to be verified: stop the node first")
 
 
 class LogAlong:
@@ -40,17 +63,11 @@ class LogAlong:
         self._folder = folder
         try:
             self._env = _opened(folder)
-            tables = {
-                name: self._env.open_db(name, create=False)
-                for name in (b"events", b"origins", b"kept", b"durables", b"meta")
-            }
-            with self._env.begin(db=tables[b"meta"]) as txn:
-                self.origin = bytes(txn.get(b"origin", b"")).decode()
+            self._tables = Tables(self._env, create=False)
+            with self._env.begin() as txn:
+                self.origin = stored_origin(txn, self._tables, folder)
         except lmdb.Error as error:
             raise LogUnavailable(f"{folder} can not be read: {error}") from None
-        self._durables = tables[b"durables"]
-        self._origins = Origins(tables[b"origins"], tables[b"events"])
-        self._kept = Kept(tables[b"kept"])
 
     def close(self) -> None:
         """Let go of it."""
@@ -59,43 +76,52 @@ class LogAlong:
     def extent(self) -> tuple[Mark, Mark]:
         """Of the log's own events: behind which mark they are there, and up to which."""
         with self._reading() as txn:
-            since = self._origins.since(txn).get(self.origin, (0, 0))
-            return since, self._origins.covered(txn).get(self.origin, (0, 0))
+            since = self._tables.origins.since(txn).get(self.origin, (0, 0))
+            return since, self._tables.origins.covered(txn).get(self.origin, (0, 0))
 
     def read(self, after: Mark, max_events: int, max_bytes: int) -> list[ChunkColumns]:
-        """Own events behind `after`: at most so many, of about so many bytes."""
+        """Own events behind `after`: at most so many, of about so many bytes.
+
+        They end before damage. Raises `DamageFound` where they would begin with it.
+        """
         found: list[ChunkColumns] = []
         with self._reading() as txn:
-            for chunk in self._origins.chunks(txn, self.origin, after):
+            for chunk in self._tables.origins.chunks(txn, self.origin, after):
                 start = chunk.after(after)
                 if start is None:
                     continue
-                found.append(ChunkColumns.of(chunk, start, max_events))
-                max_events -= found[-1].count
-                max_bytes -= len(found[-1].records) + len(found[-1].documents)
-                if max_events <= 0 or max_bytes <= 0:
+                damage = first_damage(chunk, start)
+                most = max_events if damage is None else min(max_events, damage.first - start)
+                if isinstance(chunk, StoredChunk) and most > 0:
+                    found.append(ChunkColumns.of(chunk, start, most))
+                    max_events -= found[-1].count
+                    max_bytes -= len(found[-1].records) + len(found[-1].documents)
+                if damage is not None and not found:
+                    raise DamageFound(damage)
+                if damage is not None or max_events <= 0 or max_bytes <= 0:
                     break
         return found
 
     def spans(self) -> Mapping[str, KeptSpan]:
         """What is kept of other origins."""
         with self._reading() as txn:
-            return self._kept.spans(txn)
+            return self._tables.kept.spans(txn)
 
     def read_kept(
         self, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> list[LoggedEvent]:
         """The same as `read`, of what is kept of another origin."""
         with self._reading() as txn:
-            return self._kept.read(txn, origin, after, max_events, max_bytes)
+            return self._tables.kept.read(txn, origin, after, max_events, max_bytes)
 
     def durables(self) -> dict[tuple[str, str], bytes]:
         """What is stored of durable subscriptions, by client and name."""
         found: dict[tuple[str, str], bytes] = {}
-        with self._reading() as txn, txn.cursor(db=self._durables) as cursor:
-            for key, value in cursor:
-                client, _, name = bytes(key).partition(b"\0")
-                found[client.decode(), name.decode()] = bytes(value)
+        with self._reading() as txn:
+            for key, value in self._tables.durables.items(txn):
+                if value is not None:
+                    client, _, name = key.partition(b"\0")
+                    found[client.decode(), name.decode()] = value
         return found
 
     def change(self) -> int:
@@ -115,4 +141,10 @@ class LogAlong:
 
 
 def _opened(folder: Path) -> lmdb.Environment:
-    return lmdb.open(str(folder), readonly=True, max_dbs=8, max_readers=64, map_size=_AS_THE_WRITER)
+    return lmdb.open(
+        str(folder),
+        readonly=True,
+        max_dbs=MAX_TABLES,
+        max_readers=64,
+        map_size=_AS_THE_WRITER,
+    )

@@ -107,3 +107,20 @@ def test_a_folder_in_its_place_is_told(tmp_path: Path) -> None:
         file.read()
     with pytest.raises(ConfigurationError, match="can not be written"):
         file.write(LEFT)
+
+
+def test_every_flipped_bit_of_the_file_is_found_and_the_one_before_counts(tmp_path: Path) -> None:
+    incarnation = raise_incarnation(tmp_path, "c", 5)
+    file = PositionsFile(tmp_path, "c", incarnation)
+    older = {"d": Left(Position({"o": (1, 2)}), "c/node")}
+    newer = {"d": Left(Position({"o": (1, 9)}), "c/node")}
+    file.write(older)
+    file.write(newer)
+    data = file.path.read_bytes()
+    for bit in range(len(data) * 8):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << (bit % 8)
+        file.path.write_bytes(damaged)
+        assert file.read() == older, bytes(damaged)
+    file.path.write_bytes(data)
+    assert file.read() == newer

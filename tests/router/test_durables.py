@@ -21,6 +21,9 @@ class FakeLog:
     def durables(self) -> list[tuple[bytes, bytes]]:
         return list(self.rows.items())
 
+    def damaged_durables(self) -> list[bytes]:
+        return []
+
     def put_durable(
         self, key: bytes, value: bytes | None, stored: Callable[[], object] | None = None
     ) -> None:

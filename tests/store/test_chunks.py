@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import attrs
-import lmdb
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store.chunks import Chunk, encode_chunk, encode_key, page, portions
+from broker.store.chunks import Chunk, encode_chunk, portions
 from broker.store.records import LoggedEvent
 
 events = st.lists(
@@ -65,43 +60,3 @@ def test_portions_cover_everything_and_are_as_large_as_allowed(sizes: list[int],
     )
     for size, (_, end) in zip(total[:-1], cut, strict=False):
         assert size + made[end].size > most
-
-
-@pytest.fixture
-def cursor(tmp_path: Path) -> Iterator[lmdb.Cursor]:
-    """Chunks of offsets 11 to 13, 14, and 15 to 19."""
-    with lmdb.open(str(tmp_path)) as env, env.begin(write=True, buffers=True) as txn:
-        for first, end in ((11, 14), (14, 15), (15, 20)):
-            chunk = [LoggedEvent(1, o, 0, 0, b"r", b"%d" % o, "n", o) for o in range(first, end)]
-            txn.put(encode_key(first), encode_chunk(chunk))
-        with txn.cursor() as cursor:
-            yield cursor
-
-
-@pytest.mark.parametrize(
-    ("offset", "first"),
-    [(0, 11), (11, 11), (13, 11), (14, 14), (15, 15), (19, 15), (20, None), (2**60, None)],
-)
-def test_the_chunk_of_an_offset_is_found(
-    cursor: lmdb.Cursor, offset: int, first: int | None
-) -> None:
-    chunk = Chunk.holding(cursor, offset)
-    assert (None if chunk is None else chunk.first) == first
-    if chunk is not None:
-        assert Chunk.under(cursor).first == first
-
-
-def test_a_page_begins_and_ends_within_chunks(cursor: lmdb.Cursor) -> None:
-    assert [event.offset for event in page(cursor, 12, 5)] == [12, 13, 14, 15, 16]
-    assert [event.offset for event in page(cursor, 3, 100)] == list(range(11, 20))
-    assert [event.offset for event in page(cursor, 13, 100, max_bytes=100)] == [13, 14]
-    assert page(cursor, 20, 100) == []
-
-
-def test_a_page_of_copies_outlives_its_transaction(tmp_path: Path) -> None:
-    with lmdb.open(str(tmp_path)) as env:
-        with env.begin(write=True, buffers=True) as txn:
-            txn.put(encode_key(1), encode_chunk([LoggedEvent(1, 1, 0, 0, b"r", b"<e/>", "n", 1)]))
-        with env.begin(buffers=True) as txn, txn.cursor() as cursor:
-            (event,) = page(cursor, 1, 1)
-    assert (type(event.document), event.document, event.record) == (bytes, b"<e/>", b"r")

@@ -324,4 +324,4 @@ def test_coverage_never_falls(tmp_path: Path) -> None:
     clock.advance(1.0)
     disk.step()
     assert log.coverage["o"] == (1, 20)
-    assert log._file._origins.covered(log._file._reading())["o"] == (1, 20)
+    assert log._file._tables.origins.covered(log._file._reading())["o"] == (1, 20)

@@ -62,8 +62,9 @@ def test_a_log_of_the_previous_version_goes_on(tmp_path: Path) -> None:
     """It has small epochs and no histories: places up to where it was upgraded are its own."""
     log = LogFile(tmp_path, Retention(), wall_clock=lambda: 100_000)
     with log._writing() as txn:
-        txn.put(b"epoch", b"7", db=log._meta)
-        txn.drop(log._histories._table, delete=False)
+        log._tables.meta.put(txn, b"epoch", b"7")
+        for key, _ in log._tables.histories.values.items(txn):
+            log._tables.histories.values.delete(txn, key)
     log.crash()
     log = LogFile(tmp_path, Retention(), wall_clock=lambda: 200_000)
     (history,) = log.chain.histories
@@ -76,7 +77,7 @@ def test_histories_and_digests_survive_a_restart_and_are_bounded(tmp_path: Path)
     log = started(tmp_path, 3, 100_000)
     events = own_events(log, 2).events
     log.commit(own_events(log, 2), log.bounds.epoch, 0)
-    digest = log._histories._digest(log._reading())
+    digest = log._tables.histories._digest(log._reading())
     log.crash()
     for second in range(200, 200 + MOST_HISTORIES + 20):
         log = LogFile(tmp_path, Retention(), wall_clock=lambda now=second: now * 1000)  # type: ignore[misc]

@@ -14,7 +14,7 @@ from tests.system.node_process import ROOT
 
 #: The last commit whose nodes speak version 1 of the protocol between nodes alone.
 PREVIOUS = "55c726e"
-_FORMAT = re.compile(r'^FORMAT = b"([^"]+)"', re.MULTILINE)
+_FORMAT = re.compile(r'^FORMAT(?:_NAME)? = b"([^"]+)"', re.MULTILINE)
 
 
 def previous_tree(folder: Path) -> Path:
@@ -33,6 +33,7 @@ def previous_tree(folder: Path) -> Path:
 
 def log_format(tree: Path) -> str:
     """The format of the event log that a tree writes."""
-    found = _FORMAT.search((tree / "broker/store/log_file.py").read_text())
+    files = (tree / "broker/store" / name for name in ("tables.py", "log_file.py"))
+    found = _FORMAT.search("".join(file.read_text() for file in files if file.exists()))
     assert found is not None, f"no format in {tree}"
     return found[1]

@@ -13,6 +13,8 @@ import pytest
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import Receipt
 from broker.event.origin import born
+from broker.store.tables import FORMAT_NAME
+from broker.store.values import Values
 from tests.system.network_nodes import running
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess, free_port
 from tests.system.previous_version import log_format, previous_tree
@@ -161,7 +163,11 @@ def rename_log(data: Path, name: str) -> None:
     for folder in [path.parent for path in data.rglob("data.mdb")]:
         with lmdb.open(str(folder), max_dbs=16) as env:
             meta = env.open_db(b"meta", create=False)
+            copies = env.open_db(b"copies")
             with env.begin(write=True) as txn:
+                if txn.get(b"format", db=meta) == FORMAT_NAME:
+                    Values(b"m", meta, copies).put(txn, b"origin", name.encode())
+                    return
                 if txn.get(b"origin", db=meta):
                     txn.put(b"origin", name.encode(), db=meta)
                     return

@@ -17,7 +17,9 @@ from broker.channel.clock import IClock
 from broker.cluster.keeping.messages import AskKeeper, KeeperHas, encode_keep
 from broker.cluster.messages import Message, encode
 from broker.config.settings import StreamSettings
+from broker.errors import BrokerError
 from broker.event.place import Mark
+from broker.store.damage import DamageFound
 from broker.store.event_log import EventLog
 from broker.store.records import LoggedEvent
 
@@ -222,10 +224,16 @@ class Owner:
                     sending.live = True
                     return
                 before = sending.sent
-                events = await log.read_of(log.origin, before, PAGE_EVENTS, PAGE_BYTES)
+                lost: Mark = (0, 0)
+                events: list[LoggedEvent] = []
+                try:
+                    events = await log.read_of(log.origin, before, PAGE_EVENTS, PAGE_BYTES)
+                except DamageFound as found:
+                    # Nobody has these events: the replica begins behind them.
+                    lost = found.damage.upto
                 if self._sending is not sending or sending.sent != before:
                     return
-                begins = log.since.get(log.origin, (0, 0))
+                begins = max(log.since.get(log.origin, (0, 0)), lost)
                 if begins > before:
                     # Retention was quicker. What is kept has no hole: it begins behind that.
                     if sending.begun:
@@ -234,11 +242,15 @@ class Owner:
                     sending.sent = before = begins
                     events = [event for event in events if event.mark > begins]
                 if not events:
-                    sending.sent = max(durable, before)
+                    sending.sent = before if lost > (0, 0) else max(durable, before)
                     continue
                 self._give(sending, events[-1].mark, events)
                 if sending.sent == before:
                     return
+        except BrokerError:
+            # The log can not be read now: the replica is asked again where it stands.
+            sending.answered = False
+            raise
         finally:
             sending.reading = False
 

@@ -18,6 +18,7 @@ from broker.cluster.messages import Message
 from broker.cluster.neighbours import Neighbour
 from broker.errors import ProtocolError
 from broker.event.place import Mark
+from broker.store.damage import Damage, DamageFound
 from broker.store.event_log import EventLog
 from broker.store.records import LoggedEvent
 
@@ -158,7 +159,12 @@ class Keeping:
 
     async def _serve(self, resume: Resume, upto: Mark) -> None:
         try:
-            events = await self._log.read_kept(resume.origin, resume.after, PAGE_EVENTS, PAGE_BYTES)
+            events = await self._log.read_kept(
+                resume.origin, resume.after, PAGE_EVENTS, PAGE_BYTES, wait=False
+            )
+        except DamageFound as found:
+            self._pass_damage(resume, found.damage)
+            return
         finally:
             self._reading = False
         own, span = self._own(), self._log.kept.get(resume.origin)
@@ -166,6 +172,17 @@ class Keeping:
             # Some of them may have had to go while they were read: it is to ask again.
             return
         full = len(events) >= PAGE_EVENTS or sum([each.size for each in events]) >= PAGE_BYTES
+        # An origin's places have no holes: an earlier end is the beginning of damage.
+        full = full or bool(events and events[-1].offset < upto[1])
         end = events[-1].mark if full else upto
         page = Range(resume.source, resume.after, end, more=end < upto, all=True)
         self._answer(page_of(resume.origin, own, [page], events))
+
+    def _pass_damage(self, resume: Resume, damage: Damage) -> None:
+        """Say that nobody has what was given up. During a repair the reader asks again."""
+        own, span = self._own(), self._log.kept.get(resume.origin)
+        if own is None or span is None or not self._log.repairs.gave_up(damage):
+            return
+        upto = damage.upto
+        page = Range(resume.source, resume.after, upto, upto, more=upto < span.upto, all=True)
+        self._answer(page_of(resume.origin, own, [page], []))

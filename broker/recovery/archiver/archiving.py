@@ -19,6 +19,7 @@ from broker.store.archive.archive import Archive
 from broker.store.archive.columns import ChunkColumns, chunks_to_batch
 from broker.store.archive.table import events_to_batch
 from broker.store.archive.writer import ArchiveWriter
+from broker.store.damage import DamageFound
 from broker.store.kept import KeptSpan
 from broker.store.records import LoggedEvent
 
@@ -61,6 +62,8 @@ class Figures:
     flushes: int = 0
     lost: int = 0
     """Places that retention took from the log before they were in the archive."""
+    damaged: int = 0
+    """Times that a flush passed over damage in the log."""
 
 
 class Archiving:
@@ -129,7 +132,13 @@ class Archiving:
         after, end = self._go_on(origin, since)
         if durable <= after:
             return False
-        events = read(after, FLUSH_EVENTS, FLUSH_BYTES)
+        try:
+            events = read(after, FLUSH_EVENTS, FLUSH_BYTES)
+        except DamageFound as found:
+            # It stays a hole of the archive, which is filled when the log is repaired.
+            self.figures.damaged += 1
+            upto = max(found.damage.upto, since)
+            return upto > since and self._flush_span(origin, upto, durable, read, begins)
         upto = _mark(events, -1) if events is not None else durable
         if end is not None and end < upto:
             events, upto = _up_to(events, end), end

@@ -1,0 +1,128 @@
+"""`xmlbroker log`: whether a node's event log is sound, and its repair."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+import click
+
+from broker.cli.archive_report import progress_of
+from broker.cli.failing import Failure
+from broker.cli.terminal import json_line, note, on_terminal, one_line
+
+if TYPE_CHECKING:
+    from broker.store.log_verification import Verified
+
+
+@click.group(no_args_is_help=True)
+def command() -> None:
+    """Verify and repair the event log of a node.
+
+    It is named by the node's configuration, or by its data folder.
+    """
+
+
+@command.command()
+@click.argument("where", metavar="NODE.toml|FOLDER", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="JSON lines, on a terminal too.")
+@click.option("--repair", is_flag=True, help="Save what can be read. The node must be down.")
+def verify(where: Path, as_json: bool, repair: bool) -> None:
+    """Read the whole log, and compare it with its checksums.
+
+    What is damaged is named: its kind, origin, places and serials. While the node runs, the log is
+    read beside it. The exit status is 1 if damage remains: a node asks others for these events
+    when it reads them, and tells its subscribers a gap where nobody has them.
+    """
+    folder = _folder(where)
+    with _claimed(folder) as is_ours:
+        if not is_ours:
+            if repair:
+                raise Failure(f"{folder} is in use by a node: stop it before a repair")
+            note(f"{folder} is in use by a node: it is read beside it")
+        if repair:
+            _repair(folder, as_json=as_json)
+        done = _verified(folder, is_ours=is_ours)
+    _print(done, as_json=as_json)
+    if done.findings:
+        sys.exit(1)
+
+
+def _folder(where: Path) -> Path:
+    from broker.config import load
+
+    data = load(where).node.data if where.suffix == ".toml" else where
+    found = next((each for each in (data, data / "log") if (each / "data.mdb").exists()), None)
+    if found is None:
+        raise Failure(f"{data} holds no event log")
+    return found
+
+
+@contextmanager
+def _claimed(folder: Path) -> Iterator[bool]:
+    """Keep nodes from opening the log; whether it is ours."""
+    from broker.errors import LogUnavailable
+    from broker.store.claim import claim_folder
+
+    try:
+        claim = claim_folder(folder)
+    except LogUnavailable:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        os.close(claim)
+
+
+def _verified(folder: Path, *, is_ours: bool) -> Verified:
+    from broker.store.log_verification import Verification
+    from broker.store.reading_along import pinned
+
+    with progress_of("verified", bytes_=True) as progress:
+        if is_ours:
+            verification = Verification(folder)
+            try:
+                return verification.run(verification.best_meta(), progress)
+            finally:
+                verification.close()
+        with pinned(folder) as (verification, meta):
+            return verification.run(meta, progress)
+
+
+def _repair(folder: Path, *, as_json: bool) -> None:
+    """Heal what has an intact copy; write the file anew where its pages are damaged."""
+    from broker.store.commit import Retention
+    from broker.store.log_file import LogFile
+    from broker.store.salvage import salvage
+
+    before = _verified(folder, is_ours=True)
+    _print(before, as_json=as_json)
+    if any(each.kind == "page" for each in before.findings):
+        note(f"what can be read was saved; the damaged file is {salvage(folder)}")
+    # What a start mends is mended now.
+    LogFile(folder, Retention()).close()
+    note("repaired; what is left:")
+
+
+def _print(done: Verified, *, as_json: bool) -> None:
+    total = {key: value for key, value in attrs.asdict(done).items() if key != "findings"}
+    if as_json or not on_terminal():
+        for each in done.findings:
+            click.echo(json_line(attrs.asdict(each)))
+        click.echo(json_line({**total, "findings": len(done.findings)}))
+        return
+    for each in done.findings:
+        where = f", serials {each.serials[0]} to {each.serials[1]}" if each.serials[0] else ""
+        click.echo(one_line(f"{each.kind}: {each.text}{where}"))
+    click.echo(
+        f"{done.events} events in {done.chunks} chunks, {done.values} values, {done.bytes} bytes: "
+        + (f"{len(done.findings)} damaged" if done.findings else "all sound")
+    )
+    if done.unchecked:
+        click.echo(f"{done.unchecked} chunks of an older version have no checksums")

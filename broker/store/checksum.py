@@ -1,0 +1,49 @@
+"""Checksums of what the log stores: 64 bits of XXH3, for events, heads of chunks, and values.
+
+They detect damage by disks and memory, not forgery. A checked value is `0xf5`, the checksum u64,
+and the value. The checksum covers the key too, so a value under a wrong key is damaged.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TypeAlias
+
+from xxhash import xxh3_64_intdigest
+
+#: What LMDB hands out: bytes, or a view of the map for as long as the transaction lasts.
+Buffer: TypeAlias = bytes | memoryview
+
+TAG = 0xF5
+_HEAD = struct.Struct(">BQ")
+checksum_of = xxh3_64_intdigest
+
+
+class ValueDamaged(Exception):
+    """A stored value fails its checksum, or has none."""
+
+
+def event_checksum(record: Buffer, document: Buffer) -> int:
+    """The checksum of an event's record and document."""
+    return checksum_of(document, checksum_of(record))
+
+
+def add_checksum(key: bytes, value: bytes) -> bytes:
+    """The bytes to store for `value` under `key`."""
+    return _HEAD.pack(TAG, checksum_of(value, checksum_of(key))) + value
+
+
+def is_checked(stored: Buffer) -> bool:
+    """Whether stored bytes claim to have a checksum; those of format 3 have none."""
+    return len(stored) >= _HEAD.size and stored[0] == TAG
+
+
+def verify(key: bytes, stored: Buffer) -> bytes:
+    """The value that `add_checksum` stored under `key`. Raises `ValueDamaged`."""
+    if not is_checked(stored):
+        raise ValueDamaged("a value without a checksum")
+    _, checksum = _HEAD.unpack_from(stored)
+    value = bytes(stored[_HEAD.size :])
+    if checksum_of(value, checksum_of(key)) != checksum:
+        raise ValueDamaged("a value that fails its checksum")
+    return value
