@@ -21,6 +21,12 @@ class Retention:
     unarchived_bytes: int = 0
     """Up to so many bytes own events are kept that the archive lacks; 0: there is no archive."""
 
+    @property
+    def map_bytes(self) -> int:
+        """Room for the log and all beside it: pages freed by one transaction are used from the next
+        but one on, and the other tables have to fit in too."""
+        return 2 * max(self.max_bytes, self.unarchived_bytes) + (256 << 20)
+
 
 @attrs.frozen
 class Bounds:

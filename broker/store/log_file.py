@@ -69,10 +69,7 @@ class LogFile(FileReading):
         self._retention = retention
         self._sync = sync
         self._wall_clock = wall_clock
-        # Room beyond what is kept: pages freed by one transaction are used from the next but
-        # one on, and the other tables have to fit in too.
-        largest = max(retention.max_bytes, retention.unarchived_bytes)
-        self._map_size = max_events_bytes or largest * 2 + 256 * _MIB
+        self._map_size = max_events_bytes or retention.map_bytes
         self.hold = UnarchivedHold(retention.unarchived_bytes)
         # Held by readers, and by the writer only while it closes and opens again: a reader never
         # waits for a commit to reach the disk.

@@ -96,11 +96,27 @@ def test_a_file_that_can_not_be_read_is_a_hole_and_the_rest_comes(
     # Of a copy that is left another one may come.
     assert all(inside(victim, place) and told(report, place) for place in lost)
     assert other.holes == ()
-    if damage is not gone:
-        assert victim.path in archive.state().aside
-        assert any(victim.path in note for note in report.notes)
+    assert victim.path in archive.state().aside
+    assert any(victim.path in note for note in report.notes)
     (again, _), _ = answers(engine, requests, tmp_path / "again")
     assert again.holes == report.holes
+
+
+@pytest.mark.parametrize("damage", [cut_off, flipped, emptied, gone])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_no_manifest_covers_is_a_hole_and_the_rest_comes(
+    damage: Callable[[Path], None], seed: int, world: World, archive: Archive, tmp_path: Path
+) -> None:
+    archive.state()
+    manifests = sorted((tmp_path / "archive" / "manifests").rglob("*.json"))
+    damage(random.Random(seed).choice(manifests))
+    engine = LocalEngine(archive, CATALOGUE)
+    [(report, got)] = answers(engine, [EVERYTHING], tmp_path / "spool")
+    places = [(event.origin, event.mark) for event in got]
+    lost = [each for each in expected(world, EVERYTHING).places if each not in places]
+    assert all(
+        told(report, place) or place[1] > report.upto.get(place[0], (0, 0)) for place in lost
+    )
 
 
 def test_files_that_a_compaction_has_replaced_are_found_in_what_it_wrote(

@@ -12,6 +12,8 @@ import pytest
 ROOT = Path(__file__).parents[3]
 #: Nothing is lost with a disk.
 SAFE = ("--archived", "--guarded", "--disks", "--moving")
+#: Nor with objects of the archive.
+TORN = (*SAFE, "--torn")
 #: Nor where retention is quick.
 SHORT = ("--archived", "--short", "--moving", "--clocks")
 #: Nor while all are busy, and come and go.
@@ -30,7 +32,7 @@ def run(first: int, last: int, *dangers: str) -> None:
 @pytest.mark.parametrize(
     ("first", "last", "dangers"),
     [
-        *[(0, 7, SAFE), (30, 33, SAFE), (8, 11, SHORT), (37, 39, SHORT)],
+        *[(0, 3, SAFE), (4, 9, TORN), (30, 33, SAFE), (8, 11, SHORT), (37, 39, SHORT)],
         *[(0, 3, RESTLESS), (40, 43, RESTLESS)],
     ],
 )
@@ -41,6 +43,6 @@ def test_everybody_has_in_the_end_what_it_is_to_have(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dangers", [SAFE, SHORT, RESTLESS, ("--guarded", "--clocks"), ()])
+@pytest.mark.parametrize("dangers", [SAFE, TORN, SHORT, RESTLESS, ("--guarded", "--clocks"), ()])
 def test_much_chaos(dangers: tuple[str, ...]) -> None:
     run(100, 107, *dangers)
