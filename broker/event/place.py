@@ -86,3 +86,8 @@ class Position:
         if text == "start":
             return cls()
         return cls().advanced(Place.parse(part) for part in text.split(","))
+
+
+def further(one: Mapping[str, Mark], other: Mapping[str, Mark]) -> dict[str, Mark]:
+    """By origin the further mark of both."""
+    return {o: max(one.get(o, (0, 0)), other.get(o, (0, 0))) for o in {*one, *other}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 from pathlib import Path
 
 from broker.errors import LogUnavailable
@@ -58,3 +59,11 @@ def note_close(claim: int) -> None:
 def _note(claim: int, crashes: int) -> None:
     os.pwrite(claim, b"%d" % crashes, 0)
     os.ftruncate(claim, len(b"%d" % crashes))
+
+
+def disk_is_full(folder: Path) -> bool:
+    """Whether less than a mebibyte is free where a folder lies."""
+    try:
+        return shutil.disk_usage(folder).free < 1 << 20
+    except OSError:
+        return False

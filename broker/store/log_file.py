@@ -12,7 +12,6 @@ being used again. So another process may read the same file while it stays bound
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,10 +22,10 @@ import lmdb
 from broker.channel.clock import wall_clock_ms
 from broker.errors import BrokerError, LogCorrupt, LogUnavailable
 from broker.event.origin import new_origin
-from broker.event.place import Mark
+from broker.event.place import Mark, further
 from broker.store.chunk_table import NEVER_OLD
 from broker.store.chunks import chunks_of, decode_key, encode_key
-from broker.store.claim import claim_folder, not_opened, note_close, note_start
+from broker.store.claim import claim_folder, disk_is_full, not_opened, note_close, note_start
 from broker.store.commit import Bounds, Commit, Retention
 from broker.store.damage import Damage
 from broker.store.file_reading import FileReading, publisher_key
@@ -49,7 +48,6 @@ from broker.store.unarchived import UnarchivedHold
 
 #: Most chunks that one commit deletes, so that catching up with retention never stalls it.
 TRIM_AT_MOST = 2_000
-_MIB = 1 << 20
 
 
 class LogFile(FileReading):
@@ -196,14 +194,8 @@ class LogFile(FileReading):
             raise LogUnavailable("the event log has reached its size limit") from None
         except (OSError, lmdb.Error) as error:
             # LMDB calls a write that did not fit an input/output error.
-            reason = "its disk is full" if self._disk_is_full() else str(error)
+            reason = "its disk is full" if disk_is_full(self._folder) else str(error)
             raise LogUnavailable(f"the event log can not be written: {reason}") from None
-
-    def _disk_is_full(self) -> bool:
-        try:
-            return shutil.disk_usage(self._folder).free < _MIB
-        except OSError:
-            return False
 
     # ------------------------------------------------------------------ writing
 
@@ -243,7 +235,7 @@ class LogFile(FileReading):
                 kept = self._tables.kept.keep(
                     txn, kept, commit.keeping, self._retention.max_bytes // 2
                 )
-            since = _further(commit.since, self._trim(txn, now_ms))
+            since = further(commit.since, self._trim(txn, now_ms))
             last = commit.events[-1].serial if commit.events else self._bounds.last
             first = self._oldest_serial(txn, last)
             _, offset = commit.covered.get(self.origin, (0, self._bounds.offset))
@@ -252,7 +244,7 @@ class LogFile(FileReading):
                 self.chain = tables.histories.chain(txn)
         self.kept = kept
         if since:
-            self.since = _further(self.since, since)
+            self.since = further(self.since, since)
         self._bounds = bounds
         return bounds
 
@@ -328,7 +320,3 @@ class LogFile(FileReading):
     def last_arrival(self) -> int:
         """The arrival time of the newest event when the log was opened; 0 if there was none."""
         return self._arrival
-
-
-def _further(one: Mapping[str, Mark], other: Mapping[str, Mark]) -> dict[str, Mark]:
-    return {o: max(one.get(o, (0, 0)), other.get(o, (0, 0))) for o in {*one, *other}}
