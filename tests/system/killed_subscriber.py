@@ -1,0 +1,34 @@
+"""A subscriber to kill: `python -m tests.system.killed_subscriber ENDPOINT KIND STATE`.
+
+It writes the sequence number of each event that it handles, a line each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from broker.client.asyncio_face import connect
+from broker.client.received import ReceivedEvent
+
+
+async def handle(event: ReceivedEvent) -> None:
+    """What the process does with an event."""
+    os.write(1, b"%d\n" % event.event_id.sequence_number)
+
+
+async def main(endpoint: str, kind: str, state: str) -> None:
+    """Subscribe as that kind, until the end of the process."""
+    folder = None if kind == "durable" else Path(state)
+    async with connect(endpoint, client_id=kind, state=folder) as client:
+        if kind == "working":
+            await client.work(handle, durable="d")
+            return
+        async for event in await client.subscribe(durable="d"):
+            await handle(event)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

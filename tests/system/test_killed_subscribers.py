@@ -1,0 +1,83 @@
+"""Subscribers that are killed again and again miss nothing; each process gets nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker.client.asyncio_face import AsyncioClient, connect
+from tests.system.node_process import ROOT, NodeProcess
+from tests.system.traffic import FLIGHT, flight, within
+
+pytestmark = pytest.mark.system
+
+#: Events that each process handles before it is killed.
+PORTIONS = (40, 400, 900)
+LAST = 2500
+LIMIT = 120.0
+
+
+async def started(node: NodeProcess, kind: str, state: Path) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.system.killed_subscriber", node.endpoint, kind, str(state)),
+        stdout=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+    )
+
+
+async def killed_again_and_again(node: NodeProcess, kind: str, state: Path) -> list[list[int]]:
+    """What each process of a kind has handled, until one has got the last event."""
+    handled: list[list[int]] = []
+    for most in (*PORTIONS, LAST):
+        process = await started(node, kind, state)
+        assert process.stdout is not None
+        numbers: list[int] = []
+        while len(numbers) < most and (not numbers or numbers[-1] < LAST):
+            numbers.append(int(await process.stdout.readline()))
+        process.kill()
+        # What it wrote before it was killed is still to be read.
+        numbers += map(int, (await process.stdout.read()).split())
+        await process.wait()
+        handled.append(numbers)
+    return handled
+
+
+async def publish(client: AsyncioClient, count: int) -> None:
+    await asyncio.gather(
+        *(client.publish("killed.a", flight(number), FLIGHT) for number in range(count))
+    )
+
+
+def check(kind: str, handled: list[list[int]]) -> None:
+    for numbers in handled:
+        assert numbers == sorted(set(numbers)), f"{kind}: twice, or out of order, in one process"
+    assert set(itertools.chain(*handled)) == set(range(1, LAST + 1)), f"{kind}: some are missing"
+    for earlier, later in itertools.pairwise(handled):
+        # Only the end of what the killed process has handled comes again, and nothing is skipped.
+        assert earlier[0] <= later[0] <= earlier[-1] + 1, kind
+
+
+def test_killed_subscribers_of_each_kind_go_on_where_they_were(tmp_path: Path) -> None:
+    kinds = ("durable", "state", "working")
+
+    async def work(node: NodeProcess) -> None:
+        async with connect(node.endpoint, client_id="publisher") as publisher:
+            for kind in kinds:
+                # They are known before the first event: nothing of it is before their time.
+                async with connect(node.endpoint, client_id=kind) as client:
+                    await client.subscribe(durable="d")
+            subscribers = asyncio.gather(
+                *(killed_again_and_again(node, kind, tmp_path / kind) for kind in kinds)
+            )
+            for _ in range(LAST // 100):
+                await publish(publisher, 100)
+            for kind, handled in zip(kinds, await subscribers, strict=True):
+                print(kind, [(each[0], each[-1], len(each)) for each in handled])
+                check(kind, handled)
+
+    with NodeProcess(tmp_path) as node:
+        within(work(node), LIMIT)
