@@ -51,7 +51,7 @@ class NodeCollector(Collector):
             labels=["outcome"],
         )
         for outcome, count in attrs.asdict(deliveries(node)).items():
-            if outcome != "seen":
+            if outcome not in ("seen", "elsewhere"):
                 delivered.add_metric([outcome], count)
         yield delivered
         notices = CounterMetricFamily(

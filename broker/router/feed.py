@@ -66,6 +66,8 @@ class Feed:
     """For who is to be told of changed types; None: nobody is."""
     pattern: StreamPattern | None = None
     """The streams that it asked for, for who wants an explanation."""
+    elsewhere_before: int = 0
+    """The log's count of places elsewhere when it subscribed."""
     given: Mark = (0, 0)
     """(epoch, serial) of the newest event when it subscribed: the matcher knows it for whatever
     follows."""

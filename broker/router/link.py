@@ -176,6 +176,7 @@ class Link:
         feed = self._feeds.pop(number, None)
         if feed is not None:
             feed.settle(self._log.bounds.last + 1)
+            feed.outcomes.elsewhere = self._log.places_elsewhere - feed.elsewhere_before
             self._backlog.drop_for(feed)
             self._recovering.pump()
         return feed
@@ -325,8 +326,10 @@ class Link:
 
     def settle(self) -> None:
         """Bring the counts of live subscriptions up to the log's end."""
+        elsewhere = self._log.places_elsewhere if self._feeds else 0
         for feed in self._feeds.values():
             feed.settle(self._log.bounds.last + 1)
+            feed.outcomes.elsewhere = elsewhere - feed.elsewhere_before
 
     def progress(self) -> None:
         """Tell positions that moved without a delivery, so that a rare query pins nothing."""

@@ -37,6 +37,9 @@ class DeliveryOutcomes:
     """It matched, but the subscriber was slow, transient, and its queue full, or it had gone."""
     gone: int = 0
     """Places that retention took before they could be looked at: not among `seen`."""
+    elsewhere: int = 0
+    """Places of other nodes' events that did not come into this node's log, not among `seen`: they
+    were filtered, denied on a link, or turned away before, or the event has another place."""
 
     def add(self, other: DeliveryOutcomes) -> None:
         """Sum up, where a subscription has ended and only the total is kept."""

@@ -120,6 +120,7 @@ class Subscribing:
             durable=bool(wanted.durable),
             cut=log.newest[1],
             given=log.newest,
+            elsewhere_before=log.places_elsewhere,
             cursor=begins.serial,
             query=query,
             pattern=pattern,

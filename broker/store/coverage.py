@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from broker.event.place import Mark
+
+#: No marks.
+NOTHING: Final[Mapping[str, Mark]] = {}
 
 
 class Coverage:
@@ -17,6 +21,7 @@ class Coverage:
         # In the order in which they rose, the latest last.
         self._marks = dict(marks)
         self._versions = dict.fromkeys(marks, 0)
+        self._begun = {origin: mark[1] for origin, mark in marks.items()}
         self.version = 0
 
     def __getitem__(self, origin: str) -> Mark:
@@ -34,8 +39,13 @@ class Coverage:
         """All of them, as they are now."""
         return dict(self._marks)
 
-    def rise(self, marks: Mapping[str, Mark]) -> None:
-        """These are covered further now."""
+    def places(self, but: str) -> int:
+        """By how many places the coverage rose since the start, over all origins `but` one."""
+        begun = self._begun
+        return sum(mark[1] - begun[o] for o, mark in self._marks.items() if o != but)
+
+    def rise(self, marks: Mapping[str, Mark], since: Mapping[str, Mark] = NOTHING) -> None:
+        """These are covered further now; new ones from behind the marks in `since`."""
         if not marks:
             return
         self.version += 1
@@ -43,6 +53,8 @@ class Coverage:
             self._marks.pop(origin, None)
             self._marks[origin] = mark
             self._versions[origin] = self.version
+            if origin not in self._begun:
+                self._begun[origin] = since.get(origin, (0, 0))[1]
 
     def since(self, version: int) -> list[tuple[str, Mark]]:
         """What has risen since `version` was the version."""

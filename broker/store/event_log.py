@@ -56,7 +56,7 @@ class EventLog(LogHistories):
         self._clock = clock
         self._wall_clock = wall_clock
         self._write = write
-        bounds = file.bounds
+        bounds = self._begun = file.bounds
         self._epoch = bounds.epoch
         self._next = bounds.last + 1
         self._next_offset = bounds.offset + 1
@@ -114,6 +114,14 @@ class EventLog(LogHistories):
         marks.update(self._gathering.commit.covered)
         marks[self.origin] = self.cut
         return marks
+
+    @property
+    def places_elsewhere(self) -> int:
+        """Places of other origins that were covered since the start, and whose events are not in
+        the log: filtered, denied or turned away before it, or known from another place."""
+        bounds, begun = self._bounds, self._begun
+        relayed = (bounds.last - begun.last) - (bounds.offset - begun.offset)
+        return self.coverage.places(self.origin) - relayed
 
     @property
     def pending_bytes(self) -> int:
@@ -265,7 +273,7 @@ class EventLog(LogHistories):
     def _committed(self, bounds: Bounds) -> None:
         committed = self._take_committing()
         self._bounds = bounds
-        self.coverage.rise(committed.commit.covered)
+        self.coverage.rise(committed.commit.covered, committed.commit.since)
         if self._failing and committed.commit.events:
             self._failing = False
             self.log.info("the event log can be written again")

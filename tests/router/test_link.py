@@ -55,6 +55,8 @@ class FakeOutlet:
 
 
 class FakeLog:
+    places_elsewhere = 0
+
     origin = "n"
 
     def __init__(self, *events: LoggedEvent) -> None:

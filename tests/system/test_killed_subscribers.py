@@ -16,7 +16,7 @@ from tests.system.traffic import FLIGHT, flight, within
 pytestmark = pytest.mark.system
 
 #: Events that each process handles before it is killed.
-PORTIONS = (40, 400, 900)
+PORTIONS = (40, 900)
 LAST = 2500
 LIMIT = 120.0
 

@@ -6,7 +6,7 @@ import pytest
 
 from broker.event.envelope import SecurityLevel
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.network.watching import Publisher, Reader, read
+from tests.simulation.network.watching import INTERESTS, Publisher, Reader, read
 
 LEVELS = (SecurityLevel.LOW, SecurityLevel.MED, SecurityLevel.HIGH)
 KEY = b"k" * 32
@@ -113,3 +113,37 @@ def test_what_is_secret_does_not_cross_a_link_in_cleartext_unless_that_is_wished
         publish_all(world, publisher)
         read(world, reader, seconds=5.0)
         assert levels(reader) == [SecurityLevel.LOW, SecurityLevel.MED] * 10
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_outcomes_of_a_subscription_add_up_with_what_was_denied_on_its_way(seed: int) -> None:
+    """Each place of each origin has one outcome (T40), also for who wants a part alone."""
+    with NetworkWorld(seed) as world:
+        key = world.key_file(KEY)
+        said = {"key_file": key, "cleartext_clearance": SecurityLevel.HIGH}
+        world.add("a", "one", **said)
+        world.add("b", "two", gateways=["a"], clearance=SecurityLevel.LOW, **said)
+        world.run(3.0)
+        publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in "ab"]
+        all_of_it = Reader(world, world.client("all", "b"))
+        world.run(2.0)
+        for publisher in publishers:
+            publish_all(world, publisher)
+        world.run(5.0)
+        # One that comes later counts from then on.
+        part = Reader(world, world.client("part", "b"), INTERESTS[3])
+        world.run(2.0)
+        publish_all(world, publishers[0], 5)
+        read(world, all_of_it, part, seconds=5.0)
+        world.check_outcomes()
+        outcomes = {
+            session.identity.client_id: feed.outcomes
+            for session in world["b"].reception.sessions
+            for feed in session.link.feeds
+        }
+        whole = outcomes["all"]
+        # 45 of the one node, of which 15 may pass; 30 of its own.
+        assert (whole.seen, whole.delivered, whole.elsewhere) == (45, 45, 30)
+        assert whole.elsewhere == denied(world, "a")
+        assert outcomes["part"].seen + outcomes["part"].elsewhere == 15
+        assert outcomes["part"].delivered == 0
