@@ -95,30 +95,6 @@ def test_what_comes_before_it_flows_waits_for_that() -> None:
     assert Moved(of(n=12)) in arrived(told)
 
 
-def test_what_was_published_before_it_flows_is_recovered_whenever_it_came() -> None:
-    """The node got it late, and sent it live: from a node that was cut off, say (A16)."""
-    core = begun(n=10, m=10)
-    core.session_down()
-    core.session_up(False)
-    tell(core, Subscribed(1, None, ()), says(("m", 12)))
-    told = tell(core, flows(n=12, m=14), says(("m", 13), ("n", 22), previous=("m", 12)))
-    told += tell(core, says(("m", 14), ("m", 15), ("n", 24), previous=("n", 22)))
-    portions = [item for item in arrived(told) if isinstance(item, Portion)]
-    liveness = {
-        (event.place.origin, event.place.offset): event.liveness.value
-        for portion in portions
-        for event in portion.events
-    }
-    assert liveness == {
-        ("m", 12): "recovery",
-        ("m", 13): "recovery",
-        ("n", 22): "live",
-        ("m", 14): "recovery",
-        ("m", 15): "live",
-        ("n", 24): "live",
-    }
-
-
 def test_a_session_lost_before_that_leaves_no_trace() -> None:
     core = begun(n=10, m=10)
     core.session_down()

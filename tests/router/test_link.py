@@ -21,6 +21,7 @@ from broker.session.batches import decode_delivery
 from broker.session.messages import Gap, Message, Progress
 from broker.store.commit import Bounds
 from broker.store.coverage import Coverage
+from broker.store.histories import Chain
 from broker.store.records import LoggedEvent, encode_header
 
 HEADER = Header(EventId("p", 1, 1, 1), "s", "t", "1.0", SecurityLevel.LOW, Liveness.LIVE)
@@ -55,9 +56,9 @@ class FakeOutlet:
 
 
 class FakeLog:
-    places_elsewhere = 0
-
     origin = "n"
+    places_elsewhere = 0
+    chain = Chain()
 
     def __init__(self, *events: LoggedEvent) -> None:
         self.events = list(events)

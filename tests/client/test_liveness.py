@@ -1,0 +1,32 @@
+"""The effective liveness of an event follows from the cut of its session (A16)."""
+
+from __future__ import annotations
+
+from broker.client.effects import Portion
+from broker.session.messages import Subscribed
+from tests.client.node_words import arrived, tell
+from tests.client.test_following import begun, flows, says
+
+
+def test_what_was_published_before_it_flows_is_recovered_whenever_it_came() -> None:
+    """The node got it late, from a node that was cut off, say, and sent it live."""
+    core = begun(n=10, m=10)
+    core.session_down()
+    core.session_up(False)
+    tell(core, Subscribed(1, None, ()), says(("m", 12)))
+    told = tell(core, flows(n=12, m=14), says(("m", 13), ("n", 22), previous=("m", 12)))
+    told += tell(core, says(("m", 14), ("m", 15), ("n", 24), previous=("n", 22)))
+    portions = [item for item in arrived(told) if isinstance(item, Portion)]
+    liveness = {
+        (event.place.origin, event.place.offset): event.liveness.value
+        for portion in portions
+        for event in portion.events
+    }
+    assert liveness == {
+        ("m", 12): "recovery",
+        ("m", 13): "recovery",
+        ("n", 22): "live",
+        ("m", 14): "recovery",
+        ("m", 15): "live",
+        ("n", 24): "live",
+    }
