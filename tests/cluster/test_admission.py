@@ -95,6 +95,12 @@ def test_who_had_to_leave_does_not_come_back_by_another_door() -> None:
     n4 = a_node("a.c1/n4", admitted=9)
     assert refused(judged(hello(n4), situation(N2, N3, n4))) is ClusterFull
     assert judged(hello(N3), situation(N2, N3, n4)) is None
+    # The rank that the map shows counts, and not the one that it claims now.
+    assert refused(judged(hello(n4._replace(admitted=0)), situation(N2, N3, n4))) is ClusterFull
+
+
+def test_a_member_that_asks_anew_from_outside_keeps_its_place_in_a_full_cluster() -> None:
+    assert judged(hello(a_node("/n3")), situation(N2, N3)) is None
 
 
 def test_the_halves_of_a_cluster_meet_and_the_oldest_stay() -> None:
@@ -156,6 +162,11 @@ def test_who_has_all_its_links_names_those_with_fewest() -> None:
     at = situation(N2, N3, links={"tcp": 2}, degrees={"n2": 5, "n3": 1})
     refusal = judged(hello(), at, attrs.evolve(RULES, most_nodes=9))
     assert refused(refusal) is TooManyLinks
+    assert refusal and [each.address.node for each in refusal.alternatives][:2] == ["n3", "n2"]
+    # Of whom no link is known has none.
+    refusal = judged(
+        hello(), attrs.evolve(at, degrees={"n2": 1}), attrs.evolve(RULES, most_nodes=9)
+    )
     assert refusal and [each.address.node for each in refusal.alternatives][:2] == ["n3", "n2"]
 
 

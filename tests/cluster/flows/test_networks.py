@@ -8,12 +8,13 @@ import pytest
 
 from broker.testing.nodes import SimulatedNodes
 from tests.cluster.flows.worlds import SHAPES, World
+from tests.seeds import seeds
 
 #: Long enough for every repetition of what was lost.
 QUIET = 150.0
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(15, 60))
 def test_what_is_wanted_comes_once_and_in_order_in_a_network_that_works(seed: int) -> None:
     world = World(seed)
     world.link_all()
@@ -82,7 +83,7 @@ def test_links_that_drop_what_is_too_much_lose_nothing(seed: int) -> None:
     world.check()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(5, 20))
 def test_commits_that_fail_lose_nothing(seed: int) -> None:
     world = World(seed)
     world.nodes.commit_fails = 0.2
@@ -98,7 +99,7 @@ def test_commits_that_fail_lose_nothing(seed: int) -> None:
     world.check()
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(8, 30))
 def test_a_gateway_may_die_for_good(seed: int) -> None:
     world = World(seed, shape=3 if seed % 2 else 5)
     world.link_all()
@@ -127,7 +128,7 @@ def test_a_gateway_may_die_for_good(seed: int) -> None:
     world.check()
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(8, 30))
 def test_while_nothing_breaks_an_event_crosses_a_link_once_and_goes_nowhere_else(
     seed: int,
 ) -> None:
@@ -183,7 +184,7 @@ def test_a_quiet_network_says_hardly_anything() -> None:
     assert all(node.traffic.next_timeout() is None for node in world.alive())
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(8, 30))
 def test_no_event_takes_a_link_that_is_not_cleared_for_it_and_nobody_asks_for_ever(
     seed: int,
 ) -> None:

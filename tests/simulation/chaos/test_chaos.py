@@ -42,7 +42,7 @@ def test_everybody_has_in_the_end_what_it_is_to_have(
     run(first, last, *dangers)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("dangers", [SAFE, TORN, SHORT, RESTLESS, ("--guarded", "--clocks"), ()])
 def test_much_chaos(dangers: tuple[str, ...]) -> None:
     run(100, 107, *dangers)

@@ -7,6 +7,7 @@ import pytest
 from broker.config import Settings, StreamSettings
 from broker.event.stream import StreamPattern
 from broker.testing.simulated_network import NetworkWorld
+from tests.seeds import seeds
 from tests.simulation.network.watching import Publisher, Reader, name_of, read
 
 GUARDED = Settings(streams=(StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour"),))
@@ -27,7 +28,7 @@ def publish(world: NetworkWorld, publisher: Publisher, count: int) -> None:
         world.run(world.random.uniform(0.0, 0.02))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(3, 6))
 def test_what_was_acknowledged_is_delivered_when_the_disk_is_lost(seed: int) -> None:
     with three(seed) as world:
         reader = Reader(world, world.client("reader", "zone"))

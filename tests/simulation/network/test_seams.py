@@ -12,6 +12,7 @@ import pytest
 
 from broker.client.client import Client
 from broker.testing.simulated_network import NetworkWorld
+from tests.seeds import seeds
 from tests.simulation.network.watching import INTERESTS, Publisher, Reader, name_of, read, truths
 from tests.simulation.watching import STREAMS
 
@@ -49,7 +50,7 @@ class Moving:
         self.come()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(4, 12))
 def test_each_event_comes_once_whatever_moves(seed: int) -> None:
     with NetworkWorld(seed, archived=seed % 2 == 0) as world:
         random = world.random

@@ -1,0 +1,13 @@
+"""Seeds of random schedules: a few in each run of the suite, the others on request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+def seeds(usual: int, all_of_them: int) -> list[Any]:
+    """Return this many seeds for each run, and the further ones for `pytest -m soak`."""
+    further = range(usual, all_of_them)
+    return [*range(usual), *(pytest.param(seed, marks=pytest.mark.soak) for seed in further)]
