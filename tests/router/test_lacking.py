@@ -133,3 +133,46 @@ def test_an_epoch_in_which_there_is_nothing_is_no_gap() -> None:
     it.log.events.append(far(9))
     it.link.gone("far", (0, 0), (2, 8), "retention")
     assert it.asked == [] and it.gaps == []
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_gap_is_wider_for_a_session_that_has_not_got_to_it(waits: bool) -> None:
+    it = Setting(None, far=(1, 3))
+    if waits:
+        it.outlet.room = 0
+        it.log.events.append(third := event(3))
+        it.link.deliver(Share([third], deque([(1, [it.feed])])), Encodings())
+    it.link.gone("far", (1, 5), (1, 8), "lost")
+    assert [(gap.first, gap.last) for gap in it.gaps] == [((1, 4 if waits else 6), (1, 8))]
+
+
+@pytest.mark.parametrize("name", ["accepted", "flowing"])
+def test_before_a_subscription_is_accepted_and_flows_it_lacks_nothing(name: str) -> None:
+    it = Setting(None, far=(1, 3))
+    setattr(it.feed, name, False)
+    it.link.gone("far", (1, 3), (1, 8), "lost")
+    assert it.asked == [] and it.gaps == []
+
+
+@pytest.mark.parametrize(
+    ("goes_on", "told", "lacks"),
+    [(False, {"far": (1, 3)}, False), (True, {}, False), (True, {"far": (1, 3)}, True)],
+    ids=["begins", "unknown-origin", "goes-on"],
+)
+def test_what_lies_before_the_flow_is_lacked_by_who_goes_on_alone(
+    goes_on: bool, told: dict[str, Mark], lacks: bool
+) -> None:
+    it = Setting(None, **told)
+    it.feed.goes_on, it.feed.flows_from = goes_on, {"far": (1, 6)}
+    it.link.gone("far", (1, 3), (1, 5), "lost")
+    assert bool(it.gaps) is lacks
+
+
+def test_events_that_did_not_match_are_counted_before_a_recovery_begins() -> None:
+    it = Setting(Recovery(), far=(1, 3))
+    before = it.feed.outcomes.filtered
+    for number in (3, 4, 5):
+        it.log.events.append(event(number))
+    it.link.gone("far", (0, 0), (1, 8), "lost")
+    assert it.feed.pace is Pace.RECOVERING
+    assert it.feed.outcomes.filtered - before == 3

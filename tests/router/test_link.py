@@ -63,6 +63,7 @@ class FakeLog:
     def __init__(self, *events: LoggedEvent) -> None:
         self.events = list(events)
         self.since: dict[str, Mark] = {}
+        self.chain = Chain()
         self.broken = False
         self.slow = False
         self.asked: list[tuple[Deferred[list[LoggedEvent]], list[LoggedEvent]]] = []
