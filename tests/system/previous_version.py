@@ -8,12 +8,9 @@ import subprocess
 import tarfile
 from pathlib import Path
 
-import pytest
-
+from tests.capability import PREVIOUS, skip
 from tests.system.node_process import ROOT
 
-#: The last commit whose nodes speak version 1 of the protocol between nodes alone.
-PREVIOUS = "55c726e"
 _FORMAT = re.compile(r'^FORMAT(?:_NAME)? = b"([^"]+)"', re.MULTILINE)
 
 
@@ -25,7 +22,7 @@ def previous_tree(folder: Path) -> Path:
         check=False,
     )
     if found.returncode:
-        pytest.skip(f"commit {PREVIOUS} is not in this clone: {found.stderr.decode().strip()}")
+        skip("previous-version", found.stderr.decode().strip())
     with tarfile.open(fileobj=io.BytesIO(found.stdout)) as packed:
         packed.extractall(folder, filter="data")
     return folder
