@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 from broker.cluster.address import Address
 from broker.cluster.flows.messages import Routed
 from broker.content.query.query import parse_query
-from broker.errors import PeerSilent
+from broker.errors import NotConnected, PeerSilent
 from broker.event.stream import StreamPattern
 from broker.recovery.fetching import ASK_AGAIN, TIMEOUT, Fetching
 from broker.recovery.log_pages import Page, PageRequest
@@ -31,6 +31,7 @@ class Post:
     own: Address
     clearance: int = 2
     """Of the way to any other node."""
+    is_reachable: bool = True
     said: list[Any] = attrs.field(factory=list)
     listeners: dict[type[Routed], Callable[[Any], object]] = attrs.field(factory=dict)
 
@@ -45,7 +46,7 @@ class Post:
         self.listeners[type(message)](message)
 
     def reachable(self, address: Address) -> bool:
-        return True
+        return self.is_reachable
 
     def cleared(self, address: Address, rank: int) -> bool:
         return rank <= self.clearance
@@ -158,3 +159,12 @@ def test_a_page_holds_what_a_way_to_the_reader_is_cleared_for(clearance: int) ->
     asked.tell(answer)
     assert [event.offset for event in came[0].events] == list(range(1, clearance + 2))
     assert came[0].reached == {"o": (1, 3)}
+
+
+def test_a_node_that_can_not_be_reached_is_not_asked() -> None:
+    made, post, _ = fetching(HERE, Clock())
+    post.is_reachable = False
+    failed: list[BaseException] = []
+    made.fetch(THERE, REQUEST).addErrback(lambda failure: failed.append(failure.value))
+    assert [type(error) for error in failed] == [NotConnected]
+    assert post.said == []
