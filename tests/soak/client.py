@@ -140,8 +140,9 @@ async def subscribe(said: dict[str, Any], client: AsyncioClient, notes: Notebook
     try:
         await task
     except asyncio.CancelledError:
-        await client.close()
-        notes.note("closed")
+        if await client.close():
+            # Otherwise the node has not confirmed the positions, and events may come again.
+            notes.note("closed")
     except BrokerError as error:
         notes.note("error", error=repr(error))
 
