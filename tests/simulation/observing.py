@@ -30,7 +30,7 @@ from tests.simulation.watching import Interest, altitude_of
 
 
 class Observer:
-    """Records what publishers and readers of one world see."""
+    """Recorder of the publishers and readers of one world."""
 
     def __init__(self, time: VirtualTime, durability: str = "node") -> None:
         self.seen = Observations()

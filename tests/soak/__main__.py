@@ -3,7 +3,7 @@
 Each seed gives one run: nodes, publishers and subscribers are processes of their own. In the end
 everything heals, and every broken guarantee of `docs/guarantees.md` is reported with its seed and a
 trace of the events concerned. The exit status is 1 then, and the run's folder is kept. Seeds decide
-which faults come, in which order; what processes do meanwhile is up to the machine.
+which faults come, in which order; the exact moments depend on the machine.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main(
     minutes: float, seed: int | None, seconds: float, rate: float, faults: list[str], keep: bool
 ) -> None:
     """Run seeds one after the other."""
-    # Whoever ends the soak ends its nodes.
+    # SIGTERM ends the soak with its nodes.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     first = int(time.time()) % 1_000_000 if seed is None else seed
     end = time.monotonic() + 60 * minutes

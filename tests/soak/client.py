@@ -1,4 +1,4 @@
-"""`python -m tests.soak.client JSON`: one client process, which notes what it sees.
+"""`python -m tests.soak.client JSON`: one client process with a notebook.
 
 SIGTERM ends it in good order: a publisher waits for its receipts, a subscriber closes its client.
 SIGUSR1 lets a publisher use the next version of a type that the nodes do not know yet.
@@ -46,7 +46,7 @@ class Publisher:
         enqueue: Any = client._enqueue
 
         def noted(document: bytes, event_id: EventId) -> Any:
-            # Noted before it leaves: what is delivered must be known.
+            # Noted before it leaves: every delivered event must be known.
             key, digest = key_fields(event_id), digest_of(document)
             notes.note("published", key=key, digest=digest, **self._next)
             return enqueue(document, event_id)
@@ -127,7 +127,7 @@ async def subscribe(said: dict[str, Any], client: AsyncioClient, notes: Notebook
 
     async def work() -> None:
         await client.when_connected()
-        # Its first cut is unknown: what is published after this moment is expected.
+        # Its first cut is unknown: events published after this moment are expected.
         asyncio.get_running_loop().call_later(3.0, notes.note, "flowing")
         working = Working(pause=0.1)
         await client.work(
@@ -148,7 +148,7 @@ async def subscribe(said: dict[str, Any], client: AsyncioClient, notes: Notebook
 
 
 async def main(said: dict[str, Any]) -> None:
-    """Connect, and be what the arguments say."""
+    """Connect, and be a subscriber or a publisher."""
     state = Path(said["state"]) if said["state"] else None
     account = said["client"].split("-")[0]
     notes = Notebook(Path(said["notes"]))

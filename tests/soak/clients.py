@@ -54,7 +54,7 @@ class SoakClient:
 
     @property
     def running(self) -> bool:
-        """Whether a process is there."""
+        """True while a process exists."""
         return bool(self.processes) and self.processes[-1].running
 
     def come(self) -> None:

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-#: Room for a log, for its copies of others, and for what LMDB writes beside the old pages.
+#: Room for a log, for its copies of others, and for LMDB pages that are written beside old ones.
 SIZE: Final = 192 << 20
 _BLOCK: Final = b"\0" * (1 << 20)
 
@@ -44,7 +44,7 @@ class Disk:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, unlimited)
 
     def close(self, *, keep: bool = False) -> None:
-        """Unmount it; with `keep`, what it holds is copied to a folder beside it."""
+        """Unmount it; with `keep`, its files are copied to a folder beside it."""
         if self.mounted:
             if keep:
                 kept = self.folder.with_name(self.folder.name + "-kept")

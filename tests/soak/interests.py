@@ -38,7 +38,7 @@ class Interest:
 
     @property
     def keeps_state(self) -> bool:
-        """Whether the client has a folder for its positions."""
+        """True if the client has a folder for its positions."""
         return self.kind in (Kind.POSITIONS, Kind.WORKING)
 
 

@@ -26,10 +26,10 @@ class SoakNode:
         self._log = self.folder / "node.log"
         self.process: SoakProcess | None = None
         self.busy = False
-        """Whether a fault has its hands on it."""
+        """True while a fault acts on it."""
 
     def start(self, faults: str = "") -> None:
-        """Start a process on what the last one left; nothing if one runs."""
+        """Start a process on the folder of the last one; nothing if one runs."""
         if self.running:
             return
         settings = self.folder / "node.toml"
@@ -39,7 +39,7 @@ class SoakNode:
 
     @property
     def running(self) -> bool:
-        """Whether a process is there, frozen or not."""
+        """True while a process exists, frozen or not."""
         return self.process is not None and self.process.running
 
     @property
@@ -61,7 +61,7 @@ class SoakNode:
                 self.process.kill()
 
     def stop(self) -> None:
-        """Stop it in good order, and kill what is left."""
+        """Stop it in good order, and kill all its remaining processes."""
         if self.process is not None:
             self.process.send(signal.SIGTERM)
             self.process.wait()
@@ -82,5 +82,5 @@ class SoakNode:
 
     @property
     def starts(self) -> int:
-        """How often it was ready."""
+        """Number of times that it was ready."""
         return len(_READY.findall(self.log()))

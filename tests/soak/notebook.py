@@ -16,7 +16,7 @@ from broker.testing.guarantees.records import digest_of
 
 
 class Notebook:
-    """A file to which a process appends. What was written is safe from `kill -9`."""
+    """A file to which a process appends. Written lines survive `kill -9`."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

@@ -30,7 +30,7 @@ PAGE = 5000
 
 
 class Observer:
-    """Reads what clients note, as it grows."""
+    """Reads the notebooks of clients as they grow."""
 
     def __init__(self) -> None:
         self.seen = Observations()
@@ -63,7 +63,7 @@ class Observer:
             try:
                 self._read_log(node)
             except Exception as error:
-                # Whatever a damaged log leads to; the guarantees are checked without it.
+                # A damaged log may raise anything; the guarantees are checked without it.
                 complaints.append(f"the log of {node.name} can not be read: {error!r}")
         return complaints
 

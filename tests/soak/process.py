@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-#: Lets the kernel kill the process when the soak ends in whatever way.
+#: Lets the kernel kill the process when the soak ends, even by `kill -9`.
 DIES_WITH_PARENT: Final = f"import ctypes; ctypes.CDLL(None).prctl(1, {int(signal.SIGKILL)})\n"
 #: Seconds that a process has to end in good order.
 GOODBYE: Final = 15.0
@@ -42,7 +42,7 @@ class SoakProcess:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """True until it has ended."""
         return self._process.poll() is None
 
     @property

@@ -29,7 +29,7 @@ class Relays:
     """One listening port for each node. Runs on the loop that calls `start`."""
 
     def __init__(self, pids: Callable[[], dict[str, int]]) -> None:
-        """`pids` gives the process of each node that runs: so a relay knows who dials."""
+        """`pids` gives the process of each node that runs: so a relay knows the dialling node."""
         self._pids = pids
         self._servers: list[asyncio.Server] = []
         self._passages: set[_Passage] = set()
@@ -76,7 +76,7 @@ class Relays:
         self._stalled.update(directions)
 
     def refuse(self, directions: Iterable[Direction]) -> None:
-        """Whoever dials in these directions gets no answer, and what is there stalls."""
+        """Leave new connections of these directions unanswered, and stall the others."""
         self._refused.update(directions)
         self._stalled.update(directions)
 

@@ -28,7 +28,7 @@ from tests.soak.interests import INTERESTS, INTERESTS_OF_ALL, LATE, PUBLISHERS
 from tests.soak.observing import Observer
 from tests.soak.world import World, last_lines, make_layout
 
-#: Seconds for subscribers to begin, and between two looks at what came.
+#: Seconds for subscribers to begin, and between two looks at the notebooks.
 BEGIN: Final = 60.0
 LOOK: Final = 2.0
 #: A run is over when nothing is missing for so long (seconds), or nothing came for so long.
@@ -43,7 +43,7 @@ _ODD: Final = re.compile(r"Traceback|Unhandled|unexpected error")
 
 @attrs.frozen
 class Verdict:
-    """What came of one run."""
+    """Result of one run."""
 
     seed: int
     events: int
@@ -61,7 +61,7 @@ class Plan:
 
     seed: int
     seconds: float
-    """How long faults happen."""
+    """Duration of the faults."""
     faults: Sequence[str]
     rate: float
     """Events a second of each publisher."""
@@ -235,7 +235,7 @@ def _verdict(world: World, observer: Observer, plan: Plan) -> Verdict:
 
 
 def remove(folder: Path) -> None:
-    """Remove what a run has left."""
+    """Remove the folder of a run."""
     import shutil
 
     with contextlib.suppress(OSError):

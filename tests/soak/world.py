@@ -1,4 +1,4 @@
-"""The network of one soak run: nodes, clients and relays, and the notes on what went wrong."""
+"""The network of one soak run: nodes, clients and relays, and notes of all faults."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class World:
         self.damaged: set[str] = set()
         """Nodes that lost something of their disks."""
         self.stepped = False
-        """Whether a clock was set."""
+        """True after a fault has set a clock."""
         self.versions = 0
         """Versions of the type that nodes did not know."""
         self.lines: list[str] = []
-        """What went wrong on purpose, and what nodes did by themselves."""
+        """Notes of faults, and of nodes that ended by themselves."""
         self.odd: list[str] = []
         """Lines that a person should look at, though they break no guarantee."""
         self.began = time.monotonic()

@@ -1,4 +1,4 @@
-"""The soak: a short run holds and leaves nothing; what can not be run is refused."""
+"""The soak: a short run holds and leaves nothing; an unknown fault is refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def soak(*arguments: str, folder: Path) -> subprocess.Popen[str]:
 
 
 def left_over(folder: Path) -> list[str]:
-    """Processes that run in a folder, and what the folder still holds."""
+    """Processes that run in a folder, and the entries of that folder."""
     found = []
     for each in Path("/proc").iterdir():
         try:

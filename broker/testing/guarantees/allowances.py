@@ -22,14 +22,14 @@ class Allowances:
     """Exceptions from the guarantees in one run."""
 
     may_be_gone: Callable[[EventKey, Place, ToldGap], bool] = _never
-    """Whether a gap may stand for an acknowledged event at a place that the gap contains."""
+    """True if a gap may stand for an acknowledged event at a place that the gap contains."""
     reasons: frozenset[str] | None = None
     """Reasons of gaps that the run's faults justify; None allows any."""
     unknown_origins: bool = False
     """Stepped clocks hide whether an origin began before the subscription: events of an origin
     that the first cut does not name are expected from the first delivered one on."""
     fifo_across_origins: bool = True
-    """Whether a publisher's order also holds over the nodes at which it published."""
+    """True if a publisher's order also holds over the nodes at which it published."""
     arrived_in_gaps: bool = False
     """A gap may contain events that the subscription delivered."""
     blind_reasons: frozenset[str] = BLIND_REASONS

@@ -31,7 +31,7 @@ def nowhere(seen: Observations) -> Iterator[Violation]:
 
 
 def shared_places(seen: Observations) -> Iterator[Violation]:
-    """Places that were given to two events: whoever had the first will not ask for the second."""
+    """Places that were given to two events: a node with the first one does not ask for the second."""
     holders: dict[Place, EventKey] = {}
     for key, places in seen.places.items():
         for place in places:
@@ -81,7 +81,7 @@ def _behind_cut(subscriber: Subscriber, places: set[Place], allowed: Allowances)
 
 
 def _ended_early(subscriber: Subscriber) -> bool:
-    """Whether a transient subscription is over: then only holes in what came are losses."""
+    """True for a transient subscription that is over: only holes in its deliveries are losses."""
     return subscriber.kind is Kind.TRANSIENT and subscriber.processes[-1].end is not End.RUNNING
 
 

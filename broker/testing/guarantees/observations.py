@@ -26,7 +26,7 @@ class Observations:
         self.faults: list[str] = []
         """One line for each fault, in order."""
         self.logs_read = False
-        """Whether `places` holds all that the nodes' logs hold in the end."""
+        """True if `places` has all places of the nodes' logs at the end of the run."""
 
     def published(self, event: Published) -> None:
         """A publisher gave an event to its client library."""

@@ -121,7 +121,7 @@ class ToldGap:
     at: float = 0.0
 
     def holds(self, place: Place) -> bool:
-        """Whether the place lies within the bounds."""
+        """True if the place lies within the bounds."""
         return place.origin == self.origin and self.first <= place.mark <= self.last
 
 

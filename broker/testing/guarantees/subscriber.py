@@ -26,7 +26,7 @@ class Process:
     """The error that ended the subscription, if one did."""
 
     def flowing(self, cut: Mapping[str, Mark] | None, at: float = 0.0) -> None:
-        """The node reported the first cut; without one, what is published from now on must come."""
+        """The node reported the first cut; without one, events published from now on must come."""
         self.began_after, self.flowing_at = cut if cut is None else dict(cut), at
 
     @property
@@ -65,7 +65,7 @@ class Subscriber:
         return next((each for each in self.processes if each.flowing_at is not None), None)
 
     def may_read(self, event: Published) -> bool:
-        """Whether the clearance admits the event."""
+        """True if the clearance admits the event."""
         return event.level <= self.clearance
 
     @property

@@ -31,7 +31,7 @@ from tests.simulation.network.test_types import knowing
 from tests.simulation.network.watching import INTERESTS, Publisher, Reader, read, truths
 from tests.simulation.observing import Observer
 
-#: Runs a network with a variant or without it, and returns what the checker says.
+#: Runs a network with a variant or without it, and returns the violations.
 Scenario: TypeAlias = Callable[[AbstractContextManager[None], Path], list[Violation]]
 
 
@@ -67,7 +67,7 @@ def killed_node(variant: AbstractContextManager[None], _: Path) -> list[Violatio
 
 
 def late_reader(variant: AbstractContextManager[None], _: Path) -> list[Violation]:
-    """A durable subscriber reads from the log what came while it was away."""
+    """A durable subscriber reads from the log the events that came while it was away."""
     with variant, NetworkWorld(1) as world:
         world.add("a", "one")
         world.run(1.0)
@@ -107,7 +107,7 @@ def restarted_node(variant: AbstractContextManager[None], _: Path) -> list[Viola
 
 
 def repeated_publication(variant: AbstractContextManager[None], _: Path) -> list[Violation]:
-    """A publisher whose connection breaks sends again what was not acknowledged."""
+    """A publisher whose connection breaks sends unacknowledged events again."""
     with variant, NetworkWorld(1, thread_delay=0.3) as world:
         world.add("a", "one")
         world.run(1.0)

@@ -25,7 +25,7 @@ def acknowledge_before_commit() -> Iterator[None]:
 
     def appended(self: EventLog, entries: Sequence[Any], done: Any) -> None:
         def committed(result: object) -> None:
-            """Whatever becomes of the commit, nobody is told."""
+            """The end of the commit is reported to nobody."""
 
         append(self, entries, committed)
         waiting = [each for each in (self._gathering, self._committing) if each is not None]

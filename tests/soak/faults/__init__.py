@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from tests.soak.faults import archive, clients, disks, links, processes
 from tests.soak.world import World
 
-#: Does the damage, waits, and heals what must heal by itself.
+#: Does the damage, waits, and heals the damage that an operator would not see.
 Fault: TypeAlias = Callable[[World], Awaitable[None]]
 
 FAULTS: Final[Mapping[str, Fault]] = {

@@ -1,4 +1,4 @@
-"""Faults of the archive and of what writes to it."""
+"""Faults of the archive and of the archivers."""
 
 from __future__ import annotations
 
