@@ -222,9 +222,7 @@ def _verdict(world: World, observer: Observer, plan: Plan) -> Verdict:
             if process.error:
                 world.odd.append(f"{subscriber.name}, process {process.number}: {process.error}")
     for name, node in world.nodes.items():
-        odd = sum(bool(_ODD.search(line)) for line in node.log().splitlines())
-        if odd:
-            world.odd.append(f"{name} logged {odd} tracebacks")
+        world.odd += [f"{name} logged: {each}" for each in tracebacks(node.log())]
     of_new_types = sum(seen.events[key].type.startswith("soak ") for key in seen.receipts)
     deliveries = sum(len(list(each.deliveries)) for each in seen.subscribers)
     text = report(f"{plan.seed} ({','.join(plan.faults)})", seen, violations)
@@ -232,6 +230,18 @@ def _verdict(world: World, observer: Observer, plan: Plan) -> Verdict:
         *(plan.seed, len(seen.receipts), of_new_types, deliveries, len(world.lines)),
         *(violations, "\n".join([text, "faults:", *world.lines]), world.odd),
     )
+
+
+def tracebacks(log: str) -> set[str]:
+    """The last lines of all tracebacks in a node's log, with the line that introduces each."""
+    found = set()
+    lines = log.splitlines()
+    for number, line in enumerate(lines):
+        if _ODD.search(line):
+            rest = lines[number + 1 :]
+            ends = (each for each in rest if each and not each.startswith((" ", "\t", "Traceback")))
+            found.add(f"{lines[max(0, number - 1)][33:150]} ... {next(ends, line)[:150]}")
+    return found
 
 
 def remove(folder: Path) -> None:

@@ -31,7 +31,7 @@ def nowhere(seen: Observations) -> Iterator[Violation]:
 
 
 def shared_places(seen: Observations) -> Iterator[Violation]:
-    """Places that were given to two events: a node with the first one does not ask for the second."""
+    """Places of two events: a node with the first one does not ask for the second."""
     holders: dict[Place, EventKey] = {}
     for key, places in seen.places.items():
         for place in places:
