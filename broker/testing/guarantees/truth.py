@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from broker.errors import BrokerError
 from broker.event.place import Place
 from broker.testing.guarantees.allowances import Allowances
 from broker.testing.guarantees.observations import Observations
@@ -17,8 +18,9 @@ from broker.testing.guarantees.records import (
 )
 from broker.testing.guarantees.subscriber import Process, Subscriber
 
-#: Reasons of gaps that the session protocol knows. Others are allowed by `Allowances.reasons`.
-REASONS = frozenset({"slow", "retention", "lost"})
+#: Reasons of gaps that the session protocol knows: these, and the code of an error for which a
+#: node could not pass an event on. Others are allowed by `Allowances.reasons`.
+REASONS = frozenset({"slow", "retention", "lost", *BrokerError._by_code})
 
 
 def altered_events(
