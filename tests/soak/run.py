@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import shutil
 import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Final
 
 import attrs
@@ -36,6 +38,8 @@ CALM: Final = 3.0
 PATIENCE: Final = 75.0
 #: And at the latest so long after the faults.
 LONGEST: Final = 300.0
+#: Faults that happen at the same time.
+MOST_AT_ONCE: Final = 3
 #: Longest pause between two faults.
 PAUSE: Final = 4.0
 _ODD: Final = re.compile(r"Traceback|Unhandled|unexpected error")
@@ -111,32 +115,34 @@ async def _begin(world: World, observer: Observer) -> None:
 async def _trouble(world: World, plan: Plan) -> None:
     """Let faults happen, several at a time."""
     end = time.monotonic() + plan.seconds
-    tasks: set[asyncio.Task[None]] = set()
-    failed: list[BaseException] = []
+    # Apart from the faults' own choices, whose number depends on the moment.
+    random = Random(f"plan {plan.seed}")
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        while plan.faults and time.monotonic() < end:
+            await asyncio.sleep(random.uniform(0.5, PAUSE))
+            fault = FAULTS[random.choice(plan.faults)]
+            if sum(not task.done() for task in tasks) < MOST_AT_ONCE:
+                tasks.append(asyncio.ensure_future(fault(world)))
+            await _mind_nodes(world)
+            _come_again(world)
+        await asyncio.sleep(max(0.0, end - time.monotonic()))
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    finally:
+        # Or one of them could start a node that nobody stops.
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    # A fault that can not be done (a file that is gone meanwhile) is none.
+    world.odd += [f"a fault failed: {each!r}" for each in results if each is not None]
 
-    def ended(task: asyncio.Task[None]) -> None:
-        tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            failed.append(task.exception())  # type: ignore[arg-type]
 
-    while plan.faults and time.monotonic() < end:
-        await asyncio.sleep(world.random.uniform(0.5, PAUSE))
-        fault = FAULTS[world.random.choice(plan.faults)]
-        if len(tasks) < 3:
-            task = asyncio.ensure_future(fault(world))
-            tasks.add(task)
-            task.add_done_callback(ended)
-        for node in world.nodes.values():
-            if not node.running and not node.busy:
-                _died(world, node.name)
-                await world.start_node(node)
-        _come_again(world)
-    await asyncio.sleep(max(0.0, end - time.monotonic()))
-    if tasks:
-        await asyncio.wait(tasks)
-    for error in failed:
-        # A fault that can not be done (a file that is gone meanwhile) is none.
-        world.odd.append(f"a fault failed: {error!r}")
+async def _mind_nodes(world: World) -> None:
+    """Start nodes that have ended by themselves."""
+    for node in world.nodes.values():
+        if not node.running and not node.busy:
+            _died(world, node.name)
+            await world.start_node(node)
 
 
 def _died(world: World, name: str) -> None:
@@ -151,10 +157,7 @@ async def _heal(world: World, observer: Observer) -> None:
     """All links and processes are well; publishers get their last receipts."""
     world.note("everything heals")
     world.relays.heal(reset=True)
-    for node in world.nodes.values():
-        if not node.running:
-            _died(world, node.name)
-            await world.start_node(node)
+    await _mind_nodes(world)
     for name in (*INTERESTS, *PUBLISHERS):
         world.clients[name].come()
     closing = [asyncio.to_thread(world.clients[name].close, LONGEST / 3) for name in PUBLISHERS]
@@ -246,7 +249,5 @@ def tracebacks(log: str) -> set[str]:
 
 def remove(folder: Path) -> None:
     """Remove the folder of a run."""
-    import shutil
-
     with contextlib.suppress(OSError):
         shutil.rmtree(folder)
