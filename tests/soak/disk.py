@@ -48,9 +48,14 @@ class Disk:
         if self.mounted:
             if keep:
                 kept = self.folder.with_name(self.folder.name + "-kept")
-                shutil.copytree(self.folder, kept, dirs_exist_ok=True)
+                copy(self.folder, kept)
             self.mounted = False
             subprocess.run(["umount", "--lazy", str(self.folder)], check=False)
+
+
+def copy(folder: Path, target: Path) -> None:
+    """Copy all files of a folder to another one, but no sockets."""
+    shutil.copytree(folder, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.socket"))
 
 
 def _mount(folder: Path) -> bool:

@@ -23,6 +23,7 @@ from broker.testing.guarantees import (
     ToldGap,
     Violation,
     check,
+    is_complete,
     report,
 )
 from tests.soak.faults import FAULTS
@@ -176,7 +177,7 @@ async def _quiescence(world: World, observer: Observer) -> None:
         seen = observer.read(world.clients.values())
         _come_again(world)
         calm = now - max(observer.newest, begin)
-        if calm > PATIENCE or (calm > CALM and not check(seen, _allowances(world, seen))):
+        if calm > PATIENCE or (calm > CALM and is_complete(seen, _allowances(world, seen))):
             return
         await asyncio.sleep(LOOK)
 
@@ -208,6 +209,7 @@ def _allowances(world: World, seen: Observations) -> Allowances:
         unknown_origins=world.stepped,
         # Publishers go to other nodes.
         fifo_across_origins=False,
+        logged_again=world.set_back,
         new_types=frozenset(f"soak 1.{each}" for each in range(1, world.versions + 1)),
     )
 

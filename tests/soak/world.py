@@ -35,6 +35,8 @@ class World:
         """Nodes that lost something of their disks."""
         self.stepped = False
         """True after a fault has set a clock."""
+        self.set_back = False
+        """True after a node started on an older copy of its disk."""
         self.versions = 0
         """Versions of the type that nodes did not know."""
         self.lines: list[str] = []

@@ -125,6 +125,15 @@ def numbers_fall() -> Run:
     return run
 
 
+def logged_again() -> Run:
+    run = Run()
+    run.deliver(2, 3, 4, 5)
+    again = Place("a", 1, 6)
+    run.process.items.append(attrs.evolve(run.delivered(1), place=again))
+    run.seen.logged(run.keys[0], again)
+    return run
+
+
 def altered() -> Run:
     run = complete()
     run.change(3, digest="other")
@@ -201,6 +210,7 @@ BROKEN: list[tuple[Callable[[], Run], set[Guarantee]]] = [
     (again_after_close, {Guarantee.ONCE}),
     (places_fall, {Guarantee.ORDER}),
     (numbers_fall, {Guarantee.ORDER}),
+    (logged_again, {Guarantee.ORDER}),
     (altered, {Guarantee.BYTES}),
     (forged, {Guarantee.BYTES}),
     (unwanted, {Guarantee.BYTES}),
@@ -232,6 +242,7 @@ def test_a_missing_event_of_a_new_type_breaks_the_guarantee_of_types() -> None:
     [
         (complete, NONE),
         (unjustified_gap, Allowances(may_be_gone=lambda key, place, gap: True)),
+        (logged_again, Allowances(logged_again=True)),
         (gap_around_arrived, Allowances(arrived_in_gaps=True)),
         (unknown_reason, Allowances(reasons=frozenset({"because"}))),
     ],

@@ -6,7 +6,7 @@ Pure code: no input or output, no clock. Simulation and soak both use it.
 from __future__ import annotations
 
 from broker.testing.guarantees.allowances import Allowances
-from broker.testing.guarantees.checker import check
+from broker.testing.guarantees.checker import check, is_complete
 from broker.testing.guarantees.observations import Observations
 from broker.testing.guarantees.records import (
     Delivered,
@@ -35,5 +35,6 @@ __all__ = [
     "ToldGap",
     "Violation",
     "check",
+    "is_complete",
     "report",
 ]

@@ -43,6 +43,15 @@ RULES: tuple[Rule, ...] = (
 )
 
 
+#: Guarantees that time may still fulfil, while events are on their way.
+PENDING = frozenset({Guarantee.DURABILITY, Guarantee.AT_LEAST_ONCE, Guarantee.TYPES})
+
+
+def is_complete(seen: Observations, allowed: Allowances = NONE) -> bool:
+    """True if no event is missing any more."""
+    return not any(violation.guarantee in PENDING for violation in check(seen, allowed))
+
+
 def check(seen: Observations, allowed: Allowances = NONE) -> list[Violation]:
     """Every violation of every guarantee, subscription by subscription."""
     found = [*nowhere(seen), *shared_places(seen)]

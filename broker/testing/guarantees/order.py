@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from broker.event.place import Mark
 from broker.testing.guarantees.allowances import Allowances
 from broker.testing.guarantees.observations import Observations
-from broker.testing.guarantees.records import Guarantee, ToldGap, Violation
+from broker.testing.guarantees.records import Delivered, Guarantee, ToldGap, Violation
 from broker.testing.guarantees.subscriber import Subscriber
 
 
@@ -38,7 +38,7 @@ def order_of_publishers(
     for process in subscriber.processes:
         newest: dict[tuple[str, int, str], int] = {}
         for event in process.deliveries:
-            if not event.handled:
+            if not event.handled or (allowed.logged_again and _logged_again(seen, event)):
                 continue
             origin = "" if allowed.fifo_across_origins else event.place.origin
             publisher = event.key.client_id, event.key.incarnation, origin
@@ -47,3 +47,8 @@ def order_of_publishers(
                 text = f"delivered after number {before}, in process {process.number}"
                 yield Violation(Guarantee.ORDER, subscriber.name, text, event.key)
             newest[publisher] = max(before, event.key.number)
+
+
+def _logged_again(seen: Observations, event: Delivered) -> bool:
+    places = seen.places.get(event.key, set())
+    return sum(place.origin == event.place.origin for place in places) > 1

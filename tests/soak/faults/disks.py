@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+from tests.soak.disk import copy
 from tests.soak.node import SoakNode
 from tests.soak.world import World
 
@@ -51,18 +52,19 @@ async def older_copy(world: World) -> None:
         clean = world.random.random() < 0.5
         how = "after a clean stop" if clean else "while it ran"
         world.note(f"older-copy: {node.name} is copied {how}")
-        copy = node.folder / "copy"
-        shutil.rmtree(copy, ignore_errors=True)
+        older = node.folder / "copy"
+        shutil.rmtree(older, ignore_errors=True)
         if clean:
             await asyncio.to_thread(node.stop)
-        shutil.copytree(node.layout.data(node.name), copy)
+        copy(node.layout.data(node.name), older)
         if clean:
             await world.start_node(node)
         await asyncio.sleep(world.random.uniform(2.0, 8.0))
         node.kill(machine=True)
         world.note(f"older-copy: {node.name} starts on the copy")
+        world.set_back = True
         _empty(node)
-        shutil.copytree(copy, node.layout.data(node.name), dirs_exist_ok=True)
+        copy(older, node.layout.data(node.name))
         await _start(world, node)
 
 
