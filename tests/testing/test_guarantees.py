@@ -140,6 +140,12 @@ def altered() -> Run:
     return run
 
 
+def stale() -> Run:
+    run = complete()
+    run.process.flowing({"a": (1, 1)})
+    return run
+
+
 def forged() -> Run:
     run = complete()
     run.process.items.append(
@@ -212,6 +218,7 @@ BROKEN: list[tuple[Callable[[], Run], set[Guarantee]]] = [
     (numbers_fall, {Guarantee.ORDER}),
     (logged_again, {Guarantee.ORDER}),
     (altered, {Guarantee.BYTES}),
+    (stale, {Guarantee.BYTES}),
     (forged, {Guarantee.BYTES}),
     (unwanted, {Guarantee.BYTES}),
     (unjustified_gap, {Guarantee.DURABILITY}),

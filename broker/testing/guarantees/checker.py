@@ -11,7 +11,12 @@ from broker.testing.guarantees.order import order_of_origins, order_of_publisher
 from broker.testing.guarantees.records import End, Guarantee, Violation
 from broker.testing.guarantees.repetition import repeated_events
 from broker.testing.guarantees.subscriber import Subscriber
-from broker.testing.guarantees.truth import altered_events, false_gaps, forbidden_knowledge
+from broker.testing.guarantees.truth import (
+    altered_events,
+    false_gaps,
+    forbidden_knowledge,
+    stale_events,
+)
 
 #: A rule sees one subscription.
 Rule = Callable[[Observations, Subscriber, Allowances], Iterator[Violation]]
@@ -38,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     order_of_origins,
     order_of_publishers,
     altered_events,
+    stale_events,
     false_gaps,
     forbidden_knowledge,
 )

@@ -48,6 +48,19 @@ def _difference(event: Published, delivered: Delivered) -> str:
     return ""
 
 
+def stale_events(
+    seen: Observations, subscriber: Subscriber, allowed: Allowances
+) -> Iterator[Violation]:
+    """Events from before the flow that came as live ones."""
+    for process in subscriber.processes:
+        cut = process.began_after or {}
+        for event in process.deliveries:
+            place = event.place
+            if event.liveness == "live" and place.mark <= cut.get(place.origin, (0, 0)):
+                text = f"live at {place}, before the cut of process {process.number}"
+                yield Violation(Guarantee.BYTES, subscriber.name, text, event.key)
+
+
 def false_gaps(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
