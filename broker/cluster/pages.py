@@ -27,6 +27,8 @@ PAGE_EVENTS = 512
 PAGE_BYTES = 512 << 10
 #: Nodes that may wait for a page; more are not heard, and ask again.
 MOST_READERS = 1_024
+#: Readers of which it is remembered that they were told a loss.
+MOST_TOLD = 16_384
 
 
 class Pages:
@@ -57,6 +59,8 @@ class Pages:
         self._reading = False
         self.has_all: Callable[[Address, Loss], bool] = lambda *_: False
         """Whether a reader has all own events of a branch, of which this log has lost some."""
+        self._told_losses: set[tuple[Address, Mark]] = set()
+        """Readers that were told a loss where it lay."""
         self.denied = 0
         """Events that were left out, since no way to the reader is cleared for them."""
 
@@ -84,15 +88,13 @@ class Pages:
         origin, after = log.origin, resume.after
         start = max(after, log.since.get(origin, (0, 0)))
         durable, newest = log.coverage[origin], log.cut
-        loss = log.chain.loss_behind(start)
-        if loss is not None and self.has_all(resume.source, loss):
-            loss = None
-        lost = loss.last if loss and loss.after <= start else None
+        loss = self._next_loss(resume.source, start)
+        lost = loss[1] if loss is not None and loss[0] <= start else None
         start = max(start, lost or start)
         # Where all is durable, an epoch may have begun in which there is nothing yet.
         upto = max(newest if newest[1] == durable[1] else durable, start)
         try:
-            events, lost = await self._behind(start)
+            events, damaged = await self._behind(start)
         except DamageFound:
             # The log is being repaired: the reader asks again.
             return
@@ -102,12 +104,12 @@ class Pages:
             upto = events[-1].mark
         elif events:
             upto = max(upto, events[-1].mark)
-        if loss is not None and start < loss.after < upto:
+        if loss is not None and start < loss[0] < upto:
             # The next page begins with the loss.
-            upto = loss.after
+            upto = loss[0]
             events = [event for event in events if event.mark <= upto]
         # Retention may have taken some of them while they were read, or before that.
-        since = max(log.since.get(origin, (0, 0)), lost)
+        since = max(log.since.get(origin, (0, 0)), damaged)
         events = [event for event in events if event.mark > since]
         gone = since if since > after else lost
         upto = max(upto, since)
@@ -132,6 +134,22 @@ class Pages:
                 lost = found.damage.upto
             else:
                 return events, lost
+
+    def _next_loss(self, reader: Address, start: Mark) -> tuple[Mark, Mark] | None:
+        """Behind and up to which places a reader is told the next loss: where it lay, or, for one
+        that has come further, where it was recorded."""
+        for loss in self._event_log.chain.losses:
+            if not loss.count or self.has_all(reader, loss):
+                continue
+            if loss.is_before(start):
+                if loss.branch <= start:
+                    if len(self._told_losses) >= MOST_TOLD:
+                        self._told_losses.clear()
+                    self._told_losses.add((reader, loss.after))
+                return loss.branch, loss.upto
+            if start < loss.last and (reader, loss.after) not in self._told_losses:
+                return loss.after, loss.last
+        return None
 
     async def _wanted(self, events: list[LoggedEvent], reader: Address) -> list[Carried]:
         destination = self._destination_of(reader)

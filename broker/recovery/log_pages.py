@@ -122,25 +122,39 @@ class LogPages:
             for origin, mark in complete.items()
         }
 
+    def _next_loss(self, request: PageRequest, after: Mark) -> tuple[Mark, Mark] | None:
+        """Behind and up to which own places something is lost, for a reader that is at `after`: in
+        the first page where it lay, or where it was recorded if that begins behind."""
+        for loss in self._log.chain.losses:
+            if loss.is_before(after):
+                return loss.branch, loss.upto
+            begun = request.ranges[self._log.origin][0]
+            recorded = not request.serial and begun[0] >= loss.after[0]
+            if loss.count and after < loss.last and recorded:
+                return loss.after, loss.last
+        return None
+
     def _behind_loss(self, request: PageRequest, reached: Mapping[str, Mark]) -> dict[str, Mark]:
         """Where this log goes on, if what is wanted next are own events that it has lost."""
         own = self._log.origin
         if own not in request.ranges:
             return {}
         after = reached.get(own, request.ranges[own][0])
-        loss = self._log.chain.loss_behind(after)
-        return {own: loss.last} if loss and loss.after <= after else {}
+        loss = self._next_loss(request, after)
+        return {own: loss[1]} if loss and loss[0] <= after else {}
 
-    def _up_to_loss(self, ranges: Mapping[str, MarkRange]) -> dict[str, MarkRange]:
+    def _up_to_loss(
+        self, request: PageRequest, ranges: Mapping[str, MarkRange]
+    ) -> dict[str, MarkRange]:
         """The ranges, each at most up to the next own events that this log has lost."""
         own = self._log.origin
-        loss = self._log.chain.loss_behind(ranges[own][0]) if own in ranges else None
+        loss = self._next_loss(request, ranges[own][0]) if own in ranges else None
         if loss is None:
             return dict(ranges)
         after, upto = ranges[own]
-        if loss.after <= after:
+        if loss[0] <= after:
             return {origin: each for origin, each in ranges.items() if origin != own}
-        return {**ranges, own: (after, loss.after if upto is None else min(upto, loss.after))}
+        return {**ranges, own: (after, loss[0] if upto is None else min(upto, loss[0]))}
 
     def _lost_behind(self, table: str, request: PageRequest, origin: str) -> Mark:
         """The end of the damage with which a range would begin."""
@@ -153,7 +167,7 @@ class LogPages:
         # For as long as the page takes; it counts as the client's, whose queries have a share.
         number = self._matcher.subscribe(request.pattern, request.query, request.client_id)
         try:
-            ranges = self._up_to_loss(self.has_all_of(request))
+            ranges = self._up_to_loss(request, self.has_all_of(request))
             if not ranges:
                 return self._telling(request, await self._kept_page(request, number, wait))
             page = await self._page(request, ranges, number, wait)

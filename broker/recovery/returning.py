@@ -36,11 +36,14 @@ from broker.recovery.messages import RETURNED
 from broker.recovery.request import PLACE, ReplayRequest
 from broker.store.deduplication import Freshness
 from broker.store.event_log import EventLog
-from broker.store.histories import Loss
+from broker.store.histories import Loss, runs_without
 from broker.store.records import LoggedEvent, encode_header
 
 #: Seconds that the first node with a place on another branch waits for others to show theirs.
 GATHERING = 1.0
+#: Seconds from the first question for this log, for which readers that come from an earlier history
+#: wait: then what is lost is told them where it lay.
+SETTLING = 1.5
 #: Seconds until something that failed is tried again, and how often it is.
 AGAIN = 2.0
 MOST_TRIES = 30
@@ -98,6 +101,8 @@ class Returning:
         self._shown: dict[Address, Mark] = {}
         """What a node has shown of another branch, and has given back."""
         self._running = False
+        self._began: float | None = None
+        """When the first reader has asked."""
         self.counts = ReturnCounts()
         network.driver.must_wait = self.must_wait
         network.driver.pages.has_all = self.has_all_of
@@ -109,9 +114,10 @@ class Returning:
         if resume.origin != log.origin or self._is_settled(resume):
             return False
         branch = log.fork(resume.after)
-        if branch is None:
+        if branch is None and not (self._is_new() and resume.after[0] < log.newest_own[0]):
             return False
-        if resume.after[1] - branch[1] > MOST_PLACES or len(self._waiting) >= MOST_SHOWN:
+        beyond = 0 if branch is None else resume.after[1] - branch[1]
+        if beyond > MOST_PLACES or len(self._waiting) >= MOST_SHOWN:
             self.log.warn("{node} shows a place that can not be", node=str(resume.source))
             return False
         self._waiting[resume.source] = resume
@@ -121,6 +127,12 @@ class Returning:
                 lambda failure: self.log.failure("fetching lost events failed", failure)
             )
         return True
+
+    def _is_new(self) -> bool:
+        """Whether nodes that have more of this log may not have had the time to show it."""
+        if self._began is None:
+            self._began = self._clock.seconds()
+        return self._clock.seconds() - self._began < SETTLING
 
     def has_all_of(self, reader: Address, loss: Loss) -> bool:
         """Whether a reader was on the other branch, behind all that was lost of that."""
@@ -199,11 +211,10 @@ class Returning:
         async for events in self._of_archive(branch, upto):
             await self._log_again(events, None)
             offsets.update([event.offset for event in events])
-        # Found or lost before: of several rounds each counts what it brings to light.
-        first = max(branch[1], known[1])
-        lost = max(0, upto[1] - first - len([each for each in offsets if each > first]))
         if upto > known:
-            await self._lose(branch, upto, lost)
+            # Of several rounds each counts what it brings to light.
+            first = max(branch[1], known[1]) + 1
+            await self._lose(branch, upto, runs_without(first, upto[1], offsets))
 
     async def _begin_above(self, epoch: int) -> None:
         """This machine's clock is behind: own events since the start are behind those that others
@@ -217,12 +228,13 @@ class Returning:
                 return
             await self._log_again(events, None, known=True)
 
-    async def _lose(self, branch: Mark, upto: Mark, count: int) -> None:
+    async def _lose(self, branch: Mark, upto: Mark, runs: tuple[tuple[int, int], ...]) -> None:
+        count = sum(last - first + 1 for first, last in runs)
         self.counts.lost += count
         log = self._event_log
 
         def begin(done: Callable[[BrokerError | None], None]) -> None:
-            log.lose(branch, upto, count, done)
+            log.lose(branch, upto, runs, done)
 
         await self._until_durable(begin)
         if count:

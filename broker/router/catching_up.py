@@ -320,10 +320,12 @@ class CatchingUp:
         ]
 
     def _tell_loss(self, feed: Feed, loss: Loss) -> None:
-        own, first = self._log.origin, (loss.after[0], loss.after[1] + 1)
+        own = self._log.origin
         feed.told[own] = loss.last
-        feed.outcomes.gone += loss.count
-        self._outlet.send_message(Gap(feed.number, own, first, loss.last, loss.count, "restored"))
+        for first, last in loss.gaps(feed.began.get(own, _NOWHERE)):
+            count = last[1] - first[1] + 1
+            feed.outcomes.gone += count
+            self._outlet.send_message(Gap(feed.number, own, first, last, count, "lost"))
 
     def _tell_gone(self, feed: Feed) -> list[Gap]:
         gaps = gone(feed.number, feed.told, self._log.since)

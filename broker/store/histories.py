@@ -7,7 +7,8 @@ it lies behind the place where the next known history branches off.
 One table of checked values (see `values`), integers big-endian:
 
 - `h` epoch u32 -> id u64, parent epoch u32, branch epoch u32, branch offset u64, digest 32 bytes;
-- `l` offset u64 of `after` -> a loss, four times (epoch u32, offset u64) as in `Loss`;
+- `l` offset u64 of `after` -> a loss: four times (epoch u32, offset u64) as in `Loss`, then its
+  runs, each (first u64, last u64);
 - `d` -> digest of all own events;
 - `r` -> this log is marked as restored; `x` -> it is disowned;
 - `a` -> epoch u32, offset u64, former name: see `Histories.leave`.
@@ -19,7 +20,7 @@ import hashlib
 import os
 import struct
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 import lmdb
@@ -31,10 +32,15 @@ from broker.store.values import Values
 #: Histories, and losses, that a log remembers; older ones are dropped.
 MOST_HISTORIES = 256
 MOST_LOSSES = 64
-#: Two copies that are started in one second take the same epoch with this chance.
-_SPREAD = 8
+#: Runs of lost places that are told apart.
+MOST_RUNS = 64
+#: Epochs count quarters of a second since the year 2020, until 2054: copies of a log that are started
+#: within one of them give the same places.
+EPOCH_MS = 250
+EPOCHS_SINCE_MS = 1_577_836_800_000
 _RECORD = struct.Struct(">QIIQ32s")
 _LOSS = struct.Struct(">IQIQIQIQ")
+_RUN = struct.Struct(">QQ")
 _EPOCH = struct.Struct(">I")
 _OFFSET = struct.Struct(">Q")
 _MARK = struct.Struct(">IQ")
@@ -74,6 +80,22 @@ class Loss:
     """Where the other branch began."""
     upto: Mark
     """The newest place of the other branch that a node has shown."""
+    runs: tuple[tuple[int, int], ...] = ()
+    """The first and last offsets that are lost of the other branch."""
+
+    def gaps(self, began: Mark) -> Iterator[tuple[Mark, Mark]]:
+        """First and last lost places for a reader that was at a place of the other branch, or
+        before it."""
+        on_branch = began[1] if self.branch < began < self.after else 0
+        for first, last in self.runs:
+            if last > on_branch:
+                epoch = self.upto[0]
+                yield (epoch, max(first, on_branch + 1)), (epoch, last)
+
+    def is_before(self, mark: Mark) -> bool:
+        """Whether a mark lies before the end of the other branch, and of an earlier epoch than the
+        loss was recorded in."""
+        return bool(self.count) and mark < self.upto and mark[0] < self.after[0]
 
     @property
     def count(self) -> int:
@@ -104,14 +126,23 @@ class Chain:
         end = self.histories[index].branch if index < len(self.histories) else newest
         return end if mark > end else None
 
-    def loss_behind(self, mark: Mark) -> Loss | None:
-        """The first loss that a reader at a mark has not passed."""
-        return next((loss for loss in self.losses if mark < loss.last and loss.count), None)
-
     def shown(self, branch: Mark) -> Mark:
         """The newest place that is known of the branch that began there."""
         found = [loss.upto for loss in self.losses if loss.branch == branch]
         return max(found, default=branch)
+
+
+def runs_without(first: int, last: int, found: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """The runs of numbers from `first` to `last` that were not found; at most `MOST_RUNS`, the last
+    of which then holds what was found between."""
+    runs: list[tuple[int, int]] = []
+    for each in [*sorted(n for n in set(found) if first <= n <= last), last + 1]:
+        if first < each:
+            runs.append((first, each - 1))
+        first = each + 1
+    if len(runs) > MOST_RUNS:
+        runs[MOST_RUNS - 1 :] = [(runs[MOST_RUNS - 1][0], runs[-1][1])]
+    return tuple(runs)
 
 
 class Histories:
@@ -132,7 +163,8 @@ class Histories:
         if not self._pop(txn, _RESTORED_KEY):
             return epoch, offset
         branch, after = (previous, offset), (epoch, offset)
-        loss = Loss(after, (epoch, offset + 1), branch, (previous, offset + _UNKNOWN))
+        upto = (previous, offset + _UNKNOWN)
+        loss = Loss(after, (epoch, offset + 1), branch, upto, ((offset + 1, upto[1]),))
         self.add_loss(txn, loss)
         return epoch, loss.next_offset - 1
 
@@ -161,6 +193,7 @@ class Histories:
     def add_loss(self, txn: lmdb.Transaction, loss: Loss) -> None:
         """Record a loss."""
         record = _LOSS.pack(*loss.after, *loss.last, *loss.branch, *loss.upto)
+        record += b"".join([_RUN.pack(*run) for run in loss.runs])
         self.values.put(txn, _LOSS_KEY + _OFFSET.pack(loss.after[1]), record)
         self._drop_oldest(txn, _LOSS_KEY, MOST_LOSSES)
 
@@ -217,8 +250,7 @@ class Histories:
 
 def next_epoch(previous: int, now_ms: int) -> int:
     """An epoch above the previous one, and above those of copies that were started before now."""
-    spread = int.from_bytes(os.urandom(2), "big") % _SPREAD
-    return max(previous + 1, now_ms // 1000 + spread) & 0xFFFFFFFF
+    return max(previous + 1, (now_ms - EPOCHS_SINCE_MS) // EPOCH_MS) & 0xFFFFFFFF
 
 
 def digest_on(digest: bytes, events: Sequence[LoggedEvent]) -> bytes:
@@ -235,9 +267,10 @@ def _history(epoch: int, value: bytes) -> History:
 
 
 def _loss(value: bytes) -> Loss:
-    numbers = _LOSS.unpack(value)
+    numbers = _LOSS.unpack_from(value)
+    runs = tuple((first, last) for first, last in _RUN.iter_unpack(value[_LOSS.size :]))
     after, last, branch, upto = zip(numbers[::2], numbers[1::2], strict=True)
-    return Loss(after, last, branch, upto)
+    return Loss(after, last, branch, upto, runs)
 
 
 def _epoch_of(history: History) -> int:

@@ -48,16 +48,21 @@ class LogHistories(LogReading):
             self._begin()
 
     def lose(
-        self, branch: Mark, upto: Mark, count: int, done: Callable[[BrokerError | None], None]
+        self,
+        branch: Mark,
+        upto: Mark,
+        runs: tuple[tuple[int, int], ...],
+        done: Callable[[BrokerError | None], None],
     ) -> None:
-        """Record that so many own events up to `upto` of another branch can be had of nobody.
+        """Record that own events up to `upto` of another branch, those with offsets in these runs,
+        can be had of nobody.
 
         The next so many places hold nothing. Offsets go on above those of the other branch, so
         that they alone tell which of two marks is further.
         """
         self.check_available()
-        after = self.newest_own
-        loss = Loss(after, (after[0], after[1] + count), branch, upto)
+        after, count = self.newest_own, sum(last - first + 1 for first, last in runs)
+        loss = Loss(after, (after[0], after[1] + count), branch, upto, runs)
         self._next_offset = loss.next_offset
         self._gathering.commit.losses.append(loss)
         self._gathering.add(

@@ -40,7 +40,7 @@ def test_who_returns_to_a_node_that_is_marked_as_restored_is_told_a_gap() -> Non
             assert reader.error is None
             assert [name_of(event)[2] for event in reader.events] == numbers
         assert [len(reader.gaps) for reader in (first, back, new)] == [1, 1, 0]
-        assert {gap.reason for gap in (*first.gaps, *back.gaps)} == {"restored"}
+        assert {gap.reason for gap in (*first.gaps, *back.gaps)} == {"lost"}
         # It is told once.
         world.kill("a")
         world.start("a")

@@ -8,16 +8,23 @@ from pathlib import Path
 from broker.event.place import Mark
 from broker.store.commit import Commit, Retention
 from broker.store.histories import (
+    EPOCH_MS,
+    EPOCHS_SINCE_MS,
     MOST_HISTORIES,
+    MOST_RUNS,
     NO_DIGEST,
     Chain,
     History,
     Loss,
     digest_on,
     next_epoch,
+    runs_without,
 )
 from broker.store.log_file import LogFile
 from broker.store.records import LoggedEvent
+
+#: A time, in ms since 1970.
+BEGAN = 1_700_000_000_000
 
 
 def own_events(log: LogFile, count: int) -> Commit:
@@ -43,11 +50,11 @@ def fork(log: LogFile, mark: Mark) -> Mark | None:
 
 
 def test_a_place_of_another_branch_is_recognised(tmp_path: Path) -> None:
-    first = started(tmp_path / "log", 5, 100_000)
+    first = started(tmp_path / "log", 5, BEGAN)
     first.close()
     shutil.copytree(tmp_path / "log", tmp_path / "copy")
-    lost = started(tmp_path / "log", 5, 200_000)
-    other = started(tmp_path / "copy", 3, 300_000)
+    lost = started(tmp_path / "log", 5, BEGAN + 1_000)
+    other = started(tmp_path / "copy", 3, BEGAN + 2_000)
     common, end = (first.bounds.epoch, 5), (lost.bounds.epoch, 10)
     assert fork(other, common) is None
     assert fork(other, end) == common
@@ -60,13 +67,13 @@ def test_a_place_of_another_branch_is_recognised(tmp_path: Path) -> None:
 
 def test_a_log_of_the_previous_version_goes_on(tmp_path: Path) -> None:
     """It has small epochs and no histories: places up to where it was upgraded are its own."""
-    log = LogFile(tmp_path, Retention(), wall_clock=lambda: 100_000)
+    log = LogFile(tmp_path, Retention(), wall_clock=lambda: BEGAN)
     with log._writing() as txn:
         log._tables.meta.put(txn, b"epoch", b"7")
         for key, _ in log._tables.histories.values.items(txn):
             log._tables.histories.values.delete(txn, key)
     log.crash()
-    log = LogFile(tmp_path, Retention(), wall_clock=lambda: 200_000)
+    log = LogFile(tmp_path, Retention(), wall_clock=lambda: BEGAN + 1_000)
     (history,) = log.chain.histories
     assert (history.parent, history.branch, history.digest) == (7, (7, 0), NO_DIGEST)
     assert fork(log, (6, 0)) is None
@@ -74,7 +81,7 @@ def test_a_log_of_the_previous_version_goes_on(tmp_path: Path) -> None:
 
 
 def test_histories_and_digests_survive_a_restart_and_are_bounded(tmp_path: Path) -> None:
-    log = started(tmp_path, 3, 100_000)
+    log = started(tmp_path, 3, BEGAN)
     events = own_events(log, 2).events
     log.commit(own_events(log, 2), log.bounds.epoch, 0)
     digest = log._tables.histories._digest(log._reading())
@@ -88,16 +95,31 @@ def test_histories_and_digests_survive_a_restart_and_are_bounded(tmp_path: Path)
 
 
 def test_epochs_rise_whatever_the_clock_says() -> None:
-    assert next_epoch(5, 0) >= 6
-    assert next_epoch(5, 1_700_000_000_000) >= 1_700_000_000
-    assert next_epoch(1_800_000_000, 1_700_000_000_000) >= 1_800_000_001
+    assert next_epoch(5, 0) == 6
+    now = EPOCHS_SINCE_MS + 1_000_000
+    assert next_epoch(5, now) == 1_000_000 // EPOCH_MS
+    assert next_epoch(next_epoch(5, now), now) == 1_000_000 // EPOCH_MS + 1
+    assert next_epoch(1_800_000_000, now) == 1_800_000_001
 
 
-def test_a_reader_meets_the_losses_that_lie_before_it() -> None:
-    first = Loss((9, 10), (9, 15), (3, 7), (4, 20))
+def test_a_loss_tells_each_reader_what_it_lacks() -> None:
+    loss = Loss((9, 10), (9, 15), (3, 7), (4, 20), ((8, 10), (19, 20)))
     empty = Loss((9, 20), (9, 20), (3, 7), (5, 30))
-    chain = Chain([History(9, 1, 3, (3, 7))], [empty, first])
-    assert chain.loss_behind((3, 2)) is first
-    assert chain.loss_behind((9, 14)) is first
-    assert chain.loss_behind((9, 15)) is None
+    chain = Chain([History(9, 1, 3, (3, 7))], [empty, loss])
+    assert chain.losses == (loss, empty)
     assert chain.shown((3, 7)) == (5, 30) and chain.shown((1, 1)) == (1, 1)
+    assert list(loss.gaps((3, 2))) == [((4, 8), (4, 10)), ((4, 19), (4, 20))]
+    assert list(loss.gaps((4, 9))) == [((4, 10), (4, 10)), ((4, 19), (4, 20))]
+    assert list(loss.gaps((4, 20))) == []
+    assert list(loss.gaps((9, 10))) == list(loss.gaps((0, 0)))
+    assert loss.is_before((4, 19)) and loss.is_before((1, 1))
+    assert not loss.is_before((4, 20)) and not loss.is_before((9, 1))
+    assert not empty.is_before((3, 7))
+
+
+def test_what_was_not_found_is_told_in_runs() -> None:
+    assert runs_without(5, 4, []) == ()
+    assert runs_without(5, 9, [5, 9, 7, 7, 12]) == ((6, 6), (8, 8))
+    assert runs_without(1, 3, [1, 2, 3]) == ()
+    many = runs_without(1, 1000, range(2, 1000, 2))
+    assert len(many) == MOST_RUNS and many[-1][1] == 1000
