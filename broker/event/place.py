@@ -15,8 +15,8 @@ Mark: TypeAlias = tuple[int, int]
 class Place:
     """Where the origin put an event: offsets are gapless per origin and go on through epochs.
 
-    An epoch begins when the origin can not prove that it remembers all it said (an unclean start,
-    a failed commit). Within one origin (epoch, offset) rises from event to event.
+    An epoch begins with each start, since the log may be an older copy, and after a failed commit
+    (`broker.store.histories`). Within one origin (epoch, offset) rises from event to event.
     """
 
     origin: str

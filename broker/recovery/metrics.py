@@ -48,6 +48,16 @@ def recovery_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
         "Events of the archive that their nodes, which are gone, could not send.",
         value=recoveries["stood_in"],
     )
+    yield CounterMetricFamily(
+        "xmlbroker_returned_events",
+        "Events that came back after a start from an older copy of the log.",
+        value=recoveries["returned"],
+    )
+    yield CounterMetricFamily(
+        "xmlbroker_branch_lost_places",
+        "Places of other branches of the log whose events nobody has.",
+        value=recoveries["lost_on_branches"],
+    )
     yield _counter("xmlbroker_hand_offs", "Subscriptions that moved.", "what", report["hand_offs"])
     pages = report["pages"]
     yield CounterMetricFamily(

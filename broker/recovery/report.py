@@ -8,6 +8,7 @@ from typing import Any
 
 from broker.event.place import Mark
 from broker.recovery.node_recovery import NodeRecovery
+from broker.recovery.returning import ReturnCounts
 from broker.store.event_log import EventLog
 
 
@@ -52,7 +53,18 @@ def _recoveries(recovery: NodeRecovery) -> dict[str, Any]:
         "failed": recovery.failed,
         "lost_places": recovery.lost,
         "stood_in": 0 if recovery.standing_in is None else recovery.standing_in.found,
+        **_returning(recovery),
         "events": {source: found[source] for source in ("log", "former", "logs", "archive")},
+    }
+
+
+def _returning(recovery: NodeRecovery) -> dict[str, int]:
+    returning = recovery.returning
+    counts = ReturnCounts() if returning is None else returning.counts
+    return {
+        "branches": counts.branches,
+        "returned": counts.returned,
+        "lost_on_branches": counts.lost,
     }
 
 

@@ -34,8 +34,8 @@ MOST_HISTORIES = 256
 MOST_LOSSES = 64
 #: Runs of lost places that are told apart.
 MOST_RUNS = 64
-#: Epochs count quarters of a second since the year 2020, until 2054: copies of a log that are started
-#: within one of them give the same places.
+#: Epochs count quarters of a second since the year 2020, until 2054. Copies of a log that are
+#: started within one quarter give the same places.
 EPOCH_MS = 250
 EPOCHS_SINCE_MS = 1_577_836_800_000
 _RECORD = struct.Struct(">QIIQ32s")

@@ -173,9 +173,10 @@ def test_a_reset_moves_the_position_and_says_what_that_means(
 def test_a_reset_takes_a_position_and_refuses_nonsense(site: Site) -> None:
     site.publish(4)
     site.leave()
-    origin = site.world.node.event_log.origin
-    site.ask("reset", to=f"{origin}:1:2")
-    for to in ("", "yesterday", f"{origin}:1:999"):
+    log = site.world.node.event_log
+    origin = f"{log.origin}:{log.bounds.epoch}"
+    site.ask("reset", to=f"{origin}:2")
+    for to in ("", "yesterday", f"{origin}:999"):
         with pytest.raises(BadPosition):
             site.ask("reset", to=to)
     site.come()

@@ -39,9 +39,8 @@ def test_what_retention_took_is_told_with_its_bounds_and_then_comes_the_rest(sma
     read(world, second, seconds=5.0)
     origin = world.node.event_log.origin
     (gap,) = second.gaps
-    assert gap == Gap(
-        Place(origin, 1, 11), Place(origin, 1, bounds.first - 1), bounds.first - 11, "retention"
-    )
+    first_gone, last_gone = (Place(origin, bounds.epoch, n) for n in (11, bounds.first - 1))
+    assert gap == Gap(first_gone, last_gone, bounds.first - 11, "retention")
     assert second.items[0] is gap
     assert offsets(second) == list(range(bounds.first, 1011))
     world.check_outcomes()
@@ -59,13 +58,14 @@ def test_a_position_does_not_stand_still_behind_a_gap_that_ends_in_an_earlier_ep
     world.kill_client(first.client)
     for _ in range(20):
         publish(world, publisher, 50)
+    epoch = world.node.event_log.bounds.epoch
     world.kill_node()
     world.start_node()
     world.run(2.0)
-    assert world.node.event_log.bounds.epoch == 2
+    assert world.node.event_log.bounds.epoch > epoch
     second = Reader(world, world.client("reader", incarnation=2), durable="d")
     read(world, second, seconds=5.0)
-    assert second.gaps[0].last.epoch == 1
+    assert second.gaps[0].last.epoch == epoch
     got = offsets(second)
     assert got[-1] == 1010
     # The node forgets the session; what had arrived must not come again.

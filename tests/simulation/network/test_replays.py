@@ -49,10 +49,11 @@ def test_it_gives_what_lies_between_two_positions(archived: bool) -> None:
         world.add("a", "one")
         world.run(1.0)
         publish(world, "a")
-        origin = world["a"].event_log.origin
+        log = world["a"].event_log
+        origin = log.origin
 
         def at(offset: int) -> Position:
-            return Position({origin: (1, offset)})
+            return Position({origin: (log.bounds.epoch, offset)})
 
         def numbers(first: int, last: int) -> list[tuple[str, int]]:
             return [("p-a", n) for n in range(first, last + 1)]
@@ -118,7 +119,7 @@ def test_what_is_explained_is_what_is_done() -> None:
         first, last = log.bounds.first, log.bounds.last
         back = world.client("away", "a", incarnation=2)
         told = asked(world, back, durable="d")
-        assert (told["durable"], told["position"]) == ("d", f"{log.origin}:1:1")
+        assert (told["durable"], told["position"]) == ("d", f"{log.origin}:{log.bounds.epoch}:1")
         (origin,) = told["origins"]
         assert sources(origin) == [("archive", 1, first - 1), ("log", first - 1, last)]
         assert not origin["gaps"]
@@ -126,7 +127,10 @@ def test_what_is_explained_is_what_is_done() -> None:
         world.archive.broken = True
         (origin,) = asked(world, back, durable="d")["origins"]
         (gap,) = origin["gaps"]
-        assert (gap["after"], gap["upto"]) == ((1, 1), (1, first - 1))
+        assert (gap["after"], gap["upto"]) == (
+            (log.bounds.epoch, 1),
+            (log.bounds.epoch, first - 1),
+        )
         assert "the archive can not tell" in gap["why"]
         world.archive.broken = False
         # Nothing was begun; then it is.
@@ -144,14 +148,15 @@ def test_a_replay_is_explained_by_its_ends() -> None:
         world.add("a", "one")
         world.run(1.0)
         publish(world, "a")
-        origin = world["a"].event_log.origin
+        log = world["a"].event_log
+        origin = f"{log.origin}:{log.bounds.epoch}"
         client = world.client("me", "a")
-        told = asked(world, client, since=f"{origin}:1:5", until=f"{origin}:1:9")
+        told = asked(world, client, since=f"{origin}:5", until=f"{origin}:9")
         assert sources(told["origins"][0]) == [("log", 5, 9)]
         assert told["archive"] == {"available": False, "told": False}
         for error, said in (
-            (BadPosition, {"since": f"{origin}:1:999"}),
-            (BadPosition, {"until": f"{origin}:1:999"}),
+            (BadPosition, {"since": f"{origin}:999"}),
+            (BadPosition, {"until": f"{origin}:999"}),
             (BadPosition, {"since": "nonsense"}),
             (BadQuery, {"query": "/flight["}),
             (BadQuery, {"namespaces": "[]"}),
