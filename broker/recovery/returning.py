@@ -130,6 +130,9 @@ class Returning:
 
     def _is_new(self) -> bool:
         """Whether nodes that have more of this log may not have had the time to show it."""
+        if not self._event_log.chain.histories[-1].branch[1]:
+            # It began with this process.
+            return False
         if self._began is None:
             self._began = self._clock.seconds()
         return self._clock.seconds() - self._began < SETTLING
