@@ -202,7 +202,7 @@ def test_wishes_made_without_a_connection_are_told_with_the_next(resumed: bool) 
         stored = world.node.durables.get("reader", "remembered")
         assert stored is not None
         if resumed:
-            assert list(stored.position.marks.values()) == [(1, 1)]
+            assert [offset for _, offset in stored.position.marks.values()] == [1]
 
 
 @pytest.mark.parametrize("forget", [True, False])
@@ -240,7 +240,7 @@ def test_positions_processed_without_a_connection_are_told_with_the_next(world: 
     world.network.heal(address)
     world.run(3.0)
     stored = world.node.durables.get("reader", "d")
-    assert stored is not None and list(stored.position.marks.values()) == [(1, 1)]
+    assert stored is not None and [offset for _, offset in stored.position.marks.values()] == [1]
 
 
 def test_a_client_that_is_told_something_impossible_begins_a_new_session(world: World) -> None:

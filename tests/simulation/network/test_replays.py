@@ -75,14 +75,14 @@ def test_it_gives_what_is_known_of_a_node_that_is_gone(ends: str) -> None:
         world.add("a", "one")
         world.run(1.0)
         publish(world, "a")
-        gone = world["a"].event_log.origin
+        gone, then = world["a"].event_log.origin, world["a"].event_log.bounds.epoch
         world.kill("a")
         world.add("b", "two")
         world.run(1.0)
         publish(world, "b")
-        here = world["b"].event_log.origin
-        since = Position({here: (1, 15)})
-        until = Position({here: (1, 18), gone: (1, 3)})
+        here, now = world["b"].event_log.origin, world["b"].event_log.bounds.epoch
+        since = Position({here: (now, 15)})
+        until = Position({here: (now, 18), gone: (then, 3)})
         said = {"since": {"since": since}, "until": {"until": until}}
         said["both"] = {**said["since"], **said["until"]}
         got = replayed(world, "b", **said[ends])
