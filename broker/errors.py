@@ -116,18 +116,6 @@ class LogCorrupt(OurError):
     code = "log-corrupt"
 
 
-class LogTooNew(LogCorrupt):
-    """The event log was written by a newer version of this program."""
-
-    code = "log-too-new"
-
-
-class LogDamaged(OurError):
-    """Bytes of the event log fail their checksum. Says which events these are."""
-
-    code = "log-damaged"
-
-
 class ArchiveUnavailable(OurError):
     """The archive can not be reached, read or written now. Nothing is lost; retry."""
 

@@ -249,6 +249,11 @@ class ChunkTable:
                 spans.append(Span(origin, after, upto))
         return tuple(sorted(spans, key=lambda span: span.origin))
 
+    def arrivals_around(self, txn: lmdb.Transaction, first: int) -> tuple[int, int]:
+        """Between which arrival times a chunk that begins with `first` lies."""
+        before, _, after = self._neighbours(txn, first)
+        return before or 0, NEVER_OLD - 1 if after is None else after
+
     def forget_places(self) -> None:
         """The table of origins has changed for a damaged chunk."""
         self._places.clear()

@@ -6,8 +6,14 @@ import enum
 
 import attrs
 
-from broker.errors import LogDamaged
+from broker.errors import OurError
 from broker.event.place import Mark
+
+
+class LogDamaged(OurError):
+    """Bytes of the event log fail their checksum. Says which events these are."""
+
+    code = "log-damaged"
 
 
 class Kind(enum.Enum):

@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 import lmdb
 
-from broker.errors import LogCorrupt, LogTooNew
+from broker.errors import LogCorrupt
 from broker.store.checksum import Buffer, ValueDamaged
 from broker.store.rewriting import hold_chunk, hold_places
 from broker.store.tables import FORMAT, Tables, format_name, format_number
@@ -24,6 +24,12 @@ EPOCHS_AHEAD = 1_000
 MOST_HELD = 1_000_000
 #: Bits that may be damaged in the name of a format.
 MOST_BITS = 2
+
+
+class LogTooNew(LogCorrupt):
+    """The event log was written by a newer version of this program."""
+
+    code = "log-too-new"
 
 
 @attrs.frozen

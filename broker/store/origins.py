@@ -18,11 +18,11 @@ from typing import Any
 
 import lmdb
 
-from broker.errors import LogDamaged
 from broker.event.place import Mark
 from broker.store.checksum import ValueDamaged
 from broker.store.chunk_table import AnyChunk, ChunkTable
 from broker.store.chunks import decode_key
+from broker.store.damage import LogDamaged
 from broker.store.places import (
     PLACES,
     Places,

@@ -9,7 +9,7 @@ import lmdb
 
 from broker.event.place import Mark
 from broker.store.checksum import event_checksum
-from broker.store.chunk_table import NEVER_OLD, LostChunk
+from broker.store.chunk_table import NEVER_OLD
 from broker.store.chunks import encode_key
 from broker.store.damage import Damage, Kind
 from broker.store.kept import KEPT
@@ -140,10 +140,10 @@ def _made_anew(
     tables: Tables, txn: lmdb.Transaction, damage: Damage, by_offset: Mapping[int, LoggedEvent]
 ) -> tuple[list[LoggedEvent], dict[int, int]]:
     """A chunk whose head is lost, with what a source has; the rest stays damaged."""
-    arrival = None
+    # Other nodes have logged them at other times; here times rise with serials.
+    low, high = 0, NEVER_OLD - 1
     if damage.table != KEPT:
-        stand_in: LostChunk = tables.chunks.lost(txn, damage.first, damage.kind)
-        arrival = stand_in.arrival(damage.first) % NEVER_OLD
+        low, high = tables.chunks.arrivals_around(txn, damage.first)
     events, failing = [], {}
     mark: Mark
     for index, mark in enumerate(damage.marks):
@@ -153,8 +153,7 @@ def _made_anew(
             failing[index] = UNKNOWN
         else:
             event = attrs.evolve(found, serial=damage.first + index)
-        if arrival is not None:
-            event.arrival = arrival
+        event.arrival = low = max(low, min(event.arrival, high))
         events.append(event)
     _fill_epochs(events, failing)
     return events, failing

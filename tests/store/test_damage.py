@@ -13,6 +13,7 @@ from broker.store.chunks import encode_key
 from broker.store.commit import Commit, Keeping, Retention
 from broker.store.damage import DamageFound, Kind
 from broker.store.log_file import LogFile
+from broker.store.reading_along import LogAlong
 from broker.store.records import LoggedEvent
 from broker.store.stored_chunk import HeadDamaged, StoredChunk, encode_stored
 from tests.store.damaging import damage_folder, damage_log, flipped, read_past_damage
@@ -192,6 +193,23 @@ def test_retention_takes_damaged_chunks_too(tmp_path: Path) -> None:
     log.commit(Commit(), 1, 10**9)
     assert log.bounds.first == 21
     assert log.since == {log.origin: everything[14].mark, "far": everything[19].mark}
+
+
+def test_another_process_reads_no_damaged_event_either(tmp_path: Path) -> None:
+    log, everything = filled(tmp_path)
+    own = [each for each in everything if each.origin == log.origin]
+    for nth, bit in ((0, -20), (2, 45)):
+        damage_log(log, "events", lambda v, bit=bit: flipped(v, bit % (len(v) * 8)), nth)
+    log.crash()
+    along = LogAlong(tmp_path)
+    (columns,) = along.read((0, 0), 99, 1 << 30)
+    assert columns.documents == b"".join(each.document for each in own[:4])
+    with pytest.raises(DamageFound) as caught:
+        along.read(own[3].mark, 99, 1 << 30)
+    assert caught.value.damage.upto == own[4].mark
+    with pytest.raises(DamageFound):
+        along.read(own[4].mark, 99, 1 << 30)
+    along.close()
 
 
 # --------------------------------------------------------------------------- values

@@ -13,10 +13,11 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from broker.errors import LogCorrupt, LogTooNew
+from broker.errors import LogCorrupt
 from broker.store.commit import Commit, Retention
 from broker.store.kept import KeptSpan
 from broker.store.log_file import LogFile
+from broker.store.opening import LogTooNew
 from broker.store.tables import MAX_TABLES
 from tests.store.damaging import damage_folder, flipped, read_past_damage
 from tests.store.old_log import made

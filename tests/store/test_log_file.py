@@ -82,7 +82,7 @@ def test_an_unclean_end_begins_a_new_epoch_and_loses_nothing(tmp_path: Path) -> 
         "import os, sys; from pathlib import Path; sys.path.insert(0, 'tests/store')\n"
         "from test_log_file import LogFile, Retention, events\n"
         "log = LogFile(Path(sys.argv[1]), Retention())\n"
-        "log.commit(events(1, 5), 1, 0)\n"
+        "log.commit(events(1, 5), log.bounds.epoch, 0)\n"
         "os.kill(os.getpid(), 9)\n"
     )
     root = Path(__file__).parents[2]

@@ -138,7 +138,11 @@ class Archiving:
             # It stays a hole of the archive, which is filled when the log is repaired.
             self.figures.damaged += 1
             upto = max(found.damage.upto, since)
-            return upto > since and self._flush_span(origin, upto, durable, read, begins)
+            lost = self.figures.lost
+            more = upto > since and self._flush_span(origin, upto, durable, read, begins)
+            # It is no loss to retention.
+            self.figures.lost = lost
+            return more
         upto = _mark(events, -1) if events is not None else durable
         if end is not None and end < upto:
             events, upto = _up_to(events, end), end

@@ -22,6 +22,7 @@ from broker.testing.archive import ShownLog
 from broker.testing.fragile_disk import Died
 from tests.recovery.archiver.archived_node import REFERENCE, TEXT, Site
 from tests.store.archive.events import HOUR, MORNING, same
+from tests.store.damaging import damage_log, flipped, read_past_damage
 
 # ---------------------------------------------------------------- what is new
 
@@ -64,6 +65,24 @@ def test_a_new_epoch_goes_on_behind_the_old_one(site: Site) -> None:
     site.log_more(3, epoch=2)
     site.carry(archiver)
     assert site.covered() == (((0, 0), (2, 6)),)
+    assert same(site.archived(), site.made)
+
+
+def test_damage_in_the_log_stays_a_hole_until_the_log_is_repaired(site: Site) -> None:
+    for _ in range(3):
+        site.log_more(4)
+    damage_log(site.log, "events", lambda value: flipped(value, 45), 1)
+    archiver = site.carry()
+    assert site.offsets() == [1, 2, 3, 4, 9, 10, 11, 12]
+    assert [mark[1] for each in site.covered() for mark in each] == [0, 4, 8, 12]
+    assert archiver.figures.damaged and not archiver.figures.lost
+    site.log_more(2)
+    site.carry(archiver)
+    assert site.offsets()[-2:] == [13, 14]
+    _, (damage,) = read_past_damage(site.log)
+    assert site.log.repair(damage, site.made) is None
+    site.carry(archiver)
+    assert sorted(site.offsets()) == list(range(1, 15))
     assert same(site.archived(), site.made)
 
 
