@@ -29,11 +29,8 @@ class BrokerError(Exception):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if "code" not in cls.__dict__:
-            return
-        if cls.code in BrokerError._by_code:
+        if "code" in cls.__dict__ and BrokerError._by_code.setdefault(cls.code, cls) is not cls:
             raise TypeError(f"error code {cls.code!r} is taken twice")
-        BrokerError._by_code[cls.code] = cls
 
     def __str__(self) -> str:
         if self.line:
