@@ -148,7 +148,9 @@ class Input:
                 self._types.clear()
             self._types.add((name, version))
             self._type_came(name, version)
-        for document, verdict in zip(part.documents, verdicts, strict=False):
+        # A publisher that names a newer version does so from then on: two events tell.
+        for index in {0, len(verdicts) - 1} if verdicts else ():
+            document, verdict = part.documents[index], verdicts[index]
             if _LATEST in document and isinstance(verdict, Accepted):
                 self._latest.note(document, verdict.header)
 
