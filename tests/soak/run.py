@@ -198,6 +198,8 @@ def _allowances(world: World, seen: Observations) -> Allowances:
     def may_be_gone(key: EventKey, place: Place, gap: ToldGap) -> bool:
         if gap.reason == "slow":
             return True
+        if gap.reason == "unknown-type":
+            return seen.events[key].type.startswith("soak ")
         if seen.receipts[key].durability == "neighbour" and len(world.damaged) < 2:
             return False
         return place.origin in damaged
