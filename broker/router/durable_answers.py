@@ -179,6 +179,9 @@ class DurableAnswers:
         except (ValueError, TypeError):
             raise BadPosition(f"{to[:80]!r} is none of start, end, a time, a position") from None
         check_position(log, position)
+        if position.marks.get(log.origin, _NOWHERE)[1] > log.cut[1]:
+            # Of an earlier epoch: no event has that place, or it was lost with its branch.
+            raise BadPosition(f"{log.origin} has got to offset {log.cut[1]}, not to {position}")
         return position.marks
 
     async def _delete(self, identity: Identity, ask: Ask) -> dict[str, Any]:

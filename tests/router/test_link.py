@@ -91,7 +91,7 @@ class FakeLog:
     def position(self) -> dict[str, Mark]:
         return self.coverage.marks
 
-    def read(self, start: int, most: int, _: int) -> Deferred[list[LoggedEvent]]:
+    def read(self, start: int, most: int, _: int, wait: bool = True) -> Deferred[list[LoggedEvent]]:
         if self.broken:
             raise LogUnavailable("broken")
         page = [e for e in self.events if e.offset >= start][:most]
