@@ -41,8 +41,8 @@ def no_checksum() -> Iterator[None]:
     """The disk alters a letter in each event's identifier, and reading does not notice."""
     read = LogReading.read
 
-    def altered(self: LogReading, *args: Any) -> Any:
-        return read(self, *args).addCallback(
+    def altered(self: LogReading, *args: Any, **named: Any) -> Any:
+        return read(self, *args, **named).addCallback(
             lambda events: [
                 attrs.evolve(each, document=each.document.replace(b"<id>F", b"<id>G"))
                 for each in events
