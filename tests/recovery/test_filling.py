@@ -64,7 +64,7 @@ class Log:
     def keeps(self, origin: str) -> bool:
         return origin in self.has
 
-    async def page(self, request: PageRequest) -> Page:
+    async def page(self, request: PageRequest, *, wait: bool = False) -> Page:
         self.asked.append(request)
         events: list[LoggedEvent] = []
         reached: dict[str, Mark] = {}
