@@ -19,6 +19,7 @@ from broker.store.kept import KeptSpan
 from broker.store.log_file import LogFile
 from broker.store.opening import LogTooNew
 from broker.store.tables import MAX_TABLES
+from tests.capability import skip
 from tests.store.damaging import damage_folder, flipped, read_past_damage
 from tests.store.old_log import made
 
@@ -35,7 +36,7 @@ def old_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["git", "archive", "-o", archive, BEFORE, "broker"], cwd=ROOT, capture_output=True
     )
     if packed.returncode:
-        pytest.skip(f"{BEFORE} is not in this clone: {packed.stderr.decode()[:200]}")
+        skip("previous-version", packed.stderr.decode()[:200])
     with tarfile.open(archive) as code:
         code.extractall(folder, filter="data")
     return folder
