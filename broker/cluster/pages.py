@@ -111,7 +111,7 @@ class Pages:
         # Retention may have taken some of them while they were read, or before that.
         since = max(log.since.get(origin, (0, 0)), damaged)
         events = [event for event in events if event.mark > since]
-        gone = since if since > after else lost
+        gone = max([mark for mark in (since, lost) if mark and mark > after], default=None)
         upto = max(upto, since)
         if resume.all:
             carried = self._cleared_of(events, resume.source)

@@ -66,6 +66,35 @@ def test_what_goes_while_a_page_is_read_is_told_as_gone(tmp_path: Path) -> None:
         assert places == list(range(begins[1] + 1, page.upto[1] + 1))
 
 
+def test_a_loss_behind_what_retention_took_is_gone_too(tmp_path: Path) -> None:
+    """Retention has taken all up to the place where own events of another branch were lost."""
+    log, writer, reader = short_log(tmp_path)
+
+    def append() -> None:
+        log.append([(HEADER_RECORD, 1, bytes(50_000))], lambda _: None)
+        while writer.calls:
+            writer.step()
+
+    served: list[Range] = []
+    pages = Pages(
+        event_log=log,
+        matcher=cast(Any, None),
+        wants=cast(Any, None),
+        clock=Clock(),
+        destination_of=lambda address: address,
+        cleared=lambda address, rank: True,
+        served=lambda resume, page, carried: served.append(page),
+    )
+    append()
+    epoch = log.bounds.epoch
+    log.lose((epoch - 1, 0), (epoch - 1, 3), ((1, 3),), lambda _: None)
+    while log.since.get(log.origin) != (epoch, 1):
+        append()
+    pages.serve(Resume(node("home"), node("reader"), MAX_HOPS, log.origin, (epoch, 0), True))
+    reader.step()
+    assert [page.gone for page in served] == [log.chain.losses[0].last]
+
+
 def test_copies_that_go_while_they_are_read_are_no_page(tmp_path: Path) -> None:
     log, writer, reader = short_log(tmp_path)
 
