@@ -178,14 +178,16 @@ def test_a_file_that_lies_about_its_order_is_damaged(place: Place) -> None:
     assert written.rows == 2
 
 
-def test_files_that_are_gone_are_passed_over(place: Place) -> None:
+def test_a_missing_file_is_set_aside_to_heal(place: Place) -> None:
     for number in (1, 2):
         place.writer.write([], [event(number)], {})
     place.wall.now += 2 * HOUR
     compaction = place.compaction()
-    place.archive.objects.delete([next(iter(place.archive.state().files))])
+    missing = next(iter(place.archive.state().files))
+    place.archive.objects.delete([missing])
     done = compaction.run()
-    assert (done.merges, done.passed_over, done.damaged) == (0, 1, [])
+    assert (done.merges, done.passed_over, done.damaged) == (0, 1, [missing])
+    assert missing not in place.archive.state().files
 
 
 def test_files_that_follow_each_other_are_not_open_at_once(place: Place) -> None:
