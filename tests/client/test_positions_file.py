@@ -47,6 +47,7 @@ def test_it_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "alice.incarnation",
         "alice.positions",
+        "alice.positions-before",
     ]
 
 

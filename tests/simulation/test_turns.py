@@ -100,11 +100,16 @@ def slow_down(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         return match(documents[:count], undescribed, seconds)
 
     def select_slowly(
-        number: int, documents: Sequence[bytes], liveness: Any, undescribed: Any, seconds: float
+        number: int,
+        documents: Sequence[bytes],
+        liveness: Any,
+        undescribed: Any,
+        seconds: float,
+        *variants: Any,
     ) -> Any:
         count = min(max(1, ceil(seconds / DEAR)), len(documents))
         world.clock.rightNow += DEAR * count
-        return select(number, documents[:count], liveness, undescribed, seconds)
+        return select(number, documents[:count], liveness, undescribed, seconds, *variants)
 
     select = world.node.matcher.select
     monkeypatch.setattr(world.node.matcher, "match", slowly)

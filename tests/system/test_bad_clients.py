@@ -115,7 +115,7 @@ def test_a_position_from_the_future_is_refused(shared_node: NodeProcess) -> None
         async with bystander(shared_node.endpoint), connect(shared_node.endpoint) as client:
             await client.when_connected(PATIENCE)
             assert client.welcome is not None
-            future = Position({client.welcome.origin: (99, 1_000_000)})
+            future = Position({client.welcome.origin: ((1 << 32) - 1, 1_000_000)})
             with pytest.raises(BadPosition):
                 await client.subscribe("true()", start=since(future))
 
