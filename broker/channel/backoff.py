@@ -1,7 +1,7 @@
 """Backoff: wait longer after each failure, up to a bound.
 
 A connection that is accepted and breaks at once is a failure like one that is refused. So the
-waiting time returns to the shortest one only after an attempt that lasted.
+waiting time returns to the shortest one only after an attempt that lasted, or made progress.
 """
 
 from __future__ import annotations
@@ -46,6 +46,10 @@ class Backoff:
         """Note that the attempt has succeeded so far: the session or the process is up."""
         if self._up_since is None:
             self._up_since = now
+
+    def progressed(self) -> None:
+        """Note that the attempt does what it is for: its end, however soon, is no failure."""
+        self._failures = 0
 
     def next(self, now: float) -> float:
         """Seconds to wait, now that the attempt failed or has ended."""

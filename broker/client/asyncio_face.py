@@ -127,6 +127,7 @@ def connect(
     secret: str = "",
     state: Path | None = None,
     trust: Path | None = None,
+    longest_wait: float = 30.0,
     **bounds: int,
 ) -> AsyncioClient:
     """A client that begins to connect at once, to the first of `endpoints` that answers.
@@ -136,7 +137,12 @@ def connect(
     See `client_settings` for the other arguments. To be called where an asyncio loop runs.
     """
     settings = client_settings(
-        client_id=client_id, account=account, secret=secret, state=state, **bounds
+        client_id=client_id,
+        account=account,
+        secret=secret,
+        state=state,
+        longest_wait=longest_wait,
+        **bounds,
     )
     if trust is not None:
         trusting_context(trust)

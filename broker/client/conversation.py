@@ -54,6 +54,7 @@ class Conversation:
             self,
         )
         self._backoff = settings.backoff()
+        self._resumed = False
         self._connection = connecting(
             Connection(
                 loop=loop,
@@ -124,6 +125,10 @@ class Conversation:
                 self._driver.close()
                 return
             self._apply(effects)
+        if self._resumed:
+            # A link that breaks often may still carry a session on. A session that begins anew
+            # could repeat what ended the one before.
+            self._backoff.progressed()
         if self._core.outbox.unsent:
             self._flush_soon()
 
@@ -132,6 +137,7 @@ class Conversation:
         if view.state is LinkState.CONNECTED:
             self.last_error = None
             self._backoff.up(self._loop.clock.seconds())
+            self._resumed = view.resumed
             welcome = self.welcome
             assert welcome is not None
             limits = (welcome.max_event_bytes, welcome.max_frame_bytes)

@@ -73,6 +73,7 @@ def client_settings(
     window_bytes: int = 4 << 20,
     outbox_events: int = 100_000,
     outbox_bytes: int = 64 << 20,
+    longest_wait: float = 30.0,
 ) -> ClientSettings:
     """Settings for one process of a client.
 
@@ -81,7 +82,8 @@ def client_settings(
     clock was set back between two processes; without it the clock alone has to do, and the node
     refuses a process that comes with an incarnation that was used (`IncarnationRefused`). The
     positions of durable subscriptions are kept there, too: the next process goes on at any node,
-    even if the one that has stored them is gone. Raises `ConfigurationError` if the folder can not
+    even if the one that has stored them is gone. `longest_wait` bounds the seconds between two
+    attempts to connect. Raises `ConfigurationError` if the folder can not
     be written, or what it holds is not the client's.
     """
     name = check_client_id(client_id or account or f"anonymous-{os.urandom(6).hex()}")
@@ -102,6 +104,7 @@ def client_settings(
         window_bytes=window_bytes,
         outbox_events=outbox_events,
         outbox_bytes=outbox_bytes,
+        longest_wait=longest_wait,
         positions=positions,
         left=left,
         attempts=None if state is None else AttemptsFile(state, name),

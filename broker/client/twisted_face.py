@@ -114,6 +114,7 @@ def connect(
     state: Path | None = None,
     trust: Path | None = None,
     reactor: Any = None,
+    longest_wait: float = 30.0,
     **bounds: int,
 ) -> Client:
     """A client that begins to connect at once, to the first of `endpoints` that answers.
@@ -127,7 +128,12 @@ def connect(
 
         reactor = installed
     settings = client_settings(
-        client_id=client_id, account=account, secret=secret, state=state, **bounds
+        client_id=client_id,
+        account=account,
+        secret=secret,
+        state=state,
+        longest_wait=longest_wait,
+        **bounds,
     )
     if trust is not None:
         trusting_context(trust)
