@@ -21,6 +21,7 @@ from broker.cluster.building import build_network
 from broker.cluster.dtds import NeighbourDtds
 from broker.cluster.membership import Dialler
 from broker.cluster.network import Network
+from broker.cluster.stream_times import StreamTimes
 from broker.config import Settings
 from broker.content.query.query import parse_query
 from broker.content.schema.advice import Advisor
@@ -152,6 +153,11 @@ class Node:
             interest=Alone() if self.network is None else self.network.interest,
             recovery=self.recovery,
             max_subscriptions=settings.limits.max_subscriptions_per_client,
+        )
+        questions = self.recovery.questions
+        post = None if questions is None else questions.post
+        self.stream_times = StreamTimes(
+            *(self.event_log, reactor, wall_clock, post), self.output.progress
         )
         self.event_log.began_again = self.output.begin_again
         self.reception = self._make_reception()
@@ -291,7 +297,13 @@ class Node:
 
         To be called every `PROGRESS_EVERY`.
         """
-        self.output.progress()
+        times = self.stream_times
+        if self.output.wants_times:
+            times.ask()
+            self.output.progress(times.times())
+        else:
+            times.stop()
+            self.output.progress()
         self.notices.flush()
         if self.network is not None:
             self.network.progress()
@@ -310,6 +322,7 @@ class Node:
         self.notices.stop()
         self.types.stop()
         self.explaining.stop()
+        self.stream_times.stop()
         try:
             await self.event_log.drain()
             self.output.progress()

@@ -215,6 +215,7 @@ class Client(Conversation):
         begin = start if start is not None else (STORED if durable else NEW)
         end = Position() if until is None else until
         wish = Wish(query, streams, namespaces or {}, durable, begin, end, until_time, pace, rate)
+        wish = attrs.evolve(wish, times=merge is not None)
         return self._begin(wish, on_gap, on_change, subscription_as(merge)).flowing
 
     def replay(

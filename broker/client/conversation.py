@@ -141,7 +141,8 @@ class Conversation:
             welcome = self.welcome
             assert welcome is not None
             limits = (welcome.max_event_bytes, welcome.max_frame_bytes)
-            self._apply(self._core.session_up(view.resumed, welcome.address, limits))
+            node, version = welcome.address, welcome.version
+            self._apply(self._core.session_up(view.resumed, node, limits, version))
             self._waiting.session_up()
             self._flush()
             if self.on_state is not None:

@@ -75,6 +75,8 @@ class ClientCore:
         self._subscriptions: dict[int, Following] = {}
         self._ending: dict[int, tuple[Following, bool]] = {}
         """Unsubscribed, but the node has not said so yet; and whether it shall forget them."""
+        self._version = 1
+        """Protocol version of the newest session."""
         self._numbers = itertools.count(1)
         self.positions = Acknowledging(self._subscriptions, left or {}, self._numbers)
         self._questions = Questions()
@@ -191,21 +193,24 @@ class ClientCore:
 
     def _say(self, message: Message) -> list[Effect]:
         if self.connected:
-            return [_send(message)]
+            return [self._send(message)]
         self._unsaid.append(message)
         return []
 
     # ------------------------------------------------------------------ the connection
 
-    def session_up(self, resumed: bool, node: str = "", limits: Limits = NO_LIMITS) -> list[Effect]:
+    def session_up(
+        self, resumed: bool, node: str = "", limits: Limits = NO_LIMITS, version: int = 1
+    ) -> list[Effect]:
         """Connected, to the node with this address. If it does not remember the session,
         everything open is said again. What exceeds `limits`, of an event and a frame in bytes,
-        fails."""
+        fails. `version` is the session's protocol version."""
         self.positions.connected = True
+        self._version = version
         self._node = node
         unsaid, self._unsaid = self._unsaid, []
         if resumed:
-            said = [*map(_send, unsaid), *self.positions.acknowledge(), *self._grant()]
+            said = [*map(self._send, unsaid), *self.positions.acknowledge(), *self._grant()]
             return [*said, *self.positions.confirm()]
         self._previous = None
         self._retry_at = None
@@ -219,13 +224,13 @@ class ClientCore:
         effects.append(_send(Credit(self._room.begin())))
         for subscription in self._subscriptions.values():
             subscription.acknowledged = Position()
-            effects.append(_send(subscription.subscribe()))
+            effects.append(self._send(subscription.subscribe()))
         for number, (subscription, forget) in list(self._ending.items()):
             name = subscription.wish.durable
             owed = name in self.positions.leaving.unconfirmed
             if name and (forget or owed):
                 # Only a session that has it can have it forgotten, or move its position.
-                effects.append(_send(subscription.subscribe()))
+                effects.append(self._send(subscription.subscribe()))
                 if owed:
                     moved = [(number, subscription.processed.to_wire())]
                     effects.append(_send(Acknowledge(moved)))
@@ -292,11 +297,7 @@ class ClientCore:
             error = from_wire(message.error) if message.error[0] else None
             return [Answered(message.request, message.content, error)]
         if isinstance(message, Progress):
-            return [
-                effect
-                for number, position in message.positions
-                for effect in self._progressed(number, Position.from_wire(position))
-            ]
+            return self._progressed(message)
         if isinstance(message, Ended) and message.number in self._ending:
             subscription, _ = self._ending.pop(message.number)
             return [Arrived(message.number, Over(None, subscription.processed))]
@@ -305,9 +306,19 @@ class ClientCore:
             return [] if known is None else self._told(known, message)
         raise ProtocolError(f"{type(message).__name__} is not for a client")
 
-    def _progressed(self, number: int, position: Position) -> list[Effect]:
-        following = self._subscriptions.get(number)
-        return [] if following is None else _arrived(number, following.progresses(position))
+    def _progressed(self, message: Progress) -> list[Effect]:
+        effects: list[Effect] = []
+        times = dict(message.times)
+        moved = {**dict.fromkeys(times, ()), **dict(message.positions)}
+        for number, position in moved.items():
+            following = self._subscriptions.get(number)
+            if following is not None:
+                items = following.progresses(Position.from_wire(position), times.get(number, ()))
+                effects += _arrived(number, items)
+        return effects
+
+    def _send(self, message: Message) -> Send:
+        return Send(messages.encode(message, self._version))
 
     def _told(self, following: Following, message: _AboutSubscription) -> list[Effect]:
         number = following.number

@@ -10,6 +10,7 @@ import attrs
 from broker.client.received import Flow, Gap, Receipt, ReceivedEvent, TypeChanged
 from broker.errors import BrokerError
 from broker.event.place import Position
+from broker.session.fields import WireTimes
 
 
 @attrs.define(eq=False)
@@ -56,9 +57,11 @@ class Accepted:
 
 @attrs.frozen
 class Moved:
-    """The position moved without an event."""
+    """The position or the stream times moved without an event."""
 
     position: Position
+    times: WireTimes = ()
+    """The node's stream times of all origins; empty: unchanged."""
 
 
 @attrs.frozen

@@ -21,6 +21,7 @@ from broker.errors import from_wire
 from broker.event.envelope import Liveness
 from broker.event.place import Mark, Place, Position
 from broker.session import messages
+from broker.session.fields import WireTimes
 from broker.session.messages import Ended, Flowing, Subscribe, Subscribed
 
 _NOWHERE: Mark = (0, 0)
@@ -92,6 +93,7 @@ class Following:
             rate=wish.rate,
             # What has arrived and is not processed has to come again if this process ends.
             processed=self.processed.to_wire() if wish.durable and self.begun else None,
+            times=wish.times,
         )
 
     def _start(self) -> Start:
@@ -172,9 +174,9 @@ class Following:
         begins = [] if self.begun else self._begin_behind_last(marks)
         return [*begins, self._portion(events, share, marks)]
 
-    def progresses(self, position: Position) -> list[Item]:
-        """Nothing is left to deliver up to this position."""
-        moved = Moved(position)
+    def progresses(self, position: Position, times: WireTimes = ()) -> list[Item]:
+        """Nothing is left to deliver up to this position, nor before these stream times."""
+        moved = Moved(position, times)
         return self._give(moved, {}) if self.flowing else self._hold(moved, _SMALL, {})
 
     def misses(self, message: messages.Gap) -> list[Item]:

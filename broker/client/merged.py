@@ -14,7 +14,7 @@ from functools import partial
 import attrs
 
 from broker.channel.alarm import Alarm
-from broker.client.effects import Moved, Portion
+from broker.client.effects import Item, Moved, Portion
 from broker.client.loop import Loop
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
 from broker.client.subscription import Owner, Subscription
@@ -108,6 +108,15 @@ class MergedSubscription(Subscription):
                 break
         return events
 
+    def arrived(self, item: Item) -> None:
+        """See `Subscription.arrived`. Stream times that nobody has read are replaced by newer."""
+        if isinstance(item, Moved) and item.times and self._items:
+            last = self._items[-1]
+            if isinstance(last, Moved):
+                item = Moved(last.position.merged(item.position), item.times)
+                self._items.pop()
+        super().arrived(item)
+
     def processed(self, event: ReceivedEvent) -> None:
         """This event and all that were given out before it are processed."""
         if event in self._given:
@@ -165,6 +174,7 @@ class MergedSubscription(Subscription):
     def _pull(self) -> None:
         """Take all that has arrived: only then is it known what waits for nothing any more."""
         arrived: list[Linked[ReceivedEvent]] = []
+        times: dict[str, int] = {}
         while self._items:
             item = self._items.popleft()
             if isinstance(item, Portion):
@@ -176,10 +186,14 @@ class MergedSubscription(Subscription):
                 self._owner.discarded(item)
             elif isinstance(item, Moved):
                 self._ledger.passed(item.position)
+                times = dict(item.times) or times
             else:
                 self._pass(item)
         now = self._loop.clock.seconds()
         self._outputs += self._merger.receive(arrived, now)
+        if times:
+            # They hold behind the events that came before them.
+            self._outputs += self._merger.passed(times, now)
         self._outputs += self._merger.handle_timeout(now)
 
     def _report(self) -> None:
@@ -218,7 +232,8 @@ def linked(event: ReceivedEvent) -> Linked[ReceivedEvent]:
     except BrokerError:
         # Whoever reads the event is told; an order it has none.
         linkage = EventLinkage()
-    return Linked(event, event.stream, event.event_id, linkage, len(event.document))
+    size = len(event.document)
+    return Linked(event, event.stream, event.event_id, linkage, size, event.place.origin)
 
 
 def subscription_as(merge: Merging | None) -> Callable[..., Subscription]:

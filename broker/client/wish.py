@@ -33,6 +33,8 @@ class Wish:
     """Factor of the pace at which recovered events arrived at first; 0: as fast as possible."""
     rate: int = 0
     """Recovered events a second at most; 0: no bound."""
+    times: bool = False
+    """Whether the node is to send stream times."""
 
     def check(self) -> Wish:
         """The wish as it is; `BadQuery`, `BadName` or `BadPosition` if no node can be asked for it.

@@ -123,7 +123,7 @@ class Questions:
     log = Logger()
 
     def __init__(self, post: Correspondence, clock: IClock) -> None:
-        self._post = post
+        self.post = post
         self._clock = clock
         self._answerers: dict[str, NodeAnswerer] = {}
         self._asked: dict[int, tuple[Deferred[Reply | None], IDelayed]] = {}
@@ -134,7 +134,7 @@ class Questions:
     @property
     def own(self) -> str:
         """This node's address; empty while it is in no cluster."""
-        return "" if self._post.own is None else str(self._post.own)
+        return "" if self.post.own is None else str(self.post.own)
 
     def answer_with(self, what: str, answerer: NodeAnswerer) -> None:
         """Answer questions of this kind, for other nodes."""
@@ -142,9 +142,9 @@ class Questions:
 
     async def ask_others(self, what: str, content: bytes, rank: int = 0) -> Gathered:
         """The answers of all other nodes; `rank` is what links must be cleared for."""
-        if self._post.own is None or len(content) > MOST_CONTENT:
+        if self.post.own is None or len(content) > MOST_CONTENT:
             return Gathered()
-        whom = [*((each, None) for each in self._post.members()), *self._units(())]
+        whom = [*((each, None) for each in self.post.members()), *self._units(())]
         return await self._gather(what, content, rank, whom, WITHIN)
 
     # ------------------------------------------------------------------ asking
@@ -179,19 +179,19 @@ class Questions:
         ms: int,
     ) -> Deferred[Reply | None]:
         answer: Deferred[Reply | None] = Deferred()
-        own = self._post.own
+        own = self.post.own
         if (
             own is None
             or not isinstance(address, Address)
-            or not self._post.reachable(address)
+            or not self.post.reachable(address)
             or len(self._asked) >= MOST_OPEN
         ):
             answer.callback(None)
             return answer
-        number = self._post.next_number()
+        number = self.post.next_number()
         timer = self._clock.callLater(ms / 1000, self._settle, number, None)
         self._asked[number] = answer, timer
-        self._post.say(Question(address, own, MAX_HOPS, number, what, content, unit, ms, rank))
+        self.post.say(Question(address, own, MAX_HOPS, number, what, content, unit, ms, rank))
         return answer
 
     def _units(self, scope: UnitPath) -> Sequence[tuple[Address | UnitPath, UnitPath | None]]:
@@ -199,9 +199,9 @@ class Questions:
         time, since one may be silent. The unit itself where no gateway can be reached."""
         self._turn += 1
         found: list[tuple[Address | UnitPath, UnitPath | None]] = []
-        for unit, gateways in sorted(self._post.entrances().items()):
+        for unit, gateways in sorted(self.post.entrances().items()):
             if is_within(unit, scope):
-                there = [each for each in gateways if self._post.reachable(each)]
+                there = [each for each in gateways if self.post.reachable(each)]
                 found.append((there[self._turn % len(there)] if there else unit, unit))
         return found
 
@@ -222,14 +222,14 @@ class Questions:
         answering.addErrback(lambda failure: self.log.failure("a question failed", failure))
 
     async def _answer(self, message: Question) -> None:
-        own = self._post.own
+        own = self.post.own
         answerer = self._answerers.get(message.what)
         if own is None or answerer is None or len(self._asked) >= MOST_OPEN:
             return
         ms = round(_SHARE * message.within)
         others: Deferred[Gathered] | None = None
         if message.unit is not None and is_within(own.unit, message.unit):
-            whom = [*((each, None) for each in self._post.members()), *self._units(message.unit)]
+            whom = [*((each, None) for each in self.post.members()), *self._units(message.unit)]
             rest = self._gather(message.what, message.content, message.rank, whom, ms)
             others = Deferred.fromCoroutine(rest)
         answer: NodeAnswer = await maybeDeferred(answerer, message.content)
@@ -240,4 +240,4 @@ class Questions:
             gathered.add(str(own), *answer)
         rank = max(gathered.rank, message.rank)
         reply = (tuple(gathered.answers.items()), tuple(gathered.silent), rank)
-        self._post.say(Reply(message.source, own, MAX_HOPS, message.request, *reply))
+        self.post.say(Reply(message.source, own, MAX_HOPS, message.request, *reply))

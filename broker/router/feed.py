@@ -87,6 +87,8 @@ class Feed:
     recover: Callable[[Mapping[str, MarkRange], str], Recovering | None] | None = None
     """Begins to recover what does not come by the log, for the reason of a gap that is told if
     nobody has it; None where there is nobody to ask, or its end is asked for."""
+    times: bool = False
+    """Whether its client asked for stream times."""
     pace: Pace = Pace.UNCONFIRMED
     paused: bool = False
     """Nothing is sent before it is resumed; its cursor stays where it is."""

@@ -35,7 +35,7 @@ from broker.router.recovering import RecoveringFeeds
 from broker.router.recovery import Lost, Recovering
 from broker.router.sending import Outlet, Sending
 from broker.session.batches import encode_events
-from broker.session.fields import WirePosition
+from broker.session.fields import WirePosition, WireTimes
 from broker.session.messages import Gap, Progress
 from broker.store.event_log import EventLog
 from broker.store.records import LoggedEvent
@@ -331,15 +331,19 @@ class Link:
             feed.settle(self._log.bounds.last + 1)
             feed.outcomes.elsewhere = elsewhere - feed.elsewhere_before
 
-    def progress(self) -> None:
-        """Tell positions that moved without a delivery, so that a rare query pins nothing."""
+    def progress(self, times: WireTimes = ()) -> None:
+        """Send positions that moved without a delivery, so that a rare query pins nothing.
+
+        `times` are the stream times of all origins, for subscriptions that asked for them.
+        """
         if self._backlog or self._backlog.untold or not self._outlet.writable:
             return
         rows = [
             (feed.number, moved) for feed in self._feeds.values() if (moved := self._moved(feed))
         ]
-        if rows:
-            self._outlet.send_message(Progress(rows))
+        timed = [(feed.number, times) for feed in self._feeds.values() if times and _is_up(feed)]
+        if rows or timed:
+            self._outlet.send_message(Progress(rows, timed))
 
     def _moved(self, feed: Feed) -> WirePosition:
         """How far a subscription has got where its client does not know it yet."""
@@ -360,6 +364,11 @@ class Link:
         moved = [row for row in marks if feed.told.get(row[0], (0, 0)) < row[1]]
         feed.told.update(moved)
         return tuple((origin, *mark) for origin, mark in moved)
+
+
+def _is_up(feed: Feed) -> bool:
+    """Return whether all committed events that match have been sent."""
+    return feed.times and feed.flowing and feed.pace is Pace.LIVE
 
 
 def _deny(feeds: Sequence[Feed]) -> None:

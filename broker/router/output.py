@@ -10,6 +10,7 @@ from broker.router.feed import Feed
 from broker.router.link import Link
 from broker.router.outcomes import DeliveryOutcomes
 from broker.router.outgoing import Encodings
+from broker.session.fields import WireTimes
 from broker.store.records import LoggedEvent
 
 
@@ -84,7 +85,12 @@ class Output:
         for link in self._links:
             link.begin_again(serial)
 
-    def progress(self) -> None:
-        """Let every link tell the positions that moved without a delivery."""
+    def progress(self, times: WireTimes = ()) -> None:
+        """Let every link send the positions that moved without a delivery, and stream times."""
         for link in list(self._links):
-            link.progress()
+            link.progress(times)
+
+    @property
+    def wants_times(self) -> bool:
+        """Whether any subscription asked for stream times."""
+        return any(feed.times for _, feed in self._subscribers.values())

@@ -178,6 +178,7 @@ class Reception:
         session = self._session(identity, hello)
         channel = greeting.channel
         session.peer = channel.peer_description
+        session.version = version
         channel.send(
             [
                 messages.encode(

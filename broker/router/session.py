@@ -82,6 +82,8 @@ class Session:
         self.incarnation = incarnation
         self.token = token
         self.driver = driver
+        self.version = 1
+        """Protocol version of the present or last connection."""
         self.peer = ""
         """Where the present or last connection comes from."""
         self.over = False
@@ -114,7 +116,7 @@ class Session:
 
     def send_message(self, message: Message) -> None:
         """Send one control message."""
-        self._send(messages.encode(message))
+        self._send(messages.encode(message, self.version))
 
     def send_delivery(self, data: bytes) -> None:
         """Send one encoded DELIVER message."""

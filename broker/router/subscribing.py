@@ -126,6 +126,7 @@ class Subscribing:
             pattern=pattern,
             told=dict(begins.position),
             skip=begins.skip,
+            times=wanted.times,
         )
         self._output.subscribe(link, feed)
         Taking(

@@ -16,6 +16,9 @@ from broker.event.place import Mark
 #: Position as it travels: a list of (origin, epoch, offset).
 WirePosition: TypeAlias = tuple[tuple[str, int, int], ...]
 
+#: Stream times as they travel: a list of (origin, ms since 1970).
+WireTimes: TypeAlias = tuple[tuple[str, int], ...]
+
 #: Characters: a path of 8 units and a name, of 64 each, are far from it.
 MAX_ADDRESS = 1024
 
@@ -103,6 +106,13 @@ def breaks(value: Any) -> tuple[tuple[int, Mark], ...]:
 
 def positions(value: Any) -> tuple[tuple[int, WirePosition], ...]:
     return tuple((count(number), position(each)) for number, each in value)
+
+
+def stream_times(value: Any) -> tuple[tuple[int, WireTimes], ...]:
+    return tuple(
+        (count(number), tuple((text(origin), count(ms)) for origin, ms in times))
+        for number, times in value
+    )
 
 
 def plain(value: Any) -> Any:

@@ -9,6 +9,7 @@ shows the bytes and who may send what when.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, ClassVar, Final, TypeVar, cast
 
 import attrs
@@ -17,14 +18,16 @@ import msgpack
 from broker.errors import ProtocolError, WireError
 from broker.event.place import Mark
 from broker.session import fields
-from broker.session.fields import WirePosition
+from broker.session.fields import WirePosition, WireTimes
 
-PROTOCOL_VERSIONS = (1,)
+#: Version 2 adds stream times: a field of `Subscribe` and one of `Progress`.
+PROTOCOL_VERSIONS = (1, 2)
 #: What a node may send in DELIVER messages, in bytes, before the client's first `Credit`.
 INITIAL_CREDIT = 1 << 20
 MAGIC = "xmlbroker"
 #: No control message is longer, in bytes; a query alone may be `query.max_length`.
 MAX_CONTROL = 256 * 1024
+_SINCE_2: Final = {"since": 2}
 
 
 class Message:
@@ -166,6 +169,8 @@ class Subscribe(Message):
     """Recovered events a second at most; 0: no bound."""
     processed: WirePosition | None = attrs.field(converter=fields.optional_position, default=None)
     """How far a durable one that goes on at `position` was processed: what is stored of it."""
+    times: bool = attrs.field(converter=fields.flag, default=False, metadata=_SINCE_2)
+    """True if `Progress` is to carry stream times."""
 
 
 @_message(0x21)
@@ -223,6 +228,11 @@ class Progress(Message):
     """Node: up to these positions nothing is left to deliver, matched or not."""
 
     positions: tuple[tuple[int, WirePosition], ...] = attrs.field(converter=fields.positions)
+    times: tuple[tuple[int, WireTimes], ...] = attrs.field(
+        converter=fields.stream_times, default=(), metadata=_SINCE_2
+    )
+    """Stream times of every origin, for subscriptions that asked: matching events that are still
+    to come were committed after that time, in ms since 1970. 0: the time is not known."""
 
 
 @_message(0x27)
@@ -317,11 +327,25 @@ PUBLISH = 0x10
 DELIVER = 0x28
 
 
-def encode(message: Message) -> bytes:
-    """The bytes of a control message."""
+def encode(message: Message, version: int = PROTOCOL_VERSIONS[-1]) -> bytes:
+    """Return the bytes of a control message, with the fields that `version` has."""
     values = attrs.astuple(cast(attrs.AttrsInstance, message), recurse=False)
+    if version < PROTOCOL_VERSIONS[-1]:
+        values = values[: _field_counts(version)[message.kind]]
     packed: bytes = msgpack.packb(values)
     return bytes([message.kind]) + packed
+
+
+@cache
+def _field_counts(version: int) -> Mapping[int, int]:
+    """Return by kind the number of fields that a message has in `version`."""
+    return {
+        kind: sum(
+            each.metadata.get("since", 1) <= version
+            for each in attrs.fields(cast("type[attrs.AttrsInstance]", cls))
+        )
+        for kind, cls in _by_kind.items()
+    }
 
 
 _OTHER_NODES = "other nodes connect there: clients take one of the node's listen.endpoints"

@@ -8,6 +8,7 @@ from typing import Any, cast
 from broker.router.feed import Feed
 from broker.router.outgoing import Encodings, Share
 from broker.router.output import Output
+from broker.session.fields import WireTimes
 from broker.store.records import LoggedEvent
 
 
@@ -38,7 +39,7 @@ class FakeLink:
     def committed(self) -> None:
         self._say("committed")
 
-    def progress(self) -> None:
+    def progress(self, times: WireTimes = ()) -> None:
         self._say("progress")
 
     def begin_again(self, offset: int) -> None:

@@ -40,7 +40,7 @@ EXAMPLES: list[Message] = [
     Subscribe(1, "a.>", "/x:y", {"x": "urn:x"}, "name", "position", (("n", 1, 17),), 0),
     Subscribe(
         *(2, ">", "true()", {}, "", "last", (), 0),
-        *("alps.c1/n", 1 << 40, (("n", 1, 9),), 100, 0.5, 1000, (("n", 1, 3),)),
+        *("alps.c1/n", 1 << 40, (("n", 1, 9),), 100, 0.5, 1000, (("n", 1, 3),), True),
     ),
     messages.Subscribed(1, (("n", 1, 17),), ("a warning",)),
     messages.Subscribed(1, None, ()),
@@ -49,6 +49,7 @@ EXAMPLES: list[Message] = [
     Ended(1, messages.NO_ERROR),
     Acknowledge(((1, (("n", 1, 17),)), (2, ()))),
     Progress(((1, (("n", 1, 17),)),)),
+    Progress(((1, (("n", 1, 17),)),), ((1, (("n", 1 << 40), ("m", 0))),)),
     Gap(1, "n", (1, 2), (1, 9), 8, "retention"),
     messages.TypeChanged(
         *(1, "flight", "1.0", "2.0", "can-not-match-any-more", "no such element"),
@@ -122,6 +123,27 @@ WANTED = (1, "a", "b", {}, "", "last", (), 0)
 def test_what_a_subscription_leaves_unsaid_is_that_nothing_is_wanted_of_it() -> None:
     encoded = bytes([Subscribe.kind]) + msgpack.packb(WANTED)
     assert messages.decode(encoded) == Subscribe(*WANTED, "", 0, (), 0, 0.0, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("message", "fields"),
+    [
+        (Subscribe(*WANTED, times=True), 15),
+        (Progress(((1, (("n", 1, 17),)),), ((1, (("n", 5),)),)), 1),
+        (messages.Credit(1), 1),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_version_1_has_no_stream_times(message: Message, fields: int) -> None:
+    encoded = messages.encode(message, 1)
+    assert len(msgpack.unpackb(encoded[1:])) == fields
+    assert type(messages.decode(encoded)) is type(message)
+
+
+@pytest.mark.parametrize("times", [5, [[1, [["n"]]]], [[1, [["n", -1]]]], [["n", []]]])
+def test_malformed_stream_times_are_refused(times: Any) -> None:
+    with pytest.raises(ProtocolError, match="malformed Progress"):
+        messages.decode(bytes([Progress.kind]) + msgpack.packb(([], times)))
 
 
 def test_a_factor_may_be_written_as_a_whole_number() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 import attrs
@@ -52,7 +52,7 @@ class Merger(Generic[T]):
         """`expects` tells whether events of a stream can come at all: others are not waited for."""
         self._merging = merging
         self._expects = expects
-        self._sources = Sources()
+        self._sources = Sources(merging.delay)
         self._groups: OrderedDict[Rule, Group[T]] = OrderedDict()
         self._bundles: Bundles[T] = Bundles()
         self._held: dict[int, Held[T]] = {}
@@ -79,13 +79,19 @@ class Merger(Generic[T]):
     def receive(self, events: Sequence[Linked[T]], now: float) -> list[Output[T]]:
         """Events that came just now, in this order."""
         for linked in events:
-            self._sources.heard(linked.event_id, now)
+            self._sources.heard(linked.event_id, now, linked.origin)
             self._take(linked, now)
             while (
                 len(self._held) > self._merging.max_events or self._bytes > self._merging.max_bytes
             ):
                 self.counts.crowded += 1
                 self._force(next(iter(self._held.values())))
+        self._release(now)
+        return self._result()
+
+    def passed(self, times: Mapping[str, int], now: float) -> list[Output[T]]:
+        """Take the stream times of all origins, in ms since 1970; 0: not known."""
+        self._sources.passed(times)
         self._release(now)
         return self._result()
 

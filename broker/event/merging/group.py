@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from broker.event.merging.bursts import Bursts, StreamTime
 from broker.event.merging.held import Held
@@ -12,9 +12,6 @@ from broker.event.merging.sources import Sources
 from broker.event.merging.vocabulary import Rule
 
 T = TypeVar("T")
-
-#: Somebody has yet to speak.
-NOTHING_PASSED: Final = StreamTime(-math.inf, others_least=-math.inf)
 
 
 class Group(Generic[T]):
@@ -44,16 +41,16 @@ class Group(Generic[T]):
 
     def _stream_time(self, sources: Sources, now: float, idle: float) -> StreamTime:
         """Who was silent for `idle` seconds is not waited for."""
-        if self._unheard and now - self._began < idle:
-            return NOTHING_PASSED
         laggard, least, others_least = "", math.inf, math.inf
+        if self._unheard and now - self._began < idle:
+            least = others_least = sources.all_passed
         for client_id in list(self._publishers):
             source = sources.get(client_id)
             if source is None or now - source.heard_at >= idle:
                 # It is added again when it speaks.
                 del self._publishers[client_id]
-            elif source.time_ms < least:
-                laggard, least, others_least = client_id, source.time_ms, least
+            elif (time_ms := sources.time_of(source)) < least:
+                laggard, least, others_least = client_id, time_ms, least
             else:
-                others_least = min(others_least, source.time_ms)
+                others_least = min(others_least, time_ms)
         return StreamTime(least, laggard, others_least)

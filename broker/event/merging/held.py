@@ -29,6 +29,8 @@ class Linked(NamedTuple, Generic[T]):
     linkage: EventLinkage
     size: int
     """Bytes that it takes while it is held."""
+    origin: str = ""
+    """The log that it came from."""
 
 
 @attrs.define(eq=False)

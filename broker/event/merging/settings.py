@@ -28,13 +28,16 @@ class Merging:
     idle: float = 30.0
     """A publisher, or a stream of the order, that was silent for so many seconds is not waited
     for, until it speaks."""
+    delay: float = 0.5
+    """Seconds from an event's TimeStamp to its commit, at most, clock differences included. An
+    origin whose stream time lies this far behind a TimeStamp has passed it."""
     longest: float = 60.0
     max_events: int = 10_000
     """Held at most; when full, the oldest go first."""
     max_bytes: int = 16 * _MIB
 
     def __attrs_post_init__(self) -> None:
-        for name in ("wait", "idle", "longest"):
+        for name in ("wait", "idle", "delay", "longest"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ConfigurationError(f"merge: {name} is not a number of seconds")
         if self.max_events < 1 or self.max_bytes < 1:

@@ -26,10 +26,11 @@ def event(
     *,
     sequence: int | None = None,
     size: int = 1,
+    origin: str = "",
 ) -> Event:
     """An event known by a number; its sequence number counts with it unless one is given."""
     number = item + 1 if sequence is None else sequence
-    return Linked(item, stream, EventId(client, time, number, 1), linkage, size)
+    return Linked(item, stream, EventId(client, time, number, 1), linkage, size, origin)
 
 
 def linked(
@@ -60,6 +61,13 @@ class Run:
         """Events that come now; the items that are given out at once."""
         self.until(now)
         outputs = self.merger.receive(events, now)
+        self._keep(now, outputs)
+        return [output.item for output in outputs if isinstance(output, Given)]
+
+    def passed(self, now: float, **times: int) -> list[int]:
+        """Stream times of origins that come now; the items that are given out at once."""
+        self.until(now)
+        outputs = self.merger.passed(times, now)
         self._keep(now, outputs)
         return [output.item for output in outputs if isinstance(output, Given)]
 

@@ -57,9 +57,8 @@ def test_its_settings_are_those_of_a_merge() -> None:
     told = {name: row[1] for row in rows("setting") for name in words(row[0])}
     assert set(told) == {field.name for field in attrs.fields(Merging)} - {"rule"}
     default = Merging()
-    assert (told["wait"], told["idle"], told["longest"]) == (
-        *(f"{value:g} s" for value in (default.wait, default.idle, default.longest)),
-    )
+    for name in ("wait", "idle", "delay", "longest"):
+        assert told[name] == f"{getattr(default, name):g} s"
     assert told["max_events"] == f"{default.max_events:,}; {default.max_bytes // 2**20} MiB"
 
 
