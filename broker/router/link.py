@@ -341,9 +341,13 @@ class Link:
         rows = [
             (feed.number, moved) for feed in self._feeds.values() if (moved := self._moved(feed))
         ]
-        timed = [(feed.number, times) for feed in self._feeds.values() if times and _is_up(feed)]
-        if rows or timed:
-            self._outlet.send_message(Progress(rows, timed))
+        if rows:
+            self._outlet.send_message(Progress(rows))
+        if times:
+            # One message each: a message is bounded, and so are the times of one subscription.
+            for feed in self._feeds.values():
+                if _is_up(feed):
+                    self._outlet.send_message(Progress([], [(feed.number, times)]))
 
     def _moved(self, feed: Feed) -> WirePosition:
         """How far a subscription has got where its client does not know it yet."""

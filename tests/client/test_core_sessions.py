@@ -10,11 +10,14 @@ from broker.client.effects import (
     Answered,
     Consumed,
     Effect,
+    Moved,
     Over,
     SessionOver,
 )
 from broker.client.received import ALL
+from broker.client.wish import Wish
 from broker.errors import BadQuery, ProtocolError, ShuttingDown
+from broker.event.place import Position
 from broker.session.messages import (
     NO_ERROR,
     Acknowledge,
@@ -25,9 +28,11 @@ from broker.session.messages import (
     Goodbye,
     Message,
     NotPublished,
+    Progress,
     Published,
     Refuse,
     Subscribe,
+    Subscribed,
     Unsubscribe,
 )
 from tests.client.node_words import (
@@ -148,6 +153,23 @@ def test_a_refusal_ends_the_session() -> None:
     effects = tell(new_core(), Refuse(ShuttingDown("bye").to_wire()))
     (over,) = (effect for effect in effects if isinstance(effect, SessionOver))
     assert isinstance(over.error, ShuttingDown) and consumed(effects) == 1
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_stream_times_are_asked_for_in_a_session_of_version_2(version: int) -> None:
+    core = new_core(connected=False)
+    number, _ = core.subscribe(Wish(times=True))
+    # While it was down its wish waited, and the session was resumed.
+    for resumed in (True, False):
+        core.session_down()
+        (said,) = sent(core.session_up(resumed, "c/n", version=version))
+        assert isinstance(said, Subscribe) and said.times is (version == 2)
+    position = (("n", 1, 3),)
+    tell(core, Subscribed(number, None, ()), Flowing(number, position))
+    told = tell(core, Progress([], [(number, (("n", 5),)), (99, (("n", 5),))]))
+    assert arrived(told, number) == [Moved(Position(), (("n", 5),))]
+    told = tell(core, Progress([(number, (("n", 1, 4),))], [(number, (("n", 6),))]))
+    assert arrived(told, number) == [Moved(Position({"n": (1, 4)}), (("n", 6),))]
 
 
 NOT_FOR_A_CLIENT = [

@@ -131,6 +131,16 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.assertEqual((event.place.offset, event.late), (3, False))
         self.assertEqual(event.event.linkage, PAIR)
 
+    def test_stream_times_let_an_event_go_and_take_no_room_while_nobody_reads(self) -> None:
+        self.arrive(portion(tz(1, 2)))
+        self.assertEqual(self.ready(), [])
+        for second in range(1_000):
+            self.arrive(Moved(at(3), (("n", 1),)), Moved(Position(), (("n", 2_000 + second),)))
+        self.assertEqual(len(self.subscription._items), 1)
+        self.assertEqual(self.ready(), [1])
+        self.ready()
+        self.assertEqual(self.owner.positions[-1], at(3))
+
     def test_what_is_held_leaves_the_window_and_moves_no_position(self) -> None:
         self.arrive(portion(received(1), tz(2, 1000)), Moved(at(5)), portion(received(6)))
         self.assertEqual([self.offset(), self.offset()], [1, 6])

@@ -304,6 +304,36 @@ def test_progress_is_told_once_for_each_move_and_never_ahead_of_what_waits() -> 
     setting.check(feed)
 
 
+def test_stream_times_go_to_live_subscriptions_that_asked_behind_their_events() -> None:
+    setting = Setting()
+    timed, _ = setting.subscribe(1), setting.subscribe(2)
+    timed.times = True
+    times = (("n", 5),)
+    setting.log.events.append(event(1))
+    setting.link.progress(times)
+    assert setting.outlet.out == [
+        Progress([(1, (("n", 1, 1),)), (2, (("n", 1, 1),))]),
+        Progress([], [(1, times)]),
+    ]
+    setting.outlet.out.clear()
+    timed.flowing = False
+    setting.link.progress(times)
+    timed.flowing = True
+    setting.outlet.room = 0
+    setting.commit(event(2))
+    setting.link.progress(times)
+    assert setting.outlet.out == []
+    # Events of a transient subscriber wait: they are sent before the next stream times.
+    setting.outlet.room = 10
+    setting.link.pump()
+    setting.link.progress(times)
+    assert [type(each).__name__ for each in setting.outlet.out] == ["list", "Progress"]
+    timed.fall_behind(1)
+    setting.outlet.out.clear()
+    setting.link.progress(times)
+    assert setting.outlet.out == []
+
+
 def test_a_subscription_waits_at_the_logs_end_for_what_was_under_way() -> None:
     setting = Setting(event(1), delivery=100_000)
     feed = setting.subscribe(cut=(1, 3))
