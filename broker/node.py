@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -34,6 +33,7 @@ from broker.matching import make_matcher, query_limits
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.archived_dtds import ArchivedDtds
 from broker.recovery.building import build_recovery
+from broker.recovery.page_matching import PageMatching
 from broker.router.durables import Durables
 from broker.router.feed import Feed
 from broker.router.input import Input
@@ -111,15 +111,13 @@ class Node:
         )
         self.network = self._make_network(dialler, random)
         accept = settings.types.undescribed == "accept"
-        self._selection = Selection(
-            self.matcher, self.dtds, self.types.awaited, accept_undescribed=accept
-        )
+        self._selection = Selection(self.matcher, self.dtds, accept_undescribed=accept)
         self._late = self.types.late(self.matcher)
         self.recovery = build_recovery(
             event_log=self.event_log,
             matcher=self.matcher,
             durables=self.durables,
-            select=partial(self._select, patiently=True),
+            matching=PageMatching(self._select, self._late, reactor),
             parse_query=self._parse_query,
             network=self.network,
             supersede=lambda *who: self.reception.supersede(*who),
@@ -261,9 +259,8 @@ class Node:
             late=self._late,
         )
 
-    async def _select(self, *of: Any, patiently: bool = False) -> list[bool]:
-        selection = self._selection
-        selected = await (selection.select_patiently if patiently else selection.select)(*of)
+    async def _select(self, *of: Any) -> list[bool]:
+        selected = await self._selection.select(*of)
         # What comes after a query's suspension is not selected: it must end before it moves on.
         self._end_suspended()
         return selected

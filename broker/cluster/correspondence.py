@@ -69,6 +69,14 @@ class Correspondence:
         """Whether events of a rank may go to a node."""
         return self._network.cleared(address, rank)
 
+    def speaks(self, address: Address, version: int) -> bool:
+        """Whether a node is known to speak a version of the protocol between nodes."""
+        knowledge = self._network.knowledge
+        if knowledge is None or address.unit != knowledge.address.unit:
+            return False
+        member = knowledge.map.members().get(address.node)
+        return member is not None and version in member.versions
+
     def members(self) -> list[Address]:
         """The other nodes of the own cluster that are known, whether they can be reached or not."""
         knowledge = self._network.knowledge

@@ -19,8 +19,9 @@ from broker.content.query.query import Query
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.fetching import Fetching
 from broker.recovery.handing_over import HandingOver, Supersede
-from broker.recovery.log_pages import LogPages, Select
+from broker.recovery.log_pages import LogPages
 from broker.recovery.node_recovery import NodeRecovery
+from broker.recovery.page_matching import PageMatching
 from broker.recovery.repairing import Repairing
 from broker.recovery.returning import Committed, Returning
 from broker.recovery.standing_in import StandingIn
@@ -34,7 +35,7 @@ def build_recovery(
     event_log: EventLog,
     matcher: IMatcher,
     durables: Durables,
-    select: Select,
+    matching: PageMatching,
     parse_query: Callable[[str, Mapping[str, str]], Query],
     network: Network | None,
     supersede: Supersede,
@@ -47,7 +48,7 @@ def build_recovery(
 ) -> NodeRecovery:
     """A node's recovery, with what there is to recover from. `committed` is told own events that
     have become durable, `tell_losses` that some were lost."""
-    pages = LogPages(event_log, matcher, select, durables)
+    pages = LogPages(event_log, matcher, matching, durables)
     post = fetching = handing = standing_in = questions = None
     if network is not None:
         members, gateways = settings.network.join, settings.network.gateways

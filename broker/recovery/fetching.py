@@ -140,6 +140,7 @@ class Fetching:
             self._reading = None
 
     async def _serve_one(self, message: FetchPage) -> None:
+        returned = not message.client_id and message.name == RETURNED
         try:
             page = await self._pages.page(
                 PageRequest(
@@ -149,7 +150,10 @@ class Fetching:
                     {origin: (after, upto) for origin, after, upto in message.ranges},
                     message.serial,
                     *(message.client_id, message.name),
-                    any_origin=not message.client_id and message.name == RETURNED,
+                    any_origin=returned,
+                    as_logged=returned,
+                    # A node that asks for what is returned is of no earlier version.
+                    placeholders=returned or self._post.speaks(message.source, 2),
                 )
             )
         except BrokerError as error:

@@ -6,17 +6,15 @@ a subscription wanted, from behind where it flowed here; of no others can it say
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
 
 import attrs
 
 from broker.content.contract import IMatcher
 from broker.content.query.query import Query
-from broker.event.envelope import Liveness
 from broker.event.place import Mark
-from broker.event.placeholder import refusal_code
 from broker.event.stream import StreamPattern
+from broker.recovery.page_matching import PageMatching, Reader, without_placeholders
 from broker.router.beginning import serial_behind
 from broker.router.durables import Durables
 from broker.router.recovery import MarkRange
@@ -32,8 +30,6 @@ PAGE_BYTES = 256 << 10
 READ_EVENTS = 512
 MOST_READS = 32
 _NOWHERE: Mark = (0, 0)
-
-Select: TypeAlias = Callable[[int, Sequence[bytes], Liveness], Coroutine[Any, Any, list[bool]]]
 
 
 @attrs.frozen
@@ -53,6 +49,10 @@ class PageRequest:
     """Whatever the log has is wanted, though it may lack some."""
     from_ms: int = 0
     until_ms: int = 0
+    as_logged: bool = False
+    """The events as they are in the log, without matching: to log them elsewhere."""
+    placeholders: bool = True
+    """Whether the reader knows placeholders (`broker.event.placeholder`)."""
 
 
 @attrs.frozen
@@ -77,11 +77,11 @@ class LogPages:
     """Reads one page at a time for whoever asks."""
 
     def __init__(
-        self, log: EventLog, matcher: IMatcher, select: Select, durables: Durables
+        self, log: EventLog, matcher: IMatcher, matching: PageMatching, durables: Durables
     ) -> None:
         self._log = log
         self._matcher = matcher
-        self._select = select
+        self._page_matching = matching
         self._durables = durables
 
     @property
@@ -163,14 +163,16 @@ class LogPages:
 
     async def page(self, request: PageRequest, *, wait: bool = False) -> Page:
         """The next page. Raises `BrokerError` where the log can not be read, or the query takes too
-        long; `LogDamaged` where the log is being repaired, unless it is to `wait` for that."""
+        long; `LogDamaged` where the log is being repaired, and `Overloaded` where a DTD is looked
+        for, unless it is to `wait` for that."""
         # For as long as the page takes; it counts as the client's, whose queries have a share.
         number = self._matcher.subscribe(request.pattern, request.query, request.client_id)
         try:
-            ranges = self._up_to_loss(request, self.has_all_of(request))
+            reader = Reader(request.pattern, request.query, number, patient=wait)
+            ranges = self._up_to_loss(request, self._in_order(request))
             if not ranges:
-                return self._telling(request, await self._kept_page(request, number, wait))
-            page = await self._page(request, ranges, number, wait)
+                return self._telling(request, await self._kept_page(request, reader, wait))
+            page = await self._page(request, ranges, reader, wait)
         finally:
             self._matcher.unsubscribe(number)
         # What retention took meanwhile was not looked at: of that origin others are to be asked.
@@ -180,6 +182,15 @@ class LogPages:
         events = [event for event in page.events if event.origin in left]
         reached = {origin: mark for origin, mark in page.reached.items() if origin in left}
         return self._telling(request, attrs.evolve(page, events=events, reached=reached))
+
+    def _in_order(self, request: PageRequest) -> dict[str, MarkRange]:
+        """The ranges that the log has all of. For a reader that does not know placeholders a range
+        ended at the first one: no later page goes on with events behind it."""
+        ranges = self.has_all_of(request)
+        if request.placeholders or not request.serial:
+            return ranges
+        first_after = self._log.first_after
+        return {o: each for o, each in ranges.items() if first_after(o, each[0]) >= request.serial}
 
     def _telling(self, request: PageRequest, page: Page) -> Page:
         """The page, and where what is wanted and was not looked at begins here."""
@@ -196,7 +207,7 @@ class LogPages:
         return attrs.evolve(page, begins=begins)
 
     async def _page(
-        self, request: PageRequest, ranges: Mapping[str, MarkRange], number: int, wait: bool
+        self, request: PageRequest, ranges: dict[str, MarkRange], reader: Reader, wait: bool
     ) -> Page:
         log = self._log
         covered = log.coverage.marks
@@ -204,6 +215,7 @@ class LogPages:
         serial = request.serial or serial_behind(log, _beginnings(ranges, covered))
         found: list[LoggedEvent] = []
         passed: dict[str, Mark] = {}
+        ended: dict[str, Mark] = {}
         denied = size = 0
         for _ in range(MOST_READS):
             try:
@@ -216,20 +228,25 @@ class LogPages:
                     raise
                 return Page(found, passed, serial, denied)
             wanted = [event for event in events if _lies_in(event, ranges, request)]
-            matched = await self._matching(number, wanted)
+            matched = await self._matching(request, reader, wanted)
             cleared = [event for event in matched if event.level <= request.clearance]
             denied += len(matched) - len(cleared)
+            passed.update(_passed(events, ranges))
+            if not request.placeholders:
+                cleared, ends = without_placeholders(cleared)
+                passed.update(ends)
+                ended.update(ends)
+                ranges = {origin: each for origin, each in ranges.items() if origin not in ends}
             found += cleared
             size += sum([event.size for event in cleared])
-            passed.update(_passed(events, ranges))
             serial = events[-1].serial + 1 if events else last + 1
             if serial > last:
-                return Page(found, _reached(ranges, covered), 0, denied)
+                return Page(found, {**_reached(ranges, covered), **ended}, 0, denied)
             if size >= PAGE_BYTES:
                 break
         return Page(found, passed, serial, denied)
 
-    async def _kept_page(self, request: PageRequest, number: int, wait: bool) -> Page:
+    async def _kept_page(self, request: PageRequest, reader: Reader, wait: bool) -> Page:
         """The same of an origin of which there are copies here (`acknowledge = "neighbour"`)."""
         for origin, (after, upto) in request.ranges.items():
             span = self._log.kept.get(origin)
@@ -244,7 +261,7 @@ class LogPages:
                     raise
                 break
             wanted = [event for event in events if _lies_in(event, request.ranges, request)]
-            matched = await self._matching(number, wanted)
+            matched = await self._matching(request, reader, wanted)
             span = self._log.kept.get(origin)
             if span is None or after < span.after:
                 # They had to go while they were read.
@@ -253,28 +270,20 @@ class LogPages:
             reached = events[-1].mark if events else span.upto
             if upto is not None:
                 reached = min(reached, upto)
+            if not request.placeholders:
+                cleared, ends = without_placeholders(cleared)
+                if ends:
+                    return Page(cleared, ends, 0)
             more = reached < span.upto and (upto is None or reached < upto)
             return Page(cleared, {origin: reached}, int(more), len(matched) - len(cleared))
         return Page([], {}, 0)
 
-    async def _matching(self, number: int, events: list[LoggedEvent]) -> list[LoggedEvent]:
-        matched: list[LoggedEvent] = []
-        looked = 0
-        while looked < len(events):
-            rest = events[looked:]
-            refused = [refusal_code(event.document) is not None for event in rest]
-            if refused[0]:
-                # Whoever reads the page tells a gap for it.
-                matched.append(rest[0])
-                looked += 1
-                continue
-            if True in refused:
-                rest = rest[: refused.index(True)]
-            documents = [event.document for event in rest]
-            said = await self._select(number, documents, Liveness.RECOVERY)
-            matched += [event for event, yes in zip(rest, said, strict=False) if yes]
-            looked += len(said)
-        return matched
+    async def _matching(
+        self, request: PageRequest, reader: Reader, events: list[LoggedEvent]
+    ) -> list[LoggedEvent]:
+        if request.as_logged:
+            return events
+        return await self._page_matching.matching(reader, events)
 
 
 def _further(one: Mapping[str, Mark], other: Mapping[str, Mark]) -> dict[str, Mark]:

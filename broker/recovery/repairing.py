@@ -16,6 +16,7 @@ from broker.cluster.address import Address
 from broker.content.query.query import Query
 from broker.errors import BrokerError
 from broker.event.place import Mark
+from broker.event.placeholder import refusal_code
 from broker.event.stream import StreamPattern
 from broker.recovery.log_pages import PageRequest
 from broker.recovery.request import PLACE, ReplayRequest
@@ -23,6 +24,7 @@ from broker.recovery.surroundings import Surroundings
 from broker.store.archive.intervals import without
 from broker.store.damage import Damage, Span
 from broker.store.event_log import EventLog
+from broker.store.kept import KEPT
 from broker.store.records import LoggedEvent
 
 #: Seconds between two rounds, while a source can not be asked.
@@ -42,6 +44,8 @@ class _Search:
     wanted: frozenset[int]
     """Offsets; empty where they are unknown."""
     found: dict[int, LoggedEvent] = attrs.field(factory=dict)
+    needs_events: bool = False
+    """Whether a placeholder is no event here: the places are own, or of a replica."""
     origin_answered: bool = False
     """Whether the origin's own node said what it has."""
 
@@ -56,6 +60,8 @@ class _Search:
     def take(self, events: Iterable[LoggedEvent]) -> None:
         span = self.span
         for event in events:
+            if refusal_code(event.document) is not None and self.needs_events:
+                continue
             if event.origin == span.origin and span.after[1] < event.offset <= span.upto[1]:
                 self.found.setdefault(event.offset, event)
 
@@ -89,7 +95,11 @@ class Repairing:
     async def _find(self, damage: Damage) -> Sequence[LoggedEvent]:
         if not damage.origin:
             return []
-        search = _Search(damage, frozenset(offset for _, offset in damage.marks))
+        search = _Search(
+            damage,
+            frozenset(offset for _, offset in damage.marks),
+            needs_events=damage.table == KEPT or damage.origin == self._log.origin,
+        )
         until = self._around.clock.seconds() + self._around.patience
         while True:
             await self._ask_replica(search)
@@ -109,7 +119,7 @@ class Repairing:
     async def _ask_replica(self, search: _Search) -> None:
         """Of an event of the log there may be a copy in this node's replica of its origin."""
         span = search.span
-        if search.damage.table == "kept" or span.origin not in self._log.kept:
+        if search.damage.table == KEPT or span.origin not in self._log.kept:
             return
         try:
             search.take(

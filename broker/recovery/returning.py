@@ -28,6 +28,7 @@ from broker.content.contract import Accepted
 from broker.content.query.query import Query
 from broker.errors import BrokerError, LogUnavailable
 from broker.event.place import Mark
+from broker.event.placeholder import refusal_code
 from broker.event.stream import StreamPattern
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.fetching import Fetching
@@ -209,11 +210,9 @@ class Returning:
         offsets: set[int] = set()
         for address in sorted(shown, key=lambda each: shown[each], reverse=True):
             async for events in self._of_node(address, branch, upto):
-                await self._log_again(events, address)
-                offsets.update([event.offset for event in events])
+                offsets |= await self._log_again(events, address)
         async for events in self._of_archive(branch, upto):
-            await self._log_again(events, None)
-            offsets.update([event.offset for event in events])
+            offsets |= await self._log_again(events, None)
         if upto > known:
             # Of several rounds each counts what it brings to light.
             first = max(branch[1], known[1]) + 1
@@ -266,7 +265,13 @@ class Returning:
                 except BrokerError as error:
                     self.log.info("{node} gives nothing back: {e}", node=str(address), e=error)
                     return
-                events = [e for e in page.events if e.origin == origin and after < e.mark <= upto]
+                events = [
+                    each
+                    for each in page.events
+                    if each.origin == origin
+                    and after < each.mark <= upto
+                    and refusal_code(each.document) is None
+                ]
                 if events:
                     yield events
                 begun = page.reached.get(origin, begun)
@@ -294,11 +299,14 @@ class Returning:
 
     async def _log_again(
         self, events: Sequence[LoggedEvent], home: Address | None, known: bool = False
-    ) -> None:
-        """Give events places at the end of this log; with `known` also those whose EventId is."""
+    ) -> set[int]:
+        """Give events places at the end of this log; with `known` also those whose EventId is.
+
+        Returns the former offsets of the events that are in the log now.
+        """
         knowledge, log = self._network.knowledge, self._event_log
         if knowledge is None:
-            return
+            return set()
         own = knowledge.address
         told = Range(own, (0, 0), events[-1].mark, all=True)
         frame = page_of(log.origin, home or own, [told], events)
@@ -318,10 +326,18 @@ class Returning:
             job = await matched
             if late.active():
                 late.cancel()
-            if job is not None:
+            if job is not None and not job.undecided:
                 await self._append(job, known)
-                return
+                return {
+                    each.mark[1]
+                    for each, verdict in zip(job.carried, job.verdicts, strict=True)
+                    if isinstance(verdict, Accepted)
+                }
+            if job is not None:
+                # An own event is logged only once it is validated.
+                await self._after(AGAIN)
         self.log.error("{count} events that came back were not logged", count=len(events))
+        return set()
 
     async def _append(self, job: Job, known: bool) -> None:
         log, now = self._event_log, self._network.wall_clock()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 import msgpack
@@ -21,13 +21,14 @@ from broker.content.contract import (
     TypeMissing,
     Variants,
 )
+from broker.content.query.query import Query
 from broker.dtd.hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.errors import InvalidEvent
 from broker.event.envelope import Liveness
 from broker.event.placeholder import refusal_code
+from broker.event.stream import StreamPattern
 from broker.router.awaited_types import AwaitedTypes
-from broker.router.feed import Feed
 from broker.router.undecided import UndecidedEvents
 from broker.store.records import LoggedEvent, header_from_fields
 
@@ -35,6 +36,17 @@ from broker.store.records import LoggedEvent, header_from_fields
 UNKNOWN_TYPE: Final = "unknown-type"
 #: A query that may ask for attributes: a DTD supplies defaults for these and for nothing else.
 _OF_ATTRIBUTES: Final = re.compile(r"@|\battribute\s*::|\bid\s*\(|\blang\s*\(|\bnamespace\s*::")
+
+
+class Interest(Protocol):
+    """A subscription, or the query of a recovery."""
+
+    @property
+    def pattern(self) -> StreamPattern | None: ...
+    @property
+    def query(self) -> Query | None: ...
+    @property
+    def matcher_number(self) -> int: ...
 
 
 @attrs.frozen
@@ -102,7 +114,7 @@ class LateJudgement:
             raise DtdNeeded(verdict)
         return None
 
-    def may_match(self, feed: Feed, run: Run, needed: TypeMissing, liveness: Liveness) -> bool:
+    def may_match(self, feed: Interest, run: Run, needed: TypeMissing, liveness: Liveness) -> bool:
         """Whether a subscription may want the first event of a run, whose DTD is not here.
 
         A DTD adds attributes and no elements: a query that asks for none is decided without it.
@@ -135,7 +147,7 @@ class LateJudgement:
         self.awaited.when_settled(needed.reference, FetchHint(needed.system_id), settled)
 
 
-def wants_stream(feed: Feed, event: LoggedEvent) -> bool:
+def wants_stream(feed: Interest, event: LoggedEvent) -> bool:
     """Whether the pattern of a subscription matches an event's stream, if that is known."""
     stream, *_ = stream_and_type(event)
     return not stream or feed.pattern is None or feed.pattern.matches(stream)

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
-from twisted.internet.defer import Deferred
-
 from broker.content.contract import NO_VARIANTS, DtdNeeded, IMatcher, Variants
 from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError
 from broker.event.envelope import Liveness
-from broker.router.awaited_types import AwaitedTypes
 from broker.router.turns import SECONDS_A_TURN
 
 #: Types that are remembered as being without a DTD.
@@ -30,13 +27,11 @@ class Selection:
         self,
         matcher: IMatcher,
         dtds: IDtdCache,
-        awaited: AwaitedTypes,
         *,
         accept_undescribed: bool,
     ) -> None:
         self._matcher = matcher
         self._dtds = dtds
-        self._awaited = awaited
         self._accept_undescribed = accept_undescribed
         self._undescribed: OrderedDict[DtdReference, None] = OrderedDict()
 
@@ -58,19 +53,6 @@ class Selection:
             except DtdNeeded as needed:
                 if not await self._fetch(needed):
                     raise
-
-    async def select_patiently(
-        self, number: int, documents: Sequence[bytes], liveness: Liveness
-    ) -> list[bool]:
-        """The same; a DTD is waited for, and the query is asked without it when nobody has it."""
-        missing: dict[DtdReference, None] = {}
-        while True:
-            try:
-                undescribed = {**self._undescribed, **missing}
-                return self._selected(number, documents, liveness, undescribed, NO_VARIANTS)
-            except DtdNeeded as needed:
-                if not await self._fetch(needed) and not await self._wait(needed):
-                    missing[needed.missing.reference] = None
 
     def _selected(
         self,
@@ -101,10 +83,3 @@ class Selection:
             if len(self._undescribed) > _REMEMBERED:
                 self._undescribed.popitem(last=False)
         return True
-
-    def _wait(self, needed: DtdNeeded) -> Deferred[bool]:
-        missing = needed.missing
-        settled: Deferred[bool] = Deferred()
-        hint = FetchHint(missing.system_id)
-        self._awaited.when_settled(missing.reference, hint, settled.callback)
-        return settled

@@ -32,6 +32,8 @@ class Post:
     clearance: int = 2
     """Of the way to any other node."""
     is_reachable: bool = True
+    version: int = 2
+    """Of all other nodes."""
     said: list[Any] = attrs.field(factory=list)
     listeners: dict[type[Routed], Callable[[Any], object]] = attrs.field(factory=dict)
 
@@ -50,6 +52,9 @@ class Post:
 
     def cleared(self, address: Address, rank: int) -> bool:
         return rank <= self.clearance
+
+    def speaks(self, address: Address, version: int) -> bool:
+        return version <= self.version
 
     def next_number(self) -> int:
         return 100 + len(self.said)
@@ -168,3 +173,19 @@ def test_a_node_that_can_not_be_reached_is_not_asked() -> None:
     made.fetch(THERE, REQUEST).addErrback(lambda failure: failed.append(failure.value))
     assert [type(error) for error in failed] == [NotConnected]
     assert post.said == []
+
+
+@pytest.mark.parametrize(
+    ("version", "returned", "placeholders"),
+    [(2, False, True), (1, False, False), (1, True, True)],
+)
+def test_only_a_node_that_knows_placeholders_gets_them(
+    version: int, returned: bool, placeholders: bool
+) -> None:
+    asker, asked, _ = fetching(HERE, Clock())
+    _, post, pages = fetching(THERE, Clock())
+    post.version = version
+    asker.fetch(THERE, attrs.evolve(REQUEST, any_origin=returned))
+    post.tell(asked.said[0])
+    (request,) = pages.asked
+    assert (request.placeholders, request.as_logged) == (placeholders, returned)

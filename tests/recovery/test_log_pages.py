@@ -8,13 +8,18 @@ from typing import Any, cast
 import attrs
 import pytest
 from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
 
+from broker.content.contract import NO_VARIANTS, Variants
 from broker.content.query.query import Query, parse_query
 from broker.errors import UnknownSubscription
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
+from broker.event.placeholder import placeholder
 from broker.event.stream import StreamPattern
 from broker.recovery.log_pages import LogPages, Page, PageRequest
+from broker.recovery.page_matching import PageMatching
+from broker.router.late_judgement import LateJudgement
 from broker.store.coverage import Coverage
 from broker.store.kept import KeptSpan
 from broker.store.records import LoggedEvent
@@ -29,6 +34,19 @@ class Bounds:
     last: int = len(EVENTS)
 
 
+class Repairs:
+    """Nothing is damaged."""
+
+    def lost_behind(self, table: str, origin: str, after: Mark) -> None:
+        return None
+
+
+class Chain:
+    """Nothing is lost."""
+
+    losses = ()
+
+
 @attrs.define
 class Log:
     """A log from which retention may take events while it is read."""
@@ -40,17 +58,22 @@ class Log:
     coverage: Coverage = attrs.field(factory=lambda: Coverage({"own": (1, 6)}))
     bounds: Bounds = attrs.field(factory=Bounds)
     kept: dict[str, KeptSpan] = attrs.field(factory=dict)
+    repairs: Repairs = attrs.field(factory=lambda: Repairs())
+    chain: Chain = attrs.field(factory=lambda: Chain())
 
     def first_after(self, origin: str, mark: Mark) -> int:
-        return mark[1] + 1
+        behind = (e.serial for e in EVENTS if e.origin == origin and e.mark > mark)
+        return next(behind, len(EVENTS) + 1)
 
-    def read(self, start: int, max_events: int, max_bytes: int) -> Deferred[list[LoggedEvent]]:
+    def read(
+        self, start: int, max_events: int, max_bytes: int, *, wait: bool
+    ) -> Deferred[list[LoggedEvent]]:
         if self.taken:
             self.since = {"own": (1, self.taken)}
         return succeed([event for event in EVENTS if event.serial >= max(start, self.taken + 1)])
 
     def read_kept(
-        self, origin: str, after: Mark, max_events: int, max_bytes: int
+        self, origin: str, after: Mark, max_events: int, max_bytes: int, *, wait: bool
     ) -> Deferred[list[LoggedEvent]]:
         if self.taken:
             span = self.kept[origin]
@@ -77,7 +100,7 @@ class Matcher:
         self.known.remove(number)
 
     async def select(
-        self, number: int, documents: Sequence[bytes], liveness: Liveness
+        self, number: int, documents: Sequence[bytes], liveness: Liveness, variants: Variants
     ) -> list[bool]:
         if self.waits:
             waiting: Deferred[None] = Deferred()
@@ -94,7 +117,9 @@ class Durables:
 
 
 def pages_of(log: Log, matcher: Matcher) -> LogPages:
-    return LogPages(cast(Any, log), cast(Any, matcher), matcher.select, cast(Any, Durables()))
+    late = LateJudgement(cast(Any, matcher), cast(Any, ()), cast(Any, None), lambda _: NO_VARIANTS)
+    matching = PageMatching(matcher.select, late, Clock())
+    return LogPages(cast(Any, log), cast(Any, matcher), matching, cast(Any, Durables()))
 
 
 def ask(pages: LogPages, request: PageRequest = WHOLE) -> list[Page]:
@@ -177,3 +202,54 @@ def test_an_end_of_a_query_leaves_nobody_behind() -> None:
     matcher.waiting.pop().errback(UnknownSubscription("it took too long"))
     assert len(failed) == 1
     assert matcher.known == set()
+
+
+def of_two_origins(refused: int) -> list[LoggedEvent]:
+    """Six events, in turns of `own` and of `far`; one is refused."""
+    events = [attrs.evolve(each, origin=("far", "own")[each.offset % 2]) for each in EVENTS]
+    code = placeholder("not-valid")
+    return [attrs.evolve(e, document=code) if e.offset == refused else e for e in events]
+
+
+def test_a_reader_that_does_not_know_placeholders_gets_an_origin_up_to_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(f"{__name__}.EVENTS", of_two_origins(refused=4))
+    request = PageRequest(
+        *(WHOLE.pattern, WHOLE.query, 2, {"own": ((0, 0), (1, 5)), "far": ((0, 0), (1, 6))}),
+        any_origin=True,
+    )
+    log = Log(coverage=Coverage({"own": (1, 5), "far": (1, 6)}))
+    (page,) = ask(pages_of(log, Matcher()), request)
+    assert [event.offset for event in page.events] == [1, 2, 3, 4, 5, 6]
+    request = attrs.evolve(request, placeholders=False)
+    (page,) = ask(pages_of(log, Matcher()), request)
+    assert [event.offset for event in page.events] == [1, 2, 3, 5]
+    assert page.reached == {"own": (1, 5), "far": (1, 3)}
+    # Nor does a later page go on behind it.
+    ranges = {"own": ((1, 3), (1, 5)), "far": ((1, 3), (1, 6))}
+    (page,) = ask(pages_of(log, Matcher()), attrs.evolve(request, ranges=ranges, serial=5))
+    assert [event.offset for event in page.events] == [5]
+    assert page.reached == {"own": (1, 5)}
+
+
+def test_copies_end_before_a_placeholder_for_such_a_reader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    events = [attrs.evolve(each, origin="far") for each in of_two_origins(refused=4)]
+    monkeypatch.setattr(f"{__name__}.EVENTS", events)
+    log = Log(kept={"far": KeptSpan((0, 0), (1, 6))})
+    request = attrs.evolve(WHOLE, ranges={"far": ((0, 0), (1, 6))}, placeholders=False)
+    (page,) = ask(pages_of(log, Matcher()), request)
+    assert [event.offset for event in page.events] == [1, 2, 3]
+    assert (page.reached, page.next) == ({"far": (1, 3)}, 0)
+
+
+def test_events_to_be_logged_elsewhere_are_given_as_they_are() -> None:
+    class Nobody(Matcher):
+        async def select(self, *_: Any) -> list[bool]:
+            raise AssertionError
+
+    request = attrs.evolve(WHOLE, as_logged=True)
+    (page,) = ask(pages_of(Log(), Nobody()), request)
+    assert page.events == EVENTS

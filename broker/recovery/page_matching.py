@@ -1,0 +1,139 @@
+"""Matching the events of a log page, by the same rules as live delivery.
+
+Each event is judged by the text of its origin. An event that was refused on its way here is a
+placeholder, and one whose DTD nobody has becomes one: the reader of the page reports a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, TypeAlias
+
+import attrs
+from twisted.internet.defer import Deferred
+
+from broker.channel.clock import IClock
+from broker.content.contract import NO_VARIANTS, DtdNeeded, TypeMissing, Variants
+from broker.content.query.query import Query
+from broker.errors import Overloaded
+from broker.event.envelope import Liveness
+from broker.event.place import Mark
+from broker.event.placeholder import placeholder, refusal_code
+from broker.event.stream import StreamPattern
+from broker.router.late_judgement import UNKNOWN_TYPE, LateJudgement, Run, wants_stream
+from broker.store.records import LoggedEvent
+
+#: Seconds that a page for another node waits for a DTD. That node gives up after 15 s.
+REMOTE_PATIENCE: Final = 4.0
+
+Select: TypeAlias = Callable[
+    [int, Sequence[bytes], Liveness, Variants], Coroutine[Any, Any, list[bool]]
+]
+
+
+@attrs.frozen
+class Reader:
+    """The query of one page, as the matcher has it."""
+
+    pattern: StreamPattern
+    query: Query
+    matcher_number: int
+    patient: bool
+    """Whether a DTD is waited for as long as live delivery does."""
+
+
+class PageMatching:
+    """Selects the events of a page."""
+
+    def __init__(self, select: Select, late: LateJudgement, clock: IClock) -> None:
+        self._select = select
+        self._late = late
+        self._clock = clock
+
+    async def matching(self, reader: Reader, events: list[LoggedEvent]) -> list[LoggedEvent]:
+        """The events that match, and placeholders for those that may and are not valid.
+
+        Raises `Overloaded` if a DTD is not here yet and the reader is not patient.
+        """
+        matched: list[LoggedEvent] = []
+        for run in self._late.runs(events):
+            await self._match_run(reader, run, matched)
+        return matched
+
+    async def _match_run(self, reader: Reader, run: Run, matched: list[LoggedEvent]) -> None:
+        rest = run.events
+        while rest:
+            now = attrs.evolve(run, events=rest)
+            try:
+                if now.judged_first and (code := self._late.code(now)) is not None:
+                    _refuse(reader, rest[0], code, matched)
+                    return
+                selected = await self._selected(reader, now)
+            except DtdNeeded as needed:
+                index = self._late.first_of_type(now, needed.missing)
+                before = attrs.evolve(now, events=rest[:index])
+                await self._match_run(reader, before, matched)
+                rest = rest[index:]
+                if not await self._decide(reader, attrs.evolve(now, events=rest), needed.missing):
+                    if self._may_match(reader, run, rest, needed.missing):
+                        _refuse(reader, rest[0], UNKNOWN_TYPE, matched)
+                    rest = rest[1:]
+            else:
+                matched += [event for event, yes in zip(rest, selected, strict=False) if yes]
+                rest = rest[len(selected) :]
+
+    async def _selected(self, reader: Reader, run: Run) -> list[bool]:
+        documents = [event.document for event in run.events]
+        return await self._select(
+            reader.matcher_number, documents, Liveness.RECOVERY, run.variants or NO_VARIANTS
+        )
+
+    def _may_match(
+        self, reader: Reader, run: Run, rest: list[LoggedEvent], needed: TypeMissing
+    ) -> bool:
+        first = attrs.evolve(run, events=rest)
+        return self._late.may_match(reader, first, needed, Liveness.RECOVERY)
+
+    async def _decide(self, reader: Reader, run: Run, needed: TypeMissing) -> bool:
+        """Wait for the DTD of the first event if it may match; whether the DTD is here."""
+        if not self._may_match(reader, run, run.events, needed):
+            return False
+        settled: Deferred[bool | None] = Deferred()
+
+        def settle(found: bool | None) -> None:
+            if not settled.called:
+                settled.callback(found)
+
+        self._late.when_settled(needed, settle)
+        if not reader.patient and not settled.called:
+            self._clock.callLater(REMOTE_PATIENCE, settle, None)
+        found = await settled
+        if found is None:
+            raise Overloaded(f"the DTD of {needed.reference} is looked for")
+        return found
+
+
+def _refuse(reader: Reader, event: LoggedEvent, code: str, matched: list[LoggedEvent]) -> None:
+    if wants_stream(reader, event):
+        matched.append(attrs.evolve(event, document=placeholder(code)))
+
+
+def without_placeholders(
+    events: Sequence[LoggedEvent],
+) -> tuple[list[LoggedEvent], dict[str, Mark]]:
+    """The events of a page for a node that does not know placeholders.
+
+    An origin's events end before its first placeholder. The second result is by such origin the
+    place up to which the page has its events.
+    """
+    kept: list[LoggedEvent] = []
+    ends: dict[str, Mark] = {}
+    for event in events:
+        if event.origin in ends:
+            continue
+        if refusal_code(event.document) is None:
+            kept.append(event)
+        else:
+            epoch, offset = event.mark
+            ends[event.origin] = (epoch, offset - 1)
+    return kept, ends
