@@ -62,7 +62,7 @@ class EventTypes:
         self._max_age_ms = int(settings.log.max_age * 1000)
         self._texts = OriginTexts(folder / "origins.json", write, sync=sync)
         self._counted: dict[tuple[str, str], int] = {}
-        self.stored = StoredDtds(store, write, wall_clock)
+        self.stored = StoredDtds(store, write, wall_clock, reactor)
         all_sources = [
             *map(CatalogueSource, self._folders),
             *sources,
@@ -128,7 +128,6 @@ class EventTypes:
 
     def care(self, matcher: IMatcher, log: EventLog) -> None:
         """Note which types are in use, and what the log does not need any more."""
-        self.stored.save_again()
         self.undecided.forget_trimmed(log.since)
         self._note_used(matcher)
         log.read(log.bounds.first, 1, 1).addCallbacks(self._note_oldest, lambda _: None)

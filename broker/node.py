@@ -137,6 +137,7 @@ class Node:
             wall_clock=wall_clock,
             accept_undescribed=accept,
             type_came=lambda *named: self.types.announce(DtdReference(*named)),
+            unstored=self.types.stored,
             safety=AT_ONCE if self.network is None else self.network.keeping.owner,
         )
         complete = self.types.is_complete

@@ -5,32 +5,68 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import attrs
 from twisted.internet.defer import Deferred
 
+from broker.channel.clock import IClock
 from broker.dtd.interfaces import IDtd
 from broker.dtd.reference import DtdReference
 from broker.dtd.store import DtdStore, StoredDtd
 from broker.errors import Overloaded, TooManyTypes
 
-#: Failed writes that are repeated; of further ones the text is in memory only.
+#: Texts that are not on disk yet; no further one is taken.
 MAX_UNSAVED = 256
+#: Seconds until a failed write is repeated.
+SAVE_AGAIN = 2.0
+
+
+@attrs.define(eq=False)
+class _Unsaved:
+    entry: StoredDtd
+    text: bytes
+    under_way: bool = False
+    waiting: list[Deferred[None]] = attrs.field(factory=list)
 
 
 class StoredDtds:
     """Reads texts at once; writes them on the log's thread, before the events that need them."""
 
     def __init__(
-        self, store: DtdStore, write: Callable[..., Deferred[Any]], wall_clock: Callable[[], int]
+        self,
+        store: DtdStore,
+        write: Callable[..., Deferred[Any]],
+        wall_clock: Callable[[], int],
+        clock: IClock,
     ) -> None:
         """`write` runs calls on one thread in order, commits of the log among them."""
         self.store = store
         self._write = write
         self._wall_clock = wall_clock
-        self._unsaved: dict[DtdReference, tuple[StoredDtd, bytes]] = {}
+        self._clock = clock
+        self._unsaved: dict[DtdReference, _Unsaved] = {}
+
+    def __bool__(self) -> bool:
+        """Whether a text is not on disk yet."""
+        return bool(self._unsaved)
+
+    def is_unsaved(self, reference: DtdReference) -> bool:
+        """Whether a text is not on disk yet. Its events can not be judged after a restart."""
+        return reference in self._unsaved
+
+    def when_tried(self, reference: DtdReference) -> Deferred[None]:
+        """Fires when the write of a text under way has succeeded or failed, at once if none is."""
+        unsaved = self._unsaved.get(reference)
+        tried: Deferred[None] = Deferred()
+        if unsaved is None or not unsaved.under_way:
+            tried.callback(None)
+        else:
+            unsaved.waiting.append(tried)
+        return tried
 
     def read(self, reference: DtdReference) -> bytes | None:
-        """The text on disk. Reads a small local file, so it does not wait."""
-        return self.store.read(reference)
+        """The stored text. Reads a small local file, so it does not wait."""
+        unsaved = self._unsaved.get(reference)
+        return self.store.read(reference) if unsaved is None else unsaved.text
 
     def known_hash(self, reference: DtdReference) -> str | None:
         """The content hash of the stored text."""
@@ -43,19 +79,15 @@ class StoredDtds:
 
     def keep(self, dtd: IDtd, owner: str) -> None:
         """Store a DTD; raises `TooManyTypes` if its owner has no room left."""
+        if len(self._unsaved) >= MAX_UNSAVED:
+            raise TooManyTypes(f"{MAX_UNSAVED} DTDs could not be written to the disk yet")
         try:
             entry = self.store.admit(dtd.reference, dtd.text, owner, self._wall_clock())
         except Overloaded as error:
             raise TooManyTypes(error.text) from None
         if entry is not None:
-            self._save(entry, dtd.text)
-
-    def save_again(self) -> None:
-        """Repeat writes that failed."""
-        unsaved, self._unsaved = self._unsaved, {}
-        for entry, text in unsaved.values():
-            if self.store.get(entry.reference) is entry:
-                self._save(entry, text)
+            unsaved = self._unsaved[dtd.reference] = _Unsaved(entry, dtd.text)
+            self._save(unsaved)
 
     def note_used(self, references: Iterable[DtdReference]) -> None:
         """Events of these types have come."""
@@ -63,9 +95,23 @@ class StoredDtds:
         for reference in references:
             self.store.note_use(reference, now)
 
-    def _save(self, entry: StoredDtd, text: bytes) -> None:
-        def saved(done: bool) -> None:
-            if not done and len(self._unsaved) < MAX_UNSAVED:
-                self._unsaved[entry.reference] = entry, text
+    def _save(self, unsaved: _Unsaved) -> None:
+        reference = unsaved.entry.reference
+        if self._unsaved.get(reference) is not unsaved:
+            return
+        if self.store.get(reference) is not unsaved.entry:
+            del self._unsaved[reference]
+            return
+        unsaved.under_way = True
 
-        self._write(self.store.save, entry, text).addCallback(saved)
+        def tried(done: object) -> None:
+            unsaved.under_way = False
+            if done is not True:
+                self._clock.callLater(SAVE_AGAIN, self._save, unsaved)
+            elif self._unsaved.get(reference) is unsaved:
+                del self._unsaved[reference]
+            waiting, unsaved.waiting = unsaved.waiting, []
+            for each in waiting:
+                each.callback(None)
+
+        self._write(self.store.save, unsaved.entry, unsaved.text).addBoth(tried)

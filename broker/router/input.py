@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import starmap
 from math import inf
 from typing import TypeAlias
 
@@ -32,6 +33,7 @@ from broker.router.publisher import Publisher
 from broker.router.quarantine import Quarantine
 from broker.router.safety import AT_ONCE, Safety
 from broker.router.submission import Judged, Part, Submission, first_of
+from broker.router.unstored import NOTHING_UNSTORED, Unstored
 from broker.session.messages import NotPublished
 from broker.store.event_log import RETRY_AFTER, EventLog
 from broker.store.records import LoggedEvent
@@ -60,10 +62,12 @@ class Input:
         accept_undescribed: bool = False,
         safety: Safety = AT_ONCE,
         type_came: Callable[[str, str], object] = lambda *_: None,
+        unstored: Unstored = NOTHING_UNSTORED,
     ) -> None:
         """With `accept_undescribed`, events whose DTD can not be had are taken if well-formed.
         `safety` says when what is durable here is as safe as its streams ask for. `type_came` is
-        told each type of which an event is accepted for the first time."""
+        told each type of which an event is accepted for the first time. No event is taken while
+        its DTD is `unstored`."""
         self._safety = safety
         self._accept_undescribed = accept_undescribed
         self._matcher = matcher
@@ -73,6 +77,7 @@ class Input:
         self._committed = committed
         self._wall_clock = wall_clock
         self._type_came = type_came
+        self._unstored = unstored
         self._latest = LatestVersions(dtds)
         self._types: set[tuple[str, str]] = set()
         self.outcomes = PublishOutcomes()
@@ -99,6 +104,8 @@ class Input:
         verdicts = self._matcher.match(documents, self._undescribed(publisher), seconds)
         if unknown := _unknown(publisher, verdicts):
             self._fetch(publisher, unknown)
+        elif self._unstored and (unstored := self._unstored_types(verdicts)):
+            self._wait_for_disk(publisher, parts, unstored)
         elif busy := _busy(publisher):
             publisher.missing.clear()
             self._send_all_back(publisher, parts, busy)
@@ -213,6 +220,28 @@ class Input:
                 for reference, system_id in unknown.items()
             ]
         ).addCallback(release)
+
+    def _unstored_types(self, verdicts: list[Verdict]) -> list[DtdReference]:
+        """Types of these events whose DTD is not on disk yet."""
+        named = {(v.header.type_name, v.header.version) for v in verdicts if type(v) is Accepted}
+        return list(filter(self._unstored.is_unsaved, starmap(DtdReference, sorted(named))))
+
+    def _wait_for_disk(
+        self, publisher: Publisher, parts: list[Part], unstored: list[DtdReference]
+    ) -> None:
+        """Take events when their DTDs are on disk; send them back if the disk takes no DTD."""
+        waits = [self._unstored.when_tried(each) for each in unstored]
+        if all(each.called for each in waits):
+            error = LogUnavailable(f"the DTD of {unstored[0]} can not be written at the moment")
+            self._send_all_back(publisher, parts, error)
+            return
+        publisher.held = True
+
+        def release(_: object) -> None:
+            publisher.held = False
+            publisher.released()
+
+        DeferredList(waits).addCallback(release)
 
     # ------------------------------------------------------------------ the commit
 

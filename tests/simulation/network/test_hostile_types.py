@@ -127,7 +127,7 @@ def test_one_owner_can_not_use_the_share_of_another(tmp_path: Any) -> None:
     from broker.dtd.stored import StoredDtds
 
     store = DtdStore(tmp_path, StoreLimits(max_versions=3), sync=False)
-    stored = StoredDtds(store, lambda call, *of: succeed(call(*of)), lambda: 1000)
+    stored = StoredDtds(store, lambda call, *of: succeed(call(*of)), lambda: 1000, Clock())
     catalogue = Catalogue.load(shipped_folder())
     dtds = DtdCache(catalogue, [], CacheLimits(), Clock(), stored=stored)
     for number in range(3):

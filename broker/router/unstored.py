@@ -1,0 +1,31 @@
+"""DTDs that are not on disk yet: their events could not be judged after a restart."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from twisted.internet.defer import Deferred, succeed
+
+from broker.dtd.reference import DtdReference
+
+
+class Unstored(Protocol):
+    """See `broker.dtd.stored.StoredDtds`."""
+
+    def __bool__(self) -> bool: ...
+    def is_unsaved(self, reference: DtdReference) -> bool: ...
+    def when_tried(self, reference: DtdReference) -> Deferred[None]: ...
+
+
+class _Nothing:
+    def __bool__(self) -> bool:
+        return False
+
+    def is_unsaved(self, reference: DtdReference) -> bool:
+        return False
+
+    def when_tried(self, reference: DtdReference) -> Deferred[None]:
+        return succeed(None)
+
+
+NOTHING_UNSTORED: Final[Unstored] = _Nothing()

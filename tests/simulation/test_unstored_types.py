@@ -1,0 +1,89 @@
+"""DTDs that a full disk does not take (M13, A5)."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.dtd import store
+from broker.dtd.stored import SAVE_AGAIN
+from broker.dtd.whole_file import write_whole
+from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.network.test_types_stay import (
+    BY_DEFAULT,
+    REPORT,
+    altitudes,
+    folder_with,
+    report_text,
+)
+from tests.simulation.network.watching import Publisher, Reader, read
+
+
+class Disk:
+    """A disk that may be full."""
+
+    full = True
+
+    def write(self, *of: Any, **named: Any) -> None:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_whole(*of, **named)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    disk = Disk()
+    monkeypatch.setattr(store, "write_whole", disk.write)
+    return disk
+
+
+def test_an_event_is_acknowledged_when_its_dtd_is_on_disk(disk: Disk, tmp_path: Path) -> None:
+    settings = folder_with(tmp_path / "types", v1_0=report_text())
+    with NetworkWorld(0, thread_delay=0.02) as world:
+        world.add("a", "one", settings=settings)
+        world.run(2.0)
+        reader = Reader(world, world.client("reader", "a"), BY_DEFAULT, durable="d")
+        publisher = Publisher(world, world.client("publisher", "a"))
+        world.run(1.0)
+        publisher.publish(altitude=1, name="report")
+        publisher.publish(altitude=2, name="report")
+        read(world, reader, seconds=10.0)
+        assert publisher.receipts == [] and reader.items == []
+        assert world["a"].types.snapshot()["not_written"] >= 3
+        disk.full = False
+        read(world, reader, seconds=2 * SAVE_AGAIN + 2.0)
+        assert len(publisher.receipts) == 2 and altitudes(reader) == [1, 2]
+        assert reader.gaps == []
+        world.kill_client(reader.client)
+        publisher.publish(altitude=3, name="report")
+        world.run(1.0)
+        # After a restart the event is judged by the text on disk.
+        folder = tmp_path / "types"
+        (folder / "report-1.0.dtd").unlink()
+        folder_with(folder)
+        world.kill("a")
+        world.start("a")
+        again = Reader(world, world.client("reader", "a", incarnation=2), BY_DEFAULT, durable="d")
+        read(world, again, seconds=5.0)
+        assert altitudes(again) == [3] and again.gaps == []
+
+
+def test_a_killed_node_has_no_event_whose_dtd_it_lacks(disk: Disk, tmp_path: Path) -> None:
+    settings = folder_with(tmp_path / "types", v1_0=report_text())
+    with NetworkWorld(0, thread_delay=0.02) as world:
+        world.add("a", "one", settings=settings)
+        world.run(2.0)
+        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher.publish(altitude=1, name="report")
+        publisher.publish(altitude=2)
+        world.run(5.0)
+        world.kill("a")
+        world.start("a")
+        assert REPORT not in world["a"].types.stored.store
+        assert not world["a"].event_log.bounds.last
+        disk.full = False
+        world.run(20.0)
+        assert len(publisher.receipts) == 2
