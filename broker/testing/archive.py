@@ -17,6 +17,7 @@ from twisted.internet.defer import Deferred, succeed
 
 from broker.channel.clock import IClock
 from broker.dtd.catalogue import Catalogue, shipped_folder
+from broker.dtd.reference import DtdReference
 from broker.errors import ArchiveUnavailable, BrokerError
 from broker.event.place import Mark
 from broker.recovery.archive_access import ArchiveAccess, ArchivedDurable, Covered
@@ -69,6 +70,7 @@ class SimulatedArchive:
             replays=_Replays(self, process.clock),
             covered=archiver.covered,
             durable=archiver.durable,
+            dtd_text=archiver.dtd_text,
             flush_soon=lambda: process.clock.callLater(0.01, archiver.flush),
             patience=3 * self.every,
         )
@@ -165,9 +167,8 @@ class _Archiver:
             return
         try:
             if self._archiving is None:
-                # No DTDs: those that come with us are all that is needed.
                 log, archive = ShownLog(self._process.log_file), self._reading()
-                self._archiving = Archiving(log, archive, lambda _: {}, self._archive.wall_clock)
+                self._archiving = Archiving(log, archive, self._ask_dtds, self._archive.wall_clock)
             while self._archiving.flush(self._process.node.dead_origins()):
                 pass
             own = self._process.node.event_log
@@ -177,6 +178,23 @@ class _Archiver:
             return
         except ArchiverDied:
             self._end()
+
+    def _ask_dtds(self, wanted: Sequence[DtdReference]) -> dict[DtdReference, bytes]:
+        """The texts that the node has at once."""
+        texts: dict[DtdReference, bytes] = {}
+        for reference in wanted:
+            found: list[bytes | None] = []
+            self._process.node.types.text(reference).addCallback(found.append)
+            if found and found[0] is not None:
+                texts[reference] = found[0]
+        return texts
+
+    def dtd_text(self, reference: DtdReference) -> Deferred[bytes | None]:
+        """See `ArchiveAccess`."""
+        try:
+            return succeed(self._reading().read_dtd(reference))
+        except BrokerError:
+            return succeed(None)
 
     def covered(self, after: Mapping[str, Mark]) -> Deferred[Covered]:
         """See `ArchiveAccess`."""

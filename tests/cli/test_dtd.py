@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.errors import UnknownType
+from broker.errors import BadDtd, BrokerError, NotAllowed, TooManyTypes, UnknownType
 from broker.event.envelope import EventType
 from broker.event.identity import EventId
 from broker.event.writing import write_event
@@ -18,6 +18,25 @@ OWN = """<!ENTITY % Mspaces.content ", alert">
 <!ELEMENT what (#PCDATA)>
 <!ELEMENT where (#PCDATA)>
 """
+#: What a node answers, of its subscriptions those that the account may know.
+REPORT = {
+    "type": "alert",
+    "version": "1.2",
+    "against": "1.1",
+    "went": ["/alert/who"],
+    "came": ["/alert/where"],
+    "changed": [],
+    "subscriptions": {"can-not-match-any-more": 1200},
+    "affected": [
+        {
+            "client": "reader",
+            "name": "d",
+            "effect": "can-not-match-any-more",
+            "query": "/alert/who",
+            "reason": "there is no who",
+        }
+    ],
+}
 
 
 @pytest.fixture
@@ -137,3 +156,88 @@ def test_real_events_are_valid(shared_data: Path) -> None:
     result = run(FakeNode(), "dtd", "check", str(dtds / "voevent-2.0.dtd"), str(archive))
     assert result.exit_code == 0, result.output[-500:]
     assert "294 of 294 events are valid" in result.stderr
+
+
+def test_a_dtd_is_registered_with_a_report(own: Path) -> None:
+    node = FakeNode(answers={"dtd-add": REPORT | {"registered": True}})
+    result = run(node, "dtd", "add", str(own), "--against", "1.1")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        "alert 1.2 against 1.1:",
+        "  - /alert/who",
+        "  + /alert/where",
+        "1,200 subscriptions: can-not-match-any-more",
+        "  reader d: can-not-match-any-more: /alert/who",
+        "    there is no who",
+    ]
+    assert "alert 1.2 is registered (content " in result.stderr
+    assert node.asked == [("dtd-add", {"type": "alert", "version": "1.2", "against": "1.1"})]
+    # The node gets a text that refers to nothing else.
+    (sent,) = node.asked_about
+    assert b"<!ELEMENT alert" in sent and b"<!ENTITY" not in sent
+
+
+def test_a_dtd_that_the_node_has_is_said_to_be_registered_already(own: Path) -> None:
+    node = FakeNode(answers={"dtd-add": {"against": "", "registered": False}})
+    result = run(node, "dtd", "add", str(own), "--type", "warning", "3")
+    assert result.exit_code == 0, result.output
+    assert result.stdout == "the node knows no older version to compare with\n"
+    assert "warning 3 was registered already" in result.stderr
+    assert node.asked == [("dtd-add", {"type": "warning", "version": "3", "against": ""})]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotAllowed("the account may not register types 'alert'"),
+        UnknownType("no DTD is known here for alert 1.1"),
+        TooManyTypes("the account has 1000 DTDs here"),
+        BadDtd("another DTD is known for alert 1.2: a changed DTD needs a new version"),
+    ],
+)
+@pytest.mark.parametrize(
+    "command", [("dtd", "add"), ("dtd", "check", "--against", "1.1")], ids=["add", "check"]
+)
+def test_a_refusal_of_the_node_is_one_line(
+    own: Path, command: tuple[str, ...], error: BrokerError
+) -> None:
+    node = FakeNode(answers={"dtd-add": error, "dtd-check": error})
+    result = run(node, *command, str(own))
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1].startswith(f"xmlbroker: {error.text}")
+    assert "registered" not in result.stderr and "Traceback" not in result.output
+
+
+def test_a_bad_file_is_not_sent_to_the_node(tmp_path: Path, own: Path) -> None:
+    bad = tmp_path / "alert-1.3.dtd"
+    bad.write_text(OWN + "<!ELEMENT what EMPTY>\n")
+    unnamed = tmp_path / "alert.dtd"
+    unnamed.write_text(OWN)
+    node = FakeNode()
+    for file, *more in (
+        (bad,),
+        (unnamed,),
+        (tmp_path / "not-there-1.0.dtd",),
+        (own, "--type", "alert", "one"),
+        (own, "--type", "al ert", "1.0"),
+    ):
+        for command in (("add",), ("check", "--against", "1.1")):
+            result = run(node, "dtd", *command, str(file), *map(str, more))
+            assert result.exit_code == 1, result.output
+            assert result.stderr.startswith("xmlbroker: ")
+    assert run(node, "dtd", "add").exit_code == 2
+    assert node.connections == []
+
+
+def test_a_check_against_a_version_tells_what_it_changes_and_registers_nothing(
+    own: Path, tmp_path: Path
+) -> None:
+    node = FakeNode(answers={"dtd-check": REPORT})
+    result = run(node, "dtd", "check", str(own), "--against", "1.1")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[:2] == ["alert 1.2 against 1.1:", "  - /alert/who"]
+    assert [what for what, _ in node.asked] == ["dtd-check"]
+    # An invalid event is a failure, and the report is given all the same.
+    (tmp_path / "bad.xml").write_text("<alert/>")
+    result = run(node, "dtd", "check", str(own), str(tmp_path / "bad.xml"), "--against", "1.1")
+    assert result.exit_code == 1 and "1,200 subscriptions" in result.stdout

@@ -1,0 +1,52 @@
+"""The archive has the DTDs of its events, from whatever node these came (X9, M13)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.client.received import ALL
+from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.network.test_types_stay import (
+    BY_DEFAULT,
+    REPORT,
+    altitudes,
+    folder_with,
+    report_text,
+)
+from tests.simulation.network.watching import Publisher, Reader, read
+
+
+@pytest.mark.parametrize("subscribes", [False, True], ids=["replay", "from the beginning"])
+def test_a_node_that_never_met_a_type_replays_it_from_the_archive(
+    tmp_path: Path, subscribes: bool
+) -> None:
+    """The node that archives the events has fetched the DTD from its neighbour."""
+    settings = folder_with(tmp_path / "types", v1_0=report_text())
+    with NetworkWorld(0, archived=True) as world:
+        world.add("a", "one", settings=settings)
+        world.add("b", "two", gateways=["a"])
+        world.run(3.0)
+        assert world["b"].dtds.known_hash(REPORT) is not None
+        publisher = Publisher(world, world.client("publisher", "b"))
+        for altitude in range(5):
+            publisher.publish(altitude=altitude, name="report")
+        world.run(5.0)
+        assert len(publisher.receipts) == 5
+        for name in "ab":
+            world.kill(name)
+        # A network of its own that shares nothing but the archive.
+        world.add("d", "four")
+        world.run(2.0)
+        assert REPORT not in world["d"].dtds.references()
+        client = world.client("reader", "d")
+        if subscribes:
+            reader = Reader(world, client, BY_DEFAULT, start=ALL)
+            read(world, reader, seconds=20.0)
+            assert altitudes(reader) == list(range(5)) and reader.gaps == []
+        else:
+            replay = client.replay(query=BY_DEFAULT.query)
+            world.run(20.0)
+            found = [e.document for e in replay.take_ready()]
+            assert [b"<altitude>%d<" % n in d for n, d in enumerate(found)] == [True] * 5
