@@ -31,6 +31,20 @@ class Accepted(NamedTuple):
     subscriptions: tuple[int, ...]
 
 
+class LatestNamed(Accepted):
+    """A valid event with a LatestVersionNum (M29). May also stand for an event without one."""
+
+    __slots__ = ()
+
+
+_LATEST: Final = b"LatestVersionNum>"
+
+
+def accepted_kind(document: bytes) -> type[Accepted]:
+    """The class of the verdict on a valid event."""
+    return LatestNamed if _LATEST in document else Accepted
+
+
 @attrs.frozen(slots=True)
 class Refused:
     """An event that must not be logged, and why."""

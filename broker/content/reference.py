@@ -18,13 +18,13 @@ from broker.content.bounds import Bounds
 from broker.content.budget import Budget
 from broker.content.contract import (
     NO_VARIANTS,
-    Accepted,
     IMatcher,
     Refused,
     TypeFigures,
     TypeMissing,
     Variants,
     Verdict,
+    accepted_kind,
 )
 from broker.content.evaluation import Subject
 from broker.content.examination import Examiner
@@ -183,14 +183,14 @@ class ReferenceMatcher:
             self._counts["type_missing"] += 1
             return examined
         self._accepted += 1
-        header = examined.header
+        header, accepted = examined.header, accepted_kind(document)
         interests = self._subscriptions.interests(header.stream)
         if not interests:
-            return Accepted(header, ())
+            return accepted(header, ())
         matching = self._evaluate(interests, examined, document, lambda each: each.numbers)
         if len(matching) == 1:
-            return Accepted(header, matching[0].numbers)
-        return Accepted(header, tuple(sorted(n for interest in matching for n in interest.numbers)))
+            return accepted(header, matching[0].numbers)
+        return accepted(header, tuple(sorted(n for interest in matching for n in interest.numbers)))
 
     # ---------------------------------------------------------------- queries
 

@@ -28,6 +28,7 @@ from broker.content.contract import (
     TypeMissing,
     Variants,
     Verdict,
+    accepted_kind,
 )
 from broker.content.evaluation import Subject
 from broker.content.examination import Examiner
@@ -272,10 +273,9 @@ class Switch:
         single: dict[int, Undecided | None],
     ) -> int:
         """Verdicts for documents of a shape: how many. What is left to do goes to `single`."""
-        found, undecided = finding.matching, finding.undecided
-        refused = 0
+        found, undecided, refused = finding.matching, finding.undecided, 0
         header_of, view_of = group.shape.header, self._registry.streams.view
-        view, stream = None, ""
+        view, stream, kind = None, "", group.shape.verdict
         # What a named tuple's own constructor does, without the call in between.
         new = tuple.__new__
         for place, values, members in zip(group.places, group.values, found, strict=True):
@@ -290,7 +290,7 @@ class Switch:
                 stream = header.stream
                 view = view_of(stream)
             wanted = view.everything if members is None else view.wanted(members)
-            verdicts[place] = new(Accepted, (header, wanted))
+            verdicts[place] = new(kind, (header, wanted))
         for row in range(len(found)) if plan.pending else undecided:
             place = group.places[row]
             if isinstance(verdict := verdicts[place], Accepted):
@@ -316,14 +316,14 @@ class Switch:
             self._counts["type_missing"] += 1
             return examined
         self._counts["parsed"] += 1
-        header = examined.header
+        header, kind = examined.header, accepted_kind(document)
         shape = self._learn(document, examined)
         view = self._registry.streams.view(header.stream)
         if not self._registry.distinct:
-            return Accepted(header, view.everything)
+            return kind(header, view.everything)
         found, candidates = self._found_by(shape, document) or self._found_in(examined)
         more = self._single.evaluate(candidates, examined, place, document, FREE_WITHOUT_INDEX)
-        return Accepted(header, view.joined(view.wanted(found), more))
+        return kind(header, view.joined(view.wanted(found), more))
 
     def _found_in(self, subject: Subject) -> tuple[Sequence[Member], Sequence[Entry]]:
         """What matches a parsed event, and what may."""
@@ -393,7 +393,7 @@ class Switch:
         view = self._registry.streams.view(header.stream)
         found = view.joined(decided.subscriptions, [*entries(matching.found), *more])
         self._figures.undecided(header, len(candidates), self._clock() - before)
-        return Accepted(header, found)
+        return type(decided)(header, found)
 
     def _forget_plan(self, shape: Shape) -> None:
         self._plans.forget(shape)

@@ -20,7 +20,7 @@ from typing import TypeAlias
 from twisted.internet.defer import DeferredList
 from twisted.python.failure import Failure
 
-from broker.content.contract import Accepted, IMatcher, TypeMissing, Verdict
+from broker.content.contract import Accepted, IMatcher, LatestNamed, TypeMissing, Verdict
 from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.owner import of_account
@@ -43,8 +43,6 @@ Committed: TypeAlias = Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], 
 
 #: Types of which it is remembered that events have come.
 _REMEMBERED_TYPES = 10_000
-#: In an event that names a newer version of its type.
-_LATEST = b"LatestVersionNum>"
 
 
 class Input:
@@ -155,11 +153,10 @@ class Input:
                 self._types.clear()
             self._types.add((name, version))
             self._type_came(name, version)
-        # A publisher that names a newer version does so from then on: two events tell.
-        for index in {0, len(verdicts) - 1} if verdicts else ():
-            document, verdict = part.documents[index], verdicts[index]
-            if _LATEST in document and isinstance(verdict, Accepted):
-                self._latest.note(document, verdict.header)
+        if LatestNamed in set(map(type, verdicts)):
+            for document, verdict in zip(part.documents, verdicts, strict=False):
+                if isinstance(verdict, LatestNamed):
+                    self._latest.note(document, verdict.header)
 
     # ------------------------------------------------------------------ what is not taken
 
@@ -223,7 +220,9 @@ class Input:
 
     def _unstored_types(self, verdicts: list[Verdict]) -> list[DtdReference]:
         """Types of these events whose DTD is not on disk yet."""
-        named = {(v.header.type_name, v.header.version) for v in verdicts if type(v) is Accepted}
+        named = {
+            (v.header.type_name, v.header.version) for v in verdicts if isinstance(v, Accepted)
+        }
         return list(filter(self._unstored.is_unsaved, starmap(DtdReference, sorted(named))))
 
     def _wait_for_disk(

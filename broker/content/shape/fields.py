@@ -39,6 +39,8 @@ class HeaderFields:
     liveness: Value
     bundle_ids: tuple[Value, ...] = ()
     bundle_numbers: tuple[Value, ...] = ()
+    names_latest: bool = False
+    """Whether there is a LatestVersionNum (M29)."""
 
 
 def header_fields(event: Node) -> HeaderFields:
@@ -58,6 +60,7 @@ def header_fields(event: Node) -> HeaderFields:
         attributes.get("Liveness", b"live"),
         tuple(_leaf(node) for node in bundles if node.local == "BundleId"),
         tuple(_leaf(node) for node in bundles if node.local == "BundleNumber"),
+        any(node.local == "LatestVersionNum" for node in elements(kind)),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from broker.content.contract import Accepted, LatestNamed
 from broker.content.shape.cutting import Cut, Token, document_of
 from broker.content.shape.fields import HeaderFields, HeaderReader, ReadHeader, header_fields
 from broker.content.shape.pattern import Template
@@ -38,6 +39,7 @@ class Shape:
         "tree",
         "used",
         "values",
+        "verdict",
     )
 
     def __init__(
@@ -70,6 +72,8 @@ class Shape:
         #: `checked_header` or `check_bundles` would. (An attribute, as `values`: one call less for
         #: each event.)
         self.header: ReadHeader = read
+        #: The class of the verdicts on its documents.
+        self.verdict: type[Accepted] = LatestNamed if self.fields.names_latest else Accepted
         self._template = Template(
             cut.constants(slots), [token.attribute is None for token in slots], max_bytes
         )

@@ -105,4 +105,4 @@ class SingleQueries:
             for later, verdict in enumerate(verdicts[place:], place):
                 if isinstance(verdict, Accepted):
                     kept = [n for n in verdict.subscriptions if n not in entry.pairs]
-                    verdicts[later] = Accepted(verdict.header, tuple(kept))
+                    verdicts[later] = type(verdict)(verdict.header, tuple(kept))
