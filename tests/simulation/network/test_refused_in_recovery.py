@@ -151,3 +151,39 @@ def test_a_recovery_judges_events_by_the_text_of_their_origin(tmp_path: Path) ->
             read(world, back, seconds=10.0)
             assert sorted(altitudes(back)) == [first, first + 1, first + 2], kind
             assert back.gaps == []
+
+
+def test_what_a_relay_has_refused_is_lost_to_a_restored_origin() -> None:
+    """The relay gives back the event behind it, and the place of the refused one is a loss."""
+    shallow = Settings()
+    shallow = attrs.evolve(shallow, limits=attrs.evolve(shallow.limits, max_depth=4))
+    with NetworkWorld(0) as world:
+        world.add("a", "one")
+        world.add("b", "two", gateways=["a"], settings=shallow)
+        world.run(3.0)
+        far = Reader(world, world.client("far", "b"), EVERYTHING, durable="d")
+        own = Reader(world, world.client("own", "a"), EVERYTHING, durable="d")
+        publisher = Publisher(world, world.client("publisher", "a"))
+        world.run(2.0)
+        publisher.publish("s", altitude=1)
+        read(world, far, own, seconds=2.0)
+        world.kill_client(own.client)
+        copy = world.copy_disk("a")
+        world.wait(publisher.client.publish("s", DEEP, EventType("flight", "1.0")))
+        publisher.publish("s", altitude=3)
+        read(world, far, seconds=2.0)
+        assert altitudes(far) == [1, 3] and [gap.reason for gap in far.gaps] == ["too-large"]
+        world.kill("a")
+        world.restore_disk("a", copy)
+        world.start("a")
+        world.run(20.0)
+        log = world["a"].event_log
+        logged = world.wait(log.read_of(log.origin, (0, 0), 1 << 20, 1 << 30))
+        assert [refusal_code(event.document) for event in logged] == [None, None]
+        returning = world["a"].recovery.returning
+        assert returning is not None
+        assert (returning.counts.returned, returning.counts.lost) == (1, 1)
+        back = Reader(world, world.client("own", "a", incarnation=2), EVERYTHING, durable="d")
+        read(world, back, far, seconds=10.0)
+        assert altitudes(back) == [3] and sum(gap.count for gap in back.gaps) == 1
+        assert altitudes(far) == [1, 3] and len(far.gaps) == 1
