@@ -10,7 +10,7 @@ places that hold nothing, which every reader is told as a gap when it passes the
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -28,13 +28,9 @@ from broker.content.contract import Accepted
 from broker.content.query.query import Query
 from broker.errors import BrokerError, LogUnavailable
 from broker.event.place import Mark
-from broker.event.placeholder import refusal_code
-from broker.event.stream import StreamPattern
 from broker.recovery.archive_access import ArchiveAccess
+from broker.recovery.branch_sources import BranchSources
 from broker.recovery.fetching import Fetching
-from broker.recovery.log_pages import PageRequest
-from broker.recovery.messages import RETURNED
-from broker.recovery.request import PLACE, ReplayRequest
 from broker.store.deduplication import Freshness
 from broker.store.event_log import EventLog
 from broker.store.histories import Loss, runs_without
@@ -45,6 +41,8 @@ GATHERING = 1.0
 #: Seconds from the first question for this log, for which readers that come from an earlier history
 #: wait: then what is lost is told them where it lay.
 SETTLING = 1.5
+#: Seconds after which the archive is asked whether it has more than this log.
+ARCHIVE_LATER = 4.0
 #: Seconds until something that failed is tried again, and how often it is.
 AGAIN = 2.0
 MOST_TRIES = 30
@@ -55,7 +53,6 @@ MOST_SHOWN = 16_384
 #: Own events that are read at a time to be logged again.
 PAGE_EVENTS = 512
 PAGE_BYTES = 512 << 10
-_EVERYTHING = 2
 
 Committed = Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None]
 
@@ -92,16 +89,16 @@ class Returning:
         were lost."""
         self._network = network
         self._event_log = event_log
-        self._fetching = fetching
         self._archive = archive
+        self._sources = BranchSources(event_log.origin, fetching, archive, parse_query)
         self._clock = clock
-        self._pattern, self._query = StreamPattern.parse(">"), parse_query("true()", {})
         self._committed = committed
         self._tell_losses = tell_losses
         self._waiting: dict[Address, Resume] = {}
         self._shown: dict[Address, Mark] = {}
         """What a node has shown of another branch, and has given back."""
         self._running = False
+        self._has_asked_archive = False
         self._began: float | None = None
         """When the first reader has asked."""
         self.counts = ReturnCounts()
@@ -123,11 +120,14 @@ class Returning:
             return False
         self._waiting[resume.source] = resume
         if not self._running:
-            self._running = True
-            Deferred.fromCoroutine(self._run()).addErrback(
-                lambda failure: self.log.failure("fetching lost events failed", failure)
-            )
+            self._begin()
         return True
+
+    def _begin(self) -> None:
+        self._running = True
+        Deferred.fromCoroutine(self._run()).addErrback(
+            lambda failure: self.log.failure("fetching lost events failed", failure)
+        )
 
     def _is_new(self) -> bool:
         """Whether nodes that have more of this log may not have had the time to show it."""
@@ -149,12 +149,43 @@ class Returning:
     # ------------------------------------------------------------------ a log that was disowned
 
     def look(self) -> None:
-        """To be called each second: log again what this log has under its former name."""
+        """To be called each second: log again what this log has under its former name, or what
+        only the archive has of another branch."""
         if self._event_log.adopting and self._network.knowledge and not self._running:
             self._running = True
             Deferred.fromCoroutine(self._adopt(*self._event_log.adopting)).addErrback(
                 lambda failure: self.log.failure("logging events again failed", failure)
             )
+        elif self._archive and self._network.knowledge and not self._has_asked_archive:
+            self._has_asked_archive = True
+            Deferred.fromCoroutine(self._look_into(self._archive)).addErrback(
+                lambda failure: self.log.failure("asking the archive failed", failure)
+            )
+
+    async def _look_into(self, archive: ArchiveAccess) -> None:
+        """Settle the branches of which the archive has more than this log."""
+        log = self._event_log
+        # Nodes that have more come first: the archive may lack some of that.
+        await self._after(ARCHIVE_LATER)
+        told = await archive.covered({log.origin: (0, 0)})
+        if not told.is_known or self._running:
+            await self._after(AGAIN)
+            self._has_asked_archive = False
+            return
+        shown: dict[Mark, Mark] = {}
+        for _, upto in told.intervals.get(log.origin, ()):
+            branch = log.fork(upto)
+            if branch is not None and upto[1] - branch[1] <= MOST_PLACES:
+                shown[branch] = max(upto, shown.get(branch, upto))
+        self._running = True
+        try:
+            for branch, upto in sorted(shown.items()):
+                if upto > log.chain.shown(branch):
+                    await self._settle_branch(branch, upto, {})
+        finally:
+            self._running = False
+        if self._waiting:
+            self._begin()
 
     async def _adopt(self, origin: str, after: Mark) -> None:
         """Another process has gone on under this log's former name, on a copy. It may lack what
@@ -192,16 +223,18 @@ class Returning:
             if branch is not None:
                 branches.setdefault(branch, {})[address] = resume.after
         for branch, shown in sorted(branches.items()):
-            await self._settle_branch(branch, shown)
+            await self._settle_branch(branch, max(shown.values()), shown)
 
-    async def _settle_branch(self, branch: Mark, shown: Mapping[Address, Mark]) -> None:
-        log, upto = self._event_log, max(shown.values())
+    async def _settle_branch(self, branch: Mark, upto: Mark, shown: Mapping[Address, Mark]) -> None:
+        """Fetch the events of a branch up to a place from the nodes that have `shown` theirs, and
+        from the archive."""
+        log = self._event_log
         known = log.chain.shown(branch)
         self.counts.branches += 1
         self.log.warn(
             "this log was started from an older copy: {nodes} have events of it up to {upto}, and "
             "it ends at {branch}; they are fetched",
-            nodes=", ".join(map(str, sorted(shown))),
+            nodes=", ".join(map(str, sorted(shown))) or "the archive's files",
             upto=f"{upto[0]}:{upto[1]}",
             branch=f"{branch[0]}:{branch[1]}",
         )
@@ -209,9 +242,9 @@ class Returning:
             await self._begin_above(upto[0])
         offsets: set[int] = set()
         for address in sorted(shown, key=lambda each: shown[each], reverse=True):
-            async for events in self._of_node(address, branch, upto):
+            async for events in self._sources.of_node(address, branch, upto):
                 offsets |= await self._log_again(events, address)
-        async for events in self._of_archive(branch, upto):
+        async for events in self._sources.of_archive(branch, upto):
             offsets |= await self._log_again(events, None)
         if upto > known:
             # Of several rounds each counts what it brings to light.
@@ -245,55 +278,6 @@ class Returning:
             )
             self._network.lost()
             self._tell_losses()
-
-    # ------------------------------------------------------------------ sources
-
-    async def _of_node(
-        self, address: Address, after: Mark, upto: Mark
-    ) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """What a node has logged of the branch, and the replica that it has."""
-        origin = self._event_log.origin
-        for name in (RETURNED, ""):
-            begun, serial = after, 0
-            while True:
-                request = PageRequest(
-                    *(self._pattern, self._query, _EVERYTHING, {origin: (begun, upto)}, serial),
-                    name=name,
-                )
-                try:
-                    page = await self._fetching.fetch(address, request)
-                except BrokerError as error:
-                    self.log.info("{node} gives nothing back: {e}", node=str(address), e=error)
-                    return
-                events = [
-                    each
-                    for each in page.events
-                    if each.origin == origin
-                    and after < each.mark <= upto
-                    and refusal_code(each.document) is None
-                ]
-                if events:
-                    yield events
-                begun = page.reached.get(origin, begun)
-                if not page.next or begun >= upto or page.next == serial and not events:
-                    break
-                serial = page.next
-
-    async def _of_archive(self, after: Mark, upto: Mark) -> AsyncIterator[Sequence[LoggedEvent]]:
-        if self._archive is None:
-            return
-        ranges = {self._event_log.origin: (after, upto)}
-        request = ReplayRequest(
-            *(">", "true()"), clearance=_EVERYTHING, ranges=ranges, others=False, order=PLACE
-        )
-        replay = self._archive.replays.replay(request)
-        try:
-            while events := await replay.more():
-                yield events
-        except BrokerError as error:
-            self.log.warn("the archive gives nothing back: {error}", error=error)
-        finally:
-            replay.cancel()
 
     # ------------------------------------------------------------------ into the log
 

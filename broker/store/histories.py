@@ -126,6 +126,21 @@ class Chain:
         end = self.histories[index].branch if index < len(self.histories) else newest
         return end if mark > end else None
 
+    def goes_on(self, mark: Mark) -> Mark:
+        """The place behind which this branch has events for a reader that has come to a mark.
+
+        It is another one than the mark on another branch, and in front of a recorded loss.
+        """
+        index = bisect_right(self._epochs, mark[0])
+        if index < len(self.histories) and mark > self.histories[index].branch:
+            return self.histories[index].epoch, self.histories[index].branch[1]
+        return next((last for after, last in self.empty if after <= mark < last), mark)
+
+    @property
+    def empty(self) -> tuple[tuple[Mark, Mark], ...]:
+        """Intervals of places of this branch that stand for losses, and hold nothing."""
+        return tuple((loss.after, loss.last) for loss in self.losses if loss.count)
+
     def shown(self, branch: Mark) -> Mark:
         """The newest place that is known of the branch that began there."""
         found = [loss.upto for loss in self.losses if loss.branch == branch]

@@ -17,6 +17,7 @@ from broker.event.place import Mark
 from broker.store.archive.columns import ChunkColumns
 from broker.store.chunk_table import first_damage
 from broker.store.damage import DamageFound
+from broker.store.histories import Chain
 from broker.store.kept import KeptSpan
 from broker.store.log_verification import Verification
 from broker.store.opening import stored_origin
@@ -78,6 +79,11 @@ class LogAlong:
         with self._reading() as txn:
             since = self._tables.origins.since(txn).get(self.origin, (0, 0))
             return since, self._tables.origins.covered(txn).get(self.origin, (0, 0))
+
+    def chain(self) -> Chain:
+        """The log's histories and losses."""
+        with self._reading() as txn:
+            return self._tables.histories.chain(txn)
 
     def read(self, after: Mark, max_events: int, max_bytes: int) -> list[ChunkColumns]:
         """Own events behind `after`: at most so many, of about so many bytes.

@@ -31,6 +31,7 @@ from broker.store.archive.columns import ChunkColumns
 from broker.store.archive.disk import Disk
 from broker.store.archive.noticed_holes import NoticedHoles
 from broker.store.chunks import Chunk, chunks_of, encode_chunk
+from broker.store.histories import Chain
 from broker.store.kept import KeptSpan
 from broker.store.log_file import LogFile
 from broker.store.records import LoggedEvent
@@ -253,6 +254,9 @@ class ShownLog:
     def extent(self) -> tuple[Mark, Mark]:
         bounds = self._file.bounds
         return self._file.since.get(self.origin, (0, 0)), (bounds.epoch, bounds.offset)
+
+    def chain(self) -> Chain:
+        return self._file.chain
 
     def read(self, after: Mark, max_events: int, max_bytes: int) -> list[ChunkColumns]:
         events = self._file.read_of(self.origin, after, max_events, max_bytes)

@@ -17,9 +17,11 @@ from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 from broker.store.archive.archive import Archive
 from broker.store.archive.columns import ChunkColumns, chunks_to_batch
+from broker.store.archive.intervals import Interval, without
 from broker.store.archive.table import events_to_batch
 from broker.store.archive.writer import ArchiveWriter
 from broker.store.damage import DamageFound
+from broker.store.histories import Chain
 from broker.store.kept import KeptSpan
 from broker.store.records import LoggedEvent
 
@@ -43,6 +45,7 @@ class ReadableLog(Protocol):
     @property
     def origin(self) -> str: ...
     def extent(self) -> tuple[Mark, Mark]: ...
+    def chain(self) -> Chain: ...
     def read(self, after: Mark, max_events: int, max_bytes: int) -> list[ChunkColumns]: ...
     def spans(self) -> Mapping[str, KeptSpan]: ...
     def read_kept(
@@ -152,7 +155,11 @@ class Archiving:
             self.figures.lost += (
                 _mark(events, 0)[1] - 1 if events is not None else upto[1]
             ) - after[1]
-        self._write(origin, min(covered, upto), upto, events)
+        covered = min(covered, upto)
+        if events is None and not without([(covered, upto)], self._empty(origin, covered, None)):
+            self.reached[origin] = upto
+            return upto < durable and self._flush_span(origin, upto, durable, read, begins)
+        self._write(origin, covered, upto, events)
         return upto < durable
 
     def _go_on(self, origin: str, since: Mark) -> tuple[Mark, Mark | None]:
@@ -164,6 +171,11 @@ class Archiving:
         before = self.reached.get(origin)
         # What the archive has let go as too old is not to come back from a log that has it still.
         after = state.upto(origin, max(since, state.forgotten(origin)))
+        if origin == self._log.origin:
+            # The archive may have more of another branch: that stays apart from this one.
+            chain = self._log.chain()
+            while (goes_on := chain.goes_on(after)) != after:
+                after = state.upto(origin, goes_on)
         self.reached[origin] = after
         if before is not None and before < since:
             # What is gone from the log never comes; that it is gone is no reason to stop.
@@ -172,7 +184,9 @@ class Archiving:
 
     def _write(self, origin: str, after: Mark, upto: Mark, events: pa.RecordBatch | None) -> None:
         dtds = self._texts(events) if events is not None else {}
-        covers = [(origin, after, upto)] if after < upto else []
+        # A loss is no place that was archived: whoever recovers across it is told a gap.
+        empty = self._empty(origin, after, events)
+        covers = [(origin, *each) for each in without([(after, upto)], empty)]
         written = self._writer.write(covers, [] if events is None else events, dtds)
         self._known |= dtds.keys()
         self.reached[origin] = upto
@@ -181,6 +195,23 @@ class Archiving:
         figures.files += len(written.files)
         figures.bytes += written.bytes
         figures.flushes += 1
+
+    def _empty(self, origin: str, after: Mark, events: pa.RecordBatch | None) -> list[Interval]:
+        """Places behind `after` that stand for losses of the origin.
+
+        Of another origin they are where offsets are left out.
+        """
+        if origin == self._log.origin:
+            return list(self._log.chain().empty)
+        if events is None:
+            return []
+        epochs, offsets = (events.column(name).to_numpy() for name in ("epoch", "offset"))
+        before = np.concatenate(([after[1]], offsets[:-1]))
+        found: list[Interval] = []
+        for row in np.flatnonzero(offsets > before + 1).tolist():
+            first = _mark(events, row - 1) if row else after
+            found.append((first, (int(epochs[row]), int(offsets[row]) - 1)))
+        return found
 
     def _texts(self, events: pa.RecordBatch) -> Mapping[DtdReference, bytes]:
         kinds = pa.table(events.select(["type", "version"])).group_by(["type", "version"])

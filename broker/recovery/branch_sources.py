@@ -1,0 +1,88 @@
+"""Sources of the own events of another branch: nodes, their replicas, and the archive."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+from twisted.logger import Logger
+
+from broker.cluster.address import Address
+from broker.content.query.query import Query
+from broker.errors import BrokerError
+from broker.event.place import Mark
+from broker.event.placeholder import refusal_code
+from broker.event.stream import StreamPattern
+from broker.recovery.archive_access import ArchiveAccess
+from broker.recovery.fetching import Fetching
+from broker.recovery.log_pages import PageRequest
+from broker.recovery.messages import RETURNED
+from broker.recovery.request import PLACE, ReplayRequest
+from broker.store.records import LoggedEvent
+
+_EVERYTHING = 2
+
+
+class BranchSources:
+    """Those of one log."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        origin: str,
+        fetching: Fetching,
+        archive: ArchiveAccess | None,
+        parse_query: Callable[[str, Mapping[str, str]], Query],
+    ) -> None:
+        self._origin = origin
+        self._fetching = fetching
+        self._archive = archive
+        self._pattern, self._query = StreamPattern.parse(">"), parse_query("true()", {})
+
+    async def of_node(
+        self, address: Address, after: Mark, upto: Mark
+    ) -> AsyncIterator[Sequence[LoggedEvent]]:
+        """What a node has logged of the branch, and the replica that it has."""
+        origin = self._origin
+        for name in (RETURNED, ""):
+            begun, serial = after, 0
+            while True:
+                request = PageRequest(
+                    *(self._pattern, self._query, _EVERYTHING, {origin: (begun, upto)}, serial),
+                    name=name,
+                )
+                try:
+                    page = await self._fetching.fetch(address, request)
+                except BrokerError as error:
+                    self.log.info("{node} gives nothing back: {e}", node=str(address), e=error)
+                    return
+                events = [
+                    each
+                    for each in page.events
+                    if each.origin == origin
+                    and after < each.mark <= upto
+                    and refusal_code(each.document) is None
+                ]
+                if events:
+                    yield events
+                begun = page.reached.get(origin, begun)
+                if not page.next or begun >= upto or page.next == serial and not events:
+                    break
+                serial = page.next
+
+    async def of_archive(self, after: Mark, upto: Mark) -> AsyncIterator[Sequence[LoggedEvent]]:
+        """What the archive has of the branch; nothing without an archive."""
+        if self._archive is None:
+            return
+        ranges = {self._origin: (after, upto)}
+        request = ReplayRequest(
+            *(">", "true()"), clearance=_EVERYTHING, ranges=ranges, others=False, order=PLACE
+        )
+        replay = self._archive.replays.replay(request)
+        try:
+            while events := await replay.more():
+                yield events
+        except BrokerError as error:
+            self.log.warn("the archive gives nothing back: {error}", error=error)
+        finally:
+            replay.cancel()

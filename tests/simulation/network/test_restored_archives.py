@@ -1,0 +1,98 @@
+"""Restored nodes and archives: the archive gives back what it has, and claims nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.client.received import STORED
+from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.network.watching import INTERESTS, Publisher, Reader, name_of, read
+
+
+def names(reader: Reader) -> list[int]:
+    return [name_of(event)[2] for event in reader.events]
+
+
+def lost_places(reader: Reader) -> int:
+    return sum(gap.last.offset - gap.first.offset + 1 for gap in reader.gaps)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_archive_gives_a_lone_node_its_events_back(seed: int) -> None:
+    """No other node asks for them: the archive covers more than the log has."""
+    with NetworkWorld(seed, archived=True) as world:
+        world.add("a", "one")
+        world.run(3.0)
+        own = Reader(world, world.client("own", "a"), durable="d")
+        publisher = Publisher(world, world.client("publisher", "a"))
+        world.run_until(lambda: own.flowing)
+        for _ in range(5):
+            publisher.publish()
+        read(world, own)
+        world.kill_client(own.client)
+        copy = world.copy_disk("a")
+        for _ in range(5):
+            publisher.publish()
+        world.run(10.0)
+        world.kill("a")
+        world.restore_disk("a", copy)
+        for _ in range(2):
+            world.start("a")
+            publisher.publish()
+            world.run(20.0)
+            world.kill("a")
+        world.start("a")
+        back = Reader(world, world.client("own", "a", incarnation=2), durable="d")
+        read(world, back, seconds=30.0)
+        assert sorted(names(back)) == list(range(6, 13)), f"seed {seed}"
+        assert back.gaps == []
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_roaming_client_is_told_what_a_node_of_the_network_has_shown(seed: int) -> None:
+    """Nobody has five of the events, and the node that lost them is gone for good."""
+    with NetworkWorld(seed, archived=True) as world:
+        assert world.archive is not None
+        world.add("a", "one")
+        world.add("b", "two", gateways=["a"])
+        world.run(3.0)
+        rover = Reader(world, world.client("rover", "a"), durable="d")
+        far = Reader(world, world.client("far", "b"), INTERESTS[3], durable="d")
+        publisher = Publisher(world, world.client("publisher", "a"))
+        world.run_until(lambda: rover.flowing and far.flowing)
+        for _ in range(10):
+            publisher.publish()
+        read(world, rover)
+        world.run(5.0)
+        world.kill_client(rover.client)
+        copy = world.copy_disk("a")
+        world.archive.broken = True
+        for _ in range(5):
+            publisher.publish()
+        world.run(2.0)
+        world.kill("a")
+        world.restore_disk("a", copy)
+        world.archive.broken = False
+        world.start("a")
+        world.run(20.0)
+        returning = world["a"].recovery.returning
+        assert returning is not None and returning.counts.lost == 5
+        for _ in range(3):
+            publisher.publish()
+        world.run(10.0)
+        # Its archiver starts again, and finds nothing to do.
+        flushes = len(list(Path(world.archive.uri).rglob("*.json")))
+        world.kill("a")
+        world.start("a")
+        world.run(20.0)
+        assert len(list(Path(world.archive.uri).rglob("*.json"))) < flushes + 8
+        world.kill("a")
+        world.lose_disk("a")
+        world.run(20.0)
+        back = Reader(world, world.client("rover", "b", incarnation=2), durable="d", start=STORED)
+        read(world, back, seconds=90.0)
+        assert back.error is None
+        assert names(back) == [16, 17, 18], f"seed {seed}"
+        assert lost_places(back) == 5 and {gap.reason for gap in back.gaps} == {"lost"}
