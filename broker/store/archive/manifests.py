@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.store.archive.journal import Journal
-from broker.store.archive.layout import MANIFESTS
-from broker.store.archive.manifest import Manifest
+from broker.store.archive.layout import EVENTS, MANIFESTS
+from broker.store.archive.manifest import Manifest, SetAside
 from broker.store.archive.objects import Objects
 from broker.store.archive.paging import JournalWriter
 from broker.store.archive.state import ArchiveState, StateReading
@@ -78,9 +78,19 @@ class Ledger:
             whole.merge(each)
         for each in (state.everything, whole):
             everything.merge(each)
-        self._journal.put_snapshot(whole.without_gone(everything).to_json())
+        whole = whole.without_gone(everything)
+        self._set_aside_missing(whole)
+        self._journal.put_snapshot(whole.to_json())
         self._manifests.expect(self.writer, self._journal.last)
         return True
+
+    def _set_aside_missing(self, whole: Manifest) -> None:
+        """Whatever took manifests may have taken files: an archive was set back to an older copy.
+        These are to be written again."""
+        there = {each.path for each in self._manifests.objects.below(EVENTS)}
+        why = SetAside("it is listed and not there", self._wall_clock())
+        for path in whole.adds.keys() - there - whole.removes.keys():
+            whole.aside.setdefault(path, why)
 
     def _snapshot(self) -> dict[str, object] | None:
         """All that this writer has said and that is of use still.
