@@ -13,6 +13,7 @@ from typing import TypeAlias
 import attrs
 
 from broker.cluster.address import UnitPath, is_within, unit_text
+from broker.cluster.clones import clone_error, is_later_clone, place_of
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.greeting import GATEWAY, MOST_ALTERNATIVES, Alternative, NodeHello
 from broker.cluster.greeting_core import Refusal
@@ -87,6 +88,8 @@ class Situation:
     """Nodes of other clusters that are known."""
     linked: Mapping[str, tuple[NodeDescriptor, str]] = attrs.field(factory=dict)
     """By name the nodes with a link that is up, and where that leads."""
+    reachable: frozenset[str] = frozenset()
+    """The names of members to which there is a way now."""
     behind: bool = False
     """Whether the node has more to do already than it gets done (M7)."""
 
@@ -131,11 +134,10 @@ def _objections(
         )
     known = situation.members.get(node.name)
     linked, place = situation.linked.get(node.name, (node, ""))
-    if linked.origin == node.origin and node.incarnation < linked.incarnation:
-        yield Cloned(
-            f"{node.name} at {host[:80]} and at {place} run on copies of one log: the one that "
-            "was started later goes on"
-        )
+    if is_later_clone(linked, node):
+        yield clone_error(node.name, host, place)
+    if known and node.name in situation.reachable and is_later_clone(known, node):
+        yield clone_error(node.name, host, place_of(known))
     if (node.name, node.origin) == (own.name, own.origin):
         yield NameTaken(f"{node.name} has dialled itself: remove its own place from its settings")
     if node.name == own.name or (known and known.origin != node.origin):

@@ -11,6 +11,7 @@ from broker.channel.socket import ISocketChannel
 from broker.cluster import messages
 from broker.cluster.address import Address, UnitPath, is_within
 from broker.cluster.admission import Situation, surplus
+from broker.cluster.clones import Refusals, earlier_clones
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.driver import ClusterDriver
 from broker.cluster.dtds import NeighbourDtds
@@ -39,8 +40,6 @@ from broker.errors import BrokerError, Cloned, Closed, ProtocolError, ShuttingDo
 from broker.store.event_log import EventLog
 from broker.store.records import LoggedEvent
 
-#: Seconds between two refusals, in which a link to an earlier process would have ended.
-CLONE_PATIENCE = 10.0
 _FRAME = bytes([frames.KIND])
 _KEEP = bytes([KEEP])
 
@@ -73,7 +72,7 @@ class Network:
         self.event_log = event_log
         self.wants = wants
         self.wall_clock = wall_clock
-        self._cloned_at = 0.0
+        self._refusals = Refusals()
         self._terms = terms
         self.lateness = Lateness(clock)
         self._most_nodes = most_nodes
@@ -246,10 +245,7 @@ class Network:
     def cloned(self, error: Cloned) -> None:
         """Another process on a copy of this log has this node's place: give no more places, once
         that is no mistake about a process that has just ended."""
-        now = self.driver.now()
-        if not self._cloned_at or now - self._cloned_at > 6 * CLONE_PATIENCE:
-            self._cloned_at = now
-        elif now - self._cloned_at >= CLONE_PATIENCE:
+        if self._refusals.is_certain(self.driver.now()):
             self.log.error("this node takes no more events: {error}", error=error)
             self.event_log.disown(error)
             self.membership.stop()
@@ -378,6 +374,8 @@ class Network:
             self.leave(Closed("this node has left the cluster"))
             self.membership.must_leave()
             return
+        for name, error in earlier_clones(self.neighbours, members):
+            self.neighbours.close(name, error)
         self.membership.aim(members)
 
     # ------------------------------------------------------------------ for pages

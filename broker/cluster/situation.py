@@ -19,6 +19,7 @@ def situation_of(
     return Situation(
         own=own,
         members={**knowledge.map.members(), own.name: own},
+        reachable=knowledge.map.reachable(),
         links={name: neighbours.count(name) for name in ("tcp", "udp")},
         degrees=knowledge.map.degrees(),
         others=list(_others(neighbours, knowledge)),

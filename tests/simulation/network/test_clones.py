@@ -73,3 +73,61 @@ def test_a_node_that_restarts_quickly_is_no_clone() -> None:
         world.run(60.0)
         world["a"].event_log.check_available()
         assert world.linked("a", "b")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_clones_in_a_common_cluster_are_noticed_by_any_member(seed: int) -> None:
+    """No node has a link to both, nor dials both."""
+    with NetworkWorld(seed) as world:
+        world.add("x", "one")
+        world.add("y", "one", join=["x"])
+        world.add("a", "one", join=["x"])
+        world.add("twin", "one", join=["y"], called="a", start=False)
+        world.run(5.0)
+        far = Reader(world, world.client("far", "y"), durable="d")
+        at_a = Publisher(world, world.client("at-a", "a"))
+        world.run_until(lambda: far.flowing)
+        for _ in range(5):
+            at_a.publish()
+        read(world, far)
+        world.clone_disk("a", "twin")
+        world.cut("a", "y", refuse=True)
+        world.cut("twin", "x", refuse=True)
+        world.start("twin")
+        at_twin = Publisher(world, world.client("at-twin", "twin"))
+        world.run(3.0)
+        for _ in range(5):
+            at_twin.publish()
+            at_a.publish()
+        world.run(120.0)
+        with pytest.raises(Cloned, match="run on copies of one log"):
+            world["a"].event_log.check_available()
+        world["twin"].event_log.check_available()
+        world.kill("a")
+        world.rename("a", "a-2")
+        world.start("a")
+        world.heal("a", "y")
+        read(world, far, seconds=90.0)
+        expected = [("at-a", 1, n) for n in range(1, 11)] + [("at-twin", 1, n) for n in range(1, 6)]
+        assert sorted(map(name_of, far.events)) == expected, f"seed {seed}"
+        assert far.gaps == []
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_member_that_is_restored_by_an_earlier_clock_is_no_clone(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        world.add("x", "one")
+        world.add("y", "one", join=["x"])
+        world.add("a", "one", join=["x", "y"])
+        world.run(5.0)
+        copy = world.copy_disk("a")
+        world.kill("a")
+        world.start("a")
+        world.run(5.0)
+        world.kill("a")
+        world.restore_disk("a", copy)
+        world.set_clock("a", -3_600_000)
+        world.start("a")
+        world.run(120.0)
+        world["a"].event_log.check_available()
+        assert world.linked("a", "x") or world.linked("a", "y")

@@ -1,0 +1,61 @@
+"""Detection of two processes that run on copies of one log.
+
+A node that has a link to the earlier process, and learns of the later one from tables, ends that
+link. The earlier process is refused when it comes again, as long as the later one is alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import attrs
+
+from broker.cluster.descriptor import NodeDescriptor
+from broker.cluster.neighbours import Neighbour
+from broker.errors import Cloned
+
+#: Seconds between two refusals, in which a link to an earlier process would have ended.
+CLONE_PATIENCE = 10.0
+
+
+def is_later_clone(later: NodeDescriptor, node: NodeDescriptor) -> bool:
+    """Whether `later` is a later process on the same log, or on a copy."""
+    return later.origin == node.origin and node.incarnation < later.incarnation
+
+
+def clone_error(name: str, host: str, later_at: str) -> Cloned:
+    """The error for the earlier of two processes."""
+    return Cloned(
+        f"{name} at {host[:80]} and at {later_at[:80]} run on copies of one log: the one that "
+        "was started later goes on"
+    )
+
+
+def place_of(node: NodeDescriptor) -> str:
+    """The place of a node as its description names it."""
+    endpoint = node.tcp or node.udp
+    return "an unknown place" if endpoint is None else f"{endpoint.host}:{endpoint.port}"
+
+
+def earlier_clones(
+    neighbours: Iterable[Neighbour], members: Mapping[str, NodeDescriptor]
+) -> Iterator[tuple[str, Cloned]]:
+    """The names of neighbours of which a later process is a member, each with its error."""
+    for neighbour in list(neighbours):
+        later = members.get(neighbour.name)
+        if later is not None and is_later_clone(later, neighbour.node):
+            yield neighbour.name, clone_error(neighbour.name, neighbour.peer, place_of(later))
+
+
+@attrs.define
+class Refusals:
+    """Refusals of this process as the earlier one of two."""
+
+    _at: float | None = None
+
+    def is_certain(self, now: float) -> bool:
+        """Count a refusal; whether it is no mistake about a process that has just ended."""
+        if self._at is None or now - self._at > 6 * CLONE_PATIENCE:
+            self._at = now
+            return False
+        return now - self._at >= CLONE_PATIENCE
