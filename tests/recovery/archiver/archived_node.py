@@ -10,6 +10,7 @@ from broker.event.place import Mark
 from broker.recovery.archiver.archiving import Archiving
 from broker.store.archive.archive import Archive
 from broker.store.commit import Commit, Keeping, Retention
+from broker.store.histories import EPOCHS_SINCE_MS
 from broker.store.log_file import LogFile
 from broker.store.records import LoggedEvent
 from broker.testing.archive import ShownLog
@@ -34,9 +35,9 @@ class Site:
         self._archive_of = archive or self
         self.wall = archive.wall if archive else Wall()
         self._disk = FragileDisk(self.wall)
-        self.log = LogFile(
-            folder, Retention(max_bytes, unarchived_bytes=unarchived_bytes), sync=False
-        )
+        # By this clock the log's epochs begin with 1.
+        retention = Retention(max_bytes, unarchived_bytes=unarchived_bytes)
+        self.log = LogFile(folder, retention, sync=False, wall_clock=lambda: EPOCHS_SINCE_MS)
         self.shown = ShownLog(self.log)
         self.origin = self.log.origin
         self.made: list[LoggedEvent] = []
