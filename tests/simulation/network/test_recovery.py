@@ -100,8 +100,16 @@ def test_what_retention_took_comes_from_the_archive(seed: int) -> None:
 def test_what_is_damaged_in_the_archive_is_written_again_by_its_origin(
     seed: int, found: bool
 ) -> None:
-    """`found`: before somebody asks for it."""
+    """`found`: before a recovery asks for it. Only the archive has the events of a node that is
+    gone, so a recovery searches it."""
     with NetworkWorld(seed, archived=True) as world:
+        world.add("gone", "before")
+        world.run(1.0)
+        old = Publisher(world, world.client("p-gone", "gone"))
+        old.publish("asdi.zbw.tz")
+        world.run(2.5)
+        seen = truths(world)
+        world.kill("gone")
         a_cluster(world, "a", "b")
         publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in "ab"]
         for _ in range(3):
@@ -117,7 +125,7 @@ def test_what_is_damaged_in_the_archive_is_written_again_by_its_origin(
         if found:
             archive.set_aside(file, "for the test")
         reader = Reader(world, world.client("reader", "b"), start=ALL)
-        settle(world, publishers, [reader], seconds=60.0)
+        settle(world, publishers, [reader], seconds=60.0, seen=seen)
         assert [request.others for request in world.archive.requests][0]
         assert reader.gaps == []
         state = world.archive.open().state()
