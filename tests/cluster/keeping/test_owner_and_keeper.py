@@ -105,13 +105,14 @@ def test_a_second_keeper_that_gets_on_is_not_asked_again(tmp_path: Path) -> None
         clock,
         lambda name, data: not sent.append(data),
     )
-    owner.kept = (1, 3000)  # the first keeper had all
+    epoch = log.bounds.epoch
+    owner.kept = (epoch, 3000)  # the first keeper had all
     owner.choose(["second"])
     owner.keeper_has("second", KeeperHas(log.origin, (0, 0), (0, 0)))
     for upto in (1000, 2000, 2500):
         while writes.calls:
             writes.step()
-        owner.kept_upto("second", (1, upto))
+        owner.kept_upto("second", (epoch, upto))
         clock.advance(ASK_AGAIN * 0.9)
     assert len([each for each in sent if each[0] != 0x65]) == 1
 
@@ -137,7 +138,7 @@ def test_what_is_kept_has_no_hole_where_retention_is_quicker_than_the_owner(tmp_
     )
     append(15)
     owner.choose(["keeper"])
-    for after in ((0, 0), (1, 11)):
+    for after in ((0, 0), (log.bounds.epoch, 11)):
         owner.keeper_has("keeper", KeeperHas(log.origin, after, after))
         # The first page is under way to the keeper, or not, when what follows goes.
         append(20)
