@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from twisted.internet.defer import Deferred, gatherResults
 
 from broker.config import Settings
+from broker.event.place import Mark
 from broker.node import Node
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.archiver.care_rules import CareRules
@@ -59,13 +61,18 @@ class ProcessesBeside:
     def start(self, node: Node) -> None:
         """The node runs: start what serves it."""
         self.archiver.dtd_text = node.types.text
+        log = node.event_log
+
+        def release(reached: Mapping[str, Mark]) -> None:
+            log.hold.archived = reached.get(log.origin, (0, 0))
+
+        self.archiver.on_reached = release
         self.archiver.start()
 
     def look_at(self, node: Node) -> None:
         """Tell them what has changed: to be called each second."""
         self.archiver.set_dead(node.dead_origins())
         log = node.event_log
-        log.hold.archived = self.archiver.reached.get(log.origin, (0, 0))
         self._hold_report.look(log.hold, log.bounds.used_bytes)
         self.replays.look()
 

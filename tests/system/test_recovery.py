@@ -56,6 +56,7 @@ def test_what_retention_took_comes_from_the_archive_and_the_rest_from_the_log(
         within(work())
         node.stop()
         assert "the replay process is started" in node.log()
+        assert "own events were removed" not in node.log()
         assert "Traceback" not in node.log()
 
 

@@ -66,6 +66,8 @@ class ArchiverSupervisor:
         self.uri = uri
         self.dtd_text: Callable[[DtdReference], Deferred[bytes | None]] = lambda _: succeed(None)
         """The text of a DTD; None where it is not known."""
+        self.on_reached: Callable[[Mapping[str, Mark]], object] = lambda _: None
+        """Called with `reached` at each report of the archiver."""
         self._running: _Running | None = None
         self._stopping: Deferred[None] | None = None
         self._backoff = Backoff(FIRST_REST, LONGEST_REST, jitter=False)
@@ -215,6 +217,7 @@ class ArchiverSupervisor:
                     **care,
                 )
             self.reached, self.figures = said.reached, said.figures
+            self.on_reached(self.reached)
         if said.problem != self.problem:
             # Once, and not with every attempt.
             if said.problem:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from twisted.python.failure import Failure
 
 from broker.channel.backoff import LASTED
 from broker.dtd.reference import DtdReference
+from broker.event.place import Mark
 from broker.recovery.archive_access import ArchivedDurable, Covered
 from broker.recovery.archiver import lines, supervisor
 from broker.recovery.archiver.care_rules import CareRules
@@ -102,6 +103,15 @@ def report(problem: str = "", **figures: int) -> bytes:
 
 
 # ---------------------------------------------------------------- its life
+
+
+def test_each_report_says_at_once_what_is_archived(
+    reactor: Reactor, archiver: ArchiverSupervisor
+) -> None:
+    reached: list[Mapping[str, Mark]] = []
+    archiver.on_reached = reached.append
+    reactor.newest.say(report(events=1) + report(events=2))
+    assert reached == [{"aa": (1, 2)}] * 2
 
 
 def test_it_is_started_with_what_it_needs(reactor: Reactor, tmp_path: Path) -> None:
