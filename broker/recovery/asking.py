@@ -18,7 +18,7 @@ from broker.recovery.archive_access import Covered
 from broker.recovery.explaining import Known, explanation
 from broker.recovery.node_recovery import NodeRecovery
 from broker.recovery.planning import OWN_LOG, plan
-from broker.router.beginning import check_position
+from broker.router.beginning import check_position, set_back
 from broker.router.durables import Durable, Durables
 from broker.router.feed import Feed, Pace
 from broker.router.recovery import MarkRange, Missed
@@ -139,7 +139,7 @@ class RecoveryAnswers:
             ranges = whole_past(cut).ranges
         else:
             check_position(self._log, asked.since)
-            begun = asked.since.marks
+            begun = set_back(self._log, asked.since.marks)
             ranges = at_cut(begun, cut, "", {}).ranges
         if asked.until is not None:
             check_position(self._log, asked.until)
@@ -150,7 +150,8 @@ class RecoveryAnswers:
         self, durable: Durable
     ) -> tuple[Mapping[str, MarkRange], Mapping[str, MarkRange]]:
         """What its client has missed, and what of that the log has not, if it came back now."""
-        log, position = self._log, durable.position.marks
+        log = self._log
+        position = set_back(log, durable.position.marks)
         cut = log.position()
         flows_from = durable.flows_from
         if durable.moved_to or flows_from is None:

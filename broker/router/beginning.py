@@ -81,5 +81,17 @@ def check_position(log: EventLog, position: Position) -> None:
         )
 
 
+def set_back(log: EventLog, marks: Mapping[str, Mark]) -> Mapping[str, Mark]:
+    """The marks, with an own place that this log never had set back to where its branch began.
+
+    The log was started from an older copy: its new places may have lower offsets.
+    """
+    own = marks.get(log.origin)
+    fork = None if own is None else log.fork(own)
+    if own is None or fork is None or own <= log.chain.shown(fork):
+        return marks
+    return {**marks, log.origin: fork}
+
+
 def _at(log: EventLog, serial: int) -> Beginning:
     return Beginning(serial, log.position_before(serial))

@@ -24,6 +24,7 @@ from broker.router.beginning import (
     check_position,
     flowing_from,
     serial_behind,
+    set_back,
 )
 from broker.router.durables import Durable, Durables
 from broker.router.feed import Feed
@@ -295,7 +296,7 @@ class Taking:
             return self._opened(whole_past(feed.flows_from), {})
         if not self._resumes:
             return Seam({}, {})
-        position = self._begins.position
+        position = set_back(log, self._begins.position)
         if self._is_bounded():
             # The log feeds nothing behind the end: all of it is recovered, this node's own too.
             return self._opened(at_cut(position, feed.flows_from, "", {}), position)
@@ -328,13 +329,14 @@ class Taking:
         feed, wanted = self._feed, self._wanted
         assert feed.pattern is not None and feed.query is not None
         ranges = seam.ranges
+        position = set_back(self._around.log, self._begins.position)
         if wanted.until:
-            begun = {} if self._begins_in_past() else self._begins.position
+            begun = {} if self._begins_in_past() else position
             ranges = up_to(ranges, Position.from_wire(wanted.until).marks, begun)
         wholly = self._begins_in_past() or (wanted.start == "position" and self._is_bounded())
         if wholly:
             # Of an origin that is named not all is wanted, even where nothing is left of it.
-            had = {origin: (mark, mark) for origin, mark in self._begins.position.items()}
+            had = {origin: (mark, mark) for origin, mark in position.items()}
             ranges = {**({} if self._begins_in_past() else had), **ranges}
         return Missed(
             pattern=feed.pattern,

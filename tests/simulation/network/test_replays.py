@@ -63,6 +63,10 @@ def test_it_gives_what_lies_between_two_positions(archived: bool) -> None:
         assert replayed(world, "a", since=at(5), until=at(9)) == numbers(6, 9)
         assert replayed(world, "a", until=at(9)) == numbers(1, 9)
         assert replayed(world, "a", since=at(EVENTS)) == []
+        # A place of a branch that was lost lies behind the place where that began: 0.
+        for offset in (5, EVENTS, EVENTS + 5):
+            lost = Position({origin: (log.bounds.epoch - 1, offset)})
+            assert replayed(world, "a", since=lost) == numbers(1, EVENTS)
         for future in ({"since": at(EVENTS + 1)}, {"until": at(EVENTS + 1)}):
             with pytest.raises(BadPosition, match="lies in the future"):
                 replayed(world, "a", **future)
@@ -154,6 +158,9 @@ def test_a_replay_is_explained_by_its_ends() -> None:
         told = asked(world, client, since=f"{origin}:5", until=f"{origin}:9")
         assert sources(told["origins"][0]) == [("log", 5, 9)]
         assert told["archive"] == {"available": False, "told": False}
+        lost = f"{log.origin}:{log.bounds.epoch - 1}:{EVENTS + 5}"
+        told = asked(world, client, since=lost)
+        assert sources(told["origins"][0]) == [("log", 0, EVENTS)]
         for error, said in (
             (BadPosition, {"since": f"{origin}:999"}),
             (BadPosition, {"until": f"{origin}:999"}),
@@ -174,8 +181,15 @@ def test_a_replay_is_explained_by_its_ends() -> None:
             asked(world, client, durable="d")
 
 
-def test_a_client_is_told_of_its_own_recoveries_while_they_go_on() -> None:
+@pytest.mark.parametrize("others", [False, True], ids=["own", "others"])
+def test_a_client_is_told_of_its_own_recoveries_while_they_go_on(others: bool) -> None:
+    """The archive is searched first if it has origins that no log has."""
     with NetworkWorld(5, archived=True) as world:
+        if others:
+            world.add("gone", "one")
+            world.run(1.0)
+            publish(world, "gone")
+            world.kill("gone")
         world.add("a", "one")
         world.run(1.0)
         publish(world, "a")
@@ -183,9 +197,13 @@ def test_a_client_is_told_of_its_own_recoveries_while_they_go_on() -> None:
         replay = client.replay(rate=2)
         world.run(3.0)
         (told,) = world.wait(client.ask("recoveries"))
-        assert (told["stage"], told["sources"]) == ("archive", ("archive", "logs"))
-        assert (told["looked_at"], told["of"]) == (EVENTS, EVENTS)
-        assert told["durable"] == "" and 0 < told["events"] < EVENTS
+        sources = ("archive", "logs") if others else ("logs", "archive")
+        assert (told["stage"], told["sources"]) == (sources[0], sources)
+        rows = 2 * EVENTS if others else 0
+        assert (told["looked_at"], told["of"]) == (rows, rows)
+        # A log gives a page at once.
+        found_by_now = range(1, EVENTS) if others else [EVENTS]
+        assert told["durable"] == "" and told["events"] in found_by_now
         other = world.client("other", "a")
         assert world.wait(other.ask("recoveries")) == ()
         replay.unsubscribe()
