@@ -60,16 +60,19 @@ def test_a_killed_node_says_nothing_more_and_another_one_may_start() -> None:
         assert not client.connected
         new = world.start_node()
         assert new is not old and new.event_log.origin == old.event_log.origin
-        assert new.event_log.bounds.epoch == 2
+        assert new.event_log.bounds.epoch > old.event_log.bounds.epoch
         assert world.wait(result).event_id.sequence_number == 1
 
 
-def test_a_stop_in_good_order_is_no_crash() -> None:
+def test_a_stop_in_good_order_closes_the_log() -> None:
     with World(1) as world:
-        world.client("a")
+        result: Any = world.client("a").publish("a", PAYLOAD, FLIGHT)
         world.run(1.0)
+        first = world.wait(result)
         world.stop_node()
-        assert world.start_node().event_log.bounds.epoch == 1
+        log = world.start_node().event_log
+        assert log.origin == first.place.origin
+        assert log.bounds.offset == first.place.offset
 
 
 def test_a_killed_client_does_nothing_more() -> None:
