@@ -140,16 +140,15 @@ class NodeProcess:
         with self._changed:
             return "".join(self._lines)
 
-    def await_log(self, pattern: str, after: int = 0, seconds: float = PATIENCE) -> str:
-        """The first line that has `pattern`, not before line `after`; waits until it comes, for so
-        many seconds behind each line at most."""
+    def await_log(self, pattern: str, after: int = 0) -> str:
+        """The first line that has `pattern`, not before line `after`; waits until it comes."""
         wanted = re.compile(pattern)
         with self._changed:
             while True:
                 for line in self._lines[after:]:
                     if wanted.search(line):
                         return line
-                if self._ended or not self._changed.wait(seconds):
+                if self._ended or not self._changed.wait(PATIENCE):
                     raise AssertionError(f"no line with {pattern!r} in\n{''.join(self._lines)}")
 
     def _read(self, process: subprocess.Popen[str]) -> None:
