@@ -1,4 +1,4 @@
-"""Where events of this node go, as tracing asks (`broker.router.tracing.Ways`)."""
+"""Ways of the events of this node to a subscriber, for tracing (`broker.router.tracing.Ways`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of one event at each node of the network, for `explain` (N7).
+"""The fate of one event at each node of the network, for `explain` (N7).
 
 A client is told only of an event that it may read, and whose bytes it has shown: so an EventId
 alone tells nobody whether such an event exists.

@@ -1,4 +1,4 @@
-"""What is read of the log's file, each in a transaction of its own.
+"""Reads of the log file, each in a transaction of its own.
 
 A read ends before damage. One that would begin with damage raises `DamageFound`.
 """
