@@ -193,7 +193,12 @@ def _come_again(world: World) -> None:
 
 def _allowances(world: World, seen: Observations) -> Allowances:
     """Exceptions that the faults of this run justify."""
-    damaged = {origin for name in world.damaged for origin in world.nodes[name].origins}
+    damaged = {
+        origin: until
+        for name, until in world.damaged.items()
+        for origin in world.nodes[name].origins
+    }
+    set_back = {origin for name in world.set_back for origin in world.nodes[name].origins}
 
     def may_be_gone(key: EventKey, place: Place, gap: ToldGap) -> bool:
         if gap.reason == "slow":
@@ -202,16 +207,17 @@ def _allowances(world: World, seen: Observations) -> Allowances:
             return seen.events[key].type.startswith("soak ")
         if seen.receipts[key].durability == "neighbour" and len(world.damaged) < 2:
             return False
-        return place.origin in damaged
+        # What was published after the damage was never on the disk that was lost.
+        return seen.events[key].at <= damaged.get(place.origin, 0.0)
 
     return Allowances(
         may_be_gone=may_be_gone,
         # Where the archive can not be searched, a recovery ends with an error that says so.
         errors_end_processes=True,
         unknown_origins=world.stepped,
-        # Publishers go to other nodes.
+        # Some publishers go to other nodes. Those that stay are at one origin.
         fifo_across_origins=False,
-        logged_again=world.set_back,
+        logged_again=frozenset(set_back),
         new_types=frozenset(f"soak 1.{each}" for each in range(1, world.versions + 1)),
     )
 

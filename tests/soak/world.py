@@ -31,12 +31,12 @@ class World:
         self.clients = all_clients(layout, Random(f"clients {seed}"), rate)
         self.relays = Relays(lambda: {name: node.pid for name, node in self.nodes.items()})
         self.most_damaged = most_damaged
-        self.damaged: set[str] = set()
-        """Nodes that lost something of their disks."""
+        self.damaged: dict[str, float] = {}
+        """Nodes that lost something of their disks, and when they last may have lost an event."""
         self.stepped = False
         """True after a fault has set a clock."""
-        self.set_back = False
-        """True after a node started on an older copy of its disk."""
+        self.set_back: set[str] = set()
+        """Nodes that started on an older copy of their disks."""
         self.versions = 0
         """Versions of the type that nodes did not know."""
         self.lines: list[str] = []
@@ -110,7 +110,7 @@ class World:
     @contextmanager
     def some_disk(self) -> Iterator[SoakNode | None]:
         """The same of a node whose disk may lose something."""
-        names = self.damaged if len(self.damaged) >= self.most_damaged else set(self.nodes)
+        names = set(self.damaged if len(self.damaged) >= self.most_damaged else self.nodes)
         # The nodes of the publishers lose most: they are chosen more often.
         free = [self.nodes[name] for name in (*sorted(names), *(3 * FETCHING)) if name in names]
         free = [node for node in free if node.running and not node.busy]

@@ -249,13 +249,25 @@ def test_a_missing_event_of_a_new_type_breaks_the_guarantee_of_types() -> None:
     [
         (complete, NONE),
         (unjustified_gap, Allowances(may_be_gone=lambda key, place, gap: True)),
-        (logged_again, Allowances(logged_again=True)),
+        (logged_again, Allowances(logged_again=frozenset({"a"}))),
         (gap_around_arrived, Allowances(arrived_in_gaps=True)),
         (unknown_reason, Allowances(reasons=frozenset({"because"}))),
     ],
 )
 def test_a_sound_run_has_no_violation(make: Callable[[], Run], allowed: Allowances) -> None:
     assert check(make().seen, allowed) == []
+
+
+def test_only_an_origin_that_was_set_back_may_log_events_again() -> None:
+    (violation,) = check(logged_again().seen, Allowances(logged_again=frozenset({"b"})))
+    assert violation.guarantee is Guarantee.ORDER
+
+
+def test_the_first_place_at_an_origin_that_was_set_back_has_its_order() -> None:
+    run = logged_again()
+    run.seen.places[run.keys[0]] = {Place("a", 1, 6), Place("a", 2, 1)}
+    (violation,) = check(run.seen, Allowances(logged_again=frozenset({"a"})))
+    assert violation.guarantee is Guarantee.ORDER and violation.key == run.keys[0]
 
 
 def test_events_before_the_first_cut_need_not_come() -> None:

@@ -30,9 +30,9 @@ class Allowances:
     that the first cut does not name are expected from the first delivered one on."""
     fifo_across_origins: bool = True
     """True if a publisher's order also holds over the nodes at which it published."""
-    logged_again: bool = False
-    """A node that was set back to an older copy logs events again that others give back to it. An
-    event with several places at one origin may come behind its publisher's later ones."""
+    logged_again: frozenset[str] = frozenset()
+    """Origins that were set back to an older copy: they log events again that others give back. At
+    any but its first place there, an event may come behind its publisher's later ones."""
     arrived_in_gaps: bool = False
     """A gap may contain events that the subscription delivered."""
     blind_reasons: frozenset[str] = BLIND_REASONS

@@ -38,7 +38,7 @@ def order_of_publishers(
     for process in subscriber.processes:
         newest: dict[tuple[str, int, str], int] = {}
         for event in process.deliveries:
-            if not event.handled or (allowed.logged_again and _logged_again(seen, event)):
+            if not event.handled or _logged_again(seen, event, allowed):
                 continue
             origin = "" if allowed.fifo_across_origins else event.place.origin
             publisher = event.key.client_id, event.key.incarnation, origin
@@ -49,6 +49,10 @@ def order_of_publishers(
             newest[publisher] = max(before, event.key.number)
 
 
-def _logged_again(seen: Observations, event: Delivered) -> bool:
-    places = seen.places.get(event.key, set())
-    return sum(place.origin == event.place.origin for place in places) > 1
+def _logged_again(seen: Observations, event: Delivered, allowed: Allowances) -> bool:
+    """True if an origin that was set back had the event at an earlier place, too."""
+    place = event.place
+    return place.origin in allowed.logged_again and any(
+        other.origin == place.origin and other.mark < place.mark
+        for other in seen.places.get(event.key, set())
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -30,12 +32,12 @@ async def full(world: World) -> None:
 
 async def flip(world: World) -> None:
     """Single bits in the log of a node that is down are changed."""
-    await _damage(world, "flip", _flip_bits)
+    await _damage(world, "flip", _flip_bits, lasting=True)
 
 
 async def cut_log(world: World) -> None:
     """The end of the log file of a node that is down is cut off."""
-    await _damage(world, "log-cut", _cut_end)
+    await _damage(world, "log-cut", _cut_end, lasting=True)
 
 
 async def wipe(world: World) -> None:
@@ -48,7 +50,7 @@ async def older_copy(world: World) -> None:
     with world.some_disk() as node:
         if node is None:
             return
-        world.damaged.add(node.name)
+        world.damaged.setdefault(node.name, 0.0)
         clean = world.random.random() < 0.5
         how = "after a clean stop" if clean else "while it ran"
         world.note(f"older-copy: {node.name} is copied {how}")
@@ -62,22 +64,33 @@ async def older_copy(world: World) -> None:
         await asyncio.sleep(world.random.uniform(2.0, 8.0))
         node.kill(machine=True)
         world.note(f"older-copy: {node.name} starts on the copy")
-        world.set_back = True
+        world.set_back.add(node.name)
+        _lost_until_now(world, node)
         _empty(node)
         copy(older, node.layout.data(node.name))
         await _start(world, node)
 
 
-async def _damage(world: World, what: str, damage: Callable[[SoakNode, Random], str]) -> None:
+async def _damage(
+    world: World,
+    what: str,
+    damage: Callable[[SoakNode, Random], str],
+    *,
+    lasting: bool = False,
+) -> None:
+    """Damage a disk. Lasting damage may also take what is logged afterwards."""
     with world.some_disk() as node:
         if node is None:
             return
-        world.damaged.add(node.name)
+        world.damaged.setdefault(node.name, 0.0)
         if world.random.random() < 0.5:
             await asyncio.to_thread(node.stop)
         else:
             node.kill(machine=True)
         world.note(f"{what}: {node.name} {damage(node, world.random)}")
+        _lost_until_now(world, node)
+        if lasting:
+            world.damaged[node.name] = math.inf
         await _start(world, node)
 
 
@@ -87,7 +100,12 @@ async def _start(world: World, node: SoakNode) -> None:
         node.kill(machine=True)
         world.note(f"{node.name} does not start; its disk is emptied")
         _empty(node)
+        _lost_until_now(world, node)
         await world.start_node(node)
+
+
+def _lost_until_now(world: World, node: SoakNode) -> None:
+    world.damaged[node.name] = max(world.damaged[node.name], time.monotonic())
 
 
 def _flip_bits(node: SoakNode, random: Random) -> str:
