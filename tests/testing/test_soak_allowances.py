@@ -1,0 +1,44 @@
+"""What the soak excuses: only events that were there when their node's disk was damaged."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.event.place import Place
+from broker.testing.guarantees import EventKey, Observations, Published, ToldGap
+from tests.soak.run import _allowances
+
+GAP = ToldGap("a", (1, 1), (1, 9), 9, "lost")
+KEY = EventKey("p", 1, 1)
+
+
+def excused(published_at: float, durability: str = "node", **damaged: float) -> bool:
+    seen = Observations()
+    seen.published(Published(KEY, "s", "flight 1.0", 1, at=published_at))
+    seen.acknowledged(KEY, durability, Place("a", 1, 1), published_at)
+    nodes = {name: SimpleNamespace(origins={name}) for name in "abc"}
+    world: Any = SimpleNamespace(
+        damaged=damaged, set_back={"b"}, nodes=nodes, stepped=False, versions=0
+    )
+    allowed = _allowances(world, seen)
+    assert allowed.logged_again == {"b"}
+    return allowed.may_be_gone(KEY, Place("a", 1, 1), GAP)
+
+
+@pytest.mark.parametrize(("published_at", "expected"), [(4.0, True), (6.0, False)])
+def test_a_damage_excuses_only_what_was_published_before(
+    published_at: float, expected: bool
+) -> None:
+    assert excused(published_at, a=5.0) is expected
+
+
+def test_the_damage_of_another_node_excuses_nothing() -> None:
+    assert not excused(4.0, b=5.0)
+
+
+def test_one_damage_does_not_excuse_what_a_neighbour_acknowledged() -> None:
+    assert not excused(4.0, "neighbour", a=5.0)
+    assert excused(4.0, "neighbour", a=5.0, b=5.0)
