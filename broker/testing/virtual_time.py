@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from twisted.internet.base import DelayedCall
+from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 #: Where the wall clock of a simulation stands at its start, in ms since 1970.
 BEGINNING = 1_700_000_000_000
+
+
+class SortedClock(Clock):
+    """A `Clock` that keeps its calls sorted, instead of sorting all of them for each one.
+
+    A network has hundreds of calls pending: sorting took half the time of a simulation.
+    """
+
+    def callLater(
+        self, delay: float, callable: Callable[..., object], *args: object, **kw: object
+    ) -> IDelayedCall:
+        call = DelayedCall(
+            *(self.seconds() + delay, callable, args, kw),
+            *(self.calls.remove, self._move, self.seconds),
+        )
+        insort(self.calls, call, key=DelayedCall.getTime)
+        return call
+
+    def _move(self, call: DelayedCall) -> None:
+        """The time of a call has changed."""
+        self.calls.remove(call)
+        insort(self.calls, call, key=DelayedCall.getTime)
+
+    def _sortCalls(self) -> None:
+        """They are sorted."""
 
 
 class VirtualTime:
@@ -19,7 +47,7 @@ class VirtualTime:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = Random(seed)
-        self.clock = Clock()
+        self.clock = SortedClock()
 
     def wall_clock(self) -> int:
         """ms since 1970, in this world."""
