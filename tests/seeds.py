@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 
-def seeds(usual: int, all_of_them: int) -> list[Any]:
+def seeds(usual: int, all_of_them: int, first: int = 0) -> list[Any]:
     """Return this many seeds for each run, and the further ones for `pytest -m soak`."""
-    further = range(usual, all_of_them)
-    return [*range(usual), *(pytest.param(seed, marks=pytest.mark.soak) for seed in further)]
+    end = first + usual
+    further = range(end, first + all_of_them)
+    return [*range(first, end), *(pytest.param(seed, marks=pytest.mark.soak) for seed in further)]

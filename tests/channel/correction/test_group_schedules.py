@@ -9,6 +9,7 @@ import pytest
 from broker.channel.correction.group_settings import GroupSettings
 from broker.testing.datagrams import DatagramFaults
 from tests.channel.correction.datagram_members import Member, Members
+from tests.seeds import seeds
 
 SEEDS = 300
 
@@ -28,9 +29,9 @@ def drawn_packets(random: Random, count: int) -> list[bytes]:
     return [random.randbytes(random.randint(1, size)) for size in sizes]
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, 50))
-def test_every_member_hears_every_other_once_and_in_order(first: int) -> None:
-    for seed in range(first, first + 50):
+@pytest.mark.parametrize("fifty", seeds(3, SEEDS // 50))
+def test_every_member_hears_every_other_once_and_in_order(fifty: int) -> None:
+    for seed in range(50 * fifty, 50 * fifty + 50):
         try:
             run_schedule(seed)
         except BaseException:
@@ -62,7 +63,7 @@ def run_schedule(seed: int) -> None:
     assert members.clock.getDelayedCalls() == []
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", seeds(30, 100))
 def test_what_can_not_be_had_any_more_is_told_by_its_number(seed: int) -> None:
     """A short history and short patience: what comes and the gaps are together what was sent."""
     random = Random(seed)
@@ -102,7 +103,7 @@ def test_one_that_was_cut_off_learns_what_it_missed_and_the_others_hear_everythi
     assert c.gaps == [1001 - len(c.heard["a"])]
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", seeds(20, 50))
 def test_who_is_known_to_a_sender_hears_all_that_it_sends_from_then_on(seed: int) -> None:
     """Even if it does not know the sender yet, because the announcements were lost."""
     settings = GroupSettings(patience=60.0, liveness=60.0)

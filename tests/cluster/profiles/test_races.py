@@ -6,6 +6,7 @@ import pytest
 
 from broker.cluster.address import UnitPath, common_prefix, is_within
 from tests.cluster.profiles.network import PATTERNS, TEXTS, EventNetwork, Key, matches
+from tests.seeds import seeds
 
 HIERARCHIES: tuple[tuple[UnitPath, ...], ...] = (
     ((),),
@@ -123,7 +124,7 @@ def nothing_is_missed(network: EventNetwork, key: Key) -> int:
     return checked
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(8, 20))
 def test_nothing_that_matches_is_missed_after_its_cut(seed: int) -> None:
     story = Story(seed)
     story.run(120)
@@ -136,7 +137,7 @@ def test_nothing_that_matches_is_missed_after_its_cut(seed: int) -> None:
     assert checked or len(story.names) == 1 or not story.keys
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(5, 12))
 def test_what_is_wanted_depends_on_the_remaining_wants_alone(seed: int) -> None:
     """A19: every level asks for what it would ask in a network that never knew the others."""
     story = Story(seed)
@@ -159,7 +160,7 @@ def test_what_is_wanted_depends_on_the_remaining_wants_alone(seed: int) -> None:
         assert once == leader.says()["summary", ".".join(unit)]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(5, 10))
 def test_an_entry_that_hears_late_of_a_want_lets_nothing_slip(seed: int) -> None:
     """The summary is echoed by the far cluster before the entry of the own one has the profile."""
     network = EventNetwork(seed)

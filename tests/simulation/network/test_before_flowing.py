@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker.testing.simulated_network import NetworkWorld
+from tests.seeds import seeds
 from tests.simulation.network.watching import INTERESTS, Publisher, Reader, read, settle
 
-SEEDS = range(8)
+SEEDS = seeds(3, 8)
 
 
 def a_cluster(world: NetworkWorld, *names: str) -> None:

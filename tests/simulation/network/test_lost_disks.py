@@ -8,6 +8,7 @@ import pytest
 from broker.config import Settings, StreamSettings
 from broker.event.stream import StreamPattern
 from broker.testing.simulated_network import NetworkWorld
+from tests.seeds import seeds
 from tests.simulation.network.watching import Publisher, Reader, read
 
 MIB = 1 << 20
@@ -49,7 +50,7 @@ def lost_while_cut_off(
     return origin
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(1, 4))
 def test_a_node_without_its_disk_says_what_can_not_be_had_any_more(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "one")
@@ -73,7 +74,7 @@ def test_a_node_without_its_disk_says_what_can_not_be_had_any_more(seed: int) ->
         assert world.network_of("b").traffic.arrivals.waiting == 0  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(1, 2))
 @pytest.mark.parametrize("away", [0.0, 10.0])
 @pytest.mark.parametrize("cluster", ["one", "zero"])
 def test_a_keeper_says_what_it_has_no_copies_of_any_more(

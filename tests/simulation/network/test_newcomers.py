@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker.testing.simulated_network import NetworkWorld
+from tests.seeds import seeds
 from tests.simulation.network.watching import Publisher, Reader, read, settle
 
-SEEDS = range(4)
+SEEDS = seeds(2, 4)
 
 
 def numbers(reader: Reader, publisher: str) -> list[int]:

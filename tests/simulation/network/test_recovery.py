@@ -9,6 +9,7 @@ import pytest
 from broker.client.received import ALL, STORED, Start
 from broker.event.envelope import Liveness
 from broker.testing.simulated_network import NetworkWorld
+from tests.seeds import seeds
 from tests.simulation.network.test_gaps import fill, short_log
 from tests.simulation.network.test_keeping import GUARDED
 from tests.simulation.network.watching import (
@@ -21,7 +22,7 @@ from tests.simulation.network.watching import (
     truths,
 )
 
-SEEDS = range(4)
+SEEDS = seeds(2, 4)
 
 
 def a_cluster(world: NetworkWorld, *names: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from broker.client.received import STORED
 from broker.testing.simulated_network import NetworkWorld
+from tests.seeds import seeds
 from tests.simulation.network.watching import INTERESTS, Publisher, Reader, name_of, read
 
 
@@ -19,7 +20,7 @@ def lost_places(reader: Reader) -> int:
     return sum(gap.last.offset - gap.first.offset + 1 for gap in reader.gaps)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(1, 2))
 def test_the_archive_gives_a_lone_node_its_events_back(seed: int) -> None:
     """No other node asks for them: the archive covers more than the log has."""
     with NetworkWorld(seed, archived=True) as world:
@@ -50,7 +51,7 @@ def test_the_archive_gives_a_lone_node_its_events_back(seed: int) -> None:
         assert back.gaps == []
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(1, 2))
 def test_a_roaming_client_is_told_what_a_node_of_the_network_has_shown(seed: int) -> None:
     """Nobody has five of the events, and the node that lost them is gone for good."""
     with NetworkWorld(seed, archived=True) as world:

@@ -14,9 +14,10 @@ from broker.event.place import Position
 from broker.recovery.handing_over import PATIENCE
 from broker.recovery.messages import Release
 from broker.testing.simulated_network import NetworkWorld
+from tests.seeds import seeds
 from tests.simulation.network.watching import INTERESTS, Publisher, Reader, name_of, read, truths
 
-SEEDS = range(4)
+SEEDS = seeds(2, 4)
 
 
 class Roaming:

@@ -13,10 +13,11 @@ from broker.recovery.handing_over import PATIENCE
 from broker.recovery.messages import Seek, Sought
 from broker.recovery.seeking import ALONE, GATHERING, SETTLING
 from broker.testing.simulated_network import NetworkWorld
+from tests.seeds import seeds
 from tests.simulation.network.test_roaming import Roaming
 from tests.simulation.network.watching import INTERESTS, Publisher, Reader
 
-SEEDS = range(3)
+SEEDS = seeds(1, 3)
 NODES = ("a1", "a2", "a3", "b1", "c1", "c2", "d1")
 
 

@@ -15,6 +15,7 @@ from broker.store.archive.retention import Retention
 from broker.store.archive.verification import Verification
 from broker.store.archive.writer import ArchiveWriter
 from broker.testing.fragile_disk import Died, FragileDisk
+from tests.seeds import seeds
 from tests.store.archive.events import HOUR, Wall, covering, event, everything_in, once, same
 
 DAY = 24 * HOUR
@@ -101,7 +102,7 @@ def test_each_step_of_the_care_can_be_the_last(monkeypatch: pytest.MonkeyPatch) 
             site.check()
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(4, 10))
 def test_the_care_can_end_again_and_again(seed: int) -> None:
     random, site = Random(seed), Site()
     while True:
