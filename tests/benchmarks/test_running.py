@@ -122,15 +122,27 @@ def test_a_quick_run_of_the_replay_delivers_each_event_once_whoever_asks(tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.system
-def test_quick_runs_between_processes_carry_everything(tmp_path: Path) -> None:
+def test_a_quick_run_of_the_links_carries_everything(tmp_path: Path) -> None:
     results, data = tmp_path / "results", tmp_path / "data"
     data.mkdir()
-    process = started(*("--quick", "--results", str(results), "--data", str(data), "links", "line"))
+    process = started(*("--quick", "--results", str(results), "--data", str(data), "links"))
     _, errors = process.communicate(timeout=240)
     assert process.returncode == 0, errors
     links = saved(results, "links")["runs"]
     assert len(links) == 2 + 8 + 8
     assert all(run["missing"] == 0 for run in links if run["kind"] != "multicast")
+    assert list(data.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.soak
+@pytest.mark.system
+def test_a_quick_run_of_the_line_carries_everything(tmp_path: Path) -> None:
+    results, data = tmp_path / "results", tmp_path / "data"
+    data.mkdir()
+    process = started(*("--quick", "--results", str(results), "--data", str(data), "line"))
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
     line = {run["work"]: run for run in saved(results, "line")["runs"]}
     assert [len(run["cpu"]) for run in line.values()] == [1, 1, 1, *[3] * 8]
     assert all(run["dropped"] == 0 for run in line.values())

@@ -22,6 +22,7 @@ from broker.client.subscription import Subscription
 from broker.errors import Closed, GaveUp, NotConnected
 from broker.event.identity import EventId
 from broker.event.writing import write_event
+from tests.seeds import seeds
 from tests.system.node_process import PATIENCE, NodeProcess, free_port
 from tests.system.proxy import Proxy, unanswering_port
 from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, within
@@ -127,7 +128,7 @@ def in_asyncio(work: Callable[..., Awaitable[None]], *args: Any) -> None:
     assert threading.active_count() <= threads
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, 3))
 def test_a_session_resumes_without_gap_or_duplicate(seed: int, shared_node: NodeProcess) -> None:
     with Proxy(shared_node.port) as proxy:
         in_asyncio(lives_through_cuts, proxy, seed, "" if seed % 2 else "cut")

@@ -76,7 +76,9 @@ def test_what_retention_took_comes_from_the_archive_and_the_rest_from_the_log(
         assert "Traceback" not in node.log()
 
 
-@pytest.mark.parametrize("victim", ["replayer", "archiver", "node"])
+@pytest.mark.parametrize(
+    "victim", ["replayer", pytest.param("archiver", marks=pytest.mark.soak), "node"]
+)
 def test_whoever_is_killed_while_it_is_replayed_each_event_comes_once(
     tmp_path: Path, victim: str
 ) -> None:

@@ -28,7 +28,11 @@ from tests.system.traffic import within
 pytestmark = pytest.mark.system
 
 
-@pytest.mark.parametrize("with_state", [True, False], ids=["with state", "without state"])
+@pytest.mark.parametrize(
+    "with_state",
+    [True, pytest.param(False, marks=pytest.mark.soak)],
+    ids=["with state", "without state"],
+)
 def test_who_read_half_at_a_node_that_is_gone_gets_the_rest_at_another(
     tmp_path: Path, with_state: bool
 ) -> None:
@@ -73,7 +77,9 @@ def test_who_read_half_at_a_node_that_is_gone_gets_the_rest_at_another(
         assert "Traceback" not in b.log()
 
 
-@pytest.mark.parametrize("back", ["there", "where it was before"])
+@pytest.mark.parametrize(
+    "back", ["there", pytest.param("where it was before", marks=pytest.mark.soak)]
+)
 def test_the_new_node_is_killed_while_it_recovers(tmp_path: Path, back: str) -> None:
     """The client goes on behind what it has processed, at the one node or the other."""
     state = tmp_path / "client"

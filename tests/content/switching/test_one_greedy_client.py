@@ -114,6 +114,7 @@ class Engine:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_hundred_thousand_queries_are_taken_and_given_back_beside_others(
     flight_dtd: Dtd,
 ) -> None:

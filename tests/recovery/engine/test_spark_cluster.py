@@ -45,6 +45,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
+@pytest.mark.soak
 def test_a_master_of_other_machines_gives_the_same(place: Place) -> None:
     with closing(place.engine("local-cluster[1,1,1024]")) as engine:
         place.check(engine, "spool")
