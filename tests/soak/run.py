@@ -214,7 +214,7 @@ def _allowances(world: World, seen: Observations) -> Allowances:
         may_be_gone=may_be_gone,
         # Where the archive can not be searched, a recovery ends with an error that says so.
         errors_end_processes=True,
-        unknown_origins=world.stepped,
+        unknown_origins=world.stepped or world.emptied,
         # Some publishers go to other nodes. Those that stay are at one origin.
         fifo_across_origins=False,
         logged_again=frozenset(set_back),

@@ -35,6 +35,8 @@ class World:
         """Nodes that lost something of their disks, and when they last may have lost an event."""
         self.stepped = False
         """True after a fault has set a clock."""
+        self.emptied = False
+        """True after a node began anew without a log: it has heard of no other origin."""
         self.set_back: set[str] = set()
         """Nodes that started on an older copy of their disks."""
         self.versions = 0

@@ -21,7 +21,7 @@ def excused(published_at: float, durability: str = "node", **damaged: float) -> 
     seen.acknowledged(KEY, durability, Place("a", 1, 1), published_at)
     nodes = {name: SimpleNamespace(origins={name}) for name in "abc"}
     world: Any = SimpleNamespace(
-        damaged=damaged, set_back={"b"}, nodes=nodes, stepped=False, versions=0
+        damaged=damaged, set_back={"b"}, nodes=nodes, stepped=False, emptied=False, versions=0
     )
     allowed = _allowances(world, seen)
     assert allowed.logged_again == {"b"}

@@ -17,7 +17,7 @@ from broker.dtd.reference import DtdReference
 from broker.errors import ArchiveCorrupt, ArchiveObjectMissing, ArchiveUnavailable
 from broker.store.archive.disk import Disk
 from broker.store.archive.durables import Durables, StoredDurable
-from broker.store.archive.layout import FORMAT, MANIFESTS, MARKER
+from broker.store.archive.layout import DURABLES, FORMAT, MANIFESTS, MARKER
 from broker.store.archive.leases import ReadingLease
 from broker.store.archive.listed import ArchivedFile
 from broker.store.archive.manifest import Manifest, SetAside
@@ -82,15 +82,16 @@ class Archive:
     def is_there(self) -> bool:
         """Whether there is one; `ArchiveCorrupt` if something else lies there.
 
-        A marker that was deleted or cut short is put again where there are manifests.
+        A marker that was cut short is put again; one that is empty or deleted, where there are
+        manifests or durable subscriptions.
         """
         try:
             data = self.objects.get(MARKER)
         except ArchiveObjectMissing:
             data = b""
-            if not self.objects.below(MANIFESTS):
+            if not self._has_pages():
                 return False
-        if _MARKED.startswith(data) and data != _MARKED and self.objects.below(MANIFESTS):
+        if _MARKED.startswith(data) and data != _MARKED and (data or self._has_pages()):
             with suppress(ArchiveUnavailable):
                 # Somebody who may only read needs no marker to go on.
                 self.objects.put([(MARKER, _MARKED)])
@@ -102,6 +103,9 @@ class Archive:
         if not isinstance(said, dict) or said.get("format") != FORMAT:
             raise ArchiveCorrupt(f"{self.uri} is no archive of the format {FORMAT}")
         return True
+
+    def _has_pages(self) -> bool:
+        return any(self.objects.below(folder) for folder in (MANIFESTS, DURABLES))
 
     def make(self) -> None:
         """Begin one, if it is not there."""

@@ -26,8 +26,9 @@ class Allowances:
     reasons: frozenset[str] | None = None
     """Reasons of gaps that the run's faults justify; None allows any."""
     unknown_origins: bool = False
-    """Stepped clocks hide whether an origin began before the subscription: events of an origin
-    that the first cut does not name are expected from the first delivered one on."""
+    """Stepped clocks, and nodes without a log and without a link, hide whether an origin began
+    before the subscription: events of an origin that the first cut does not name are expected from
+    the first delivered one on."""
     fifo_across_origins: bool = True
     """True if a publisher's order also holds over the nodes at which it published."""
     logged_again: frozenset[str] = frozenset()

@@ -42,6 +42,7 @@ async def cut_log(world: World) -> None:
 
 async def wipe(world: World) -> None:
     """A node comes back with an empty disk."""
+    world.emptied = True
     await _damage(world, "wipe", lambda node, random: _empty(node))
 
 
@@ -99,6 +100,7 @@ async def _start(world: World, node: SoakNode) -> None:
         # An operator would begin anew.
         node.kill(machine=True)
         world.note(f"{node.name} does not start; its disk is emptied")
+        world.emptied = True
         _empty(node)
         _lost_until_now(world, node)
         await world.start_node(node)

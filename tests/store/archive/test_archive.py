@@ -41,20 +41,32 @@ def test_nothing_is_made_unless_it_is_wanted(tmp_path: Path) -> None:
     assert Archive.open(str(tmp_path / "a"), create=False).state().files == {}
 
 
+@pytest.mark.parametrize("folder", ["manifests", "durables"])
 @pytest.mark.parametrize("keep", [None, 0, 20])
-def test_a_marker_that_is_lost_is_put_again_where_manifests_are(keep: int | None) -> None:
+def test_a_marker_that_is_lost_is_put_again_where_an_archive_is(
+    keep: int | None, folder: str
+) -> None:
     disk = FragileDisk(Wall())
     archive = Archive.open("/archive", disk=disk)
-    Ledger(archive.manifests, "aa", Wall()).enter(Manifest(removes={"a": 1}))
+    archive.objects.put([(f"{folder}/aa/000000000001.json", b"{}")])
     marker, place = archive.objects.get("archive.json"), Path("/archive/archive.json")
     if keep is None:
         disk.remove(place)
     else:
         disk.change(place, lambda data: data[:keep])
-    assert archive.state().everything.removes == {"a": 1}
+    archive.check()
     assert archive.objects.get("archive.json") == marker
     disk.remove(place)
     assert Archive.open("/archive", create=False, disk=disk).objects.get("archive.json") == marker
+
+
+def test_a_marker_that_was_cut_short_before_anything_was_archived_is_put_again() -> None:
+    disk = FragileDisk(Wall())
+    archive = Archive.open("/archive", disk=disk)
+    marker = archive.objects.get("archive.json")
+    disk.change(Path("/archive/archive.json"), lambda data: data[:23])
+    archive.check()
+    assert archive.objects.get("archive.json") == marker
 
 
 @pytest.mark.parametrize("marker", [b"", b"[]", b'{"format": "xmlbroker-archive-9"}', b"\xff"])
