@@ -1,0 +1,64 @@
+"""Processor time for an event, read from the figures that a benchmark writes as JSON."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+#: A work of a benchmark, and one measured cost in microseconds.
+Cost = tuple[str, float]
+
+
+def _node(figures: Any) -> Iterator[Cost]:
+    for work in figures["works"]:
+        if work["name"].startswith("node"):
+            label = f"{work['name']} 1->{work['subscribers']}, {work['queries']} queries"
+            for run in work["runs"]:
+                yield label, run["microseconds_per_event"]
+
+
+def _latency(figures: Any) -> Iterator[Cost]:
+    yield "node", 1e6 * figures["node_cpu_seconds"] / figures["published"]
+
+
+def _line(figures: Any) -> Iterator[Cost]:
+    for run in figures["runs"]:
+        yield run["work"], 1e6 * sum(run["cpu"]) / run["events"]
+
+
+def _ingest(figures: Any) -> Iterator[Cost]:
+    for run in figures["runs"]:
+        archived = run["archived"]
+        label = f"1->{run['subscribers']}, archive {'off' if archived is None else 'on'}"
+        yield f"{label}: node", run["microseconds_per_event"]
+        if archived is not None:
+            yield f"{label}: archiver", 1e6 * archived["cpu"] / archived["events"]
+
+
+def _archive(figures: Any) -> Iterator[Cost]:
+    for each in figures["measured"]:
+        yield f"{each['workload']}, zstd {each['level']}", each["micros"]
+
+
+#: Benchmarks that measure such a cost, in the order in which they are compared.
+READERS: Final[Mapping[str, Callable[[Any], Iterator[Cost]]]] = {
+    "node": _node,
+    "latency": _latency,
+    "line": _line,
+    "ingest": _ingest,
+    "archive": _archive,
+}
+
+
+def costs(name: str, figures: Any) -> dict[str, list[float]]:
+    """Return the costs of each work of one run of a benchmark, in microseconds for an event."""
+    found: dict[str, list[float]] = {}
+    for work, cost in READERS[name](figures):
+        found.setdefault(work, []).append(cost)
+    return found
+
+
+def ratio(earlier: list[float], present: list[float]) -> float:
+    """Return the median of the present costs, divided by that of the earlier ones."""
+    return statistics.median(present) / statistics.median(earlier)
