@@ -156,7 +156,7 @@ def _calls(operand: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 QUERIES = st.recursive(PATHS | LITERALS, _calls, max_leaves=6)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=700, deadline=None)
 @given(root=documents(), query=QUERIES, constants=st.sampled_from(["none", "short", "all"]))
 def test_what_a_shape_decides_is_what_lxml_says(
     root: etree._Element, query: str, constants: str

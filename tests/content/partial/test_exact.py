@@ -38,7 +38,7 @@ def said(query: str, root: etree._Element, most: int = ENOUGH) -> bool:
     return exact.matches(parse_query(query, {"p": "urn:x"}, ANY_COST))
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=700, deadline=None)
 @given(root=documents(), query=QUERIES)
 def test_what_is_said_is_what_lxml_says(root: etree._Element, query: str) -> None:
     try:

@@ -80,7 +80,7 @@ WALKS = st.tuples(
 QUERIES = st.recursive(WALKS | WALKS | PATHS | LITERALS, _calls, max_leaves=4)
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=800, deadline=None)
 @given(
     root=documents(),
     remarks=st.lists(

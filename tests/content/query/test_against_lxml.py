@@ -126,7 +126,7 @@ _PIECES = (
 ).split(" ")
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=700, deadline=None)
 @given(st.lists(st.sampled_from([*_PIECES, " ", "\n"]), max_size=9).map("".join))
 @example("true(")
 @example("concat('a',")

@@ -199,7 +199,7 @@ def test_whatever_happens_between_documents_the_answers_are_the_references() -> 
     run_state_machine_as_test(
         Changing,
         settings=settings(
-            max_examples=20,
+            max_examples=8,
             stateful_step_count=40,
             deadline=None,
             derandomize=True,
