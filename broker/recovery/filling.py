@@ -7,7 +7,7 @@ and what is left for the next source lies behind it.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -15,13 +15,13 @@ from twisted.logger import Logger
 
 from broker.errors import BrokerError
 from broker.event.place import Mark
+from broker.recovery.engine.contract import Hole
 from broker.recovery.from_archive import MOST_LAST, FromArchive
 from broker.recovery.from_logs import FromLogs
 from broker.recovery.planning import OWN_LOG, Remaining, Step, plan
 from broker.recovery.surroundings import LOOK_AGAIN, Surroundings
 from broker.router.recovery import Lost, Missed
-from broker.store.archive.intervals import Interval
-from broker.store.archive.intervals import merged as merged_intervals
+from broker.store.archive.intervals import Interval, Intervals, without
 from broker.store.records import LoggedEvent
 
 #: The stage in which nodes are waited for that can not be reached.
@@ -50,6 +50,11 @@ class Filling:
             None if around.archive is None else FromArchive(missed, around, around.archive, left)
         )
         self._events = self._all()
+        self._next: Sequence[LoggedEvent] = ()
+        """Events that follow a loss; `more` returns them next."""
+        self._lost_before: list[Lost] = []
+        self._told: dict[str, list[Interval]] = {}
+        """Losses that were returned by `lost_before`."""
         self._error: BrokerError | None = None
         """Why the archive could not be searched."""
         self._cancelled = False
@@ -73,10 +78,15 @@ class Filling:
     async def _more(self) -> Sequence[LoggedEvent]:
         if self._cancelled:
             return []
-        async for events in self._events:
-            if events:
-                self.sent += len(events)
-                return events
+        if not self._next:
+            async for events in self._events:
+                if events:
+                    self._next = events
+                    break
+        if self._next:
+            events, self._next = self._up_to_loss(self._next)
+            self.sent += len(events)
+            return events
         if self._error is not None and (self._left.ranges or self._missed.others):
             # What is left is not lost: the archive, which may have it, could not be searched.
             self.has_failed = True
@@ -85,27 +95,69 @@ class Filling:
         self._ended(self)
         return []
 
+    def _up_to_loss(
+        self, events: Sequence[LoggedEvent]
+    ) -> tuple[Sequence[LoggedEvent], Sequence[LoggedEvent]]:
+        """Split events at the first one that follows a loss. Losses before all of them are noted.
+
+        A gap must come before the events behind it (guarantee 6), and a client's position must not
+        pass it before.
+        """
+        self._lost_before = []
+        untold = self._untold(self._holes())
+        for index, event in enumerate(events) if untold else ():
+            passed = [each for each in untold.get(event.origin, ()) if each[1] < event.mark]
+            if passed and index:
+                return events[:index], events[index:]
+            if passed:
+                self._told.setdefault(event.origin, []).extend(passed)
+                self._lost_before += self._as_lost(event.origin, passed)
+                untold = self._untold(self._holes())
+        return events, ()
+
+    def lost_before(self) -> Sequence[Lost]:
+        """Losses before the events that `more` returned last."""
+        return self._lost_before
+
     def reached(self) -> Mapping[str, Mark]:
         """At the end: how far those of the ranges went that had no end."""
         beyond = {} if self._archive is None else self._archive.beyond
         return {**self._left.open_ends, **beyond}
 
     def lost(self) -> Sequence[Lost]:
-        """At the end: what no source had."""
-        left = [
+        """At the end: what no source had, and `lost_before` did not return."""
+        lost = self._untold([*self._holes(), *self._rest()])
+        return [each for origin, found in lost.items() for each in self._as_lost(origin, found)]
+
+    @property
+    def lost_places(self) -> int:
+        """At the end: the number of places that no source had."""
+        lost = [each for found in self._told.values() for each in found]
+        lost += [(each.after, each.upto) for each in self.lost()]
+        return sum(upto[1] - after[1] for after, upto in lost)
+
+    def _rest(self) -> list[Hole]:
+        return [
             (origin, after, upto)
             for origin, (after, upto) in self._left.ranges.items()
             # An epoch may have begun in which there is nothing.
             if upto is not None and upto[1] > after[1]
         ]
-        lost: dict[str, list[Interval]] = {}
+
+    def _holes(self) -> list[Hole]:
+        """Ranges that sources reported as missing, before events that they have."""
         archived = [] if self._archive is None else self._archive.holes
-        for origin, after, upto in (*archived, *self._logs.holes, *left):
-            lost.setdefault(origin, []).append((after, upto))
-        lack = self._missed.lack
-        return [
-            Lost(o, *each, lack) for o, found in lost.items() for each in merged_intervals(found)
-        ]
+        return [*archived, *self._logs.holes]
+
+    def _untold(self, holes: Sequence[Hole]) -> dict[str, Intervals]:
+        found: dict[str, list[Interval]] = {}
+        for origin, after, upto in holes:
+            found.setdefault(origin, []).append((after, upto))
+        told = self._told
+        return {origin: without(each, told.get(origin, ())) for origin, each in found.items()}
+
+    def _as_lost(self, origin: str, intervals: Iterable[Interval]) -> list[Lost]:
+        return [Lost(origin, *each, self._missed.lack) for each in intervals]
 
     @property
     def client_id(self) -> str:

@@ -49,8 +49,10 @@ class FromArchive:
         }
         self._replay: Replay | None = None
         self._cancelled = False
-        self._missing: list[MissingEvents] = []
-        """Of each replay, what the archive lacked before what it has."""
+        self._missing: MissingEvents | None = None
+        """Of the newest replay, what the archive lacked before what it has."""
+        self._passed: list[Hole] = []
+        """The same of replays before, as far as they came."""
         self._has_healed = False
         """Whether what is damaged had its time to be written again."""
         self._may_heal: frozenset[str] = frozenset()
@@ -62,9 +64,9 @@ class FromArchive:
 
     @property
     def holes(self) -> Sequence[Hole]:
-        """At the end: of origins, what was never archived, or is damaged, before what is; as far as
-        no log has it either."""
-        return [hole for missing in self._missing for hole in missing.holes]
+        """Ranges of origins that were never archived, or are damaged, before ranges that are
+        archived; without the events that logs have."""
+        return [*self._passed, *([] if self._missing is None else self._missing.holes)]
 
     @property
     def looked_at(self) -> tuple[int, int]:
@@ -177,7 +179,15 @@ class FromArchive:
         may break off behind it."""
         missing = MissingEvents(self._missed, self._around)
         await missing.gather(holes, self._may_heal, self._until)
-        self._missing.append(missing)
+        # Behind that, this replay says itself what is missing: it may have been written again.
+        wanted = self._wanted_of_archive()
+        begins = {origin: after for origin, (after, upto) in wanted.items() if after != upto}
+        self._passed = [
+            (origin, after, end)
+            for origin, after, upto in self.holes
+            if after < (end := min(upto, begins.get(origin, upto)))
+        ]
+        self._missing = missing
         return missing
 
     def _wanted_of_archive(self) -> dict[str, MarkRange]:

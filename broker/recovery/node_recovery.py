@@ -66,7 +66,7 @@ class NodeRecovery:
         elif filling.is_cancelled:
             self.cancelled += 1
         else:
-            self.lost += sum(lost.upto[1] - lost.after[1] for lost in filling.lost())
+            self.lost += filling.lost_places
 
     def progress(self) -> None:
         """To be called each second."""

@@ -81,6 +81,7 @@ class Link:
             *(self._feeds, self._sending),
             delivery=limits.delivery,
             clock=clock,
+            tell_lost=self._tell_lost,
             recovered=self._recovered,
             failed=failed,
         )
@@ -154,9 +155,10 @@ class Link:
     def _recover_now(self, feed: Feed, recovering: Recovering, joins: Mapping[str, Mark]) -> None:
         self.recover(feed, recovering, joins, Pacing(0.0, 0.0), None)
 
-    def _recovered(self, feed: Feed, joins: Mapping[str, Mark], lost: Sequence[Lost]) -> None:
-        for each in lost:
-            self._lacking.tell_gap(feed, each.origin, each.after, each.upto, each.reason)
+    def _tell_lost(self, feed: Feed, lost: Lost) -> None:
+        self._lacking.tell_gap(feed, lost.origin, lost.after, lost.upto, lost.reason)
+
+    def _recovered(self, feed: Feed, joins: Mapping[str, Mark]) -> None:
         feed.skip = dict(joins)
         feed.cursor = serial_behind(self._log, joins)
         feed.pace = Pace.CATCHING_UP

@@ -37,16 +37,18 @@ class RecoveringFeeds:
         *,
         delivery: int,
         clock: IClock,
-        recovered: Callable[[Feed, Mapping[str, Mark], Sequence[Lost]], None],
+        tell_lost: Callable[[Feed, Lost], object],
+        recovered: Callable[[Feed, Mapping[str, Mark]], None],
         failed: Callable[[Feed, Failure], None],
     ) -> None:
         """`feeds` are all that the link has at any time; `delivery` is the size of one in bytes.
-        `recovered` is told where the log goes on, and what was lost."""
+        `tell_lost` sends a gap, `recovered` is told where the log goes on."""
         self._feeds = feeds
         self._sending = sending
         self._outlet = sending.outlet
         self._delivery = delivery
         self._clock = clock
+        self._tell_lost = tell_lost
         self._recovered = recovered
         self._failed = failed
         self._waiting: list[Deferred[None]] = []
@@ -80,16 +82,23 @@ class RecoveringFeeds:
         end: Callable[[], object] | None,
     ) -> None:
         while events := await recovering.more():
+            if self._is_fed(feed):
+                self._tell_all(feed, recovering.lost_before())
             if not await self._send(feed, events, pacing):
                 recovering.cancel()
                 return
         if not self._is_fed(feed):
             recovering.cancel()
             return
+        self._tell_all(feed, recovering.lost())
         reached = {o: max(mark, joins.get(o, mark)) for o, mark in recovering.reached().items()}
-        self._recovered(feed, {**joins, **reached}, recovering.lost())
+        self._recovered(feed, {**joins, **reached})
         if end is not None:
             end()
+
+    def _tell_all(self, feed: Feed, lost: Sequence[Lost]) -> None:
+        for each in lost:
+            self._tell_lost(feed, each)
 
     async def _send(self, feed: Feed, events: Sequence[LoggedEvent], pacing: Pacing) -> bool:
         """Send events as fast as the session and the pace allow; False if nobody wants them."""

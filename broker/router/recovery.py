@@ -100,11 +100,14 @@ class Recovering(Protocol):
     def more(self) -> Deferred[Sequence[LoggedEvent]]:
         """The next events; none at the end. Fails with a `BrokerError` where it can not go on."""
 
+    def lost_before(self) -> Sequence[Lost]:
+        """Losses whose places lie before the events that `more` returned last; each comes once."""
+
     def reached(self) -> Mapping[str, Mark]:
         """At the end: how far those of the ranges went that had no end."""
 
     def lost(self) -> Sequence[Lost]:
-        """At the end: what was not found."""
+        """At the end: all other losses."""
 
     def cancel(self) -> None:
         """Nobody wants the rest."""

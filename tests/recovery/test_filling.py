@@ -27,7 +27,7 @@ from broker.recovery.filling import Filling
 from broker.recovery.log_pages import Page, PageRequest
 from broker.recovery.request import ReplayRequest
 from broker.recovery.surroundings import Surroundings
-from broker.router.recovery import MarkRange, Missed
+from broker.router.recovery import Lost, MarkRange, Missed
 from broker.store.archive.intervals import without
 from broker.store.records import LoggedEvent
 from tests.recovery.test_log_merging import logged
@@ -199,15 +199,18 @@ def recovered(
     return Filling(missed, around, busy)
 
 
-def all_of(filling: Filling) -> list[tuple[str, int]]:
-    """What comes, by origin and offset."""
+def all_of(filling: Filling, lost: list[Lost] | None = None) -> list[tuple[str, int]]:
+    """What comes, by origin and offset; into `lost` what is reported before events and behind."""
     got: list[LoggedEvent] = []
+    losses = [] if lost is None else lost
     while True:
         pages: list[Sequence[LoggedEvent]] = []
         filling.more().addCallback(pages.append)
         assert pages, "it waits for something"
         if not pages[0]:
+            losses += filling.lost()
             return [(e.origin, e.offset) for e in got]
+        losses += filling.lost_before()
         got += pages[0]
 
 
@@ -308,10 +311,9 @@ def test_a_replay_whose_process_ends_goes_on_where_it_was() -> None:
 def test_what_logs_have_still_comes_though_nobody_has_what_was_before() -> None:
     log = Log([GONE], begins=(1, 2))
     filling = recovered(None, log, WHOLE)
-    assert all_of(filling) == [(OWN, 1), (OWN, 2), (OWN, 3), (GONE, 3)]
-    assert [(each.origin, each.after, each.upto) for each in filling.lost()] == [
-        (GONE, (0, 0), (1, 2))
-    ]
+    lost: list[Lost] = []
+    assert all_of(filling, lost) == [(OWN, 1), (OWN, 2), (OWN, 3), (GONE, 3)]
+    assert lost == [Lost(GONE, (0, 0), (1, 2), "lost")]
 
 
 @pytest.mark.parametrize("why", [Overloaded("full"), ArchiveUnavailable("away")], ids=str)

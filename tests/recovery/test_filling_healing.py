@@ -8,6 +8,7 @@ from twisted.internet.task import Clock
 
 from broker.recovery.planning import FEW
 from broker.recovery.request import ReplayRequest
+from broker.router.recovery import Lost
 from tests.recovery.test_filling import (
     GONE,
     IN_ORDER,
@@ -55,20 +56,36 @@ def test_what_nobody_writes_again_is_lost_in_the_end(found: bool) -> None:
     clock.pump([0.1] * 9)
     assert not first.called
     clock.pump([0.1] * 10)
-    assert offsets(first) == [1, 3]
-    assert [*offsets(filling.more()), *offsets(filling.more())] == [1, 2, 3]
-    assert offsets(filling.more()) == []
-    assert [(each.origin, each.after, each.upto) for each in filling.lost()] == [
+    assert offsets(first) == [1]
+    assert filling.lost_before() == []
+    assert offsets(filling.more()) == [3]
+    assert [(each.origin, each.after, each.upto) for each in filling.lost_before()] == [
         (GONE, (1, 1), (1, 2))
     ]
+    assert [*offsets(filling.more()), *offsets(filling.more())] == [1, 2, 3]
+    assert filling.lost_before() == []
+    assert offsets(filling.more()) == []
+    assert filling.lost() == []
+    assert filling.lost_places == 1
     assert len(archive.asked) == 1
+
+
+def test_what_was_written_again_before_a_second_replay_is_not_lost() -> None:
+    clock, archive = Clock(), Archived(damaged=frozenset({3}), fails=1)
+    filling = recovered(archive, Log([]), WHOLE, clock=clock)
+    first = filling.more()
+    clock.pump([0.5] * 4)
+    assert offsets(first) == [1, 2]
+    archive.damaged = frozenset()
+    assert sorted(all_of(filling)) == IN_ORDER[2:]
+    assert (filling.lost(), filling.lost_places) == ([], 0)
 
 
 def test_nobody_waits_for_what_was_damaged_long_ago() -> None:
     archive = Archived(damaged=frozenset({2}))
     filling = recovered(archive, Log([]), WHOLE)
     assert all_of(filling) == [each for each in IN_ORDER if each != (GONE, 2)]
-    assert len(filling.lost()) == 1
+    assert filling.lost_places == 1
     assert len(archive.asked) == 1
 
 
@@ -104,9 +121,10 @@ def test_a_node_that_is_cut_off_is_waited_for_while_the_archive_may_heal() -> No
 def test_what_was_lost_before_a_replay_broke_off_is_told() -> None:
     archive = Archived(damaged=frozenset({2}), fails=1)
     filling = recovered(archive, Log([]), WHOLE)
-    assert all_of(filling) == [each for each in IN_ORDER if each != (GONE, 2)]
+    lost: list[Lost] = []
+    assert all_of(filling, lost) == [each for each in IN_ORDER if each != (GONE, 2)]
     assert len(archive.asked) == 2
-    assert [(each.after, each.upto) for each in filling.lost()] == [((1, 1), (1, 2))]
+    assert [(each.after, each.upto) for each in lost] == [((1, 1), (1, 2))]
 
 
 class Wide(Archived):
@@ -118,5 +136,6 @@ class Wide(Archived):
 
 def test_no_gap_is_told_for_what_came_of_another_file() -> None:
     filling = recovered(Wide(damaged=frozenset({2})), Log([]), WHOLE)
-    assert all_of(filling) == [each for each in IN_ORDER if each != (GONE, 2)]
-    assert [(each.after, each.upto) for each in filling.lost()] == [((1, 1), (1, 2))]
+    lost: list[Lost] = []
+    assert all_of(filling, lost) == [each for each in IN_ORDER if each != (GONE, 2)]
+    assert [(each.after, each.upto) for each in lost] == [((1, 1), (1, 2))]

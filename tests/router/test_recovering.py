@@ -63,6 +63,8 @@ class Recovery:
     def __init__(self, *lost: Lost, **reached: Mark) -> None:
         self.asked: Deferred[Sequence[LoggedEvent]] | None = None
         self.cancelled = False
+        self.before: list[Lost] = []
+        """Losses before the events that are given next."""
         self._lost, self._reached = lost, reached
 
     def more(self) -> Deferred[Sequence[LoggedEvent]]:
@@ -77,6 +79,10 @@ class Recovery:
     def fail(self, error: Exception) -> None:
         assert self.asked is not None
         self.asked.errback(error)
+
+    def lost_before(self) -> Sequence[Lost]:
+        before, self.before = self.before, []
+        return before
 
     def reached(self) -> dict[str, Mark]:
         return self._reached
@@ -186,6 +192,14 @@ def test_what_was_not_found_is_told() -> None:
     recovery.give(far(3))
     recovery.give()
     assert it.told[0] == Gap(1, "far", (1, 5), (1, 8), 4, "lost")
+
+
+def test_a_loss_is_told_before_the_events_behind_it() -> None:
+    it = Setting(recovery := Recovery())
+    recovery.give(far(3))
+    recovery.before = [Lost("far", (1, 3), (1, 5), "lost")]
+    recovery.give(far(6))
+    assert it.outlet.out == [[3], Gap(1, "far", (1, 4), (1, 5), 2, "lost"), [6]]
 
 
 def test_what_goes_meanwhile_is_told_once_and_behind_it() -> None:
