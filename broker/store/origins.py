@@ -202,15 +202,26 @@ class Origins:
         lacking = [serial for serial in serials if serial not in known]
         if lacking:
             self._add_lacking(txn, set(lacking))
-        for key in damaged:
-            try:
-                decode_places(key, txn.get(key, default=b"", db=self._table))
-            except ValueDamaged:
-                txn.delete(key, db=self._table)
+        if damaged:
+            self._drop_damaged(txn)
         if damaged or lacking:
             self._chunks.forget_places()
         missing = [known[serial] for serial in sorted(known.keys() - set(serials))]
         return max(len(damaged), len(lacking)), missing
+
+    def _drop_damaged(self, txn: lmdb.Transaction) -> None:
+        """Remove the entries that are damaged still. A search does not find a key that is damaged
+        itself, since it is out of order."""
+        with txn.cursor(db=self._table) as cursor:
+            more = cursor.first()
+            while more:
+                key = bytes(cursor.key())
+                try:
+                    if key[:1] not in (_COVERED, _SINCE):
+                        decode_places(key, cursor.value())
+                    more = cursor.next()
+                except ValueDamaged:
+                    more = cursor.delete() and bool(cursor.key())
 
     def _add_lacking(self, txn: lmdb.Transaction, lacking: set[int]) -> None:
         follows = None

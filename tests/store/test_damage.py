@@ -13,6 +13,7 @@ from broker.store.chunks import encode_key
 from broker.store.commit import Commit, Keeping, Retention
 from broker.store.damage import DamageFound, Kind
 from broker.store.log_file import LogFile
+from broker.store.places import places_key
 from broker.store.reading_along import LogAlong
 from broker.store.records import LoggedEvent
 from broker.store.stored_chunk import HeadDamaged, StoredChunk, encode_stored
@@ -183,6 +184,31 @@ def test_places_of_chunks_are_written_again_when_the_log_is_opened(tmp_path: Pat
         for origin in ("far", again.origin):
             wanted = [e.place for e in everything if e.origin == origin]
             assert [e.place for e in again.read_of(origin, (0, 0), 99, 1 << 30)] == wanted
+        again.close()
+
+
+@pytest.mark.parametrize("nth", [3, 7, 20, 33])
+def test_an_entry_whose_key_is_damaged_is_dropped_and_written_again(
+    nth: int, tmp_path: Path
+) -> None:
+    """Such a key is out of order: LMDB meets it on its way, and does not find it."""
+    log = LogFile(tmp_path, Retention(), sync=False)
+    everything = [event(n, n, log.origin) for n in range(1, 41)]
+    for each in everything:
+        log.commit(Commit([each]), 1, 0)
+    log.close()
+    file = tmp_path / "data.mdb"
+    content = file.read_bytes()
+    key = places_key(log.origin, everything[nth].mark)
+    for byte in (1, 12, -12, -1):
+        damaged = bytearray(key)
+        damaged[byte] ^= 0x40
+        file.write_bytes(content.replace(key, bytes(damaged)))
+        again = LogFile(tmp_path, Retention(), sync=False)
+        assert again.mended.healed >= 1
+        assert again.position_before(99) == {log.origin: everything[-1].mark}
+        found = again.read_of(log.origin, (0, 0), 99, 1 << 30)
+        assert [each.place for each in found] == [each.place for each in everything]
         again.close()
 
 
