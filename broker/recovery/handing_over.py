@@ -7,7 +7,8 @@ subscription was processed. Incarnations decide where a client is that seems to 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import TypeAlias
 
 from twisted.internet.defer import Deferred
@@ -155,22 +156,41 @@ class HandingOver:
         members = self._post.members()
         asked = [self._ask(roamer, address) for address in members]
         silent: list[str] = []
-        found: Former | None = None
+        holders: dict[Address, Position] = {}
         for address, answered in zip(members, asked, strict=True):
             answer = await answered
             if answer is None:
                 silent.append(str(address))
             elif answer.position is not None and not answer.moved_to:
-                found = Former(Position.from_wire(answer.position), str(answer.source))
-        if found is None and silent:
+                holders[answer.source] = Position.from_wire(answer.position)
+        if not holders and silent:
             raise NotConnected(f"{', '.join(silent)} may have {roamer.name!r} and do not answer")
-        self.taken_over += found is not None
-        return found
+        self.taken_over += bool(holders)
+        return self._furthest(roamer, holders)
+
+    def _furthest(self, roamer: Roamer, holders: Mapping[Address, Position]) -> Former | None:
+        """The furthest position of several nodes. A node keeps an old one if it was away when its
+        client went on at another node; it is told to forget that."""
+        if not holders:
+            return None
+        furthest = reduce(Position.merged, holders.values())
+        reached = {
+            address: sum(furthest.marks[origin] == mark for origin, mark in position.marks.items())
+            for address, position in holders.items()
+        }
+        former = max(reached, key=lambda address: reached[address])
+        for address in holders.keys() - {former}:
+            self.release(str(address), roamer.client_id, roamer.name)
+        return Former(furthest, str(former))
 
     async def _look_further(self, roamer: Roamer) -> Former | None:
         """Nobody here has it: the nodes of other clusters may."""
-        address = await self._seeking.find(roamer.client_id, roamer.name)
-        return None if address is None else await self._follow(roamer, address)
+        holders: dict[Address, Position] = {}
+        for address in await self._seeking.find(roamer.client_id, roamer.name):
+            former = await self._follow(roamer, address)
+            if former is not None and former.position is not None:
+                holders[Address.parse(former.address)] = former.position
+        return self._furthest(roamer, holders)
 
     def _ask(self, roamer: Roamer, address: Address) -> Deferred[HandedOver | None]:
         answer: Deferred[HandedOver | None] = Deferred()

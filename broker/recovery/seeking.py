@@ -9,6 +9,7 @@ Nodes in between ask for less time than they were given, so that what they found
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -34,6 +35,10 @@ ALONE = 60.0
 #: Questions of this node that may be open. While there are more it asks nobody for others, and says
 #: that not all have answered: whoever seeks asks again.
 MOST_OPEN = 10_000
+#: Nodes that are named for one subscription. A node that was away may have an old position.
+MOST_HOLDERS = 4
+#: By subscription the addresses of the nodes that have it.
+Found: TypeAlias = dict[Wanted, list[str]]
 
 
 class Seeking:
@@ -45,7 +50,7 @@ class Seeking:
         self._post = post
         self._durables = durables
         self._clock = clock
-        self._gathered: dict[Wanted, list[Deferred[Address | None]]] = {}
+        self._gathered: dict[Wanted, list[Deferred[list[Address]]]] = {}
         self._asked: dict[int, Deferred[Sought | None]] = {}
         self._turn = 0
         self._began = clock.seconds()
@@ -58,12 +63,12 @@ class Seeking:
         began = self._clock.seconds() - self._began
         return began >= (ALONE if self._post.is_alone else SETTLING)
 
-    def find(self, client_id: str, name: str) -> Deferred[Address | None]:
-        """A node outside this one's cluster that has a durable subscription, or knows where it
-        went; None: none has it. Fails with `NotConnected` where some did not answer."""
-        found: Deferred[Address | None] = Deferred()
+    def find(self, client_id: str, name: str) -> Deferred[list[Address]]:
+        """The nodes outside this one's cluster that have a durable subscription, or know where it
+        went. Fails with `NotConnected` where none has it, and some did not answer."""
+        found: Deferred[list[Address]] = Deferred()
         if not self._post.entrances():
-            found.callback(None)
+            found.callback([])
             return found
         if not self._gathered:
             self._clock.callLater(GATHERING, self._begin)
@@ -81,18 +86,19 @@ class Seeking:
 
     def _tell(
         self,
-        answer: tuple[dict[Wanted, str], bool],
-        waiting: dict[Wanted, list[Deferred[Address | None]]],
+        answer: tuple[Found, bool],
+        waiting: dict[Wanted, list[Deferred[list[Address]]]],
     ) -> None:
         found, whole = answer
         for wanted, deferreds in waiting.items():
-            address = address_or_none(found.get(wanted, ""))
+            named = map(address_or_none, found.get(wanted, ()))
+            addresses = [address for address in named if address is not None]
             for each in deferreds:
-                if address is None and not whole:
+                if not addresses and not whole:
                     units = "not all nodes of other clusters answer"
                     each.errback(NotConnected(f"{units}, one may have {wanted[1]!r}"))
                 else:
-                    each.callback(address)
+                    each.callback(addresses)
 
     # ------------------------------------------------------------------ asking
 
@@ -101,10 +107,10 @@ class Seeking:
         wanted: Sequence[Wanted],
         whom: Sequence[tuple[Address | None, UnitPath | None]],
         ms: int,
-    ) -> tuple[dict[Wanted, str], bool]:
+    ) -> tuple[Found, bool]:
         """By what is wanted, where it is; and whether all have answered."""
         asked = [self._ask(address, unit, wanted, ms) for address, unit in whom]
-        found: dict[Wanted, str] = {}
+        found: Found = {}
         whole = True
         for each in asked:
             answer = await each
@@ -114,7 +120,7 @@ class Seeking:
             whole = whole and answer.whole
             for index, address in answer.found:
                 if index < len(wanted):
-                    found[wanted[index]] = address
+                    _add(found, wanted[index], address)
         return found, whole
 
     def _ask(
@@ -156,14 +162,13 @@ class Seeking:
         own = self._post.own
         if own is None:
             return
-        found: dict[Wanted, str] = {}
+        found: Found = {}
         for client_id, name in message.wanted:
             durable = self._durables.get(client_id, name)
             if durable is not None:
-                found[client_id, name] = durable.moved_to or str(own)
-        rest = [each for each in message.wanted if each not in found]
+                _add(found, (client_id, name), durable.moved_to or str(own))
         scope = message.unit
-        if scope is None or not rest:
+        if scope is None:
             self._answer(own, message, found, whole=True)
             return
         if not (self.knows_cluster and is_within(own.unit, scope)) or len(self._asked) > MOST_OPEN:
@@ -171,14 +176,25 @@ class Seeking:
             return
         whom = [(address, None) for address in self._post.members()]
         searching = Deferred.fromCoroutine(
-            self._search(rest, [*whom, *self._units(scope)], round(_SHARE * message.within))
+            self._search(
+                message.wanted, [*whom, *self._units(scope)], round(_SHARE * message.within)
+            )
         )
 
-        def over(answer: tuple[dict[Wanted, str], bool]) -> None:
-            self._answer(own, message, {**found, **answer[0]}, whole=answer[1])
+        def over(answer: tuple[Found, bool]) -> None:
+            for wanted, addresses in answer[0].items():
+                for address in addresses:
+                    _add(found, wanted, address)
+            self._answer(own, message, found, whole=answer[1])
 
         searching.addCallback(over)
 
-    def _answer(self, own: Address, asked: Seek, found: dict[Wanted, str], *, whole: bool) -> None:
-        told = tuple((n, found[each]) for n, each in enumerate(asked.wanted) if each in found)
+    def _answer(self, own: Address, asked: Seek, found: Found, *, whole: bool) -> None:
+        told = tuple((n, at) for n, each in enumerate(asked.wanted) for at in found.get(each, ()))
         self._post.say(Sought(asked.source, own, MAX_HOPS, asked.request, told, whole))
+
+
+def _add(found: Found, wanted: Wanted, address: str) -> None:
+    addresses = found.setdefault(wanted, [])
+    if address not in addresses and len(addresses) < MOST_HOLDERS:
+        addresses.append(address)

@@ -112,6 +112,40 @@ def test_a_client_goes_from_node_to_node_and_back(seed: int) -> None:
     it.world.close()
 
 
+@pytest.mark.parametrize("then", ["third", "far"])
+@pytest.mark.parametrize("stale", ["old", "new"])
+def test_a_node_that_was_away_does_not_bring_an_old_position_back(stale: str, then: str) -> None:
+    """One process goes on at another node while the first one is down, and ends there."""
+    current = {"old": "new", "new": "old"}[stale]
+    it = Roaming(1)
+    it.world.add("third", "one", join=["old"])
+    if stale == "new":
+        it.leave()
+        it.come("new")
+    it.world.run(3.0)
+    publisher = it.publishers[0]
+    it.publishers = [publisher]
+    it.leave()
+    reader = it.come(stale, current)
+    it.publish(10)
+    read(it.world, reader)
+    it.world.kill(stale)
+    it.world.run(10.0)
+    it.publish(10)
+    it.leave()
+    it.world.start(stale)
+    it.world.run(10.0)
+    it.come(then)
+    it.publish(5)
+    it.check()
+    it.world.run(5.0)
+    holders = [
+        name for name in ("old", "new", "far", "third") if it.world[name].durables.get("rover", "d")
+    ]
+    assert holders == [then]
+    it.world.close()
+
+
 def _kill_new(it: Roaming) -> None:
     it.world.kill("new")
     it.world.run(1.0)
