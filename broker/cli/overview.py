@@ -73,8 +73,12 @@ def _lag(status: Mapping[str, Any], lag: Mapping[str, Any]) -> list[str]:
 
 
 def _lag_of(lag: Mapping[str, Any]) -> list[str]:
+    names = [one_line(str(lag.get(key))) for key in ("client", "name", "state")]
+    if lag.get("events") is None:
+        # It is at another node.
+        return [*names, "-", "-", "-"]
     return [
-        *(one_line(str(lag.get(key))) for key in ("client", "name", "state")),
+        *names,
         f"{number_at(lag, 'events') + number_at(lag, 'before_log'):,.0f}",
         f"{number_at(lag, 'bytes') / 1024:,.0f}",
         f"{number_at(lag, 'seconds'):,.0f}",

@@ -18,7 +18,7 @@ from broker.identity import Identity
 from broker.router.beginning import check_position
 from broker.router.durables import Durable, Durables
 from broker.router.event_fate import Others
-from broker.router.lag import Lags
+from broker.router.lag import UNKNOWN, Lags
 from broker.router.session import Session
 from broker.session import fields
 from broker.session.messages import Ask
@@ -129,7 +129,7 @@ class DurableAnswers:
             "used_ms": durable.used,
             "moved_to": durable.moved_to,
             "former": durable.former,
-            **attrs.asdict(lags.of(durable.position.marks)),
+            **_lag(durable, lags),
         }
 
     # ------------------------------------------------------------------ changing
@@ -160,7 +160,7 @@ class DurableAnswers:
             "to": str(Position(position)),
             "skipped": skipped,
             "again": again,
-            "lag_before": attrs.asdict(lags.of(before)),
+            "lag_before": _lag(durable, lags),
         }
         return self._changed(client, name).addCallback(lambda row: {**row, "reset": told})
 
@@ -266,6 +266,12 @@ class DurableAnswers:
                 if number is not None and session.link.get(number) is not None:
                     return session, number
         return None
+
+
+def _lag(durable: Durable, lags: Lags) -> Mapping[str, Any]:
+    if durable.moved_to:
+        return UNKNOWN
+    return attrs.asdict(lags.of(durable.position.marks, durable.complete))
 
 
 def _check_may(identity: Identity, client: str) -> None:

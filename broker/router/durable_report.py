@@ -21,7 +21,7 @@ def durable_report(durables: Durables) -> dict[str, Any]:
     for client, name, durable in durables.all():
         states[durables.state(client, name)] += 1
         if not durable.moved_to:
-            here.append((client, name, durable.position.marks))
+            here.append((client, name, durable.position.marks, durable.complete))
     named = [
         {
             "client": client,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 import attrs
 import msgpack
 
-from broker.event.place import Position
+from broker.event.place import Mark, Position
 from broker.router.lag import Lags
 from broker.store.event_log import EventLog
 
@@ -52,6 +52,11 @@ class Durable:
         pattern, query, namespaces, position, used, flows_from, *rest = msgpack.unpackb(stored)
         flows = None if flows_from is None else Position.from_wire(flows_from)
         return cls(pattern, query, namespaces, Position.from_wire(position), used, flows, *rest)
+
+    @property
+    def complete(self) -> Mapping[str, Mark]:
+        """Behind these marks the node's log has all of other origins; empty before it flows."""
+        return {} if self.flows_from is None else self.flows_from.marks
 
     @property
     def settled(self) -> bool:

@@ -97,6 +97,40 @@ def test_the_lag_is_what_of_the_log_is_not_processed(site: Site) -> None:
     assert row["events"] == 0 and row["session"]["delivered"] == 5
 
 
+def test_the_lag_is_the_same_after_a_restart(site: Site) -> None:
+    site.publish(3)
+    site.leave()
+    site.publish(4)
+    before = site.ask("show")
+    site.world.kill_node()
+    site.world.start_node()
+    site.world.run(1.0)
+    after = site.ask("show")
+    assert (before["events"], before["before_log"]) == (after["events"], after["before_log"])
+    assert after["events"] == 4 and after["seconds"] > before["seconds"]
+
+
+def test_those_of_which_the_log_holds_nothing_more_are_the_furthest_behind() -> None:
+    settings = Settings()
+    settings = attrs.evolve(settings, log=attrs.evolve(settings.log, max_age=5.0))
+    with World(1, settings=settings) as world:
+        site = Site(world)
+        site.publish(1)
+        site.leave()
+        site.publish(40)
+        client = world.client("many")
+        for number in range(MOST_NAMED):
+            client.subscribe(durable=f"n{number}")
+        world.run(1.0)
+        world.kill_client(client)
+        world.run(10.0)
+        site.publish(1)
+        row = site.ask("show")
+        assert row["before_log"] >= 39
+        named = status(world.node)["durable"]["furthest_behind"]
+        assert (named[0]["client"], named[0]["before_log"]) == ("reader", row["before_log"])
+
+
 def test_what_the_log_holds_no_more_is_told_apart() -> None:
     settings = Settings()
     settings = attrs.evolve(settings, log=attrs.evolve(settings.log, max_age=5.0))

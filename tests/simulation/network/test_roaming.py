@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -96,6 +97,42 @@ def test_a_new_process_at_another_node_goes_on_where_the_last_one_was(seed: int)
     assert it.world["old"].durables.get("rover", "d") is None
     assert it.world["new"].durables.get("rover", "d") is not None
     it.world.close()
+
+
+def test_the_lag_goes_with_a_subscription_to_its_node() -> None:
+    it = Roaming(1)
+    world = it.world
+    it.publish(3)
+    it.leave()
+    it.publish(10)
+    asker = {name: world.client(f"asker-{name}", name) for name in ("old", "new")}
+    world.run(1.0)
+
+    def lag(name: str) -> Any:
+        return world.wait(asker[name].ask("durable-show", client="rover", name="d"))
+
+    assert lag("old")["events"] == 20
+    # It comes to the new node, which has nothing of the far one's events, and dies at once.
+    it.come("new")
+    world.run(2.0)
+    world.kill_client(it.readers.pop().client)
+    world.run(1.0)
+    row = lag("new")
+    assert row["events"] + row["before_log"] == 20
+    # The former node does not know how it goes on.
+    row = lag("old")
+    assert (row["state"], row["events"], row["before_log"]) == ("moved", None, None)
+    for name in ("old", "new"):
+        world.kill(name)
+        world.start(name)
+    world.run(5.0)
+    row = lag("new")
+    assert row["events"] + row["before_log"] == 20
+    it.come("new")
+    it.check()
+    row = lag("new")
+    assert (row["events"], row["before_log"], row["seconds"]) == (0, 0, 0.0)
+    world.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
