@@ -132,6 +132,8 @@ def delete(access: NodeAccess, name: str, client: str, as_json: bool) -> None:
 
 
 def _ask(access: NodeAccess, what: str, name: str, client: str, **said: str) -> Any:
+    if not (client or access.client_id or access.account):
+        raise click.UsageError("--client ID must say whose subscription it is: no account does")
     named = {"name": name, **({"client": client} if client else {})}
     return access.ask(f"durable-{what}", **named, **said)
 

@@ -36,7 +36,7 @@ _ADVICE: Final[tuple[tuple[type[BrokerError], str], ...]] = (
     (QueryTooExpensive, "make the query simpler, or raise [query] of the node's configuration"),
     (BadQuery, "mend the query; a prefix is bound with --namespace p=URI"),
     (BadPosition, "begin at a time, or at a position that this node gave"),
-    (UnknownSubscription, "ask the node where that client was last, or give its --client-id"),
+    (UnknownSubscription, "ask the node where that client was last, or name another client"),
     (BadName, "see the grammar of names in docs/cli.md"),
     (ConfigurationError, "`xmlbroker config --explain` shows every setting"),
 )

@@ -39,8 +39,14 @@ def test_subscriptions_are_listed_a_line_each() -> None:
 @pytest.mark.parametrize("what", ["show", "pause", "resume"])
 def test_one_is_asked_for_by_name(what: str) -> None:
     node = FakeNode(answers={f"durable-{what}": ROW})
-    assert json.loads(run(node, "durable", what, "d").stdout) == ROW
-    assert node.asked == [(f"durable-{what}", {"name": "d"})]
+    mine = run(node, "durable", what, "d", "--account", "desk")
+    assert json.loads(mine.stdout) == ROW
+    other = run(node, "durable", what, "d", "--client", "desk-7")
+    assert json.loads(other.stdout) == ROW
+    assert [said for _, said in node.asked] == [{"name": "d"}, {"name": "d", "client": "desk-7"}]
+    assert {asked for asked, _ in node.asked} == {f"durable-{what}"}
+    # A client id of its own making has none.
+    assert "--client" in run(node, "durable", what, "d").stderr
 
 
 @pytest.mark.parametrize(
@@ -50,14 +56,14 @@ def test_one_is_asked_for_by_name(what: str) -> None:
 def test_a_reset_says_what_it_means(to: str, sent: str) -> None:
     row = {**ROW, "reset": {"skipped": 2, "again": 5}}
     node = FakeNode(answers={"durable-reset": row})
-    result = run(node, "durable", "reset", "d", "--to", to)
-    assert node.asked == [("durable-reset", {"name": "d", "to": sent})]
+    result = run(node, "durable", "reset", "d", "--to", to, "--client", "desk")
+    assert node.asked == [("durable-reset", {"name": "d", "client": "desk", "to": sent})]
     assert "2 places are skipped" in result.stderr and "5 places come again" in result.stderr
 
 
 def test_nonsense_is_not_sent() -> None:
     node = FakeNode()
-    assert run(node, "durable", "reset", "d", "--to", "soon").exit_code == 1
+    assert run(node, "durable", "reset", "d", "--to", "soon", "--client", "c").exit_code == 1
     assert node.connections == []
 
 
@@ -66,15 +72,32 @@ def test_a_deletion_that_not_all_nodes_confirm_is_no_success(
     silent: tuple[str, ...], status: int
 ) -> None:
     told: dict[str, Any] = {"here": True, "elsewhere": ["alps/n3"], "silent": silent}
-    result = run(FakeNode(answers={"durable-delete": told}), "durable", "delete", "d")
+    result = run(
+        FakeNode(answers={"durable-delete": told}), "durable", "delete", "d", "--client", "c"
+    )
     assert result.exit_code == status
     assert ("alps/n2" in result.stderr) == bool(silent)
 
 
 def test_what_the_node_refuses_is_one_line() -> None:
     node = FakeNode(answers={"durable-reset": SubscriptionHeld("'d' is in use")})
-    result = run(node, "durable", "reset", "d", "--to", "end")
+    result = run(node, "durable", "reset", "d", "--to", "end", "--client", "c")
     assert (result.exit_code, result.stderr) == (1, "xmlbroker: 'd' is in use\n")
+
+
+def test_one_that_has_moved_has_no_lag_here() -> None:
+    from io import StringIO
+
+    from rich.console import Console
+
+    from broker.cli.overview import durable_table
+
+    screen = Console(file=StringIO(), width=100)
+    moved = dict.fromkeys(("events", "bytes", "seconds", "before_log"))
+    screen.print(durable_table([{**ROW, **moved, "state": "moved"}]))
+    text = screen.file.getvalue()  # type: ignore[attr-defined]
+    rows = [line.split() for line in text.splitlines() if "desk" in line]
+    assert rows == [["desk", "d", "moved", "-", "-", "-"]]
 
 
 def test_top_shows_those_that_are_behind() -> None:
