@@ -24,13 +24,16 @@ from broker.errors import (
 from broker.event.envelope import EventType
 from broker.event.identity import EventId
 from broker.event.writing import write_event
+from broker.session import messages
 from broker.session.batches import encode_batch
+from broker.session.messages import Goodbye
 from broker.testing.simulation import World
 from tests.event.delimiters import event_with, single_fillings
 
 KIND = EventType("flight", "1.0")
 FLIGHT = b"<flight><id>UAL1</id><flightleg/></flight>"
 KIB = 1024
+LATIN_1 = b'<?xml version="1.0" encoding="ISO-8859-1"?>'
 
 
 def event(client_id: str, number: int, payload: bytes = FLIGHT, incarnation: int = 1) -> bytes:
@@ -86,6 +89,13 @@ BAD: dict[str, tuple[Callable[[int], Any], type[BrokerError]]] = {
     "nul": (lambda _: b"\0", NotWellFormed),
     "nul-inside": (lambda n: event("alice", n).replace(b"UAL1", b"\0"), NotWellFormed),
     "surrogate": (lambda n: event("alice", n).replace(b"UAL1", b"\xed\xa0\x80"), NotWellFormed),
+    "utf-16": (lambda n: event("alice", n).decode().encode("utf-16"), NotWellFormed),
+    "latin-1": (lambda n: LATIN_1 + event("alice", n).replace(b"UAL1", b"\xe9"), NotWellFormed),
+    "utf-8-broken": (lambda n: event("alice", n).replace(b"UAL1", b"\xe9"), NotWellFormed),
+    # What the node would read as messages, if it looked for them in a document.
+    "batch": (lambda n: encode_batch(n, [event("alice", n)]), NotWellFormed),
+    "goodbye": (lambda _: messages.encode(Goodbye()), NotWellFormed),
+    "frame": (lambda n: b"\0\0\0\x02" + event("alice", n), NotWellFormed),
     "cut": (lambda number: event("alice", number)[:-1], NotWellFormed),
     "too-large": (lambda number: event("alice", number, padded(1 << 20)), TooLarge),
     "other-client": (lambda number: event("bob", number), ForgedIdentity),
