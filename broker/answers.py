@@ -75,7 +75,7 @@ def build_explaining(
         parse_query=parse_query,
         advise=advise,
         deliverability=deliverability,
-        fate=EventFate(node.matcher, trace, others, node.settings.node.name),
+        fate=EventFate(trace, others, node.settings.node.name),
         reactor=reactor,
         stopwatch=time.perf_counter,
         accept_undescribed=node.settings.types.undescribed == "accept",

@@ -23,7 +23,9 @@ from broker.event.stream import StreamPattern
 _NO_MATCH: Final = 1
 _ERROR: Final = 2
 #: Verdicts of a subscription that gets the event, or will.
-_GETS_IT: Final = frozenset({"delivered", "unconfirmed", "catching-up", "away"})
+_GETS_IT: Final = frozenset({"delivered", "unconfirmed", "catching-up", "paused", "away"})
+#: It has had it, or came too late.
+_MAY_HAVE_IT: Final = "before"
 
 
 @click.command()
@@ -149,7 +151,9 @@ def _status(content: Any) -> int:
         for node in (content.get("network") or {}).get("nodes", ()):
             rows += node["subscriptions"]
         verdicts = {each.get("verdict") for each in rows}
-        return 0 if verdicts & _GETS_IT or "" in verdicts else _NO_MATCH
+        if verdicts & _GETS_IT or "" in verdicts:
+            return 0
+        return _ERROR if _MAY_HAVE_IT in verdicts else _NO_MATCH
     event = explanation.get("event")
     if event is None:
         return 0

@@ -11,10 +11,12 @@ from broker.content.explaining.explanation import Explanation, OnEvent
 from broker.content.query.query import Query, parse_query
 from broker.errors import BrokerError
 from broker.event.envelope import SecurityLevel
+from broker.event.place import Mark, Place
 from broker.event.stream import StreamPattern
 from broker.identity import Identity
-from broker.router.durables import Durables
+from broker.router.durables import Durable, Durables
 from broker.router.feed import Feed, Pace
+from broker.router.outcomes import DeliveryOutcomes
 from broker.router.session import Session
 from broker.store.deduplication import Deduplication, Freshness
 
@@ -24,6 +26,7 @@ MAX_SUBSCRIPTIONS: Final = 100
 MAX_SECONDS: Final = 0.2
 
 _ANY: Final = parse_query("true()")
+_NOWHERE: Final[Mark] = (0, 0)
 
 
 @attrs.frozen
@@ -32,9 +35,13 @@ class Fate:
 
     verdict: str
     """`refused`, `stream`, `query`, `clearance`, `unevaluated`: it is not for it, and why.
-    `unconfirmed`, `catching-up`, `away`: it comes later. `dropped`, `gone`: maybe it was lost.
-    `delivered`: nothing stands in its way. Empty without an event."""
+    `before`: its client has had it, or it is too old. `moved`: the subscription is at another node.
+    `unconfirmed`, `catching-up`, `paused`, `away`: it comes later. `dropped`, `gone`: maybe it was
+    lost. `delivered`: nothing stands in its way. Empty without an event."""
     reason: str = ""
+
+
+_PAUSED: Final = Fate("paused", "the subscription is paused: it comes when that is resumed")
 
 
 class Deliverability:
@@ -55,14 +62,20 @@ class Deliverability:
         self._parse_query = parse_query
         self._stopwatch = stopwatch
 
-    def of(self, client_id: str, explain: Callable[[Query], Explanation]) -> dict[str, Any]:
-        """Plain content; `explain` explains a query on the event, if there is one."""
+    def of(
+        self,
+        client_id: str,
+        explain: Callable[[Query], Explanation],
+        place: Place | None = None,
+    ) -> dict[str, Any]:
+        """Plain content; `explain` explains a query on the event, if there is one. `place` is where
+        the event lies, if that is known."""
         event = explain(_ANY).event
         sessions = [each for each in self._sessions() if each.identity.client_id == client_id]
         told: list[dict[str, Any]] = []
         left_out = 0
         deadline = self._stopwatch() + MAX_SECONDS
-        for look in self._looks(client_id, sessions, event, explain):
+        for look in self._looks(client_id, sessions, event, explain, place):
             if len(told) >= MAX_SUBSCRIPTIONS or (told and self._stopwatch() > deadline):
                 left_out += 1
             else:
@@ -89,14 +102,15 @@ class Deliverability:
         sessions: Iterable[Session],
         event: OnEvent | None,
         explain: Callable[[Query], Explanation],
+        place: Place | None,
     ) -> Iterator[Callable[[], dict[str, Any]]]:
         for session in sessions:
             session.link.settle()
             for feed in session.link.feeds:
-                yield lambda s=session, f=feed: self._live(s, f, event, explain)  # type: ignore[misc]
+                yield lambda s=session, f=feed: self._live(s, f, event, explain, place)  # type: ignore[misc]
         for name in self._durables.of(client_id):
             if not self._durables.in_use(client_id, name):
-                yield lambda n=name: self._stored(client_id, n, event, explain)  # type: ignore[misc]
+                yield lambda n=name: self._stored(client_id, n, event, explain, place)  # type: ignore[misc]
 
     def _live(
         self,
@@ -104,13 +118,15 @@ class Deliverability:
         feed: Feed,
         event: OnEvent | None,
         explain: Callable[[Query], Explanation],
+        place: Place | None,
     ) -> dict[str, Any]:
         query, pattern = feed.query, feed.pattern
         assert query is not None and pattern is not None
         explanation = explain(query)
         fate = _unfit(pattern, explanation.event)
         if fate is None and event is not None:
-            fate = _not_cleared(session.identity, event) or _paced(feed)
+            fate = _not_cleared(session.identity, event)
+            fate = fate or _before(feed.begins, place) or _paced(feed, place)
         return {
             "number": feed.number,
             "durable": feed.durable,
@@ -126,6 +142,7 @@ class Deliverability:
         name: str,
         event: OnEvent | None,
         explain: Callable[[Query], Explanation],
+        place: Place | None,
     ) -> dict[str, Any]:
         durable = self._durables.of(client_id)[name]
         told: dict[str, Any] = {"durable": name, "pace": "away"}
@@ -136,8 +153,10 @@ class Deliverability:
             return {**told, "verdict": "refused", "reason": f"it would not be accepted: {error}"}
         explanation = explain(query)
         fate = _unfit(pattern, explanation.event)
-        if fate is None and event is not None:
-            fate = Fate("away", "nobody has it in use: it comes when the client is back")
+        if durable.moved_to:
+            fate = Fate("moved", f"the subscription is at {durable.moved_to} now")
+        elif fate is None and event is not None:
+            fate = _before(durable.position.marks, place) or _stored_fate(durable)
         return {**told, **_told(pattern, query, fate, explanation)}
 
 
@@ -164,13 +183,41 @@ def _not_cleared(identity: Identity, event: OnEvent) -> Fate | None:
     return Fate("clearance", f"the event is {level.value}, it is cleared up to {cleared.value}")
 
 
-def _paced(feed: Feed) -> Fate:
+def _before(begins: Mapping[str, Mark], place: Place | None) -> Fate | None:
+    """Why an event that was published is not for a subscription that begins there."""
+    if place is None or place.mark > begins.get(place.origin, _NOWHERE):
+        return None
+    return Fate(
+        "before", "its client has had it, or it was published before the subscription began"
+    )
+
+
+def _stored_fate(durable: Durable) -> Fate:
+    if durable.paused:
+        return _PAUSED
+    return Fate("away", "nobody has it in use: it comes when the client is back")
+
+
+def _paced(feed: Feed, place: Place | None) -> Fate:
     """What becomes of an event that is for a subscription."""
     outcomes = feed.outcomes
+    if (
+        place is not None
+        and max(feed.told.get(place.origin, _NOWHERE), feed.passed.get(place.origin, _NOWHERE))
+        >= place.mark
+    ):
+        # It has got further already.
+        return _sent(outcomes)
+    if feed.paused:
+        return _PAUSED
     if feed.pace is Pace.UNCONFIRMED:
         return Fate("unconfirmed", "the subscription is not yet stored: nothing goes out before")
     if feed.pace is Pace.CATCHING_UP:
         return Fate("catching-up", f"it reads the log, and has got to offset {feed.cursor}")
+    return _sent(outcomes)
+
+
+def _sent(outcomes: DeliveryOutcomes) -> Fate:
     if outcomes.dropped:
         return Fate("dropped", f"its queue was full: {outcomes.dropped} events were dropped")
     if outcomes.gone:

@@ -19,6 +19,7 @@ from broker.router.beginning import check_position
 from broker.router.durables import Durable, Durables
 from broker.router.event_fate import Others
 from broker.router.lag import UNKNOWN, Lags
+from broker.router.outcomes import hide_denied
 from broker.router.session import Session
 from broker.session import fields
 from broker.session.messages import Ask
@@ -113,8 +114,15 @@ class DurableAnswers:
         session.link.settle()
         feed = session.link.get(number)
         assert feed is not None
-        told = {"pace": feed.pace.value, "peer": session.peer, "state": session.state.value}
-        return {**row, "session": {**told, **attrs.asdict(feed.outcomes)}}
+        told: dict[str, Any] = {
+            "pace": feed.pace.value,
+            "peer": session.peer,
+            "state": session.state.value,
+        }
+        told |= attrs.asdict(feed.outcomes)
+        if not identity.administer:
+            hide_denied(told)
+        return {**row, "session": told}
 
     def _row(self, client: str, name: str, durable: Durable, lags: Lags) -> dict[str, Any]:
         return {

@@ -12,24 +12,29 @@ from typing import Any, Final, Protocol
 import attrs
 import msgpack
 
-from broker.content.contract import Accepted, IMatcher
-from broker.event.envelope import Header
+from broker.content.explaining.explanation import OnEvent
+from broker.event.envelope import SecurityLevel
+from broker.event.identity import EventId
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.identity import Identity
-from broker.router.tracing import TRACE, NodeTrace, TraceQuestion
+from broker.router.tracing import TRACE, NodeTrace, TraceQuestion, event_place
 from broker.session import fields
 
 #: Verdicts of a node that has the event in its log.
 HAS_IT: Final = frozenset({"origin", "logged"})
+#: Verdicts of a subscription that the event is for.
+_IS_FOR_IT: Final = frozenset(
+    {"delivered", "unconfirmed", "catching-up", "paused", "away", "dropped", "gone"}
+)
 _REASONS: Final = {
     "origin": "it was published here",
     "logged": "it is in this node's log",
     "filtered": "nothing at this node asks for it",
     "denied": "no way to this node is cleared for its security level",
     "missing": "it has not come yet: what its origin published since has not been seen here either",
-    "passed-over": "it is wanted here now, and was not when it passed; or it was lost, which a gap "
-    "tells",
+    "passed-over": "it is wanted here now, and did not come into this node's log when it passed: a "
+    "subscription that was elsewhere then recovers it, or is told a gap",
     "unknown": "this node can not tell: it can not be shown the event, or does not know its type",
 }
 
@@ -73,52 +78,57 @@ class Nobody:
 class EventFate:
     """Asks all nodes, and puts together what they answer."""
 
-    def __init__(self, matcher: IMatcher, trace: NodeTrace, others: Others, name: str) -> None:
+    def __init__(self, trace: NodeTrace, others: Others, name: str) -> None:
         """`name` is what this node is called where it is in no cluster."""
-        self._matcher = matcher
         self._trace = trace
         self._others = others
         self._name = name
 
-    async def of(self, identity: Identity, document: bytes, client: str) -> dict[str, Any] | None:
-        """Plain content: `known`, `place`, and `nodes` with their verdicts; `silent` ones.
+    async def of(
+        self, identity: Identity, event: OnEvent, document: bytes, client: str, *, here: bool
+    ) -> dict[str, Any] | None:
+        """Plain content: `known`, `place`, and `nodes` with their verdicts; `silent` ones, and
+        those that searched their log `partly`. With `here` no other node is asked.
 
-        None where the event is none that could have been published here.
+        None where the document is no event that could have been published here.
         """
-        (verdict,) = self._matcher.match([document])
-        if not isinstance(verdict, Accepted):
+        if event.refused is not None:
             return None
-        header = verdict.header
-        if not _may_read(identity, header):
-            return {"known": None, "place": None, "here": "", "nodes": [], "silent": []}
+        level = SecurityLevel(event.security_level)
         own = self._others.own or self._name
-        first = TraceQuestion.of(header, document, client)
+        told: dict[str, Any] = {"known": None, "place": None, "here": own, "nodes": []}
+        told |= {"silent": [], "partly": []}
+        if not _may_read(identity, event.stream, level):
+            return told
+        others: Others = Nobody() if here else self._others
+        numbers = event.timestamp, event.sequence_number, event.incarnation
+        first = TraceQuestion.of(EventId(event.client_id, *numbers), document, client)
         found = {own: await self._trace.look(first)}
-        gathered = await self._others.ask_others(TRACE, first.encode())
+        gathered = await others.ask_others(TRACE, first.encode())
         found |= _decoded(gathered.answers)
         place = next((each["place"] for each in found.values() if each.get("place")), None)
-        told: dict[str, Any] = {"known": place is not None, "place": None, "here": own, "nodes": []}
-        told["silent"] = sorted(gathered.silent)
+        told |= {"known": place is not None, "silent": sorted(gathered.silent)}
         if place is None:
+            told["partly"] = sorted(node for node, each in found.items() if each.get("partly"))
             return told
-        rank = header.security_level.rank
-        second = first.with_document(document, str(place[0]))
+        second = first.with_document(document, place)
         wants = {own: await self._trace.look(second)}
-        wants |= _decoded((await self._others.ask_others(TRACE, second.encode(), rank)).answers)
+        gathered = await others.ask_others(TRACE, second.encode(), level.rank)
+        wants |= _decoded(gathered.answers)
+        both = {node: _both(each, wants.get(node, {})) for node, each in sorted(found.items())}
         origin, epoch, offset = place
         told["place"] = f"{origin}:{epoch}:{offset}"
+        onward = _Onward.of(both)
         told["nodes"] = [
-            _at_node(node, _both(wants.get(node, {}), each), (epoch, offset), _Onward.of(found))
-            for node, each in sorted(found.items())
+            _at_node(node, each, (epoch, offset), onward) for node, each in both.items()
         ]
         return told
 
 
-def _may_read(identity: Identity, header: Header) -> bool:
+def _may_read(identity: Identity, stream: str, level: SecurityLevel) -> bool:
     if identity.administer:
         return True
-    stream = StreamPattern.parse(header.stream)
-    return identity.rights.may_subscribe(stream) and identity.is_cleared(header.security_level)
+    return identity.rights.may_subscribe(StreamPattern.parse(stream)) and identity.is_cleared(level)
 
 
 def _decoded(answers: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
@@ -135,23 +145,27 @@ def _decoded(answers: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
 def _checked(content: Mapping[str, Any]) -> dict[str, Any]:
     told: dict[str, Any] = {"place": None}
     if content.get("place") is not None:
-        origin, epoch, offset = content["place"]
-        told["place"] = (fields.text(origin), *fields.mark((epoch, offset)))
+        told["place"] = event_place(content["place"])
         told["is_origin"] = bool(content.get("is_origin"))
     if content.get("covered") is not None:
         told["covered"] = fields.mark(content["covered"])
     if "wanted_here" in content:
         told["wanted_here"] = bool(content["wanted_here"])
-    told["onward"] = [(fields.text(to), bool(yes)) for to, yes in content.get("onward", ())]
+    if "onward" in content:
+        told["onward"] = [(fields.text(to), bool(yes)) for to, yes in content["onward"]]
+    if "partly" in content:
+        told["partly"] = bool(content["partly"])
     if content.get("client") is not None:
         rows = [dict(row) for row in content["client"]["subscriptions"]]
-        told["client"] = {"subscriptions": rows}
+        left_out = fields.count(content["client"].get("left_out", 0))
+        told["client"] = {"subscriptions": rows, "left_out": left_out}
     return told
 
 
-def _both(second: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any]:
-    """The answers of a node to both parts; that of the first counts where it has the event."""
-    return {**second, **first} if first.get("place") else {**first, **second, "place": None}
+def _both(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """The answers of a node to both parts. It may have found the event by its place alone, and may
+    have been sent the first part alone."""
+    return {**first, **second, "place": first.get("place") or second.get("place")}
 
 
 @attrs.frozen
@@ -193,11 +207,16 @@ def _verdict(node: str, told: Mapping[str, Any], mark: Mark, onward: _Onward) ->
 
 
 def _at_node(node: str, told: Mapping[str, Any], mark: Mark, onward: _Onward) -> dict[str, Any]:
-    verdict = _verdict(node, told, mark, onward)
-    subscriptions = []
-    for row in (told.get("client") or {}).get("subscriptions", ()):
-        if verdict not in HAS_IT and row.get("verdict") in ("delivered", "catching-up", "away"):
-            row = {**row, "verdict": verdict, "reason": _REASONS[verdict]}
+    verdict, client = _verdict(node, told, mark, onward), told.get("client") or {}
+    reason, subscriptions = _REASONS[verdict], []
+    for row in client.get("subscriptions", ()):
+        if verdict not in HAS_IT and row.get("verdict") in _IS_FOR_IT:
+            row = {**row, "verdict": verdict, "reason": reason}
         subscriptions.append(row)
-    reason = _REASONS[verdict]
-    return {"node": node, "verdict": verdict, "reason": reason, "subscriptions": subscriptions}
+    return {
+        "node": node,
+        "verdict": verdict,
+        "reason": reason,
+        "subscriptions": subscriptions,
+        "left_out": client.get("left_out", 0),
+    }

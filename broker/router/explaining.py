@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
 
 import attrs
 from twisted.internet.defer import Deferred, DeferredLock
@@ -18,7 +18,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from broker.content.contract import DtdNeeded, IMatcher
 from broker.content.explaining.explanation import Explanation, OnEvent
-from broker.content.query.query import Query
+from broker.content.query.query import Query, parse_query
 from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
@@ -27,7 +27,8 @@ from broker.event.envelope import SecurityLevel
 from broker.event.stream import StreamPattern
 from broker.identity import Identity
 from broker.router.deliverability import Deliverability
-from broker.router.event_fate import EventFate
+from broker.router.event_fate import HAS_IT, EventFate
+from broker.router.outcomes import hide_denied
 from broker.session.messages import Ask
 
 #: Explanations that wait, of all clients and of one: a further one is refused.
@@ -37,6 +38,7 @@ MAX_WAITING_OF_CLIENT: Final = 2
 REST: Final = 9.0
 
 _EVERYTHING: Final = StreamPattern.parse(">")
+_ANY: Final = parse_query("true()")
 
 
 @attrs.frozen
@@ -108,17 +110,19 @@ class Explaining:
             raise Overloaded("too many explanations are asked for: ask again later")
         self._waiting[asking] += 1
         try:
-            content = await self._in_turn(wanted, identity)
-            if wanted.document is not None and not wanted.here:
-                content["network"] = await self._fate.of(identity, wanted.document, wanted.client)
-                _correct(content, identity)
+            content, event = await self._in_turn(wanted, identity)
+            if event is not None and wanted.document is not None:
+                content["network"] = await self._fate.of(
+                    identity, event, wanted.document, wanted.client, here=wanted.here
+                )
+            _correct(content, identity)
             return content
         finally:
             self._waiting[asking] -= 1
             # Without those that wait for nothing any more.
             self._waiting = +self._waiting
 
-    async def _in_turn(self, wanted: Wanted, identity: Identity) -> dict[str, Any]:
+    async def _in_turn(self, wanted: Wanted, identity: Identity) -> _Answer:
         await self._turn.acquire()
         took = [0.0]
         try:
@@ -133,7 +137,7 @@ class Explaining:
     def _wanted(self, identity: Identity, ask: Ask) -> Wanted:
         said = ask.arguments
         client, streams, text = said.get("client", ""), said.get("streams", ""), said.get("query")
-        if client and client != identity.client_id:
+        if client and not identity.owns(client):
             identity.check_administer()
         if text is None and not client:
             raise BadQuery("there is no query to explain")
@@ -146,9 +150,7 @@ class Explaining:
             here=said.get("here", "") == "yes",
         )
 
-    async def _content(
-        self, wanted: Wanted, identity: Identity, took: list[float]
-    ) -> dict[str, Any]:
+    async def _content(self, wanted: Wanted, identity: Identity, took: list[float]) -> _Answer:
         """Once more when the DTD is there, or is known not to be had; `took` adds up seconds."""
         undescribed: frozenset[DtdReference] = frozenset()
         refusal: BrokerError | None = None
@@ -169,7 +171,8 @@ class Explaining:
                 else:
                     refusal = error
 
-    def _told(self, wanted: Wanted, identity: Identity, event: _Event) -> dict[str, Any]:
+    def _told(self, wanted: Wanted, identity: Identity, event: _Event) -> _Answer:
+        on_event: OnEvent | None = None
         content: dict[str, Any] = {
             "explanation": None,
             "warnings": [],
@@ -183,6 +186,7 @@ class Explaining:
                 and identity.is_cleared(SecurityLevel.HIGH)
             ) or identity.administer
             explanation = self._explain(wanted.query, event, shapes=reads_all)
+            on_event = explanation.event
             content["explanation"] = explanation.plain()
             content["warnings"] = list(self._advise(wanted.query, False))
             if wanted.pattern is not None:
@@ -191,7 +195,8 @@ class Explaining:
             content["client"] = self._deliverability.of(
                 wanted.client, lambda query: self._explain(query, event, shapes=False)
             )
-        return content
+            on_event = on_event or self._explain(_ANY, event, shapes=False).event
+        return content, on_event
 
     def _explain(self, query: Query, event: _Event, *, shapes: bool) -> Explanation:
         if event.refusal is None:
@@ -201,6 +206,10 @@ class Explaining:
             return explanation
         explanation = self._matcher.explain(query, None, shapes=shapes)
         return attrs.evolve(explanation, event=OnEvent(refused=event.refusal.to_wire()))
+
+
+#: The content of an answer, and what the event is, if there is one.
+_Answer: TypeAlias = tuple[dict[str, Any], OnEvent | None]
 
 
 @attrs.frozen
@@ -217,20 +226,21 @@ def _correct(content: dict[str, Any], identity: Identity) -> None:
     network, client = content["network"], content["client"]
     if client is None:
         return
+    nodes = () if network is None else network["nodes"]
+    own = next((node for node in nodes if node["node"] == network["here"]), None)
     if not identity.administer:
         # By its EventId alone: that another event has it is not for everybody.
-        client["accepted"] = None if network is None else bool(network["known"])
-    here = network["nodes"] if network is not None and network["known"] else ()
-    rows = {row.get("number", row.get("durable")): row for row in _own(here, network)}
+        has_it = own is not None and own["verdict"] in HAS_IT
+        client["accepted"] = None if network is None else has_it
+        for each in (client, *nodes):
+            for row in each["subscriptions"]:
+                hide_denied(row)
+    found = () if own is None else own["subscriptions"]
+    rows = {row.get("number", row.get("durable")): row for row in found}
     for each in client["subscriptions"]:
         row = rows.get(each.get("number", each.get("durable")))
         if row is not None:
             each |= {"verdict": row["verdict"], "reason": row["reason"]}
-
-
-def _own(nodes: Sequence[Mapping[str, Any]], network: Any) -> Sequence[Mapping[str, Any]]:
-    found = (node["subscriptions"] for node in nodes if node["node"] == network["here"])
-    return next(found, ())
 
 
 def _as_subscribed(

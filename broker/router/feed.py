@@ -71,6 +71,8 @@ class Feed:
     given: Mark = (0, 0)
     """(epoch, serial) of the newest event when it subscribed: the matcher knows it for whatever
     follows."""
+    begins: Mapping[str, Mark] = attrs.field(factory=dict)
+    """What lies up to these marks is not for it: its client has had it, or it is too old."""
     told: dict[str, Mark] = attrs.field(factory=dict)
     """The position that the client knows, or a little less."""
     skip: dict[str, Mark] = attrs.field(factory=dict)

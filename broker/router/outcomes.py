@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import attrs
 
@@ -45,3 +46,14 @@ class DeliveryOutcomes:
         """Sum up, where a subscription has ended and only the total is kept."""
         for field in attrs.fields(DeliveryOutcomes):
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+
+
+def hide_denied(row: dict[str, Any]) -> None:
+    """Count the denied events of a subscription as filtered, for its own account.
+
+    A query may ask for a value. So how many events matched that the account may not read would
+    tell it that value.
+    """
+    if "denied" in row:
+        row["filtered"] = row.get("filtered", 0) + row["denied"]
+        row["denied"] = 0

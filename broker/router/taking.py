@@ -118,6 +118,7 @@ class Taking:
         feed, wanted, around = self._feed, self._wanted, self._around
         assert feed.pattern is not None and feed.query is not None
         feed.flowing = False
+        feed.begins = {} if self._begins_in_past() else self._begins.position
         feed.paused = self._stored is not None and self._stored.paused
         was_wanted = around.interest.is_wanted(self._key, feed.pattern, feed.query)
         self._wanted_all_the_time = was_wanted
@@ -198,6 +199,7 @@ class Taking:
             serial_behind(log, position.marks), position.marks, dict(position.marks)
         )
         feed.told, feed.skip = dict(position.marks), dict(position.marks)
+        feed.begins = position.marks
         feed.cursor = self._begins.serial
         self._around.interest.goes_on(self._key, position.marks)
         self._store()

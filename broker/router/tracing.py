@@ -2,15 +2,16 @@
 
 The answers of all nodes together tell where an event was filtered, denied, or is missing. A
 question comes in two parts. The first has the EventId and a digest, and goes everywhere: nodes that
-have the event answer without a value of it, and only to who knows its bytes. The second has the
-document, and goes only where such an event may go: nodes without it say whether they want it.
+find the event answer with its place and its ways onward. The second has the document and the place,
+and goes only where such an event may go: nodes say whether they want the event, and what becomes of
+it for the subscriptions of a client.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
 import msgpack
@@ -22,7 +23,8 @@ from broker.content.query.query import Query
 from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.errors import BrokerError
-from broker.event.envelope import Header
+from broker.event.identity import EventId
+from broker.event.place import Place
 from broker.router.deliverability import Deliverability
 from broker.session import fields
 from broker.store.damage import DamageFound
@@ -33,7 +35,10 @@ from broker.store.records import LoggedEvent
 TRACE: Final = "event-trace"
 #: A publisher's clock may be ahead of the node's by so many ms, and its event is still found.
 SLACK: Final = 600_000
-#: Pages of the log that are searched for an event, and events of a page.
+#: Most clocks are ahead by less: the log is searched from there first.
+NEAR: Final = 1_000
+#: Pages of the log that are searched for an event in each of these two stretches, and events of a
+#: page.
 MOST_PAGES: Final = 100
 PAGE_EVENTS: Final = 256
 PAGE_BYTES: Final = 1 << 20
@@ -41,6 +46,10 @@ PAGE_BYTES: Final = 1 << 20
 MOST_WAITING: Final = 16
 #: A larger document is not sent along: nodes without the event say nothing of their subscriptions.
 MOST_DOCUMENT: Final = 256 << 10
+#: Bytes of the subscriptions in an answer; those left out are counted.
+MOST_ROWS: Final = 32 << 10
+#: The answer to the first part.
+_FIRST: Final = ("place", "is_origin", "onward", "partly")
 
 
 class Ways(Protocol):
@@ -65,6 +74,20 @@ class NoWays:
         return ()
 
 
+#: Origin, epoch and offset.
+EventPlace: TypeAlias = tuple[str, int, int]
+
+
+def event_place(value: Any) -> EventPlace:
+    """The place in a message; `TypeError` or `ValueError` if it is none."""
+    origin, epoch, offset = value
+    return (fields.text(origin), *fields.mark((epoch, offset)))
+
+
+def _optional_place(value: Any) -> EventPlace | None:
+    return None if value is None else event_place(value)
+
+
 @attrs.frozen
 class TraceQuestion:
     """What is asked of one event."""
@@ -78,15 +101,14 @@ class TraceQuestion:
     document: bytes = attrs.field(converter=fields.octets, repr=False)
     """In the second part; empty in the first, and where it is too large."""
     client: str = attrs.field(converter=fields.text)
-    """Whose subscriptions are looked at; nobody's when empty."""
-    origin: str = attrs.field(converter=fields.text, default="")
-    """In the second part: whose event it is; empty if no node has it."""
-    second: bool = attrs.field(converter=fields.flag, default=False)
+    """Whose subscriptions are looked at, in the second part; nobody's when empty."""
+    place: EventPlace | None = attrs.field(converter=_optional_place, default=None)
+    """In the second part: where a node has found it."""
 
     @classmethod
-    def of(cls, header: Header, document: bytes, client: str) -> TraceQuestion:
-        """The question about an event with this header."""
-        client_id, timestamp, number, incarnation = header.event_id
+    def of(cls, event_id: EventId, document: bytes, client: str) -> TraceQuestion:
+        """The first part of the question about an event."""
+        client_id, timestamp, number, incarnation = event_id
         return cls(
             *(client_id, timestamp, number, incarnation),
             hashlib.sha256(document).digest(),
@@ -94,10 +116,10 @@ class TraceQuestion:
             client,
         )
 
-    def with_document(self, document: bytes, origin: str) -> TraceQuestion:
+    def with_document(self, document: bytes, place: EventPlace) -> TraceQuestion:
         """The second part."""
         sent = document if len(document) <= MOST_DOCUMENT else b""
-        return attrs.evolve(self, document=sent, origin=origin, second=True)
+        return attrs.evolve(self, document=sent, place=place)
 
     def encode(self) -> bytes:
         """The bytes that travel between nodes."""
@@ -113,10 +135,12 @@ class TraceQuestion:
             return None
 
     def is_about(self, event: LoggedEvent) -> bool:
-        """Whether a logged event is the one."""
+        """Whether a logged event is the one: its EventId alone does not make it that."""
         client_id, timestamp, number, incarnation, *_ = msgpack.unpackb(event.record)
         wanted = (self.client_id, self.timestamp, self.number, self.incarnation)
-        return (client_id, timestamp, number, incarnation) == wanted
+        return (client_id, timestamp, number, incarnation) == wanted and hashlib.sha256(
+            event.document
+        ).digest() == self.digest
 
 
 class NodeTrace:
@@ -145,51 +169,72 @@ class NodeTrace:
             return None
         found = await self.look(question)
         rank = int(found.pop("rank", 0))
-        if not question.second:
-            _leave_values_out(found)
-            rank = 0
+        if question.place is None:
+            # It goes over links that are not cleared for the event.
+            return msgpack.packb({key: found[key] for key in _FIRST if key in found}), 0
         return msgpack.packb(found), rank
 
     async def look(self, question: TraceQuestion) -> dict[str, Any]:
         """What this node knows, as plain content."""
         await self._turn.acquire()
         try:
-            if question.second:
-                covered = self._log.coverage[question.origin] if question.origin else None
-                wanted = await self._wanted(question.document, question.client)
-                return {"covered": covered, **wanted}
-            return await self._told(question, await self._find(question))
+            if question.place is None:
+                event, partly = await self._find(question)
+                return {**await self._told(question, event), "partly": partly}
+            told = await self._told(question, await self._at(question.place, question))
+            return {**told, "covered": self._log.coverage[question.place[0]]}
         finally:
             self._turn.release()
 
-    async def _find(self, question: TraceQuestion) -> LoggedEvent | None:
-        serial = self._log.first_at(max(0, question.timestamp - SLACK))
-        for _ in range(MOST_PAGES):
-            try:
-                events = await self._log.read(serial, PAGE_EVENTS, PAGE_BYTES, wait=False)
-            except DamageFound as found:
-                serial = found.damage.last + 1
-                continue
-            for event in events:
-                if question.is_about(event):
-                    return event
-            if not events:
-                break
-            serial = events[-1].serial + 1
-        return None
+    async def _find(self, question: TraceQuestion) -> tuple[LoggedEvent | None, bool]:
+        """The event, if it is found; and whether part of the log was left out.
+
+        Another event under the same EventId ends no search: how long that takes would tell of it.
+        """
+        log, partly = self._log, False
+        near, far = (log.first_at(max(0, question.timestamp - ms)) for ms in (NEAR, SLACK))
+        for start, end in ((near, log.bounds.last + 1), (far, near)):
+            serial = max(start, log.bounds.first)
+            for _ in range(MOST_PAGES):
+                if serial >= end:
+                    break
+                try:
+                    events = await log.read(serial, PAGE_EVENTS, PAGE_BYTES, wait=False)
+                except DamageFound as found:
+                    serial = found.damage.last + 1
+                    continue
+                for event in events:
+                    if question.is_about(event):
+                        return event, False
+                serial = events[-1].serial + 1 if events else end
+            partly = partly or serial < end
+        return None, partly
+
+    async def _at(self, place: EventPlace, question: TraceQuestion) -> LoggedEvent | None:
+        """The event, if it is in the log at a place."""
+        origin, epoch, offset = place
+        try:
+            events = await self._log.read_of(
+                origin, (epoch, max(0, offset - 1)), 1, PAGE_BYTES, wait=False
+            )
+        except DamageFound:
+            return None
+        return next((event for event in events if question.is_about(event)), None)
 
     async def _told(self, question: TraceQuestion, event: LoggedEvent | None) -> dict[str, Any]:
         if event is None:
-            return {"place": None}
-        if hashlib.sha256(event.document).digest() != question.digest:
-            return {"place": None, "other": True}
+            place = None if question.place is None else Place(*question.place)
+            return {"place": None, **await self._wanted(question.document, question.client, place)}
+        # It may have another place here: its publisher has sent it to two nodes, then.
+        place = Place(event.origin, *event.mark)
+        client = "" if question.place is None else question.client
         return {
             "place": (event.origin, *event.mark),
             "is_origin": event.origin == self._log.origin,
-            **await self._wanted(event.document, question.client),
+            **await self._wanted(event.document, client, place),
         }
 
-    async def _wanted(self, document: bytes, client: str) -> dict[str, Any]:
+    async def _wanted(self, document: bytes, client: str, place: Place | None) -> dict[str, Any]:
         """Who wants such an event: empty where that can not be told."""
         if not document:
             return {}
@@ -210,26 +255,28 @@ class NodeTrace:
             "onward": list(self._ways.onward(matches, rank)),
         }
         if client:
-            told["client"] = self._subscriptions(client, document)
+            told["client"] = self._subscriptions(client, document, place)
         return told
 
-    def _subscriptions(self, client: str, document: bytes) -> Mapping[str, Any] | None:
+    def _subscriptions(
+        self, client: str, document: bytes, place: Place | None
+    ) -> Mapping[str, Any] | None:
         def explain(query: Query) -> Explanation:
             explanation: Explanation = self._matcher.explain(query, document, shapes=False)
             return explanation
 
         try:
-            found = self._deliverability.of(client, explain)
+            found = self._deliverability.of(client, explain, place)
         except DtdNeeded:
             return None
-        # What a person reads of each subscription: findings may be long.
+        # What a person reads of each subscription: findings may be long, and so may queries.
+        rows: list[Any] = []
+        left_out, size = found["left_out"], 0
         for each in found["subscriptions"]:
             each.pop("finding", None)
-        return found
-
-
-def _leave_values_out(found: Mapping[str, Any]) -> None:
-    """What is told of subscriptions must not show a value of the event."""
-    for each in (found.get("client") or {}).get("subscriptions", ()):
-        if each.get("verdict") in ("query", "unevaluated", "refused"):
-            each["reason"] = "the query does not match"
+            size += len(msgpack.packb(each))
+            if size > MOST_ROWS:
+                left_out += 1
+            else:
+                rows.append(each)
+        return {"subscriptions": rows, "left_out": left_out}

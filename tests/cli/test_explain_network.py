@@ -38,7 +38,7 @@ def test_a_subscription_elsewhere_decides_the_exit_status(
     ("known", "words"),
     [
         (True, ("one/a", "denied", "d: denied", "two")),
-        (False, ("no node has this event",)),
+        (False, ("no node that answered has this event",)),
         (None, ("you may not read",)),
     ],
 )

@@ -58,7 +58,7 @@ class FakeDtds:
 class FakeFate:
     """Knows nothing of any event."""
 
-    async def of(self, identity: Any, document: bytes, client: str) -> None:
+    async def of(self, *asked: Any, here: bool) -> None:
         """There is nothing to tell."""
 
 

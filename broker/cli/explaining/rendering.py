@@ -140,7 +140,8 @@ def _event(
     table.add_row("type", one_line(f"{event['type']} {event['version']}"))
     table.add_row("stream", one_line(event["stream"]))
     table.add_row("security level", one_line(event["security_level"]))
-    table.add_row("recognised", "by its shape" if event["recognised"] else "no: it is parsed")
+    if event["recognised"] is not None:
+        table.add_row("recognised", "by its shape" if event["recognised"] else "no: it is parsed")
     if subscription is not None:
         table.add_row("pattern", one_line(subscription["pattern"]))
         for key, words in (
@@ -230,8 +231,11 @@ def _network(told: Mapping[str, Any]) -> Iterator[RenderableType]:
     if not told["known"]:
         table = _table("In the network")
         table.add_column("")
-        words = "no node has this event in its log: what is said of it is what would become of it"
+        words = "no node that answered has this event: what is said is what would become of it"
         table.add_row(words if told["known"] is False else "you may not read such an event")
+        if told.get("partly"):
+            partly = one_line(", ".join(map(str, told["partly"])))
+            table.add_row(f"{partly}: the log is long, and only a part of it was searched")
         yield table
     else:
         table = _table(one_line(f"In the network: the event at {told['place']}"))
@@ -243,6 +247,8 @@ def _network(told: Mapping[str, Any]) -> Iterator[RenderableType]:
             for each in node["subscriptions"]:
                 words = f"{each.get('durable') or each.get('pattern')}: {each.get('verdict')}"
                 table.add_row("", one_line(words), one_line(str(each.get("reason") or "-")))
+            if node.get("left_out"):
+                table.add_row("", f"{node['left_out']:,} more are not looked at", "")
         yield table
     if told["silent"]:
         table = _table("Did not answer")

@@ -91,7 +91,7 @@ class Explainer:
                 explanation = attrs.evolve(explanation, types=types, more_shapes=more)
         if document is None:
             return explanation
-        return self._with_event(explanation, query, document, undescribed)
+        return self._with_event(explanation, query, document, undescribed, shapes=shapes)
 
     def _with_event(
         self,
@@ -99,6 +99,8 @@ class Explainer:
         query: Query,
         document: bytes,
         undescribed: Set[DtdReference],
+        *,
+        shapes: bool,
     ) -> Explanation:
         try:
             subject = self._examiner.examine(document, undescribed)
@@ -109,7 +111,8 @@ class Explainer:
             raise DtdNeeded(subject)
         ready = _Ready(CompiledQuery(query))
         evaluation = BoundedEvaluation(self._bounds, subject, document)
-        known = None if self._index is None else self._index.shape_of(document)
+        # A shape tells of the events that were seen so far, and so would the time of a look-up.
+        known = None if self._index is None or not shapes else self._index.shape_of(document)
         header = subject.header
         told = OnEvent(
             type=header.type_name,
@@ -117,9 +120,10 @@ class Explainer:
             stream=header.stream,
             security_level=header.security_level.value,
             client_id=header.event_id.client_id,
+            timestamp=header.event_id.timestamp,
             incarnation=header.event_id.incarnation,
             sequence_number=header.event_id.sequence_number,
-            recognised=known is not None,
+            recognised=known is not None if shapes else None,
         )
         try:
             matches = ready.always or evaluation.matches(ready, ready.worst(evaluation.size))

@@ -134,10 +134,12 @@ class OnEvent:
     stream: str = ""
     security_level: str = ""
     client_id: str = ""
+    timestamp: int = 0
     incarnation: int = 0
     sequence_number: int = 0
-    recognised: bool = False
-    """Whether a known shape has it, so that it would not be parsed."""
+    recognised: bool | None = None
+    """Whether a known shape has it, so that it would not be parsed; None where shapes are not
+    shown."""
     matches: bool | None = None
     """None where the query is not evaluated on such an event; `note` says why."""
     note: str = ""
