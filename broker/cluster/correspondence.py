@@ -85,6 +85,13 @@ class Correspondence:
         own = knowledge.address
         return [Address(own.unit, name) for name in knowledge.map.members() if name != own.node]
 
+    def former_members(self) -> list[Address]:
+        """Nodes that were in the own cluster, and fell silent. They may come back."""
+        knowledge = self._network.knowledge
+        if knowledge is None:
+            return []
+        return [Address(knowledge.address.unit, name) for name in self._network.membership.former]
+
     def entrances(self) -> Mapping[UnitPath, Sequence[Address]]:
         """By unit that lies beside those this node is in, its known gateways."""
         knowledge = self._network.knowledge

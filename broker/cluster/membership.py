@@ -7,7 +7,7 @@ hands those that were accepted over; what goes over them is the business of othe
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -159,6 +159,11 @@ class Membership:
                 targets[_seed(seed)] = Target(seed, MEMBER, own.unit)
         linked = {key for each in self._linked for key in self._targets_of(each)}
         self._dial_all(self._meshing.aim(targets, now, linked))
+
+    @property
+    def former(self) -> Collection[str]:
+        """Names of members that fell silent, and that may come back."""
+        return self._acquaintances.former(self._members or {}).keys()
 
     def link_up(self, name: str) -> None:
         """There is a link to a node."""

@@ -144,7 +144,7 @@ class Questions:
         """The answers of all other nodes; `rank` is what links must be cleared for."""
         if self.post.own is None or len(content) > MOST_CONTENT:
             return Gathered()
-        whom = [*((each, None) for each in self.post.members()), *self._units(())]
+        whom = [*self._members(), *self._units(())]
         return await self._gather(what, content, rank, whom, WITHIN)
 
     # ------------------------------------------------------------------ asking
@@ -194,6 +194,10 @@ class Questions:
         self.post.say(Question(address, own, MAX_HOPS, number, what, content, unit, ms, rank))
         return answer
 
+    def _members(self) -> Sequence[tuple[Address, None]]:
+        """The other nodes of the cluster, also those that fell silent: these are to be named."""
+        return [(each, None) for each in (*self.post.members(), *self.post.former_members())]
+
     def _units(self, scope: UnitPath) -> Sequence[tuple[Address | UnitPath, UnitPath | None]]:
         """One gateway of each unit beside this node's own that lies in `scope`: another one each
         time, since one may be silent. The unit itself where no gateway can be reached."""
@@ -229,7 +233,7 @@ class Questions:
         ms = round(_SHARE * message.within)
         others: Deferred[Gathered] | None = None
         if message.unit is not None and is_within(own.unit, message.unit):
-            whom = [*((each, None) for each in self.post.members()), *self._units(message.unit)]
+            whom = [*self._members(), *self._units(message.unit)]
             rest = self._gather(message.what, message.content, message.rank, whom, ms)
             others = Deferred.fromCoroutine(rest)
         answer: NodeAnswer = await maybeDeferred(answerer, message.content)

@@ -90,6 +90,7 @@ class HandingOver:
                     await self._look_for(roamer)
                     or await self._look_further(roamer)
                     or await self._look_in_archive(roamer)
+                    or self._new(roamer, "")
                 )
             except NotConnected as error:
                 if roamer.knows_position:
@@ -103,11 +104,21 @@ class HandingOver:
                 if waited >= PATIENCE:
                     if address is not None:
                         raise
-                    self.log.warn("{error}: it is taken for a new one", error=error)
-                    return Former(None, warning=f"{roamer.name!r} begins now as a new one: {error}")
+                    return self._new(roamer, str(error))
             later: Deferred[None] = Deferred()
             self._clock.callLater(ASK_AGAIN, later.callback, None)
             await later
+
+    def _new(self, roamer: Roamer, reason: str) -> Former | None:
+        """A subscription that nobody has who can be asked; its client is told who else may."""
+        silent = self._post.former_members()
+        if not reason and silent and not roamer.knows_position:
+            nodes = ", ".join(map(str, silent))
+            reason = f"{nodes} can not be reached, and may know how far it has got"
+        if not reason:
+            return None
+        self.log.warn("{reason}: {name} is taken for a new one", reason=reason, name=roamer.name)
+        return Former(None, warning=f"{roamer.name!r} begins now as a new one: {reason}")
 
     async def _look_in_archive(self, roamer: Roamer) -> Former | None:
         """What is stored there of it; the node that stored it is better asked, if that can be."""

@@ -195,7 +195,8 @@ def _before(begins: Mapping[str, Mark], place: Place | None) -> Fate | None:
 def _stored_fate(durable: Durable) -> Fate:
     if durable.paused:
         return _PAUSED
-    return Fate("away", "nobody has it in use: it comes when the client is back")
+    reason = "nobody has it in use: it comes when the client is back, if that is cleared for it"
+    return Fate("away", reason)
 
 
 def _paced(feed: Feed, place: Place | None) -> Fate:

@@ -12,7 +12,7 @@ import attrs
 import msgpack
 from twisted.internet.defer import Deferred
 
-from broker.errors import BadPosition, BadQuery, NotAllowed, SubscriptionHeld, UnknownSubscription
+from broker.errors import BadName, BadPosition, NotAllowed, SubscriptionHeld, UnknownSubscription
 from broker.event.place import Mark, Position
 from broker.identity import Identity
 from broker.router.beginning import check_position
@@ -200,7 +200,8 @@ class DurableAnswers:
             await self._log.state_committed()
         elsewhere, silent = await self._delete_elsewhere(client, name)
         if durable is None and not elsewhere and not silent:
-            raise UnknownSubscription(f"no node knows a durable subscription {name!r} of {client}")
+            known = f"a durable subscription {name[:80]!r} of {client!r}"
+            raise UnknownSubscription(f"no node that can be reached knows {known}")
         return {
             "client": client,
             "name": name,
@@ -250,7 +251,7 @@ class DurableAnswers:
         client = ask.arguments.get("client", "") or identity.client_id
         name = ask.arguments.get("name", "")
         if not name:
-            raise BadQuery("the name of a durable subscription is missing")
+            raise BadName("the name of a durable subscription is missing")
         _check_may(identity, client)
         return client, name
 

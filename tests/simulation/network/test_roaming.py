@@ -9,7 +9,7 @@ import pytest
 
 from broker.client.effects import Left
 from broker.cluster.flows.messages import Routed
-from broker.errors import NotConnected
+from broker.errors import NotConnected, UnknownSubscription
 from broker.event.envelope import Liveness
 from broker.event.place import Position
 from broker.recovery.handing_over import PATIENCE
@@ -259,6 +259,33 @@ def test_who_can_not_be_told_where_it_was_is_not_taken_for_a_new_one(seed: int) 
     third = it.world.client("rover", "new", incarnation=3, left=left)
     it.readers.append(Reader(it.world, third, INTERESTS[1], durable="d"))
     it.check()
+    it.world.close()
+
+
+def test_a_node_that_has_left_the_map_may_have_what_begins_anew() -> None:
+    """Its client is told so at once: otherwise it would miss events in silence."""
+    it = Roaming(1)
+    it.publish(10)
+    it.leave()
+    it.world.kill("old")
+    it.world.run(120.0)
+    back = it.come("new")
+    it.world.run(3.0)
+    assert back.subscription is not None and back.flowing
+    (warning,) = back.subscription.warnings
+    assert "one/old" in warning and "begins now as a new one" in warning
+    # A deletion names it, too: it has that subscription still.
+    asker = it.world.client("asker", "new")
+    told = it.world.wait(asker.ask("durable-delete", client="rover", name="d"))
+    assert (told["here"], told["silent"]) == (True, ("one/old",))
+    told = it.world.wait(asker.ask("durable-delete", client="rover", name="d"))
+    assert not told["here"] and told["silent"] == ("one/old",)
+    it.world.start("old")
+    it.world.run(5.0)
+    told = it.world.wait(asker.ask("durable-delete", client="rover", name="d"))
+    assert told["elsewhere"] == ("one/old",) and not told["silent"]
+    with pytest.raises(UnknownSubscription, match="that can be reached"):
+        it.world.wait(asker.ask("durable-delete", client="rover", name="d"))
     it.world.close()
 
 
