@@ -1,20 +1,24 @@
 """Detection of two processes that run on copies of one log.
 
 A node that has a link to the earlier process, and learns of the later one from tables, ends that
-link. The earlier process is refused when it comes again, as long as the later one is alive.
+link. The earlier process is refused when it comes again, as long as the later one is alive. Where
+no node has met both, the earlier process learns of the later one by tables under its own name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
 import attrs
 
 from broker.cluster.descriptor import NodeDescriptor
+from broker.cluster.map.entries import NODE, PROCESS, SELF
+from broker.cluster.messages import TableChange
 from broker.cluster.neighbours import Neighbour
-from broker.errors import Cloned
+from broker.errors import Cloned, ProtocolError
 
-#: Seconds between two refusals, in which a link to an earlier process would have ended.
+#: Seconds between two signs, in which a link to an earlier process would have ended.
 CLONE_PATIENCE = 10.0
 
 
@@ -47,14 +51,27 @@ def earlier_clones(
             yield neighbour.name, clone_error(neighbour.name, neighbour.peer, place_of(later))
 
 
+def later_process(own: NodeDescriptor, tables: Iterable[TableChange]) -> Cloned | None:
+    """The error for this process where tables under its name are of a later one on a copy."""
+    for kind, _, _, entries in tables:
+        for entry, value in entries if kind in (NODE, PROCESS) else ():
+            if entry != SELF:
+                continue
+            with suppress(ProtocolError):
+                later = NodeDescriptor.of_plain(value)
+                if is_later_clone(later, own):
+                    return clone_error(own.name, place_of(own), place_of(later))
+    return None
+
+
 @attrs.define
 class Refusals:
-    """Refusals of this process as the earlier one of two."""
+    """Signs that this process is the earlier one of two."""
 
     _at: float | None = None
 
     def is_certain(self, now: float) -> bool:
-        """Count a refusal; whether it is no mistake about a process that has just ended."""
+        """Count a sign; whether it is no mistake about a process that has just ended."""
         if self._at is None or now - self._at > 6 * CLONE_PATIENCE:
             self._at = now
             return False

@@ -14,6 +14,7 @@ from twisted.logger import Logger
 from broker.channel.alarm import Alarm
 from broker.channel.clock import IClock
 from broker.cluster import messages
+from broker.cluster.clones import later_process
 from broker.cluster.dtds import NeighbourDtds
 from broker.cluster.flows.arrivals import Take
 from broker.cluster.flows.forwarding import GROUP
@@ -38,11 +39,11 @@ from broker.cluster.local_wants import LocalWants
 from broker.cluster.neighbours import Neighbours
 from broker.cluster.pages import Pages
 from broker.cluster.profiles.effects import BadWant, Flowing, Unwanted, Wanted
-from broker.cluster.tables.effects import Send
+from broker.cluster.tables.effects import Namesake, Send
 from broker.cluster.types.core import Announced
 from broker.cluster.types.service import NetworkTypes
 from broker.cluster.wants import RemoteWants
-from broker.errors import BrokerError, LogUnavailable
+from broker.errors import BrokerError, Cloned, LogUnavailable
 from broker.event.place import Mark
 from broker.store.event_log import EventLog
 from broker.store.gathering import Relayed
@@ -84,6 +85,9 @@ class ClusterDriver:
         self._alarm = Alarm(clock, self._timeout)
         self.told_others: Callable[[Routed], object] = lambda _: None
         """Told messages for this node that are about something else than the network itself."""
+
+        self.cloned: Callable[[Cloned], object] = lambda _: None
+        """Told of signs that a later process runs on a copy of this node's log."""
 
         self.must_wait: Callable[[Resume], bool] = lambda _: False
         """Whether a reader is answered later, by `serve`."""
@@ -206,6 +210,10 @@ class ClusterDriver:
                 self._map_moved()
             case Announced():
                 self.types.announced(effect)
+            case Namesake(tables):
+                error = later_process(knowledge.node, tables)
+                if error is not None:
+                    self.cloned(error)
             case Told(message):
                 self._told(message)
 

@@ -19,7 +19,14 @@ from broker.cluster.profiles.core import Profiles
 from broker.cluster.profiles.effects import BadWant, Destination, Flowing, Unwanted, Wanted
 from broker.cluster.profiles.members import PROFILE, SUMMARY
 from broker.cluster.tables.core import Tables
-from broker.cluster.tables.effects import Changed, Echoed, Send, Synchronised, TablesEffect
+from broker.cluster.tables.effects import (
+    Changed,
+    Echoed,
+    Namesake,
+    Send,
+    Synchronised,
+    TablesEffect,
+)
 from broker.cluster.tables.table import TableKey, TableTimes
 from broker.cluster.tables.waves import CutSource
 from broker.cluster.types.announcement import TYPES, UNIT_TYPES
@@ -55,7 +62,9 @@ class _Lingering:
     entries: set[str]
 
 
-KnowledgeEffect: TypeAlias = Send | Wanted | Unwanted | Flowing | BadWant | MapMoved | Announced
+KnowledgeEffect: TypeAlias = (
+    Send | Wanted | Unwanted | Flowing | BadWant | MapMoved | Announced | Namesake
+)
 
 _TIMES = TableTimes()
 #: Seconds for which the wants of an author that is gone still count: a leader that comes back, or
@@ -79,7 +88,7 @@ class Knowledge:
         times: TableTimes = _TIMES,
         max_queries: int = MAX_QUERIES,
     ) -> None:
-        self.address = node.address
+        self.address, self.node = node.address, node
         self.tables = Tables(node.address, node.incarnation, cut, times)
         self.map = Map(node.address)
         self.profiles = Profiles(self.tables, max_queries)
@@ -99,6 +108,7 @@ class Knowledge:
 
     def describe(self, node: NodeDescriptor, now: float) -> list[KnowledgeEffect]:
         """The node is what `node` says: at the start, and when that changes."""
+        self.node = node
         return self._publish(self._links.describe(node), now)
 
     def link_up(
@@ -308,7 +318,7 @@ class Knowledge:
                     done += self._of_types(self.types.changed(effect, now), now)
             elif isinstance(effect, Synchronised):
                 done += self._linked(effect.neighbour, now)
-            elif isinstance(effect, Send | Wanted | Unwanted | Flowing | BadWant):
+            elif isinstance(effect, Send | Wanted | Unwanted | Flowing | BadWant | Namesake):
                 done.append(effect)
             else:
                 assert isinstance(effect, Echoed)

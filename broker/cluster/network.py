@@ -101,7 +101,7 @@ class Network:
                 self.knowledge is not None and self.knowledge.has_other_log(whose, origin)
             ),
         )
-        driver.pages = make_pages(self)
+        driver.pages, driver.cloned = make_pages(self), self.cloned
         self.types = types
         dtds.ask_by(driver.send_routed)
 

@@ -3,6 +3,9 @@
 `node`: a node about itself, to its cluster: `self` is its description, `link:<node>` a link inside
 the cluster. `unit-links`: a gateway to all in the unit that it links two children of (Mspaces G5):
 `link:<far node>` is one link. An edge counts when both its ends tell of it.
+
+`process`: a gateway about itself, where it has `unit-links`: `self` is its description. No map is
+made of it. Another process under the same name learns of this one by it (`broker.cluster.clones`).
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from broker.session.fields import count
 
 NODE = "node"
 UNIT_LINKS = "unit-links"
+PROCESS = "process"
 SELF = "self"
 LINK = "link:"
 

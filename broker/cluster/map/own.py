@@ -9,7 +9,7 @@ import attrs
 
 from broker.cluster.address import UnitPath, common_prefix, unit_text
 from broker.cluster.descriptor import NodeDescriptor
-from broker.cluster.map.entries import LINK, MAX_COST, NODE, SELF, UNIT_LINKS, UnitLink
+from broker.cluster.map.entries import LINK, MAX_COST, NODE, PROCESS, SELF, UNIT_LINKS, UnitLink
 
 
 @attrs.frozen
@@ -47,7 +47,7 @@ class OwnLinks:
         self._node = node
         told = Publication(NODE, node.name, node.address.unit, {SELF: node.to_plain()})
         far = [link for link in self._up.values() if link.far.address.unit != node.address.unit]
-        return [told, *(self._told(link, up=True) for link in far)]
+        return [told, *(each for link in far for each in self._told(link, up=True))]
 
     def link_up(
         self, far: NodeDescriptor, transport: str, cost: int, clearance: int
@@ -58,19 +58,19 @@ class OwnLinks:
         for; no more passes than both nodes are cleared for.
         """
         link = self._up[far.name] = _Up(far, transport, cost, clearance)
-        return [self._told(link, up=True)]
+        return self._told(link, up=True)
 
     def link_down(self, name: str) -> list[Publication]:
         """The link to the node of this name is down."""
         link = self._up.pop(name, None)
-        return [self._told(link, up=False)] if link else []
+        return self._told(link, up=False) if link else []
 
-    def _told(self, link: _Up, *, up: bool) -> Publication:
+    def _told(self, link: _Up, *, up: bool) -> list[Publication]:
         own, far = self._node, link.far
         entry = LINK + far.name
         if far.address.unit == own.address.unit:
             near = (link.cost, link.clearance, link.transport) if up else None
-            return Publication(NODE, own.name, own.address.unit, {entry: near})
+            return [Publication(NODE, own.name, own.address.unit, {entry: near})]
         context = common_prefix(own.address.unit, far.address.unit)
         value = None
         if up:
@@ -84,4 +84,7 @@ class OwnLinks:
                 clearance=min(link.clearance, own.clearance, far.clearance),
                 endpoint=far.tcp,
             ).to_plain()
-        return Publication(UNIT_LINKS, unit_text(context), context, {entry: value})
+        return [
+            Publication(UNIT_LINKS, unit_text(context), context, {entry: value}),
+            Publication(PROCESS, own.name, context, {SELF: own.to_plain()}),
+        ]

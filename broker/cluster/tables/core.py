@@ -24,7 +24,7 @@ from broker.cluster.messages import (
     check_value,
 )
 from broker.cluster.tables.echoes import Echoes
-from broker.cluster.tables.effects import Echoed, Send, TablesEffect
+from broker.cluster.tables.effects import Echoed, Namesake, Send, TablesEffect
 from broker.cluster.tables.group import Group, changes_of
 from broker.cluster.tables.links import MOST_INCARNATION, Links, Neighbour
 from broker.cluster.tables.parts import Assembly, digest_parts
@@ -173,7 +173,11 @@ class Tables:
         self._waves.changed(key)
 
     def heard_of_self(
-        self, key: GroupKey, stand: tuple[int, int], now: float
+        self,
+        key: GroupKey,
+        stand: tuple[int, int],
+        now: float,
+        tables: tuple[TableChange, ...] = (),
     ) -> list[TablesEffect]:
         """For replication: others may know more of this node than it does, which lost its memory.
 
@@ -188,13 +192,14 @@ class Tables:
             self.counts["beyond"] += 1
             return []
         self._heard_above = max(self._heard_above, stand[0])
+        heard: list[TablesEffect] = [Namesake(tables)] if tables else []
         if self._rise_at is not None:
-            return []
+            return heard
         last, pause = self._risen
         if now < last + pause:
             self._rise_at = last + pause
-            return []
-        return self._go_above(now)
+            return heard
+        return heard + self._go_above(now)
 
     def _go_above(self, now: float) -> list[TablesEffect]:
         last, pause = self._risen

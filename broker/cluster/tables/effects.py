@@ -8,7 +8,7 @@ from typing import TypeAlias
 import attrs
 
 from broker.cluster.address import UnitPath
-from broker.cluster.messages import Message, Value
+from broker.cluster.messages import Message, TableChange, Value
 from broker.cluster.tables.table import TableKey
 
 
@@ -55,4 +55,12 @@ class Synchronised:
     neighbour: str
 
 
-TablesEffect: TypeAlias = Send | Changed | Echoed | Synchronised
+@attrs.frozen
+class Namesake:
+    """Another process publishes newer tables under the name of this node: an earlier one of this
+    node that is gone, or one that runs now."""
+
+    tables: tuple[TableChange, ...]
+
+
+TablesEffect: TypeAlias = Send | Changed | Echoed | Synchronised | Namesake

@@ -29,9 +29,13 @@ class Listener(Protocol):
     """Who must know what replication came across."""
 
     def heard_of_self(
-        self, key: GroupKey, stand: tuple[int, int], now: float
+        self,
+        key: GroupKey,
+        stand: tuple[int, int],
+        now: float,
+        tables: tuple[TableChange, ...] = (),
     ) -> list[TablesEffect]:
-        """Somebody has this version of this node's own tables."""
+        """Somebody has this version of this node's own tables, and sent these of them."""
 
     def tables_came(self, key: GroupKey) -> None:
         """Another's tables are newer now."""
@@ -62,7 +66,7 @@ class Replication:
             raise ProtocolError(f"an update of {update.author} that contradicts itself")
         group = self.groups.get(key)
         if update.author == self._address.node:
-            return self._listener.heard_of_self(key, stand, now)
+            return self._listener.heard_of_self(key, stand, now, update.tables)
         heard = now - update.age / 1000
         if self._is_superseded(key, stand, group) or heard + self._times.silence <= now:
             self._counts["stale"] += 1

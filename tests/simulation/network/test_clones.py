@@ -115,6 +115,41 @@ def test_clones_in_a_common_cluster_are_noticed_by_any_member(seed: int) -> None
 
 
 @pytest.mark.parametrize("seed", seeds(1, 2))
+def test_clones_that_no_node_has_met_both_of(seed: int) -> None:
+    """Nodes of other clusters dial each one of them."""
+    with NetworkWorld(seed) as world:
+        world.add("a", "one")
+        world.add("y", "two", gateways=["a"])
+        world.add("z", "three", gateways=["y", "twin"])
+        world.add("twin", "one", called="a", start=False)
+        world.run(3.0)
+        far = Reader(world, world.client("far", "y"), durable="d")
+        at_a = Publisher(world, world.client("at-a", "a"))
+        world.run_until(lambda: far.flowing)
+        for _ in range(5):
+            at_a.publish()
+        read(world, far)
+        world.clone_disk("a", "twin")
+        world.start("twin")
+        at_twin = Publisher(world, world.client("at-twin", "twin"))
+        for _ in range(5):
+            at_a.publish()
+            at_twin.publish()
+            world.run(0.5)
+        world.run(90.0)
+        with pytest.raises(Cloned, match=r"a at a:1 and at twin:1 run on copies of one log"):
+            world["a"].event_log.check_available()
+        world["twin"].event_log.check_available()
+        world.kill("a")
+        world.rename("a", "a-2")
+        world.start("a")
+        read(world, far, seconds=90.0)
+        expected = [("at-a", 1, n) for n in range(1, 11)] + [("at-twin", 1, n) for n in range(1, 6)]
+        assert sorted(map(name_of, far.events)) == expected, f"seed {seed}"
+        assert far.gaps == []
+
+
+@pytest.mark.parametrize("seed", seeds(1, 2))
 def test_a_member_that_is_restored_by_an_earlier_clock_is_no_clone(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("x", "one")
