@@ -32,7 +32,10 @@ def restored(data: Path) -> None:
         raise Failure(f"{data} holds no event log: give the folder that node.data names")
     log = LogFile(folder, Retention())
     try:
-        log.change_histories(Histories.mark_restored)
+        losses = log.chain.losses
+        # A log that was marked before has recorded the loss when it was opened.
+        if not losses or losses[-1].after[0] != log.bounds.epoch:
+            log.change_histories(Histories.mark_restored)
     finally:
         log.close()
     click.echo(f"{data} is marked: the next start tells a gap to every subscription that returns")

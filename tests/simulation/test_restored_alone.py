@@ -50,6 +50,44 @@ def test_who_returns_to_a_node_that_is_marked_as_restored_is_told_a_gap() -> Non
         assert [len(reader.gaps) for reader in (first, back, new)] == [1, 1, 0]
 
 
+def test_who_returns_at_another_node_is_told_a_gap_too() -> None:
+    """All nodes are restored from copies, one of them is marked: no witness is left."""
+    with NetworkWorld(1) as world:
+        world.add("a", "one")
+        world.add("b", "two", gateways=["a"])
+        world.run(3.0)
+        far = Reader(world, world.client("far", "b"), durable="d")
+        publisher = Publisher(world, world.client("publisher", "a"))
+        world.run_until(lambda: far.flowing)
+        for _ in range(5):
+            publisher.publish()
+        read(world, far)
+        world.run(2.0)
+        copies = {name: world.copy_disk(name) for name in "ab"}
+        for _ in range(5):
+            publisher.publish()
+        world.run(2.0)
+        world.kill_client(far.client)
+        for name, copy in copies.items():
+            world.kill(name)
+            world.restore_disk(name, copy)
+        for _ in range(2):
+            # An operator may be unsure whether it was done.
+            marked = CliRunner().invoke(main, ["node", "restored", str(copies["a"])])
+            assert marked.exit_code == 0, marked.output
+        world.restore_disk("a", copies["a"])
+        for name in copies:
+            world.start(name)
+        back = Reader(world, world.client("far", "b", incarnation=2), durable="d")
+        world.run(20.0)
+        publisher.publish()
+        read(world, back, seconds=30.0)
+        assert back.error is None
+        assert [name_of(event)[2] for event in back.events] == [11]
+        (gap,) = back.gaps
+        assert gap.first.offset == 6 and gap.last.offset > 1 << 32
+
+
 def test_a_client_whose_position_is_of_a_lost_branch_goes_on() -> None:
     """Without the mark nobody notices; but no place comes twice, and no client is locked out."""
     with NetworkWorld(2) as world:
