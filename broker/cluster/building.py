@@ -135,7 +135,7 @@ def build_network(
     neighbour_dtds.answer_from(context_of(network))
     network.wire(
         Membership(
-            _describe(settings, event_log.origin, wall_clock()),
+            _describe(settings, event_log, wall_clock()),
             MembershipSettings(
                 network=said.name,
                 transport=said.transport,
@@ -166,15 +166,15 @@ def build_network(
     return network
 
 
-def _describe(settings: Settings, origin: str, now_ms: int) -> NodeDescriptor:
+def _describe(settings: Settings, log: EventLog, now_ms: int) -> NodeDescriptor:
     said = settings.network
     cluster = parse_unit(said.cluster) if said.cluster else NETWORK
     return NodeDescriptor(
         address=Address(cluster, settings.node.name),
-        origin=origin,
+        origin=log.origin,
         # A later process has a later time; a clock that was set back shows as a lost memory, which
-        # the tables mend.
-        incarnation=now_ms,
+        # the tables mend. Two copies of a log may be started in one ms: the history tells which.
+        incarnation=now_ms << 16 | log.history[1] & 0xFFFF,
         versions=PROTOCOL_VERSIONS,
         tcp=Endpoint(*split_place(said.advertise)) if said.advertise else None,
         clearance=said.clearance.rank,

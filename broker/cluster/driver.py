@@ -16,7 +16,7 @@ from broker.channel.clock import IClock
 from broker.cluster import messages
 from broker.cluster.clones import later_process
 from broker.cluster.dtds import NeighbourDtds
-from broker.cluster.flows.arrivals import Take
+from broker.cluster.flows.arrived import NoteHistory, Take
 from broker.cluster.flows.forwarding import GROUP
 from broker.cluster.flows.frame import Frame
 from broker.cluster.flows.messages import AskDtd, Kept, Resume, Routed, TellDtd
@@ -178,10 +178,15 @@ class ClusterDriver:
         match effect:
             case Pass(neighbour, frame):
                 self._pass(neighbour, frame)
-            case Say(neighbour, message) if not self._speaks(neighbour, message.least_version):
+            case Say(neighbour, message) if self._version(neighbour) < message.least_version:
                 traffic.counts.stuck += 1
-            case Send(neighbour, message) | Say(neighbour, message):
+            case Say(neighbour, message):
+                said = message.at_version(self._version(neighbour))
+                self.neighbours.tell(messages.encode(said), neighbour)
+            case Send(neighbour, message):
                 self.neighbours.tell(messages.encode(message), neighbour)
+            case NoteHistory(origin, history):
+                self._event_log.note_history(origin, history)
             case Take():
                 self._take(effect)
             case Cover():
@@ -217,9 +222,10 @@ class ClusterDriver:
             case Told(message):
                 self._told(message)
 
-    def _speaks(self, name: str, version: int) -> bool:
+    def _version(self, name: str) -> int:
+        """Of the protocol between nodes that a neighbour speaks."""
         neighbour = self.neighbours.get(name)
-        return version == 1 or (neighbour is not None and neighbour.version >= version)
+        return 1 if neighbour is None else neighbour.version
 
     def _told(self, message: Routed) -> None:
         if isinstance(message, Kept):
@@ -286,9 +292,10 @@ class ClusterDriver:
 
     def _pass(self, name: str, frame: Frame) -> None:
         if name == GROUP:
-            self.group.send(frame.encode())
+            version = min(map(self._version, self.group.members), default=1)
+            self.group.send(frame.encode(version))
             return
         neighbour = self.neighbours.get(name)
         if neighbour is not None and "zstd" not in neighbour.node.compressions:
             frame = frame.uncompressed()
-        self.neighbours.send(frame.encode(), (name,))
+        self.neighbours.send(frame.encode(self._version(name)), (name,))

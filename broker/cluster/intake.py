@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 
 from broker.channel.clock import IClock
 from broker.cluster.address import Address
-from broker.cluster.flows.arrivals import Arrived
+from broker.cluster.flows.arrived import Arrived
 from broker.cluster.flows.frame import Carried, Frame
 from broker.cluster.jobs import Job, Line
 from broker.cluster.missing_types import MissingTypes

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from broker.cluster.flows.arrivals import Arrived
+from broker.cluster.flows.arrived import Arrived
 from broker.cluster.flows.frame import Carried
 from broker.content.contract import TypeMissing, Verdict
 from broker.dtd.reference import DtdReference

@@ -44,6 +44,8 @@ class Message:
     kind: ClassVar[int]
     most: ClassVar[int] = MAX_CONTROL
     """No message of the class is longer, in bytes."""
+    last_may_lack: ClassVar[bool] = False
+    """Whether the last field is left out where it is 0: version 1 does not know it."""
 
 
 _by_kind: dict[int, type[Message]] = {}
@@ -198,6 +200,8 @@ class Proof(Message):
 def encode(message: Message) -> bytes:
     """The bytes of a control message."""
     values = attrs.astuple(cast(attrs.AttrsInstance, message), recurse=False)
+    if message.last_may_lack and not values[-1]:
+        values = values[:-1]
     packed: bytes = msgpack.packb(values)
     return bytes([message.kind]) + packed
 

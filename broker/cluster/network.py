@@ -18,6 +18,7 @@ from broker.cluster.dtds import NeighbourDtds
 from broker.cluster.flows import frame as frames
 from broker.cluster.flows.departures import Departing
 from broker.cluster.flows.frame import Carried, Frame, Range
+from broker.cluster.flows.known_histories import KnownHistories
 from broker.cluster.flows.messages import Kept, Resume, Routed
 from broker.cluster.flows.traffic import Traffic
 from broker.cluster.greeting_core import Accepted
@@ -188,6 +189,8 @@ class Network:
             patience=self._patience,
             begins=self.driver.local.newcomers.begins,
             group=self._in_group,
+            history=lambda: log.history,
+            histories=KnownHistories(log.history_of),
         )
         self.driver.start(knowledge, traffic)
         self._sent = log.cut

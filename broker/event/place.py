@@ -9,6 +9,8 @@ import attrs
 
 #: (epoch, offset): what orders the events of one origin.
 Mark: TypeAlias = tuple[int, int]
+#: (epoch, id): one history of an origin (`broker.store.histories`).
+HistoryId: TypeAlias = tuple[int, int]
 
 
 @attrs.frozen(slots=True)

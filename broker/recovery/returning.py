@@ -18,7 +18,7 @@ from twisted.logger import Logger
 
 from broker.channel.clock import IClock
 from broker.cluster.address import Address
-from broker.cluster.flows.arrivals import Arrived
+from broker.cluster.flows.arrived import Arrived
 from broker.cluster.flows.frame import Range
 from broker.cluster.flows.messages import Resume
 from broker.cluster.jobs import Job
@@ -45,6 +45,7 @@ SETTLING = 1.5
 ARCHIVE_LATER = 4.0
 #: Seconds until something that failed is tried again, and how often it is.
 AGAIN = 2.0
+SOON = 0.1
 MOST_TRIES = 30
 #: A place so far behind the branch is not believed.
 MOST_PLACES = 1 << 32
@@ -111,7 +112,7 @@ class Returning:
         log = self._event_log
         if resume.origin != log.origin or self._is_settled(resume):
             return False
-        branch = log.fork(resume.after)
+        branch = log.fork(resume.after, resume.history)
         if branch is None and not (self._is_new() and resume.after[0] < log.newest_own[0]):
             return False
         beyond = 0 if branch is None else resume.after[1] - branch[1]
@@ -219,7 +220,7 @@ class Returning:
     async def _settle(self, waiting: Mapping[Address, Resume]) -> None:
         branches: dict[Mark, dict[Address, Mark]] = {}
         for address, resume in waiting.items():
-            branch = self._event_log.fork(resume.after)
+            branch = self._event_log.fork(resume.after, resume.history)
             if branch is not None:
                 branches.setdefault(branch, {})[address] = resume.after
         for branch, shown in sorted(branches.items()):
@@ -232,14 +233,13 @@ class Returning:
         known = log.chain.shown(branch)
         self.counts.branches += 1
         self.log.warn(
-            "this log was started from an older copy: {nodes} have events of it up to {upto}, and "
-            "it ends at {branch}; they are fetched",
+            "another process on this log, or on a copy of it, has logged events behind {branch}: "
+            "{nodes} have them up to {upto}, and they are fetched",
             nodes=", ".join(map(str, sorted(shown))) or "the archive's files",
             upto=f"{upto[0]}:{upto[1]}",
             branch=f"{branch[0]}:{branch[1]}",
         )
-        if upto[0] >= log.newest_own[0]:
-            await self._begin_above(upto[0])
+        await self._uncover(branch, upto)
         offsets: set[int] = set()
         for address in sorted(shown, key=lambda each: shown[each], reverse=True):
             async for events in self._sources.of_node(address, branch, upto):
@@ -251,17 +251,26 @@ class Returning:
             first = max(branch[1], known[1]) + 1
             await self._lose(branch, upto, runs_without(first, upto[1], offsets))
 
-    async def _begin_above(self, epoch: int) -> None:
-        """This machine's clock is behind: own events since the start are behind those that others
-        have of the other branch. They are logged again in a later epoch."""
+    async def _uncover(self, branch: Mark, upto: Mark) -> None:
+        """Log again own events that readers of the branch take for events that they have.
+
+        Their places are not behind `upto`: this machine's clock was behind when it started, or
+        another process has started in the same epoch.
+        """
         log = self._event_log
-        since = log.chain.histories[-1].branch
-        log.begin_epoch(epoch + 1)
-        while events := await log.read_past_damage(log.origin, since, PAGE_EVENTS, PAGE_BYTES):
-            since = events[-1].mark
-            if since[0] > epoch:
+        if upto[0] >= log.newest_own[0]:
+            branch = min(branch, log.began)
+            log.begin_epoch(upto[0] + 1)
+            while not log.is_writable:
+                # Until then events with places in the former epoch are on their way into the log.
+                await self._after(SOON)
+        while events := await log.read_past_damage(log.origin, branch, PAGE_EVENTS, PAGE_BYTES):
+            branch = events[-1].mark
+            covered = [event for event in events if event.mark <= upto]
+            if covered:
+                await self._log_again(covered, None, known=True)
+            if len(covered) < len(events):
                 return
-            await self._log_again(events, None, known=True)
 
     async def _lose(self, branch: Mark, upto: Mark, runs: tuple[tuple[int, int], ...]) -> None:
         count = sum(last - first + 1 for first, last in runs)

@@ -47,13 +47,14 @@ class Gathering:
     def empty(self) -> bool:
         """Whether there is nothing to write."""
         commit = self.commit
-        state = commit.durables or commit.clients or commit.losses
+        state = commit.durables or commit.clients or commit.losses or commit.histories
         return not (commit.events or state or commit.covered or commit.keeping)
 
     def keep_state(self, failed: Gathering) -> None:
         """Take over what is no event from a commit that failed."""
         self.commit.durables += failed.commit.durables
         self.commit.clients += failed.commit.clients
+        self.commit.histories |= failed.commit.histories
         self.stored += failed.stored
 
     def add(self, events: list[LoggedEvent], covers: tuple[str, Mark] | None, done: Done) -> None:

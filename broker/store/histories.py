@@ -1,32 +1,32 @@
 """Histories of a log: one for each start, and the losses that other nodes have shown.
 
-A copy of a log that is started again forks the log's history. Each start takes an epoch that no
-other branch has, and records where it branches off. So a mark of another branch is recognised:
-it lies behind the place where the next known history branches off.
+A copy of a log that is started again forks the log's history. Each start takes an epoch, and
+records where it branches off. So a mark of another branch is recognised: it lies behind the place
+where the next known history branches off. Two copies may take one epoch; then the ids of their
+histories differ.
 
 One table of checked values (see `values`), integers big-endian:
 
-- `h` epoch u32 -> id u64, parent epoch u32, branch epoch u32, branch offset u64, digest 32 bytes;
+- `h` epoch u32 -> id u64, parent epoch u32, branch epoch u32, branch offset u64;
 - `l` offset u64 of `after` -> a loss: four times (epoch u32, offset u64) as in `Loss`, then its
   runs, each (first u64, last u64);
-- `d` -> digest of all own events;
-- `r` -> this log is marked as restored; `x` -> it is disowned;
+- `n` origin -> epoch u32, id u64: the newest history of another origin that frames have named;
+- `r` -> this log is marked as restored;
+- `x` -> it is disowned: epoch u32, offset u64 before the first event of the process that was;
 - `a` -> epoch u32, offset u64, former name: see `Histories.leave`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import struct
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import attrs
 import lmdb
 
-from broker.event.place import Mark
-from broker.store.records import LoggedEvent
+from broker.event.place import HistoryId, Mark
 from broker.store.values import Values
 
 #: Histories, and losses, that a log remembers; older ones are dropped.
@@ -38,18 +38,17 @@ MOST_RUNS = 64
 #: started within one quarter give the same places.
 EPOCH_MS = 250
 EPOCHS_SINCE_MS = 1_577_836_800_000
-_RECORD = struct.Struct(">QIIQ32s")
+_RECORD = struct.Struct(">QIIQ")
 _LOSS = struct.Struct(">IQIQIQIQ")
 _RUN = struct.Struct(">QQ")
 _EPOCH = struct.Struct(">I")
 _OFFSET = struct.Struct(">Q")
 _MARK = struct.Struct(">IQ")
-_HISTORY_KEY, _LOSS_KEY, _DIGEST_KEY = b"h", b"l", b"d"
+_NAMED = struct.Struct(">IQ")
+_HISTORY_KEY, _LOSS_KEY, _NAMED_KEY = b"h", b"l", b"n"
 _DISOWNED_KEY, _ADOPTING_KEY, _RESTORED_KEY = b"x", b"a", b"r"
 #: Places that a log of which nobody knows how far it had got leaves out.
 _UNKNOWN = 1 << 32
-#: The digest of a log before its first event.
-NO_DIGEST = bytes(32)
 
 
 @attrs.frozen
@@ -62,8 +61,6 @@ class History:
     """The epoch of the history that it goes on; 0 for the first."""
     branch: Mark
     """The newest own place when it began, in its parent's epoch."""
-    digest: bytes = NO_DIGEST
-    """Of all own events up to there."""
 
 
 @attrs.frozen
@@ -116,13 +113,18 @@ class Chain:
         self.losses: tuple[Loss, ...] = tuple(sorted(losses, key=_after_of))
         self._epochs = [each.epoch for each in self.histories]
 
-    def fork(self, mark: Mark, newest: Mark) -> Mark | None:
+    def fork(self, mark: Mark, newest: Mark, id: int = 0) -> Mark | None:
         """The place where the branch of a mark leaves this one; None if it is on this branch.
 
-        `newest` is the newest own place. A mark of an epoch before all known ones is taken as one
-        of this branch, unless it lies behind the place where the first known history began.
+        `newest` is the newest own place, `id` that of the mark's history; 0 if it is not known. A
+        mark of an epoch before all known ones is taken as one of this branch, unless it lies behind
+        the place where the first known history began.
         """
         index = bisect_right(self._epochs, mark[0])
+        own = self.histories[index - 1] if index else None
+        if id and own is not None and own.epoch == mark[0] and own.id != id:
+            # Another process has given this place.
+            return own.branch
         end = self.histories[index].branch if index < len(self.histories) else newest
         return end if mark > end else None
 
@@ -185,19 +187,20 @@ class Histories:
 
     def begin(self, txn: lmdb.Transaction, parent: int, epoch: int, offset: int) -> None:
         """Begin a history behind the newest own place of its parent."""
-        id = int.from_bytes(os.urandom(8), "big")
-        record = _RECORD.pack(id, parent, parent, offset, self._digest(txn))
+        # 63 bits, and not 0.
+        id = int.from_bytes(os.urandom(8), "big") >> 1 | 1
+        record = _RECORD.pack(id, parent, parent, offset)
         self.values.put(txn, _HISTORY_KEY + _EPOCH.pack(epoch), record)
         self._drop_oldest(txn, _HISTORY_KEY, MOST_HISTORIES)
 
-    def extend(self, txn: lmdb.Transaction, origin: str, events: Iterable[LoggedEvent]) -> None:
-        """Own events among these were logged: the digest covers them."""
-        own = [event for event in events if event.origin == origin]
-        if own:
-            self.values.put(txn, _DIGEST_KEY, digest_on(self._digest(txn), own))
+    def note(self, txn: lmdb.Transaction, origin: str, history: HistoryId) -> None:
+        """Store the newest history of another origin."""
+        self.values.put(txn, _NAMED_KEY + origin.encode(), _NAMED.pack(*history))
 
-    def _digest(self, txn: lmdb.Transaction) -> bytes:
-        return self.values.peek(txn, _DIGEST_KEY) or NO_DIGEST
+    def named(self, txn: lmdb.Transaction) -> dict[str, HistoryId]:
+        """The newest histories of other origins."""
+        rows = self._rows(txn, _NAMED_KEY)
+        return {key[1:].decode(): _NAMED.unpack(value) for key, value in rows}
 
     def _pop(self, txn: lmdb.Transaction, key: bytes) -> bool:
         found = self.values.peek(txn, key) is not None
@@ -212,9 +215,10 @@ class Histories:
         self.values.put(txn, _LOSS_KEY + _OFFSET.pack(loss.after[1]), record)
         self._drop_oldest(txn, _LOSS_KEY, MOST_LOSSES)
 
-    def disown(self, txn: lmdb.Transaction) -> None:
-        """Another process goes on as this log: the next start gives it another name."""
-        self.values.put(txn, _DISOWNED_KEY, b"1")
+    def disown(self, txn: lmdb.Transaction, began: Mark) -> None:
+        """Another process goes on as this log: the next start gives it another name. This process
+        began behind a place."""
+        self.values.put(txn, _DISOWNED_KEY, _MARK.pack(*began))
 
     def mark_restored(self, txn: lmdb.Transaction) -> None:
         """This log is an older copy, and nobody may know what it lacks."""
@@ -223,13 +227,13 @@ class Histories:
     def leave(self, txn: lmdb.Transaction, origin: str) -> bool:
         """End the histories of a log that is disowned; whether it is. What its last process has
         logged may have come to nobody else: it is noted for `adopting`."""
-        if not self._pop(txn, _DISOWNED_KEY):
+        after = self.values.peek(txn, _DISOWNED_KEY)
+        if after is None:
             return False
-        after = self.chain(txn).histories[-1].branch
+        self.values.delete(txn, _DISOWNED_KEY)
         for key, _ in self._rows(txn, _HISTORY_KEY) + self._rows(txn, _LOSS_KEY):
             self.values.delete(txn, key)
-        self.values.delete(txn, _DIGEST_KEY)
-        self.values.put(txn, _ADOPTING_KEY, _MARK.pack(*after) + origin.encode())
+        self.values.put(txn, _ADOPTING_KEY, after + origin.encode())
         return True
 
     def adopting(self, txn: lmdb.Transaction) -> tuple[str, Mark] | None:
@@ -268,17 +272,9 @@ def next_epoch(previous: int, now_ms: int) -> int:
     return max(previous + 1, (now_ms - EPOCHS_SINCE_MS) // EPOCH_MS) & 0xFFFFFFFF
 
 
-def digest_on(digest: bytes, events: Sequence[LoggedEvent]) -> bytes:
-    """The digest of a log that had this one, after these further events of its own."""
-    # Records hold the EventIds; one call for all of a commit costs a fraction of a µs for each.
-    marks = b"".join([_MARK.pack(event.epoch, event.offset) for event in events])
-    records = b"".join([event.record for event in events])
-    return hashlib.sha256(digest + marks + records).digest()
-
-
 def _history(epoch: int, value: bytes) -> History:
-    id, parent, branch_epoch, branch_offset, digest = _RECORD.unpack(value)
-    return History(epoch, id, parent, (branch_epoch, branch_offset), digest)
+    id, parent, branch_epoch, branch_offset = _RECORD.unpack_from(value)
+    return History(epoch, id, parent, (branch_epoch, branch_offset))
 
 
 def _loss(value: bytes) -> Loss:

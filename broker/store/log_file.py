@@ -22,7 +22,7 @@ import lmdb
 from broker.channel.clock import wall_clock_ms
 from broker.errors import BrokerError, LogCorrupt, LogUnavailable
 from broker.event.origin import new_origin
-from broker.event.place import Mark, further
+from broker.event.place import HistoryId, Mark, further
 from broker.store.chunk_table import NEVER_OLD
 from broker.store.chunks import chunks_of, decode_key, encode_key
 from broker.store.claim import claim_folder, disk_is_full, not_opened, note_close, note_start
@@ -85,6 +85,10 @@ class LogFile(FileReading):
         self.kept: Mapping[str, KeptSpan] = {}
         """What is kept for other nodes, beside the log: as committed last."""
         self.chain = Chain()
+        self.began: Mark = (0, 0)
+        """The newest own place when the log was opened."""
+        self.named: Mapping[str, HistoryId] = {}
+        """Histories of other origins, as noted when the log was opened."""
         self.adopting: tuple[str, Mark] | None = None
         """The name that this log had, and behind which of its places a clone may lack events."""
         self._claim = claim_folder(folder)
@@ -142,12 +146,14 @@ class LogFile(FileReading):
         self.since = tables.origins.since(txn)
         self.kept = tables.kept.spans(txn)
         _, known = self.covered.get(self.origin, (0, 0))
+        self.began = (previous, known)
         epoch, offset = histories.start(txn, previous, known, self._wall_clock())
         meta.put(txn, b"epoch", b"%d" % epoch)
         if offset > known:
             self.covered[self.origin] = (epoch, offset)
             tables.origins.cover(txn, self.origin, (epoch, offset))
         self.chain = histories.chain(txn)
+        self.named = histories.named(txn)
         self._bounds = Bounds(epoch, first, last, self._used(txn), offset)
 
     def change_histories(self, change: Callable[[Histories, lmdb.Transaction], object]) -> None:
@@ -208,8 +214,13 @@ class LogFile(FileReading):
             tables = self._tables
             if epoch != self._bounds.epoch:
                 tables.meta.put(txn, b"epoch", b"%d" % epoch)
-                tables.histories.begin(txn, self._bounds.epoch, epoch, self._bounds.offset)
-            tables.histories.extend(txn, self.origin, commit.events)
+                # Events that got their places before the epoch began are of the former history.
+                own = [each for each in commit.events if each.origin == self.origin]
+                former = [each.offset for each in own if each.epoch < epoch]
+                offset = max([self._bounds.offset, *former])
+                tables.histories.begin(txn, self._bounds.epoch, epoch, offset)
+            for origin, history in commit.histories.items():
+                tables.histories.note(txn, origin, history)
             for loss in commit.losses:
                 tables.histories.add_loss(txn, loss)
             for chunk in chunks_of(commit.events):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 
+import lmdb
 from twisted.internet.defer import Deferred
 
 from broker.errors import BrokerError, Cloned
-from broker.event.place import Mark
+from broker.event.place import HistoryId, Mark
 from broker.store.gathering import Gathering
 from broker.store.histories import Histories, Loss
 from broker.store.log_reading import LogReading
@@ -29,6 +30,10 @@ class LogHistories(LogReading):
         """Raise `LogUnavailable` where no place can be given."""
 
     @abstractmethod
+    def _begin_soon(self) -> None:
+        """Commit what was gathered within `LINGER`."""
+
+    @abstractmethod
     def _begin(self) -> None:
         """Commit what was gathered, if no commit is under way."""
 
@@ -37,9 +42,30 @@ class LogHistories(LogReading):
         """The newest own place, durable or not, in the present epoch."""
         return (self._epoch, self._next_offset - 1)
 
-    def fork(self, mark: Mark) -> Mark | None:
-        """The place where the branch of an own place leaves this log; None for one of this log."""
-        return self.chain.fork(mark, self.newest_own)
+    @property
+    def history(self) -> HistoryId:
+        """The history in which events are committed now."""
+        newest = self.chain.histories[-1]
+        return newest.epoch, newest.id
+
+    @property
+    def began(self) -> Mark:
+        """The newest own place when this process began."""
+        return self._file.began
+
+    def fork(self, mark: Mark, id: int = 0) -> Mark | None:
+        """The place where the branch of an own place leaves this log; None for one of this log.
+        `id` is that of the place's history, 0 if it is not known."""
+        return self.chain.fork(mark, self.newest_own, id)
+
+    def history_of(self, origin: str) -> HistoryId | None:
+        """The newest history of another origin that an earlier process has noted."""
+        return self._file.named.get(origin)
+
+    def note_history(self, origin: str, history: HistoryId) -> None:
+        """Store the newest history of another origin, with the events that are logged next."""
+        self._gathering.commit.histories[origin] = history
+        self._begin_soon()
 
     def begin_epoch(self, epoch: int) -> None:
         """Go on in this epoch, if it is a later one, as soon as that is written."""
@@ -78,7 +104,11 @@ class LogHistories(LogReading):
         """Give no more places: another process does, on a copy of this log. The next start gives
         the log another name."""
         self._disowned = error
-        self._write(self._file.change_histories, Histories.disown).addErrback(lambda _: None)
+
+        def disown(histories: Histories, txn: lmdb.Transaction) -> None:
+            histories.disown(txn, self._file.began)
+
+        self._write(self._file.change_histories, disown).addErrback(lambda _: None)
 
     @property
     def adopting(self) -> tuple[str, Mark] | None:

@@ -13,7 +13,7 @@ import attrs
 
 from broker.cluster.address import Address
 from broker.cluster.descriptor import NodeDescriptor
-from broker.cluster.flows.arrivals import Take
+from broker.cluster.flows.arrived import Take
 from broker.cluster.flows.departures import Departing
 from broker.cluster.flows.frame import Carried, Frame, Range
 from broker.cluster.flows.messages import Resume, Routed

@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred, fail
 from twisted.internet.task import Clock
 
 from broker.cluster.address import Address
-from broker.cluster.flows.arrivals import Arrived
+from broker.cluster.flows.arrived import Arrived
 from broker.cluster.flows.departures import Departures
 from broker.cluster.flows.frame import ZSTD, Carried, Frame, Range
 from broker.cluster.intake import MOST_WAITING_BYTES, Intake

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.cluster import messages
+from broker.cluster.address import Address
+from broker.cluster.flows.messages import Resume
 from broker.cluster.messages import (
     ANEW,
     CHANGED,
@@ -164,3 +166,13 @@ def test_a_value_that_is_nested_too_deep_is_refused() -> None:
 def test_a_message_over_the_bound_is_refused_unread() -> None:
     with pytest.raises(ProtocolError, match="Update of 1048577 bytes"):
         messages.decode(b"\x51" + bytes(MAX_CONTROL))
+
+
+def test_a_link_of_version_1_gets_a_resume_without_its_history() -> None:
+    """Version 1 reads exactly six fields."""
+    here, there = Address(CLUSTER, "n1"), Address(CLUSTER, "n2")
+    resume = Resume(there, here, 9, "origin", (1, 2), True, 77)
+    assert messages.decode(messages.encode(resume)) == resume
+    older = messages.encode(resume.at_version(1))
+    assert len(msgpack.unpackb(older[1:])) == 6
+    assert messages.decode(older) == attrs.evolve(resume, history=0)

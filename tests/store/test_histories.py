@@ -12,11 +12,9 @@ from broker.store.histories import (
     EPOCHS_SINCE_MS,
     MOST_HISTORIES,
     MOST_RUNS,
-    NO_DIGEST,
     Chain,
     History,
     Loss,
-    digest_on,
     next_epoch,
     runs_without,
 )
@@ -75,23 +73,60 @@ def test_a_log_of_the_previous_version_goes_on(tmp_path: Path) -> None:
     log.crash()
     log = LogFile(tmp_path, Retention(), wall_clock=lambda: BEGAN + 1_000)
     (history,) = log.chain.histories
-    assert (history.parent, history.branch, history.digest) == (7, (7, 0), NO_DIGEST)
+    assert (history.parent, history.branch) == (7, (7, 0))
     assert fork(log, (6, 0)) is None
     assert fork(log, (7, 1)) == (7, 0)
 
 
-def test_histories_and_digests_survive_a_restart_and_are_bounded(tmp_path: Path) -> None:
+def test_a_place_of_another_process_in_the_same_epoch_is_recognised_by_its_id(
+    tmp_path: Path,
+) -> None:
+    """Two copies that are started at one moment give the same places."""
+    first = started(tmp_path / "log", 5, BEGAN)
+    first.close()
+    shutil.copytree(tmp_path / "log", tmp_path / "copy")
+    one, other = (started(tmp_path / name, 3, BEGAN + 1_000) for name in ("log", "copy"))
+    assert one.bounds.epoch == other.bounds.epoch
+    (*_, history), (*_, twin) = one.chain.histories, other.chain.histories
+    place, newest = (one.bounds.epoch, 7), (one.bounds.epoch, 8)
+    assert one.chain.fork(place, newest) is None
+    assert one.chain.fork(place, newest, history.id) is None
+    assert one.chain.fork(place, newest, twin.id) == (first.bounds.epoch, 5)
+
+
+def test_histories_survive_a_restart_and_are_bounded(tmp_path: Path) -> None:
     log = started(tmp_path, 3, BEGAN)
-    events = own_events(log, 2).events
-    log.commit(own_events(log, 2), log.bounds.epoch, 0)
-    digest = log._tables.histories._digest(log._reading())
+    log.commit(Commit(histories={"b" * 24: (9, 1 << 62)}), log.bounds.epoch, 0)
     log.crash()
     for second in range(200, 200 + MOST_HISTORIES + 20):
         log = LogFile(tmp_path, Retention(), wall_clock=lambda now=second: now * 1000)  # type: ignore[misc]
         log.crash()
     assert len(log.chain.histories) == MOST_HISTORIES
-    assert {history.digest for history in log.chain.histories} == {digest}
-    assert digest_on(NO_DIGEST, events) != digest_on(digest, events)
+    assert log.named == {"b" * 24: (9, 1 << 62)}
+
+
+def test_events_that_were_given_places_before_an_epoch_began_are_of_the_former_one(
+    tmp_path: Path,
+) -> None:
+    log = started(tmp_path, 3, BEGAN)
+    epoch = log.bounds.epoch
+    log.commit(own_events(log, 2), epoch + 1, BEGAN)
+    assert log.chain.histories[-1].branch == (epoch, 5)
+    assert fork(log, (epoch, 5)) is None
+
+
+def test_a_log_that_is_disowned_notes_where_its_process_began(tmp_path: Path) -> None:
+    """Also where a commit has failed since, and a history began."""
+    log = started(tmp_path, 3, BEGAN)
+    former, began = log.origin, (log.bounds.epoch, 3)
+    log.close()
+    log = started(tmp_path, 2, BEGAN + 1_000)
+    log.commit(own_events(log, 2), log.bounds.epoch + 1, BEGAN)
+    log.change_histories(lambda histories, txn: histories.disown(txn, log.began))
+    log.close()
+    log = LogFile(tmp_path, Retention(), wall_clock=lambda: BEGAN + 2_000)
+    assert log.origin != former and log.adopting == (former, began)
+    log.close()
 
 
 def test_epochs_rise_whatever_the_clock_says() -> None:

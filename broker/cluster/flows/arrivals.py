@@ -16,7 +16,9 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from broker.cluster.address import Address
-from broker.cluster.flows.frame import Frame, Range
+from broker.cluster.flows.arrived import ArrivalCounts, Arrived, Ask, Effect, NoteHistory, Take
+from broker.cluster.flows.frame import Frame
+from broker.cluster.flows.known_histories import KnownHistories
 from broker.event.place import Mark
 
 #: Seconds that a range waits for what belongs before it.
@@ -41,38 +43,6 @@ MOST_HOMES = 4
 MOST_WAITING = 1_024
 
 
-@attrs.frozen(eq=False)
-class Arrived:
-    """A range and the frame that it came in."""
-
-    range: Range
-    frame: Frame
-    index: int
-    """Of the range in the frame."""
-
-
-@attrs.frozen
-class Take:
-    """Log what is for this node in it, as far as it lies behind `cursor`."""
-
-    arrived: Arrived
-    cursor: Mark
-
-
-@attrs.frozen
-class Ask:
-    """Ask the home of an origin to go on behind `after`."""
-
-    home: Address
-    origin: str
-    after: Mark
-    all: bool = False
-    """All of it: others may have forgotten what this node wants."""
-
-
-Effect = Take | Ask
-
-
 @attrs.define
 class _Waiting:
     """An origin with a hole."""
@@ -92,26 +62,6 @@ class _Waiting:
     size: int = 0
 
 
-@attrs.define
-class ArrivalCounts:
-    """Since the start."""
-
-    taken: int = 0
-    duplicate: int = 0
-    """Ranges of which everything was here."""
-    holes: int = 0
-    """Times that something was found to be missing."""
-    asked: int = 0
-    dropped: int = 0
-    """Ranges behind a hole for which there was no room."""
-    gone: int = 0
-    """Ranges that said that something is in no log any more."""
-    failed: int = 0
-    """Times that what was taken could not be logged."""
-    given_up: int = 0
-    """Holes that nobody has answered for."""
-
-
 class Arrivals:
     """Where the node stands in each origin, with what is on its way into the log."""
 
@@ -120,6 +70,7 @@ class Arrivals:
         covered: Callable[[str], Mark | None],
         patience: float = float("inf"),
         begins: Callable[[str, Mark], Mark] = lambda _, mark: mark,
+        histories: KnownHistories | None = None,
     ) -> None:
         """`covered` says how far the log itself has an origin; None if it is new to it. After
         `patience` seconds without an answer a hole is hopeless. `begins` says of an origin that is
@@ -128,6 +79,7 @@ class Arrivals:
         self._covered = covered
         self._patience = patience
         self._beginning = begins
+        self._histories = histories or KnownHistories()
         self._cursors: dict[str, Mark] = {}
         """Where they are further than the log: it is on its way."""
         self._begins: dict[str, Mark] = {}
@@ -194,11 +146,26 @@ class Arrivals:
 
     def arrive(self, arrived: Arrived, now: float) -> list[Effect]:
         """A range for this node has come."""
-        origin, told = arrived.frame.origin, arrived.range
-        home = arrived.frame.home
+        origin, history = arrived.frame.origin, arrived.frame.history
         if self._is_too_much(origin):
             self.counts.dropped += 1
             return []
+        if self._contradicts(arrived):
+            # Another process has given the places that this node has: the home must know.
+            return self._hold(arrived, now, ask=not self._closed)
+        if history is None or not self._histories.note(origin, history):
+            return self._arrive(arrived, now)
+        return [NoteHistory(origin, history), *self._arrive(arrived, now)]
+
+    def _contradicts(self, arrived: Arrived) -> bool:
+        frame = arrived.frame
+        return self._histories.contradicts(
+            frame.origin, frame.history, self.stands_at(frame.origin)
+        )
+
+    def _arrive(self, arrived: Arrived, now: float) -> list[Effect]:
+        origin, told = arrived.frame.origin, arrived.range
+        home = arrived.frame.home
         heard = self._heard.setdefault(origin, {})
         silent = now - heard.pop(home, now) > FORGOTTEN
         if len(heard) >= MOST_HOMES:
@@ -297,6 +264,8 @@ class Arrivals:
             if waiting.held and now >= waiting.since + self._patience
         ]
         self.counts.given_up += len(found)
+        for origin, _ in found:
+            self._histories.forget(origin)
         return found
 
     def next_timeout(self) -> float | None:
@@ -319,7 +288,7 @@ class Arrivals:
         if now - self._showed.get(origin, float("-inf")) < MOST_ASK_AGAIN / 6:
             return []
         self._showed[origin] = now
-        return [Ask(home, origin, cursor)]
+        return [Ask(home, origin, cursor, history=self._histories.id_at(origin, cursor))]
 
     def _is_too_much(self, origin: str) -> bool:
         return (
@@ -376,7 +345,7 @@ class Arrivals:
             cursor = self.stands_at(origin)
             if cursor is None:
                 cursor = self._begin_with(arrived)
-            if told.after > cursor and told.gone is None:
+            if (told.after > cursor and told.gone is None) or self._contradicts(arrived):
                 self._hold(arrived, now)
             elif told.upto > cursor:
                 effects.append(self._take(arrived, cursor))
@@ -397,4 +366,5 @@ class Arrivals:
         homes = (waiting.home, *self._heard.get(origin, ()))
         home = min(homes, key=lambda each: waiting.asked[each])
         waiting.asked[home] += 1
-        return Ask(home, origin, self.stands_at(origin) or (0, 0), waiting.all)
+        after = self.stands_at(origin) or (0, 0)
+        return Ask(home, origin, after, waiting.all, self._histories.id_at(origin, after))

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import attrs
 
-from broker.cluster.flows.arrivals import Arrived, Take
+from broker.cluster.flows.arrived import Arrived, NoteHistory, Take
 from broker.cluster.flows.frame import Frame
 from broker.cluster.flows.messages import Resume, Routed
 from broker.event.place import Mark
@@ -65,7 +65,7 @@ class Cover:
     upto: Mark
 
 
-TrafficEffect: TypeAlias = Pass | Say | Take | Enter | Serve | Told | Cover
+TrafficEffect: TypeAlias = Pass | Say | Take | NoteHistory | Enter | Serve | Told | Cover
 
 
 @attrs.define

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import attrs
 
 from broker.cluster.address import Address, UnitPath
-from broker.cluster.flows.arrivals import Arrived
+from broker.cluster.flows.arrived import Arrived
 from broker.cluster.flows.departures import Departures
 from broker.cluster.flows.effects import Enter
 from broker.event.place import Mark
@@ -60,6 +60,7 @@ class Entering:
             while len(self._entries) >= MOST_ENTERING:
                 self._entries.popitem(last=False)
         entry.departures.spoke(frame.home)
+        entry.departures.history = frame.history
         entry.upto = max(entry.upto, told.upto)
         self._entries[frame.origin, unit] = entry
         return entry.departures

@@ -25,7 +25,7 @@ import zstandard
 from broker.cluster.address import Address, check_name, check_unit
 from broker.cluster.descriptor import rank as checked_rank
 from broker.errors import BadName, ProtocolError
-from broker.event.place import Mark
+from broker.event.place import HistoryId, Mark
 from broker.session import fields
 
 KIND = 0x60
@@ -43,6 +43,8 @@ LEAST_COMPRESSED = 512
 _compressor = zstandard.ZstdCompressor(level=1)
 
 _HEAD = struct.Struct(">BII")
+#: Of the header in version 1; in version 2 the history may follow.
+_FIELDS = 10
 
 #: So many neighbouring events for the same destinations, told by their indices.
 Run: TypeAlias = tuple[int, tuple[int, ...]]
@@ -98,6 +100,8 @@ class Frame:
     document_lengths: Sequence[int]
     records: bytes
     body: bytes
+    history: HistoryId | None = None
+    """In which history the home logs now; None if that is not known."""
 
     @property
     def count(self) -> int:
@@ -240,8 +244,9 @@ class Frame:
         """The same with a plain body, for a link that knows no other."""
         return attrs.evolve(self, encoding=PLAIN, body=self._plain())
 
-    def encode(self) -> bytes:
-        """The bytes."""
+    def encode(self, version: int = 2) -> bytes:
+        """The bytes for a link of this version of the protocol between nodes."""
+        named = (self.history,) if self.history is not None and version >= 2 else ()
         header = msgpack.packb(
             (
                 self.origin,
@@ -254,6 +259,7 @@ class Frame:
                 self.encoding,
                 self.record_lengths,
                 self.document_lengths,
+                *named,
             )
         )
         head = _HEAD.pack(KIND, len(header), len(self.records))
@@ -286,7 +292,8 @@ def decode(data: bytes) -> Frame:
         records_at = _HEAD.size + header_length
         body_at = records_at + records_length
         header = msgpack.unpackb(data[_HEAD.size : records_at], use_list=False)
-        frame = Frame(*header, data[records_at:body_at], data[body_at:])  # type: ignore[call-arg]
+        records, body = data[records_at:body_at], data[body_at:]
+        frame = Frame(*header[:_FIELDS], records, body, *map(_mark, header[_FIELDS:]))  # type: ignore[call-arg]
         frame.home = _address(frame.home)
         if not frame.home.node:
             raise ValueError("a home that is no node")

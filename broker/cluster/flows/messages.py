@@ -39,16 +39,28 @@ class Routed(Message):
         """The rank that links on its way have to be cleared for (X12)."""
         return 0
 
+    def at_version(self, version: int) -> Routed:
+        """The message as a link of this version of the protocol between nodes takes it."""
+        return self
+
 
 @register(0x61)
 @attrs.frozen
 class Resume(Routed):
     """To the home of an origin: send what comes behind `after`, as much as makes a page."""
 
+    last_may_lack = True
+
     origin: str = attrs.field(converter=fields.text)
     after: Mark = attrs.field(converter=fields.mark)
     all: bool = attrs.field(converter=fields.flag, default=False)
     """Whether what the reader is known to want says too little: send all that there is."""
+    history: int = attrs.field(converter=fields.count, default=0)
+    """The id of the history that `after` is of; 0: it is not known, or the link is of version 1."""
+
+    def at_version(self, version: int) -> Resume:
+        """See `Routed`."""
+        return self if version >= 2 else attrs.evolve(self, history=0)
 
 
 @register(0x62)

@@ -10,8 +10,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import attrs
 
 from broker.cluster.address import Address
-from broker.cluster.flows import arrivals
-from broker.cluster.flows.arrivals import Arrivals, Arrived, Ask
+from broker.cluster.flows import arrived as arrivals
+from broker.cluster.flows.arrivals import Arrivals
+from broker.cluster.flows.arrived import Arrived, Ask
 from broker.cluster.flows.departures import Departing, Departures
 from broker.cluster.flows.effects import (
     Cover,
@@ -27,11 +28,12 @@ from broker.cluster.flows.effects import (
 from broker.cluster.flows.entering import Entering
 from broker.cluster.flows.forwarding import Division, divide, parts
 from broker.cluster.flows.frame import MAX_HOPS, Carried, Frame, Range
+from broker.cluster.flows.known_histories import KnownHistories
 from broker.cluster.flows.merging import merge
 from broker.cluster.flows.messages import Lost, Resume, Routed
 from broker.cluster.flows.readers import Readers
 from broker.cluster.knowledge import Knowledge
-from broker.event.place import Mark
+from broker.event.place import HistoryId, Mark
 
 __all__ = [
     "Cover",
@@ -65,14 +67,18 @@ class Traffic:
         patience: float = float("inf"),
         begins: Callable[[str, Mark], Mark] = lambda _, mark: mark,
         group: Callable[[int], Collection[str]] = lambda _: (),
+        history: Callable[[], HistoryId | None] = lambda: None,
+        histories: KnownHistories | None = None,
     ) -> None:
         """`newest` is the place of the newest own event, durable or not. With `compress` bodies
-        that begin here are. `patience` and `begins` are those of `Arrivals`. `group` has the
-        neighbours that can be reached together, with events of a security level's rank."""
+        that begin here are. `patience`, `begins` and `histories` are those of `Arrivals`. `group`
+        has the neighbours that can be reached together, with events of a security level's rank.
+        `history` is the one in which this node logs."""
         self._knowledge = knowledge
         self._own = knowledge.address
         self._newest = newest
         self._compress = compress
+        self._history = history
         self._group = group
         self._departures = Departures(origin, self._own, newest())
         self._entering = Entering(knowledge.inside)
@@ -81,7 +87,7 @@ class Traffic:
         self._incarnations: dict[str, int] = {}
         self._cuts: dict[str, Mark] = {}
         self._newest_cuts: dict[str, Mark] = {}
-        self.arrivals = Arrivals(covered, patience, begins)
+        self.arrivals = Arrivals(covered, patience, begins, histories)
         self.counts = TrafficCounts()
 
     @property
@@ -353,6 +359,7 @@ class Traffic:
 
     def _begin(self, frame: Frame) -> list[TrafficEffect]:
         self.counts.begun += 1
+        frame.history = self._history()
         onward = parts(frame, self._divide(frame).onward, self._group(frame.rank))
         if self._compress:
             # Those that want all the same share one body.
@@ -369,7 +376,7 @@ class Traffic:
                 done += self._say(
                     Resume(
                         *(effect.home, self._own, MAX_HOPS),
-                        *(effect.origin, effect.after, effect.all),
+                        *(effect.origin, effect.after, effect.all, effect.history),
                     )
                 )
             else:

@@ -15,12 +15,10 @@ from broker.cluster.flows.arrivals import (
     MOST_WAITING,
     PATIENCE,
     Arrivals,
-    Arrived,
-    Ask,
-    Effect,
-    Take,
 )
+from broker.cluster.flows.arrived import Arrived, Ask, Effect, NoteHistory, Take
 from broker.cluster.flows.frame import Range
+from broker.cluster.flows.known_histories import KnownHistories
 from broker.event.place import Mark
 from tests.cluster.flows.frames import HOME, frame, node
 
@@ -340,3 +338,50 @@ def test_a_hole_that_nobody_answers_for_is_hopeless_after_a_while() -> None:
     # The next hole has its own time.
     assert log.arrivals.hopeless(119.9) == []
     assert log.arrivals.hopeless(120.0) == [("o", HOME)]
+
+
+# ----------------------------------------------------------------------------- histories
+
+
+def of_history(
+    arrivals: Arrivals, history: tuple[int, int], after: Mark, upto: Mark, now: float = 0.0
+) -> list[Effect]:
+    told = Range(ME, after, upto)
+    came = frame([told])
+    came.history = history
+    return arrivals.arrive(Arrived(told, came, 0), now)
+
+
+def test_places_of_another_process_in_the_same_epoch_are_not_taken() -> None:
+    covered: dict[str, Mark] = {"o": (1, 5)}
+    arrivals = Arrivals(covered.get, patience=60.0)
+    note, taken = of_history(arrivals, (2, 7), (1, 5), (2, 8))
+    assert note == NoteHistory("o", (2, 7)) and isinstance(taken, Take)
+    # Neither what seems to be new, nor what seems to be here.
+    assert of_history(arrivals, (2, 9), (2, 8), (2, 10)) == []
+    assert of_history(arrivals, (2, 9), (1, 5), (2, 6)) == []
+    assert arrivals.handle_timeout(PATIENCE) == [Ask(HOME, "o", (2, 8), history=7)]
+    # The home goes on in an epoch above that.
+    noted, taken = of_history(arrivals, (3, 4), (2, 8), (3, 12), now=1.0)
+    assert noted == NoteHistory("o", (3, 4))
+    assert isinstance(taken, Take) and taken.cursor == (2, 8)
+    assert arrivals.waiting == 0
+
+
+def test_a_node_that_has_no_place_of_an_epoch_follows_whoever_speaks() -> None:
+    arrivals = Arrivals({"o": (1, 5)}.get)
+    assert of_history(arrivals, (2, 7), (2, 6), (2, 8)) == [NoteHistory("o", (2, 7))]
+    noted, taken = of_history(arrivals, (2, 9), (1, 5), (2, 6))
+    assert noted == NoteHistory("o", (2, 9)) and isinstance(taken, Take)
+
+
+def test_what_an_earlier_process_of_this_node_has_noted_counts() -> None:
+    stored = {"o": (2, 7)}
+    arrivals = Arrivals({"o": (2, 8)}.get, patience=60.0, histories=KnownHistories(stored.get))
+    assert of_history(arrivals, (2, 9), (2, 8), (2, 10)) == []
+    (asked,) = arrivals.handle_timeout(PATIENCE)
+    assert asked == Ask(HOME, "o", (2, 8), history=7)
+    # Without an answer the node goes on with the one that speaks.
+    assert arrivals.hopeless(61.0) == [("o", HOME)]
+    noted, taken = of_history(arrivals, (2, 9), (2, 8), (2, 11), now=61.0)
+    assert noted == NoteHistory("o", (2, 9)) and isinstance(taken, Take)

@@ -40,10 +40,12 @@ def made_up(draw: st.DrawFn) -> Frame:
     wanted = st.sets(st.integers(0, len(targets) - 1), min_size=1)
     whom = [tuple(sorted(draw(wanted))) for _ in events]
     runs = [(len(list(group)), each) for each, group in itertools.groupby(whom)]
-    return frame(ranges, events, runs)
+    made = frame(ranges, events, runs)
+    made.history = draw(st.sampled_from([None, (3, 1 << 62)]))
+    return made
 
 
-def content(each: Frame) -> object:
+def content(each: Frame) -> dict[str, object]:
     """All that a frame says, however its body is encoded."""
     fields = attrs.asdict(each.uncompressed(), recurse=False)
     return {name: list(f) if isinstance(f, tuple | list) else f for name, f in fields.items()}
@@ -53,6 +55,12 @@ def content(each: Frame) -> object:
 def test_a_frame_comes_out_as_it_went_in(each: Frame, compress: bool) -> None:
     sent = each.compressed() if compress else each
     assert content(decode(sent.encode())) == content(each)
+
+
+@given(made_up())
+def test_a_link_of_version_1_gets_no_history(each: Frame) -> None:
+    fields = {**content(each), "history": None}
+    assert content(decode(each.encode(1))) == fields
 
 
 @given(made_up(), st.data())

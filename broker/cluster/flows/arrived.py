@@ -1,0 +1,71 @@
+"""What arrives at a node, what the node does with it, and the counts of that."""
+
+from __future__ import annotations
+
+import attrs
+
+from broker.cluster.address import Address
+from broker.cluster.flows.frame import Frame, Range
+from broker.event.place import HistoryId, Mark
+
+
+@attrs.frozen(eq=False)
+class Arrived:
+    """A range and the frame that it came in."""
+
+    range: Range
+    frame: Frame
+    index: int
+    """Of the range in the frame."""
+
+
+@attrs.frozen
+class Take:
+    """Log what is for this node in it, as far as it lies behind `cursor`."""
+
+    arrived: Arrived
+    cursor: Mark
+
+
+@attrs.frozen
+class Ask:
+    """Ask the home of an origin to go on behind `after`."""
+
+    home: Address
+    origin: str
+    after: Mark
+    all: bool = False
+    """All of it: others may have forgotten what this node wants."""
+    history: int = 0
+    """The id of the history that `after` is of; 0: it is not known."""
+
+
+@attrs.frozen
+class NoteHistory:
+    """Store the newest history of an origin, with the events that follow."""
+
+    origin: str
+    history: HistoryId
+
+
+Effect = Take | Ask | NoteHistory
+
+
+@attrs.define
+class ArrivalCounts:
+    """Since the start."""
+
+    taken: int = 0
+    duplicate: int = 0
+    """Ranges of which everything was here."""
+    holes: int = 0
+    """Times that something was found to be missing."""
+    asked: int = 0
+    dropped: int = 0
+    """Ranges behind a hole for which there was no room."""
+    gone: int = 0
+    """Ranges that said that something is in no log any more."""
+    failed: int = 0
+    """Times that what was taken could not be logged."""
+    given_up: int = 0
+    """Holes that nobody has answered for."""

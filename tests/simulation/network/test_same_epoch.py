@@ -1,0 +1,120 @@
+"""Two processes on copies of one log that give the same places (issue 18, section 4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.errors import Cloned
+from broker.testing.simulated_network import NetworkWorld
+from tests.seeds import seeds
+from tests.simulation.network.watching import Name, Publisher, Reader, name_of, read
+
+
+def published(client: str, count: int) -> list[Name]:
+    return [(client, 1, number) for number in range(1, count + 1)]
+
+
+@pytest.mark.parametrize("seed", seeds(1, 3))
+def test_two_clones_that_start_at_the_same_moment(seed: int) -> None:
+    """One orchestrator starts two machines on copies of one disk."""
+    with NetworkWorld(seed) as world:
+        world.add("b", "two")
+        world.add("a", "one", gateways=["b"])
+        world.add("twin", "one", gateways=["b"], called="a", start=False)
+        world.run(3.0)
+        far = Reader(world, world.client("far", "b"), durable="d")
+        first = Publisher(world, world.client("first", "a"))
+        world.run_until(lambda: far.flowing)
+        for _ in range(5):
+            first.publish()
+        read(world, far)
+        world.stop("a")
+        world.clone_disk("a", "twin")
+        world.start("a")
+        world.start("twin")
+        assert world["a"].event_log.newest_own == world["twin"].event_log.newest_own
+        at_a = Publisher(world, world.client("at-a", "a"))
+        at_twin = Publisher(world, world.client("at-twin", "twin"))
+        for publisher in (at_a, at_twin):
+            for _ in range(5):
+                publisher.publish()
+        world.run(60.0)
+        read(world, far)
+        assert len(at_a.receipts) == len(at_twin.receipts) == 5
+        loser = _stopped(world, "a", "twin")
+        # Nothing of the one that goes on is missing, whatever of the other one has arrived.
+        going_on = at_twin if loser == "a" else at_a
+        assert set(published(going_on.client.client_id, 5)) <= set(map(name_of, far.events))
+        world.kill(loser)
+        world.rename(loser, "a-2")
+        world.start(loser)
+        read(world, far, seconds=60.0)
+        expected = published("at-a", 5) + published("at-twin", 5) + published("first", 5)
+        assert sorted(map(name_of, far.events)) == expected, f"seed {seed}"
+        assert far.gaps == []
+
+
+def _stopped(world: NetworkWorld, *names: str) -> str:
+    """The one of the nodes that takes no more events; the others do."""
+    stopped = []
+    for name in names:
+        try:
+            world[name].event_log.check_available()
+        except Cloned:
+            stopped.append(name)
+    (loser,) = stopped
+    return loser
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("lost", [3, 5, 8])
+def test_a_second_process_gives_the_places_of_the_first_one(lost: int, restarted: bool) -> None:
+    """The clock of a machine is behind, so each process on the copy takes the next epoch.
+
+    The node at the other end has the places of the first one, may have been restarted since, and
+    never met both.
+    """
+    with NetworkWorld(lost) as world:
+        world.add("b", "two")
+        world.add("a", "one", gateways=["b"], start=False)
+        world.set_clock("a", 3_600_000)
+        world.start("a")
+        world.run(3.0)
+        far = Reader(world, world.client("far", "b"), durable="d")
+        first = Publisher(world, world.client("first", "a"))
+        world.run_until(lambda: far.flowing)
+        first.publish()
+        read(world, far)
+        world.stop("a")
+        world.set_clock("a", 0)
+        copy = world.copy_disk("a")
+        world.start("a")
+        former = Publisher(world, world.client("former", "a"))
+        for _ in range(lost):
+            former.publish()
+        read(world, far, seconds=5.0)
+        epoch = world["a"].event_log.newest_own[0]
+        world.kill_client(former.client)
+        world.kill("a")
+        if restarted:
+            world.kill("b")
+            world.start("b")
+        world.restore_disk("a", copy)
+        world.cut("a", "b", refuse=True)
+        world.start("a")
+        later = Publisher(world, world.client("later", "a"))
+        for _ in range(5):
+            later.publish()
+        world.run(5.0)
+        assert len(later.receipts) == 5 and world["a"].event_log.newest_own == (epoch, 6)
+        world.heal("a", "b")
+        own = Reader(world, world.client("own", "a"), durable="d")
+        read(world, far, own, seconds=40.0)
+        expected = published("first", 1) + published("former", lost) + published("later", 5)
+        assert sorted(map(name_of, far.events)) == sorted(expected)
+        assert far.gaps == []
+        log = world["a"].event_log
+        events = world.wait(log.read_of(log.origin, (0, 0), 1 << 20, 1 << 30))
+        # It has given back what it had; the events of both branches lie in the node's log.
+        assert len({event.record for event in events}) == len(expected)
+        assert log.newest_own[0] > epoch
