@@ -55,8 +55,13 @@ class LogHistories(LogReading):
 
     def fork(self, mark: Mark, id: int = 0) -> Mark | None:
         """The place where the branch of an own place leaves this log; None for one of this log.
-        `id` is that of the place's history, 0 if it is not known."""
-        return self.chain.fork(mark, self.newest_own, id)
+        `id` is that of the place's history, 0 if it is not known.
+
+        A place ahead of this log was given by another process, on a copy that is not newer than
+        what this one began with.
+        """
+        fork = self.chain.fork(mark, self.newest_own, id)
+        return min(fork, self.began) if fork is not None and mark > self.newest_own else fork
 
     def history_of(self, origin: str) -> HistoryId | None:
         """The newest history of another origin that an earlier process has noted."""

@@ -141,3 +141,42 @@ def test_a_restored_node_by_whose_clock_it_is_earlier_repeats_no_place(seed: int
         publisher.publish()
         settle(world, [publisher, other], [far], seconds=30.0)
         assert len(far.events) == 17 and far.gaps == []
+
+
+def test_all_that_is_lost_is_told_also_by_a_clock_that_is_behind() -> None:
+    """The restored node gives offsets of the lost branch again before anybody shows that."""
+    with NetworkWorld(1) as world:
+        world.add("a", "one")
+        world.add("b", "two", gateways=["a"])
+        world.run(3.0)
+        far = Reader(world, world.client("far", "b"), INTERESTS[3], durable="d")
+        away = Reader(world, world.client("away", "a"), durable="d")
+        publisher = Publisher(world, world.client("publisher", "a"))
+        world.run_until(lambda: far.flowing and away.flowing)
+        publisher.publish()
+        read(world, away)
+        world.kill_client(away.client)
+        copy = world.copy_disk("a")
+        world.stop("a")
+        world.set_clock("a", 3_600_000)
+        world.start("a")
+        world.run(5.0)
+        for _ in range(10):
+            publisher.publish()
+        world.run(2.0)
+        world.kill("a")
+        world.restore_disk("a", copy)
+        world.set_clock("a", 0)
+        world.cut("a", "b", refuse=True)
+        world.start("a")
+        other = Publisher(world, world.client("other", "a"))
+        for _ in range(5):
+            other.publish()
+        world.run(5.0)
+        world.heal("a", "b")
+        world.run(20.0)
+        publisher.publish()
+        back = Reader(world, world.client("away", "a", incarnation=2), durable="d")
+        read(world, back, seconds=30.0)
+        assert sum(gap.last.offset - gap.first.offset + 1 for gap in back.gaps) == 10
+        assert len(back.events) == 6 and back.error is None
