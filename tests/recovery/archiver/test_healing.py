@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from broker.errors import ArchiveUnavailable
 from broker.recovery.archiver import archiving
 from broker.store.archive.compaction import Compaction, CompactionRules
 from broker.store.archive.manifests import Ledger
 from broker.store.archive.verification import Verification
+from broker.testing.fragile_disk import FragileDisk
 from tests.recovery.archiver.archived_node import Site
 from tests.store.archive.events import HOUR, same
 
@@ -164,3 +167,36 @@ def test_a_file_that_is_missing_is_written_again_once_compaction_meets_it(site: 
     site.carry(archiver)
     assert site.covered() == (((0, 0), (1, 4)),)
     assert sorted(site.offsets()) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("told_apart", [True, False])
+def test_clones_that_archive_under_one_name_lose_nothing(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told_apart: bool
+) -> None:
+    """An object store may not tell two pages apart that are put at one moment: the later stays."""
+    if not told_apart:
+        monkeypatch.setattr(FragileDisk, "rename_new", FragileDisk.rename)
+    site.log_more(3)
+    site.carry()
+    shutil.copytree(tmp_path / "own", tmp_path / "copy")
+    twin = Site(tmp_path / "copy", site)
+    clones = {2: (site, site.archiver()), 3: (twin, twin.archiver())}
+    for _ in range(4):
+        for epoch, (each, archiver) in clones.items():
+            each.log_more(2, epoch=epoch)
+            site.wall.now += 1
+            try:
+                archiver.flush()
+            except ArchiveUnavailable:
+                # A page of that number is there.
+                continue
+    for _ in range(3):
+        for each, archiver in clones.values():
+            each.carry(archiver)
+    marks = {event.mark for event in site.archived()}
+    assert marks >= {(epoch, offset) for epoch in clones for offset in range(4, 12)}
+    state = site.open().state()
+    for epoch in clones:
+        assert state.upto(site.origin, (epoch, 3)) >= (epoch, 11)
+    assert state.problems == {}
+    twin.close()
