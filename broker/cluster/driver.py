@@ -185,8 +185,8 @@ class ClusterDriver:
                 self.neighbours.tell(messages.encode(said), neighbour)
             case Send(neighbour, message):
                 self.neighbours.tell(messages.encode(message), neighbour)
-            case NoteHistory(origin, history):
-                self._event_log.note_history(origin, history)
+            case NoteHistory(origin, histories):
+                self._event_log.note_histories(origin, histories)
             case Take():
                 self._take(effect)
             case Cover():

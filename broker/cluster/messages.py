@@ -45,7 +45,7 @@ class Message:
     most: ClassVar[int] = MAX_CONTROL
     """No message of the class is longer, in bytes."""
     last_may_lack: ClassVar[bool] = False
-    """Whether the last field is left out where it is 0: version 1 does not know it."""
+    """Whether the last field is left out where it is empty: version 1 does not know it."""
 
 
 _by_kind: dict[int, type[Message]] = {}

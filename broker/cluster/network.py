@@ -190,7 +190,7 @@ class Network:
             begins=self.driver.local.newcomers.begins,
             group=self._in_group,
             history=lambda: log.history,
-            histories=KnownHistories(log.history_of),
+            histories=KnownHistories(log.histories_of),
         )
         self.driver.start(knowledge, traffic)
         self._sent = log.cut

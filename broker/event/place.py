@@ -9,8 +9,8 @@ import attrs
 
 #: (epoch, offset): what orders the events of one origin.
 Mark: TypeAlias = tuple[int, int]
-#: (epoch, id): one history of an origin (`broker.store.histories`).
-HistoryId: TypeAlias = tuple[int, int]
+#: (epoch, id, branch place): a history of an origin as nodes name it (`broker.store.histories`).
+NamedHistory: TypeAlias = tuple[int, int, Mark]
 
 
 @attrs.frozen(slots=True)

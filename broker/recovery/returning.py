@@ -112,7 +112,7 @@ class Returning:
         log = self._event_log
         if resume.origin != log.origin or self._is_settled(resume):
             return False
-        branch = log.fork(resume.after, resume.history)
+        branch = log.fork(resume.after, resume.path)
         if branch is None and not (self._is_new() and resume.after[0] < log.newest_own[0]):
             return False
         beyond = 0 if branch is None else resume.after[1] - branch[1]
@@ -220,7 +220,7 @@ class Returning:
     async def _settle(self, waiting: Mapping[Address, Resume]) -> None:
         branches: dict[Mark, dict[Address, Mark]] = {}
         for address, resume in waiting.items():
-            branch = self._event_log.fork(resume.after, resume.history)
+            branch = self._event_log.fork(resume.after, resume.path)
             if branch is not None:
                 branches.setdefault(branch, {})[address] = resume.after
         for branch, shown in sorted(branches.items()):
@@ -259,7 +259,6 @@ class Returning:
         """
         log = self._event_log
         if upto[0] >= log.newest_own[0]:
-            branch = min(branch, log.began)
             log.begin_epoch(upto[0] + 1)
             while not log.is_writable:
                 # Until then events with places in the former epoch are on their way into the log.

@@ -322,7 +322,11 @@ class CatchingUp:
     def _tell_loss(self, feed: Feed, loss: Loss) -> None:
         own = self._log.origin
         feed.told[own] = loss.last
-        for first, last in loss.gaps(feed.began.get(own, _NOWHERE)):
+        began = feed.began.get(own, _NOWHERE)
+        if self._log.fork(began) is None:
+            # It lies on this branch, maybe behind the place where the other one began.
+            began = min(began, loss.branch)
+        for first, last in loss.gaps(began):
             count = last[1] - first[1] + 1
             feed.outcomes.gone += count
             self._outlet.send_message(Gap(feed.number, own, first, last, count, "lost"))

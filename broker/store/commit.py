@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from broker.event.place import HistoryId, Mark
+from broker.event.place import Mark, NamedHistory
 from broker.store.deduplication import Publisher
 from broker.store.histories import Loss
 from broker.store.records import LoggedEvent
@@ -67,7 +67,7 @@ class Commit:
     since: dict[str, Mark] = attrs.field(factory=dict)
     """Behind which marks it begins with these origins, which are new to it."""
     keeping: list[Keeping] = attrs.field(factory=list)
-    histories: dict[str, HistoryId] = attrs.field(factory=dict)
+    histories: dict[str, tuple[NamedHistory, ...]] = attrs.field(factory=dict)
     """The newest histories of other origins."""
     losses: list[Loss] = attrs.field(factory=list)
     """Own events of another branch that nobody has."""

@@ -10,7 +10,8 @@ One table of checked values (see `values`), integers big-endian:
 - `h` epoch u32 -> id u64, parent epoch u32, branch epoch u32, branch offset u64;
 - `l` offset u64 of `after` -> a loss: four times (epoch u32, offset u64) as in `Loss`, then its
   runs, each (first u64, last u64);
-- `n` origin -> epoch u32, id u64: the newest history of another origin that frames have named;
+- `n` origin -> the newest histories of another origin that frames have named, each epoch u32, id
+  u64, branch epoch u32, branch offset u64;
 - `r` -> this log is marked as restored;
 - `x` -> it is disowned: epoch u32, offset u64 before the first event of the process that was;
 - `a` -> epoch u32, offset u64, former name: see `Histories.leave`.
@@ -21,12 +22,12 @@ from __future__ import annotations
 import os
 import struct
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 import lmdb
 
-from broker.event.place import HistoryId, Mark
+from broker.event.place import Mark, NamedHistory
 from broker.store.values import Values
 
 #: Histories, and losses, that a log remembers; older ones are dropped.
@@ -44,7 +45,7 @@ _RUN = struct.Struct(">QQ")
 _EPOCH = struct.Struct(">I")
 _OFFSET = struct.Struct(">Q")
 _MARK = struct.Struct(">IQ")
-_NAMED = struct.Struct(">IQ")
+_NAMED = struct.Struct(">IQIQ")
 _HISTORY_KEY, _LOSS_KEY, _NAMED_KEY = b"h", b"l", b"n"
 _DISOWNED_KEY, _ADOPTING_KEY, _RESTORED_KEY = b"x", b"a", b"r"
 #: Places that a log of which nobody knows how far it had got leaves out.
@@ -113,20 +114,24 @@ class Chain:
         self.losses: tuple[Loss, ...] = tuple(sorted(losses, key=_after_of))
         self._epochs = [each.epoch for each in self.histories]
 
-    def fork(self, mark: Mark, newest: Mark, id: int = 0) -> Mark | None:
+    def fork(self, mark: Mark, newest: Mark, path: Sequence[NamedHistory] = ()) -> Mark | None:
         """The place where the branch of a mark leaves this one; None if it is on this branch.
 
-        `newest` is the newest own place, `id` that of the mark's history; 0 if it is not known. A
-        mark of an epoch before all known ones is taken as one of this branch, unless it lies behind
-        the place where the first known history began.
+        `newest` is the newest own place, `path` the histories that led to the mark, rising, as far
+        as they are known. A mark of an epoch before all known ones is taken as one of this branch,
+        unless it lies behind the place where the first known history began.
         """
-        index = bisect_right(self._epochs, mark[0])
-        own = self.histories[index - 1] if index else None
-        if id and own is not None and own.epoch == mark[0] and own.id != id:
-            # Another process has given this place.
-            return own.branch
+        at = mark
+        ids = {history.epoch: history.id for history in self.histories}
+        for epoch, id, branch in reversed(path):
+            if epoch == at[0] and ids.get(epoch) != id:
+                # Another process has given this place.
+                at = branch
+        index = bisect_right(self._epochs, at[0])
         end = self.histories[index].branch if index < len(self.histories) else newest
-        return end if mark > end else None
+        if at > end:
+            return end
+        return None if at == mark else at
 
     def goes_on(self, mark: Mark) -> Mark:
         """The place behind which this branch has events for a reader that has come to a mark.
@@ -193,14 +198,19 @@ class Histories:
         self.values.put(txn, _HISTORY_KEY + _EPOCH.pack(epoch), record)
         self._drop_oldest(txn, _HISTORY_KEY, MOST_HISTORIES)
 
-    def note(self, txn: lmdb.Transaction, origin: str, history: HistoryId) -> None:
-        """Store the newest history of another origin."""
-        self.values.put(txn, _NAMED_KEY + origin.encode(), _NAMED.pack(*history))
+    def note(self, txn: lmdb.Transaction, origin: str, histories: Iterable[NamedHistory]) -> None:
+        """Store the newest histories of another origin."""
+        value = b"".join([_NAMED.pack(epoch, id, *branch) for epoch, id, branch in histories])
+        self.values.put(txn, _NAMED_KEY + origin.encode(), value)
 
-    def named(self, txn: lmdb.Transaction) -> dict[str, HistoryId]:
+    def named(self, txn: lmdb.Transaction) -> dict[str, tuple[NamedHistory, ...]]:
         """The newest histories of other origins."""
-        rows = self._rows(txn, _NAMED_KEY)
-        return {key[1:].decode(): _NAMED.unpack(value) for key, value in rows}
+        return {
+            key[1:].decode(): tuple(
+                [(epoch, id, (at, offset)) for epoch, id, at, offset in _NAMED.iter_unpack(value)]
+            )
+            for key, value in self._rows(txn, _NAMED_KEY)
+        }
 
     def _pop(self, txn: lmdb.Transaction, key: bytes) -> bool:
         found = self.values.peek(txn, key) is not None

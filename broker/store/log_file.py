@@ -22,7 +22,7 @@ import lmdb
 from broker.channel.clock import wall_clock_ms
 from broker.errors import BrokerError, LogCorrupt, LogUnavailable
 from broker.event.origin import new_origin
-from broker.event.place import HistoryId, Mark, further
+from broker.event.place import Mark, NamedHistory, further
 from broker.store.chunk_table import NEVER_OLD
 from broker.store.chunks import chunks_of, decode_key, encode_key
 from broker.store.claim import claim_folder, disk_is_full, not_opened, note_close, note_start
@@ -87,7 +87,7 @@ class LogFile(FileReading):
         self.chain = Chain()
         self.began: Mark = (0, 0)
         """The newest own place when the log was opened."""
-        self.named: Mapping[str, HistoryId] = {}
+        self.named: Mapping[str, tuple[NamedHistory, ...]] = {}
         """Histories of other origins, as noted when the log was opened."""
         self.adopting: tuple[str, Mark] | None = None
         """The name that this log had, and behind which of its places a clone may lack events."""
@@ -219,8 +219,8 @@ class LogFile(FileReading):
                 former = [each.offset for each in own if each.epoch < epoch]
                 offset = max([self._bounds.offset, *former])
                 tables.histories.begin(txn, self._bounds.epoch, epoch, offset)
-            for origin, history in commit.histories.items():
-                tables.histories.note(txn, origin, history)
+            for origin, named in commit.histories.items():
+                tables.histories.note(txn, origin, named)
             for loss in commit.losses:
                 tables.histories.add_loss(txn, loss)
             for chunk in chunks_of(commit.events):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import lmdb
 from twisted.internet.defer import Deferred
 
 from broker.errors import BrokerError, Cloned
-from broker.event.place import HistoryId, Mark
+from broker.event.place import Mark, NamedHistory
 from broker.store.gathering import Gathering
 from broker.store.histories import Histories, Loss
 from broker.store.log_reading import LogReading
@@ -43,33 +43,35 @@ class LogHistories(LogReading):
         return (self._epoch, self._next_offset - 1)
 
     @property
-    def history(self) -> HistoryId:
+    def history(self) -> NamedHistory:
         """The history in which events are committed now."""
         newest = self.chain.histories[-1]
-        return newest.epoch, newest.id
+        return newest.epoch, newest.id, newest.branch
 
     @property
     def began(self) -> Mark:
         """The newest own place when this process began."""
         return self._file.began
 
-    def fork(self, mark: Mark, id: int = 0) -> Mark | None:
+    def fork(self, mark: Mark, path: Sequence[NamedHistory] = ()) -> Mark | None:
         """The place where the branch of an own place leaves this log; None for one of this log.
-        `id` is that of the place's history, 0 if it is not known.
+        `path` are the histories that led to the place, as far as they are known.
 
         A place ahead of this log was given by another process, on a copy that is not newer than
         what this one began with.
         """
-        fork = self.chain.fork(mark, self.newest_own, id)
-        return min(fork, self.began) if fork is not None and mark > self.newest_own else fork
+        fork = self.chain.fork(mark, self.newest_own, path)
+        if fork is None or path or mark <= self.newest_own:
+            return fork
+        return min(fork, self.began)
 
-    def history_of(self, origin: str) -> HistoryId | None:
-        """The newest history of another origin that an earlier process has noted."""
-        return self._file.named.get(origin)
+    def histories_of(self, origin: str) -> tuple[NamedHistory, ...]:
+        """The newest histories of another origin that an earlier process has noted."""
+        return self._file.named.get(origin, ())
 
-    def note_history(self, origin: str, history: HistoryId) -> None:
-        """Store the newest history of another origin, with the events that are logged next."""
-        self._gathering.commit.histories[origin] = history
+    def note_histories(self, origin: str, histories: tuple[NamedHistory, ...]) -> None:
+        """Store the newest histories of another origin, with the events that are logged next."""
+        self._gathering.commit.histories[origin] = histories
         self._begin_soon()
 
     def begin_epoch(self, epoch: int) -> None:

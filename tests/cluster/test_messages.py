@@ -171,8 +171,8 @@ def test_a_message_over_the_bound_is_refused_unread() -> None:
 def test_a_link_of_version_1_gets_a_resume_without_its_history() -> None:
     """Version 1 reads exactly six fields."""
     here, there = Address(CLUSTER, "n1"), Address(CLUSTER, "n2")
-    resume = Resume(there, here, 9, "origin", (1, 2), True, 77)
+    resume = Resume(there, here, 9, "origin", (1, 2), True, ((1, 77, (0, 1)),))
     assert messages.decode(messages.encode(resume)) == resume
     older = messages.encode(resume.at_version(1))
     assert len(msgpack.unpackb(older[1:])) == 6
-    assert messages.decode(older) == attrs.evolve(resume, history=0)
+    assert messages.decode(older) == attrs.evolve(resume, path=())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from broker.event.place import Mark
+from broker.event.place import Mark, NamedHistory
 from broker.store.commit import Commit, Retention
 from broker.store.histories import (
     EPOCH_MS,
@@ -90,19 +90,37 @@ def test_a_place_of_another_process_in_the_same_epoch_is_recognised_by_its_id(
     (*_, history), (*_, twin) = one.chain.histories, other.chain.histories
     place, newest = (one.bounds.epoch, 7), (one.bounds.epoch, 8)
     assert one.chain.fork(place, newest) is None
-    assert one.chain.fork(place, newest, history.id) is None
-    assert one.chain.fork(place, newest, twin.id) == (first.bounds.epoch, 5)
+    assert one.chain.fork(place, newest, [named(history)]) is None
+    assert one.chain.fork(place, newest, [named(twin)]) == (first.bounds.epoch, 5)
+
+
+def named(history: History) -> NamedHistory:
+    return history.epoch, history.id, history.branch
+
+
+def test_the_path_to_a_place_tells_where_its_branch_began() -> None:
+    """This log was started again behind the other branch: its places seem to follow it."""
+    chain = Chain([History(2, 1, 1, (1, 0)), History(9, 3, 2, (2, 30))])
+    far = (7, 15)
+    assert chain.fork(far, (9, 40)) == (2, 30)
+    path = [(2, 1, (1, 0)), (5, 6, (2, 10)), (7, 8, (5, 12))]
+    assert chain.fork(far, (9, 40), path) == (2, 10)
+    # As far as it is known.
+    assert chain.fork(far, (9, 40), path[2:]) == (2, 30)
+    assert chain.fork((2, 20), (9, 40), path[:1]) is None
 
 
 def test_histories_survive_a_restart_and_are_bounded(tmp_path: Path) -> None:
     log = started(tmp_path, 3, BEGAN)
-    log.commit(Commit(histories={"b" * 24: (9, 1 << 62)}), log.bounds.epoch, 0)
+    log.commit(
+        Commit(histories={"b" * 24: ((8, 7, (6, 5)), (9, 1 << 62, (8, 6)))}), log.bounds.epoch, 0
+    )
     log.crash()
     for second in range(200, 200 + MOST_HISTORIES + 20):
         log = LogFile(tmp_path, Retention(), wall_clock=lambda now=second: now * 1000)  # type: ignore[misc]
         log.crash()
     assert len(log.chain.histories) == MOST_HISTORIES
-    assert log.named == {"b" * 24: (9, 1 << 62)}
+    assert log.named == {"b" * 24: ((8, 7, (6, 5)), (9, 1 << 62, (8, 6)))}
 
 
 def test_events_that_were_given_places_before_an_epoch_began_are_of_the_former_one(

@@ -155,7 +155,7 @@ class Arrivals:
             return self._hold(arrived, now, ask=not self._closed)
         if history is None or not self._histories.note(origin, history):
             return self._arrive(arrived, now)
-        return [NoteHistory(origin, history), *self._arrive(arrived, now)]
+        return [NoteHistory(origin, self._histories.of(origin)), *self._arrive(arrived, now)]
 
     def _contradicts(self, arrived: Arrived) -> bool:
         frame = arrived.frame
@@ -288,7 +288,7 @@ class Arrivals:
         if now - self._showed.get(origin, float("-inf")) < MOST_ASK_AGAIN / 6:
             return []
         self._showed[origin] = now
-        return [Ask(home, origin, cursor, history=self._histories.id_at(origin, cursor))]
+        return [Ask(home, origin, cursor, path=self._histories.path(origin, cursor))]
 
     def _is_too_much(self, origin: str) -> bool:
         return (
@@ -367,4 +367,4 @@ class Arrivals:
         home = min(homes, key=lambda each: waiting.asked[each])
         waiting.asked[home] += 1
         after = self.stands_at(origin) or (0, 0)
-        return Ask(home, origin, after, waiting.all, self._histories.id_at(origin, after))
+        return Ask(home, origin, after, waiting.all, self._histories.path(origin, after))

@@ -6,7 +6,7 @@ import attrs
 
 from broker.cluster.address import Address
 from broker.cluster.flows.frame import Frame, Range
-from broker.event.place import HistoryId, Mark
+from broker.event.place import Mark, NamedHistory
 
 
 @attrs.frozen(eq=False)
@@ -36,16 +36,16 @@ class Ask:
     after: Mark
     all: bool = False
     """All of it: others may have forgotten what this node wants."""
-    history: int = 0
-    """The id of the history that `after` is of; 0: it is not known."""
+    path: tuple[NamedHistory, ...] = ()
+    """The histories that led there; the last one is that of `after`, if that is known."""
 
 
 @attrs.frozen
 class NoteHistory:
-    """Store the newest history of an origin, with the events that follow."""
+    """Store the newest histories of an origin, with the events that follow."""
 
     origin: str
-    history: HistoryId
+    histories: tuple[NamedHistory, ...]
 
 
 Effect = Take | Ask | NoteHistory

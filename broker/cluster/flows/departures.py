@@ -26,7 +26,7 @@ from broker.cluster.flows.frame import (
     level_runs,
     mark_runs,
 )
-from broker.event.place import HistoryId, Mark
+from broker.event.place import Mark, NamedHistory
 
 #: Whether events of a security level's rank may go to a destination, on the way that there is.
 Cleared: TypeAlias = Callable[[Address, int], bool]
@@ -81,7 +81,7 @@ class Departures:
         self._calls = early % TELL_AGAIN[-1]
         self._told = upto
         """Where `progress` was called last."""
-        self.history: HistoryId | None = None
+        self.history: NamedHistory | None = None
         """In which history the home logs, as far as it is known."""
         self.denied = 0
         """Events that a destination wanted, and to which no way is cleared for them."""

@@ -24,8 +24,9 @@ import zstandard
 
 from broker.cluster.address import Address, check_name, check_unit
 from broker.cluster.descriptor import rank as checked_rank
+from broker.cluster.flows.known_histories import named_history
 from broker.errors import BadName, ProtocolError
-from broker.event.place import HistoryId, Mark
+from broker.event.place import Mark, NamedHistory
 from broker.session import fields
 
 KIND = 0x60
@@ -100,7 +101,7 @@ class Frame:
     document_lengths: Sequence[int]
     records: bytes
     body: bytes
-    history: HistoryId | None = None
+    history: NamedHistory | None = None
     """In which history the home logs now; None if that is not known."""
 
     @property
@@ -293,7 +294,7 @@ def decode(data: bytes) -> Frame:
         body_at = records_at + records_length
         header = msgpack.unpackb(data[_HEAD.size : records_at], use_list=False)
         records, body = data[records_at:body_at], data[body_at:]
-        frame = Frame(*header[:_FIELDS], records, body, *map(_mark, header[_FIELDS:]))  # type: ignore[call-arg]
+        frame = Frame(*header[:_FIELDS], records, body, *map(named_history, header[_FIELDS:]))  # type: ignore[call-arg]
         frame.home = _address(frame.home)
         if not frame.home.node:
             raise ValueError("a home that is no node")

@@ -1,58 +1,79 @@
-"""The newest history of each origin that frames have named (`broker.store.histories`).
+"""The newest histories of each origin that frames have named (`broker.store.histories`).
 
 Two processes on copies of one log may give places in one epoch: they were started within 250 ms, or
 by clocks that are behind. A place alone does not tell which of them gave it. The id of the history
-does.
+does. The branch places tell the home where a place of another process leaves its own log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from broker.event.place import HistoryId, Mark
+from broker.event.place import Mark, NamedHistory
+from broker.session import fields
+
+#: Histories of an origin that a node stores: the newest ones.
+MOST_NAMED = 8
 
 
-def _nothing(_: str) -> HistoryId | None:
-    return None
+def named_history(value: Any) -> NamedHistory:
+    """The history that these plain values name. Raises `ValueError` or `TypeError`."""
+    epoch, id, branch = value
+    return (*fields.mark((epoch, id)), fields.mark(branch))
+
+
+def path_of(value: Any) -> tuple[NamedHistory, ...]:
+    """At most `MOST_NAMED` histories, rising. Raises `ValueError` or `TypeError`."""
+    path = tuple(map(named_history, value))
+    if len(path) > MOST_NAMED or sorted(set(path)) != list(path):
+        raise ValueError("no path of histories")
+    return path
+
+
+def _nothing(_: str) -> tuple[NamedHistory, ...]:
+    return ()
 
 
 class KnownHistories:
     """One node's."""
 
-    def __init__(self, stored: Callable[[str], HistoryId | None] = _nothing) -> None:
+    def __init__(self, stored: Callable[[str], tuple[NamedHistory, ...]] = _nothing) -> None:
         """`stored` returns what an earlier process of this node has noted."""
         self._stored = stored
-        self._known: dict[str, HistoryId | None] = {}
+        self._known: dict[str, tuple[NamedHistory, ...]] = {}
 
-    def of(self, origin: str) -> HistoryId | None:
-        """The newest history of an origin; None if no frame has named one."""
+    def of(self, origin: str) -> tuple[NamedHistory, ...]:
+        """The histories of an origin that frames have named, the newest one last."""
         if origin not in self._known:
             self._known[origin] = self._stored(origin)
         return self._known[origin]
 
-    def contradicts(self, origin: str, history: HistoryId | None, at: Mark | None) -> bool:
+    def contradicts(self, origin: str, history: NamedHistory | None, at: Mark | None) -> bool:
         """Whether a frame is of another process than the places that this node has.
 
         `at` is where the node stands. Before it has got into that epoch it may follow either one.
         """
         known = self.of(origin)
-        if history is None or known is None or at is None:
+        if history is None or not known or at is None:
             return False
-        return history[0] == known[0] == at[0] and history[1] != known[1]
+        epoch, id, _ = known[-1]
+        return history[0] == epoch == at[0] and history[1] != id
 
-    def note(self, origin: str, history: HistoryId | None) -> bool:
+    def note(self, origin: str, history: NamedHistory) -> bool:
         """A frame that does not contradict named this one; whether it is the newest from now on."""
         known = self.of(origin)
-        if history is None or history == known or (known is not None and history[0] < known[0]):
+        if known and (history[:2] == known[-1][:2] or history[0] < known[-1][0]):
             return False
-        self._known[origin] = history
+        before = [each for each in known if each[0] < history[0]]
+        self._known[origin] = (*before, history)[-MOST_NAMED:]
         return True
 
-    def id_at(self, origin: str, mark: Mark) -> int:
-        """The id of the history that a place is of; 0 if it is not known."""
-        known = self.of(origin)
-        return known[1] if known is not None and known[0] == mark[0] else 0
+    def path(self, origin: str, mark: Mark) -> tuple[NamedHistory, ...]:
+        """The histories that led to a place, up to its own; nothing if that is not known."""
+        found = tuple([each for each in self.of(origin) if each[0] <= mark[0]])
+        return found if found and found[-1][0] == mark[0] else ()
 
     def forget(self, origin: str) -> None:
         """Follow whoever speaks next."""
-        self._known[origin] = None
+        self._known[origin] = ()

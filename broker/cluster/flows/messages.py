@@ -8,8 +8,9 @@ import attrs
 
 from broker.cluster.address import Address
 from broker.cluster.descriptor import checked_address
+from broker.cluster.flows.known_histories import path_of
 from broker.cluster.messages import Message, register
-from broker.event.place import Mark
+from broker.event.place import Mark, NamedHistory
 from broker.session import fields
 
 
@@ -55,12 +56,13 @@ class Resume(Routed):
     after: Mark = attrs.field(converter=fields.mark)
     all: bool = attrs.field(converter=fields.flag, default=False)
     """Whether what the reader is known to want says too little: send all that there is."""
-    history: int = attrs.field(converter=fields.count, default=0)
-    """The id of the history that `after` is of; 0: it is not known, or the link is of version 1."""
+    path: tuple[NamedHistory, ...] = attrs.field(converter=path_of, default=())
+    """The histories that led there, the last one that of `after`; nothing: that is not known, or
+    the link is of version 1."""
 
     def at_version(self, version: int) -> Resume:
         """See `Routed`."""
-        return self if version >= 2 else attrs.evolve(self, history=0)
+        return self if version >= 2 else attrs.evolve(self, path=())
 
 
 @register(0x62)

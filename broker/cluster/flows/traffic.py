@@ -33,7 +33,7 @@ from broker.cluster.flows.merging import merge
 from broker.cluster.flows.messages import Lost, Resume, Routed
 from broker.cluster.flows.readers import Readers
 from broker.cluster.knowledge import Knowledge
-from broker.event.place import HistoryId, Mark
+from broker.event.place import Mark, NamedHistory
 
 __all__ = [
     "Cover",
@@ -67,7 +67,7 @@ class Traffic:
         patience: float = float("inf"),
         begins: Callable[[str, Mark], Mark] = lambda _, mark: mark,
         group: Callable[[int], Collection[str]] = lambda _: (),
-        history: Callable[[], HistoryId | None] = lambda: None,
+        history: Callable[[], NamedHistory | None] = lambda: None,
         histories: KnownHistories | None = None,
     ) -> None:
         """`newest` is the place of the newest own event, durable or not. With `compress` bodies
@@ -376,7 +376,7 @@ class Traffic:
                 done += self._say(
                     Resume(
                         *(effect.home, self._own, MAX_HOPS),
-                        *(effect.origin, effect.after, effect.all, effect.history),
+                        *(effect.origin, effect.after, effect.all, effect.path),
                     )
                 )
             else:

@@ -19,7 +19,7 @@ from broker.cluster.flows.arrivals import (
 from broker.cluster.flows.arrived import Arrived, Ask, Effect, NoteHistory, Take
 from broker.cluster.flows.frame import Range
 from broker.cluster.flows.known_histories import KnownHistories
-from broker.event.place import Mark
+from broker.event.place import Mark, NamedHistory
 from tests.cluster.flows.frames import HOME, frame, node
 
 ME = node("me")
@@ -343,12 +343,16 @@ def test_a_hole_that_nobody_answers_for_is_hopeless_after_a_while() -> None:
 # ----------------------------------------------------------------------------- histories
 
 
+def history(epoch: int, id: int) -> NamedHistory:
+    return epoch, id, (1, 5)
+
+
 def of_history(
-    arrivals: Arrivals, history: tuple[int, int], after: Mark, upto: Mark, now: float = 0.0
+    arrivals: Arrivals, name: tuple[int, int], after: Mark, upto: Mark, now: float = 0.0
 ) -> list[Effect]:
     told = Range(ME, after, upto)
     came = frame([told])
-    came.history = history
+    came.history = history(*name)
     return arrivals.arrive(Arrived(told, came, 0), now)
 
 
@@ -356,32 +360,32 @@ def test_places_of_another_process_in_the_same_epoch_are_not_taken() -> None:
     covered: dict[str, Mark] = {"o": (1, 5)}
     arrivals = Arrivals(covered.get, patience=60.0)
     note, taken = of_history(arrivals, (2, 7), (1, 5), (2, 8))
-    assert note == NoteHistory("o", (2, 7)) and isinstance(taken, Take)
+    assert note == NoteHistory("o", (history(2, 7),)) and isinstance(taken, Take)
     # Neither what seems to be new, nor what seems to be here.
     assert of_history(arrivals, (2, 9), (2, 8), (2, 10)) == []
     assert of_history(arrivals, (2, 9), (1, 5), (2, 6)) == []
-    assert arrivals.handle_timeout(PATIENCE) == [Ask(HOME, "o", (2, 8), history=7)]
+    assert arrivals.handle_timeout(PATIENCE) == [Ask(HOME, "o", (2, 8), path=(history(2, 7),))]
     # The home goes on in an epoch above that.
     noted, taken = of_history(arrivals, (3, 4), (2, 8), (3, 12), now=1.0)
-    assert noted == NoteHistory("o", (3, 4))
+    assert noted == NoteHistory("o", (history(2, 7), history(3, 4)))
     assert isinstance(taken, Take) and taken.cursor == (2, 8)
     assert arrivals.waiting == 0
 
 
 def test_a_node_that_has_no_place_of_an_epoch_follows_whoever_speaks() -> None:
     arrivals = Arrivals({"o": (1, 5)}.get)
-    assert of_history(arrivals, (2, 7), (2, 6), (2, 8)) == [NoteHistory("o", (2, 7))]
+    assert of_history(arrivals, (2, 7), (2, 6), (2, 8)) == [NoteHistory("o", (history(2, 7),))]
     noted, taken = of_history(arrivals, (2, 9), (1, 5), (2, 6))
-    assert noted == NoteHistory("o", (2, 9)) and isinstance(taken, Take)
+    assert noted == NoteHistory("o", (history(2, 9),)) and isinstance(taken, Take)
 
 
 def test_what_an_earlier_process_of_this_node_has_noted_counts() -> None:
-    stored = {"o": (2, 7)}
-    arrivals = Arrivals({"o": (2, 8)}.get, patience=60.0, histories=KnownHistories(stored.get))
+    histories = KnownHistories(lambda _: (history(2, 7),))
+    arrivals = Arrivals({"o": (2, 8)}.get, patience=60.0, histories=histories)
     assert of_history(arrivals, (2, 9), (2, 8), (2, 10)) == []
     (asked,) = arrivals.handle_timeout(PATIENCE)
-    assert asked == Ask(HOME, "o", (2, 8), history=7)
+    assert asked == Ask(HOME, "o", (2, 8), path=(history(2, 7),))
     # Without an answer the node goes on with the one that speaks.
     assert arrivals.hopeless(61.0) == [("o", HOME)]
     noted, taken = of_history(arrivals, (2, 9), (2, 8), (2, 11), now=61.0)
-    assert noted == NoteHistory("o", (2, 9)) and isinstance(taken, Take)
+    assert noted == NoteHistory("o", (history(2, 9),)) and isinstance(taken, Take)

@@ -7,7 +7,7 @@ import pytest
 from broker.errors import Cloned
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
-from tests.simulation.network.watching import Publisher, Reader, name_of, read
+from tests.simulation.network.watching import INTERESTS, Publisher, Reader, name_of, read
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
@@ -167,3 +167,81 @@ def test_a_member_that_is_restored_by_an_earlier_clock_is_no_clone(seed: int) ->
         world.run(120.0)
         world["a"].event_log.check_available()
         assert world.linked("a", "x") or world.linked("a", "y")
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("starts", [1, 2])
+def test_the_original_comes_back_when_its_clone_is_gone(starts: int, restarted: bool) -> None:
+    """It was alone while the clone ran, and restarts behind that: its epochs seem to follow.
+
+    The node at the other end stands at a place of the clone, which lies behind all that the
+    original logged alone.
+    """
+    with NetworkWorld(starts) as world:
+        world.add("b", "two")
+        world.add("a", "one", gateways=["b"])
+        world.add("twin", "one", gateways=["b"], called="a", start=False)
+        world.run(3.0)
+        far = Reader(world, world.client("far", "b"), durable="d")
+        at_a = Publisher(world, world.client("at-a", "a"))
+        world.run_until(lambda: far.flowing)
+        for _ in range(5):
+            at_a.publish()
+        read(world, far)
+        world.clone_disk("a", "twin")
+        world.cut("a", "b", refuse=True)
+        for _ in range(5):
+            at_a.publish()
+        world.run(2.0)
+        at_twin = Publisher(world, world.client("at-twin", "twin"))
+        for _ in range(starts):
+            world.start("twin")
+            at_twin.publish()
+            read(world, far, seconds=10.0)
+            world.kill("twin")
+        assert len(at_a.receipts) == 10 and len(at_twin.receipts) == starts
+        for name in ("a", "b") if restarted else ("a",):
+            world.kill(name)
+            world.start(name)
+        world.heal("a", "b")
+        read(world, far, seconds=60.0)
+        expected = [("at-a", 1, n) for n in range(1, 11)]
+        expected += [("at-twin", 1, n) for n in range(1, starts + 1)]
+        assert sorted(map(name_of, far.events)) == expected
+        assert far.gaps == []
+
+
+def test_what_is_lost_of_a_clone_is_told_to_who_stayed_with_the_original() -> None:
+    """Its place lies behind where the clone's branch began, and not on that branch."""
+    with NetworkWorld(1) as world:
+        world.add("b", "two")
+        world.add("a", "one", gateways=["b"])
+        world.add("twin", "one", gateways=["b"], called="a", start=False)
+        world.run(3.0)
+        far = Reader(world, world.client("far", "b"), INTERESTS[3], durable="d")
+        own = Reader(world, world.client("own", "a"), durable="d")
+        at_a = Publisher(world, world.client("at-a", "a"))
+        world.run_until(lambda: far.flowing and own.flowing)
+        at_a.publish()
+        read(world, far, own)
+        world.clone_disk("a", "twin")
+        world.cut("a", "b", refuse=True)
+        for _ in range(5):
+            at_a.publish()
+        world.start("twin")
+        at_twin = Publisher(world, world.client("at-twin", "twin"))
+        for _ in range(3):
+            at_twin.publish()
+        read(world, own, seconds=10.0)
+        world.kill_client(own.client)
+        world.kill("twin")
+        world.kill("a")
+        world.start("a")
+        world.heal("a", "b")
+        world.run(20.0)
+        at_a.publish(altitude=7)
+        back = Reader(world, world.client("own", "a", incarnation=2), durable="d")
+        read(world, far, back, seconds=40.0)
+        assert ("at-a", 1, 7) in map(name_of, back.events)
+        bounds = [(gap.first.offset, gap.last.offset, gap.reason) for gap in back.gaps]
+        assert bounds == [(2, 4, "lost")]
