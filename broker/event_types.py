@@ -149,8 +149,9 @@ class EventTypes:
         oldest = events[0].arrival if events else now
         self.stored.store.needed_since_ms = min(oldest, now - self._max_age_ms) - SLACK_MS
 
-    def text(self, reference: DtdReference) -> Deferred[bytes | None]:
-        """The text of a DTD that an event of this node named; None where it is not known."""
+    def text(self, reference: DtdReference, origin: str = "") -> Deferred[bytes | None]:
+        """The text of a DTD that events of an origin name; None where it is not known."""
+        reference = self.variants(origin).get(reference, reference)
         dtd: Deferred[Any] = self.dtds.lookup(reference, FetchHint(""))
         return dtd.addCallbacks(lambda found: found.text, lambda _: None)
 

@@ -180,12 +180,12 @@ class _Archiver:
         except ArchiverDied:
             self._end()
 
-    def _ask_dtds(self, wanted: Sequence[DtdReference]) -> dict[DtdReference, bytes]:
+    def _ask_dtds(self, wanted: Sequence[DtdReference], origin: str) -> dict[DtdReference, bytes]:
         """The texts that the node has at once."""
         texts: dict[DtdReference, bytes] = {}
         for reference in wanted:
             found: list[bytes | None] = []
-            self._process.node.types.text(reference).addCallback(found.append)
+            self._process.node.types.text(reference, origin).addCallback(found.append)
             if found and found[0] is not None:
                 texts[reference] = found[0]
         return texts

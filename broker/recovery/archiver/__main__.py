@@ -59,6 +59,7 @@ class Conversation:
         self._gone = False
         """The node is."""
         self._texts: dict[DtdReference, bytes | None] = {}
+        self._origin = ""
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
@@ -109,10 +110,11 @@ class Conversation:
                 return
             self.listen(until - time.monotonic())
 
-    def ask_dtds(self, wanted: Sequence[DtdReference]) -> Mapping[DtdReference, bytes]:
-        """The texts that the node knows."""
+    def ask_dtds(self, wanted: Sequence[DtdReference], origin: str) -> Mapping[DtdReference, bytes]:
+        """The texts that the node knows, for events of an origin."""
         self._texts.clear()
-        self.tell(lines.ask_dtds(wanted))
+        self._origin = origin
+        self.tell(lines.ask_dtds(wanted, origin))
         until = time.monotonic() + DTD_TIMEOUT
         while not self._gone and self._texts.keys() < set(wanted):
             left = until - time.monotonic()
@@ -136,8 +138,9 @@ class Conversation:
                 self.questions.append(said)
             case lines.Dead(origins):
                 self.dead = origins
-            case lines.TellDtd(reference, text):
-                self._texts[reference] = text
+            case lines.TellDtd(reference, text, origin):
+                if origin == self._origin:
+                    self._texts[reference] = text
         return True
 
 

@@ -6,6 +6,8 @@ loses nothing and writes nothing twice that a reader would see twice.
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
@@ -18,8 +20,10 @@ from broker.event.place import Mark
 from broker.store.archive.archive import Archive
 from broker.store.archive.columns import ChunkColumns, chunks_to_batch
 from broker.store.archive.intervals import Interval, without
+from broker.store.archive.listed import TextUse
+from broker.store.archive.state import ArchiveState
 from broker.store.archive.table import events_to_batch
-from broker.store.archive.writer import ArchiveWriter
+from broker.store.archive.writer import ArchiveWriter, Written
 from broker.store.damage import DamageFound
 from broker.store.histories import Chain
 from broker.store.kept import KeptSpan
@@ -31,8 +35,10 @@ FLUSH_BYTES = 32 << 20
 #: Ms until a DTD that nobody had is asked for again.
 ASK_AGAIN = 60_000
 
-#: The texts of DTDs; those that nobody has are left out.
-AskDtds: TypeAlias = Callable[[Sequence[DtdReference]], Mapping[DtdReference, bytes]]
+#: The texts of DTDs that judge the events of an origin; those that nobody has are left out.
+AskDtds: TypeAlias = Callable[[Sequence[DtdReference], str], Mapping[DtdReference, bytes]]
+#: By origin and type the content hashes of texts.
+Hashes: TypeAlias = dict[tuple[str, DtdReference], str]
 
 
 #: Events behind a mark: at most so many, of about so many bytes.
@@ -84,8 +90,9 @@ class Archiving:
         self._writer = ArchiveWriter(archive, log.origin, wall_clock)
         self._ask_dtds = ask_dtds
         self._wall_clock = wall_clock
-        self._known: set[DtdReference] = set()
-        self._missing: set[DtdReference] | None = None
+        self._known: Hashes = {}
+        self._missing: set[tuple[str, DtdReference]] | None = None
+        self._compared: ArchiveState | None = None
         self._asked = 0
         self._stored: dict[tuple[str, str], bytes] | None = None
         self._change = -1
@@ -100,6 +107,7 @@ class Archiving:
             more = self._flush_kept(origin) or more
         self._put_durables()
         self._put_missing_texts()
+        self._put_uses()
         return more
 
     def _flush_own(self) -> bool:
@@ -183,12 +191,11 @@ class Archiving:
         return after, state.next_covered(origin, after)
 
     def _write(self, origin: str, after: Mark, upto: Mark, events: pa.RecordBatch | None) -> None:
-        dtds = self._texts(events) if events is not None else {}
+        dtds = self._texts(origin, events) if events is not None else {}
         # A loss is no place that was archived: whoever recovers across it is told a gap.
         empty = self._empty(origin, after, events)
         covers = [(origin, *each) for each in without([(after, upto)], empty)]
-        written = self._writer.write(covers, [] if events is None else events, dtds)
-        self._known |= dtds.keys()
+        written = self._write_with(origin, covers, [] if events is None else events, dtds)
         self.reached[origin] = upto
         figures = self.figures
         figures.events += written.rows
@@ -213,31 +220,68 @@ class Archiving:
             found.append((first, (int(epochs[row]), int(offsets[row]) - 1)))
         return found
 
-    def _texts(self, events: pa.RecordBatch) -> Mapping[DtdReference, bytes]:
+    def _texts(self, origin: str, events: pa.RecordBatch) -> Mapping[DtdReference, bytes]:
         kinds = pa.table(events.select(["type", "version"])).group_by(["type", "version"])
         named = {DtdReference(*each.values()) for each in kinds.aggregate([]).to_pylist()}
-        new = sorted(named - self._known)
-        texts = self._ask_dtds(new) if new else {}
+        new = sorted(each for each in named if (origin, each) not in self._known)
+        texts = self._ask_dtds(new, origin) if new else {}
         if self._missing is not None:
-            self._missing |= set(new) - texts.keys()
+            self._missing |= {(origin, each) for each in new if each not in texts}
         return texts
+
+    def _write_with(
+        self,
+        origin: str,
+        covers: Sequence[tuple[str, Mark, Mark]],
+        events: pa.RecordBatch | Sequence[LoggedEvent],
+        dtds: Mapping[DtdReference, bytes],
+    ) -> Written:
+        """Write events of an origin, or none, with the texts that judge them."""
+        hashes = {(origin, r): hashlib.sha256(text).hexdigest() for r, text in dtds.items()}
+        uses = self._uses(hashes, self._archive.state()) if hashes else set()
+        written = self._writer.write(covers, events, dtds, uses)
+        self._known |= hashes
+        return written
+
+    def _uses(self, hashes: Hashes, state: ArchiveState) -> set[TextUse]:
+        """Texts that do not count under their names, and whose users the archive does not know."""
+        found = set()
+        for (origin, reference), content_hash in hashes.items():
+            counts = state.dtds.get(reference)
+            if counts is not None and counts.sha256 != content_hash:
+                own = DtdReference(reference.type, reference.version, content_hash)
+                found.add(TextUse(origin, own))
+        return found - state.everything.uses
+
+    def _put_uses(self) -> None:
+        """Another node may have archived its text of a name at the same moment: then one counts."""
+        state = self._archive.state() if self._known else None
+        if state is not None and state is not self._compared:
+            self._compared = state
+            if uses := self._uses(self._known, state):
+                self._writer.write([], [], {}, uses)
 
     def _put_missing_texts(self) -> None:
         """What was archived when its DTD could not be had, by whomever: when it can."""
         now = self._wall_clock()
         if self._missing is None:
             state = self._archive.state()
-            named = {DtdReference(*each) for file in state.files.values() for each in file.types}
-            self._missing = named - state.dtds.keys()
+            self._missing = {
+                (origin, reference)
+                for file in state.files.values()
+                for reference in itertools.starmap(DtdReference, file.types)
+                if reference not in state.dtds
+                for origin in file.spans
+            }
         elif not self._missing or abs(now - self._asked) < ASK_AGAIN:
             return
         self._asked = now
-        self._missing -= self._known
-        texts = self._ask_dtds(sorted(self._missing)) if self._missing else {}
-        if texts:
-            self._writer.write([], [], texts)
-            self._known |= texts.keys()
-            self._missing -= texts.keys()
+        self._missing -= self._known.keys()
+        for origin, missing in itertools.groupby(sorted(self._missing), lambda each: each[0]):
+            texts = self._ask_dtds([reference for _, reference in missing], origin)
+            if texts:
+                self._write_with(origin, [], [], texts)
+        self._missing -= self._known.keys()
 
     def _put_durables(self) -> None:
         change = self._log.change()

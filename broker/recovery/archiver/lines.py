@@ -4,9 +4,9 @@ node:     {"flush": number}                        archive what is new now, and 
           {"covered": true}                        what do you have of all origins?
           {"durable": number, "of": [client, name]}      what is stored of it, by whomever?
           {"dead": [origin...]}                    of these archive what is kept here
-          {"dtd": [type, version, base64 or null]}
+          {"dtd": [type, version, base64 or null], "of": origin}
           {"end": true}                            archive what is new once more, then end
-archiver: {"dtds": [[type, version]...]}           tell these
+archiver: {"dtds": [[type, version]...], "of": origin}   tell these, for events of the origin
           {"coverage": {origin: [[after, upto]...]}, "healing": [origin...],
            "known": could it be read?}
           {"found": number, "origin": text, "stored": base64 or null}
@@ -83,6 +83,8 @@ class TellDtd:
 
     reference: DtdReference
     text: bytes | None
+    origin: str
+    """Whose events it judges."""
 
 
 Said: TypeAlias = Flush | AskCovered | AskDurable | AskText | End | Dead | TellDtd
@@ -107,6 +109,8 @@ class AskDtds:
     """The archiver lacks these."""
 
     references: tuple[DtdReference, ...]
+    origin: str
+    """For events of this origin."""
 
 
 @attrs.frozen
@@ -141,13 +145,15 @@ def encode(said: Said) -> bytes:
         case AskDurable(number, client_id, name):
             return _line({"durable": number, "of": [client_id, name]})
         case AskText(number, reference):
-            return _line({"text": number, "of": [reference.type, reference.version]})
+            named = [reference.type, reference.version, reference.variant]
+            return _line({"text": number, "of": named})
         case End():
             return _line({"end": True})
         case Dead(origins):
             return _line({"dead": list(origins)})
-        case TellDtd(reference, text):
-            return _line({"dtd": [reference.type, reference.version, _shown(text)]})
+        case TellDtd(reference, text, origin):
+            named = [reference.type, reference.version]
+            return _line({"dtd": [*named, _shown(text)], "of": origin})
 
 
 def decode(line: bytes) -> Said:
@@ -164,20 +170,20 @@ def _decoded(said: Any) -> Said:
             return ASK_COVERED
         case {"durable": int(number), "of": [str(client_id), str(name)]}:
             return AskDurable(number, client_id, name)
-        case {"text": int(number), "of": [str(name), str(version)]}:
-            return AskText(number, DtdReference(name, version))
+        case {"text": int(number), "of": [str(name), str(version), str(variant)]}:
+            return AskText(number, DtdReference(name, version, variant))
         case {"end": True}:
             return End()
         case {"dead": list(origins)}:
             return Dead(tuple(map(str, origins)))
-        case {"dtd": [str(name), str(version), text]}:
-            return TellDtd(DtdReference(name, version), _bytes(text))
+        case {"dtd": [str(name), str(version), text], "of": str(origin)}:
+            return TellDtd(DtdReference(name, version), _bytes(text), origin)
     raise ValueError
 
 
-def ask_dtds(wanted: Sequence[DtdReference]) -> bytes:
+def ask_dtds(wanted: Sequence[DtdReference], origin: str) -> bytes:
     """The archiver's question."""
-    return _line({"dtds": [[each.type, each.version] for each in wanted]})
+    return _line({"dtds": [[each.type, each.version] for each in wanted], "of": origin})
 
 
 def report(report: Report) -> bytes:
@@ -219,8 +225,8 @@ def _understood(said: Any) -> Told:
             return FoundDurable(number, origin, _bytes(stored))
         case {"archived": int(number), "text": text}:
             return FoundText(number, _bytes(text))
-        case {"dtds": list(wanted)}:
-            return AskDtds(tuple(DtdReference(str(name), str(v)) for name, v in wanted))
+        case {"dtds": list(wanted), "of": str(origin)}:
+            return AskDtds(tuple(DtdReference(str(name), str(v)) for name, v in wanted), origin)
         case {
             "reached": dict(reached),
             "flushed": list(flushed),

@@ -64,7 +64,9 @@ class ArchiverSupervisor:
             *("--care", care.encode()),
         ]
         self.uri = uri
-        self.dtd_text: Callable[[DtdReference], Deferred[bytes | None]] = lambda _: succeed(None)
+        self.dtd_text: Callable[[DtdReference, str], Deferred[bytes | None]] = lambda *_: succeed(
+            None
+        )
         """The text of a DTD; None where it is not known."""
         self.on_reached: Callable[[Mapping[str, Mark]], object] = lambda _: None
         """Called with `reached` at each report of the archiver."""
@@ -191,7 +193,8 @@ class ArchiverSupervisor:
         said = lines.understood(line)
         if isinstance(said, lines.AskDtds):
             for reference in said.references:
-                self.dtd_text(reference).addBoth(self._tell_dtd, reference)
+                text = self.dtd_text(reference, said.origin)
+                text.addBoth(self._tell_dtd, reference, said.origin)
             return
         if isinstance(said, lines.FoundDurable):
             answer = self._sought.pop(said.number, None)
@@ -256,8 +259,8 @@ class ArchiverSupervisor:
         for answer in asking:
             answer.callback(covered)
 
-    def _tell_dtd(self, text: bytes | None | Failure, reference: DtdReference) -> None:
-        self._say(lines.TellDtd(reference, text if isinstance(text, bytes) else None))
+    def _tell_dtd(self, text: bytes | None | Failure, reference: DtdReference, origin: str) -> None:
+        self._say(lines.TellDtd(reference, text if isinstance(text, bytes) else None, origin))
 
 
 def _behind(covered: Covered, after: Mapping[str, Mark]) -> Covered:

@@ -33,7 +33,7 @@ def dtd_texts(
             texts[reference] = archive.read_dtd(reference)
         except BrokerError as error:
             own = catalogue.read(reference.public_id, reference.system_id)
-            if own is None:
+            if own is None or reference.variant:
                 problems.append(f"{reference}: {error}")
             else:
                 texts[reference] = Dtd.load(reference, own, catalogue.read).text

@@ -96,6 +96,7 @@ class Job:
             self.requests,
             planned.origins,
             texts,
+            planned.variants,
             self.limits,
             str(self.folder),
         )

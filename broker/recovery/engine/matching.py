@@ -10,15 +10,22 @@ described by no DTD, was accepted once: it is asked as `IMatcher.select` does, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, groupby
 from typing import Any, Final
 
 import attrs
 import numpy as np
 import pyarrow as pa
 
-from broker.content.contract import Accepted, DtdNeeded, TypeMissing, Verdict
+from broker.content.contract import (
+    NO_VARIANTS,
+    Accepted,
+    DtdNeeded,
+    TypeMissing,
+    Variants,
+    Verdict,
+)
 from broker.content.limits import LIBXML2_MAX_DEPTH, DocumentLimits
 from broker.content.query.query import Query
 from broker.content.switch import Switch
@@ -95,8 +102,11 @@ class Matching:
         origins: Sequence[str],
         texts: Mapping[DtdReference, bytes],
         clock: Callable[[], float],
+        variants: Mapping[str, Variants] | None = None,
     ) -> None:
-        """`origins` are all that any row can have; `texts` are DTDs by what they describe."""
+        """`origins` are all that any row can have; `texts` are DTDs by what they describe;
+        `variants` names by origin those that count instead of others of the same names."""
+        self._variants = variants or {}
         self.scope = Scope(requests, origins)
         self.failed: dict[int, WireError] = {}
         """Requests that match nothing, since their query is none or took too much time; and the
@@ -214,11 +224,15 @@ class Matching:
                 self._lists = None
         self.dtds.note(_distinct(batch, "type", "version"))
         documents = batch.column("document").to_pylist()
-        verdicts = self._switch.match(documents, self.dtds.undescribed)
-        subscriptions = [
-            verdict[1] if type(verdict) is Accepted else self._anyway(verdict, document, groups)
-            for verdict, document in zip(verdicts, documents, strict=True)
-        ]
+        subscriptions: list[tuple[int, ...]] = []
+        for variants, part in self._by_text(batch, documents):
+            verdicts = self._switch.match(part, self.dtds.undescribed, variants=variants)
+            subscriptions += [
+                verdict[1]
+                if type(verdict) is Accepted
+                else self._anyway(verdict, document, groups, variants)
+                for verdict, document in zip(verdicts, part, strict=True)
+            ]
         for number, error in self._switch.suspended():
             for request in self._by_number[number].requests:
                 self.failed[request] = error.to_wire()
@@ -233,23 +247,41 @@ class Matching:
             self._lists = _Lists.of({n: group.requests for n, group in self._by_number.items()})
         return self._lists.expanded(rows, numbers)
 
+    def _by_text(
+        self, batch: pa.RecordBatch, documents: list[bytes]
+    ) -> Iterator[tuple[Variants, list[bytes]]]:
+        """The documents of a batch, in order: neighbours whose origins use the same texts."""
+        if not self._variants:
+            yield NO_VARIANTS, documents
+            return
+        origins = batch.column("origin").to_pylist()
+        start = 0
+        for origin, rows in groupby(origins):
+            end = start + len(list(rows))
+            yield self._variants.get(origin, NO_VARIANTS), documents[start:end]
+            start = end
+
     def _anyway(
-        self, verdict: Verdict, document: bytes, groups: Sequence[_Group]
+        self, verdict: Verdict, document: bytes, groups: Sequence[_Group], variants: Variants
     ) -> tuple[int, ...]:
         """The subscriptions that want an event which is not accepted, as `select` says."""
         if isinstance(verdict, TypeMissing):
             self.dtds.undescribed.add(verdict.reference)
         try:
-            return tuple([group.number for group in groups if self._selects(group, document)])
+            return tuple([g.number for g in groups if self._selects(g, document, variants)])
         except InvalidEvent:
             self.unreadable += 1
             return ()
 
-    def _selects(self, group: _Group, document: bytes) -> bool:
+    def _selects(self, group: _Group, document: bytes, variants: Variants) -> bool:
         while True:
             try:
                 [selected] = self._switch.select(
-                    group.number, [document], Liveness.RECOVERY, self.dtds.undescribed
+                    group.number,
+                    [document],
+                    Liveness.RECOVERY,
+                    self.dtds.undescribed,
+                    variants=variants,
                 )
             except DtdNeeded as needed:
                 self.dtds.undescribed.add(needed.missing.reference)

@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 import numpy as np
 
+from broker.content.contract import Variants
 from broker.dtd.reference import DtdReference
 from broker.event.stream import StreamPattern
 from broker.recovery.engine.scope import Flags, Scope
@@ -43,6 +44,8 @@ class Plan:
     copies: tuple[ArchivedFile, ...]
     """Files in which events may be that their clients have had under other places."""
     scope: Scope
+    variants: Mapping[str, Variants]
+    """By origin the texts that judge its events instead of those that count."""
 
     @property
     def rows(self) -> int:
@@ -51,8 +54,10 @@ class Plan:
 
     @property
     def types(self) -> set[DtdReference]:
-        """Of all events."""
-        return {DtdReference(*each) for part in self.parts for each in part.file.types}
+        """Of all events; texts that judge the events of single origins, too."""
+        named = {DtdReference(*each) for part in self.parts for each in part.file.types}
+        own = (text for texts in self.variants.values() for text in texts.items())
+        return named | {variant for reference, variant in own if reference in named}
 
     def looked_at(self) -> Integers:
         """By request the rows of the files that are read for it."""
@@ -76,6 +81,7 @@ def plan(state: ArchiveState, requests: Sequence[ReplayRequest]) -> Plan:
         origins,
         tuple(_copies(scope, parts, files, requests)),
         scope,
+        state.variants,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 import attrs
 import pyarrow as pa
 
+from broker.content.contract import Variants
 from broker.dtd.reference import DtdReference
 from broker.recovery.engine.contract import Limits
 from broker.recovery.engine.matching import Matching
@@ -32,13 +33,15 @@ class Context:
     origins: Sequence[str]
     texts: Mapping[DtdReference, bytes]
     """DTDs of the events' types."""
+    variants: Mapping[str, Variants]
+    """By origin the DTDs that judge its events instead of those of the same names."""
     limits: Limits
     folder: str
     """Where the events of each part go (`spool.py`)."""
 
     def matching(self) -> Matching:
         """A new matcher for this job."""
-        return Matching(self.requests, self.origins, self.texts, time.perf_counter)
+        return Matching(self.requests, self.origins, self.texts, time.perf_counter, self.variants)
 
 
 class Scanner(Protocol):

@@ -1,4 +1,4 @@
-"""What a manifest says of a file of events, and of the text of a DTD."""
+"""What a manifest says of a file of events, of the text of a DTD, and of an origin's own text."""
 
 from __future__ import annotations
 
@@ -96,6 +96,25 @@ class DtdText:
         return cls(
             int(at), str(sha256), int(size), DtdReference(str(kind), str(version)), str(path)
         )
+
+
+@attrs.frozen(order=True)
+class TextUse:
+    """An origin whose events use another text than the one that counts under the name (T26)."""
+
+    origin: str
+    text: DtdReference
+    """With the content hash of the text as its variant."""
+
+    def to_json(self) -> list[str]:
+        """What stands in a manifest."""
+        return [self.origin, self.text.type, self.text.version, self.text.variant]
+
+    @classmethod
+    def from_json(cls, said: Any) -> TextUse:
+        """The use that `to_json` described."""
+        origin, kind, version, sha256 = map(str, said)
+        return cls(origin, DtdReference(kind, version, sha256))
 
 
 def _mark(said: Any) -> Mark:

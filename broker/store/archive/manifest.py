@@ -15,7 +15,7 @@ import attrs
 from broker.errors import ArchiveCorrupt, BrokerError
 from broker.event.place import Mark
 from broker.store.archive.intervals import Interval, merged
-from broker.store.archive.listed import ArchivedFile, DtdText
+from broker.store.archive.listed import ArchivedFile, DtdText, TextUse
 
 #: An origin, and an interval of its places.
 Range: TypeAlias = tuple[str, Mark, Mark]
@@ -55,6 +55,8 @@ class Manifest:
     heals: dict[str, Ranges] = attrs.field(factory=dict)
     """By path of a file set aside, which of its places have been written again since."""
     dtds: set[DtdText] = attrs.field(factory=set)
+    uses: set[TextUse] = attrs.field(factory=set)
+    """Origins with texts of their own under a name."""
     absorbed: dict[str, tuple[int, int]] = attrs.field(factory=dict)
     """Writers that never come back, whose manifests up to a number are repeated here; since when,
     ms."""
@@ -85,6 +87,7 @@ class Manifest:
             self.aside.setdefault(path, aside)
         self.heal(other.heals)
         self.dtds |= other.dtds
+        self.uses |= other.uses
         self.absorbed.update(other.absorbed)
 
     def without_gone(self, everything: Manifest) -> Manifest:
@@ -120,6 +123,7 @@ class Manifest:
             "aside": [[path, why.reason, why.at] for path, why in self.aside.items()],
             "heals": [[path, _listed(ranges)] for path, ranges in self.heals.items()],
             "dtds": [text.to_json() for text in sorted(self.dtds)],
+            "uses": [use.to_json() for use in sorted(self.uses)],
             "absorbed": [[writer, *said] for writer, said in self.absorbed.items()],
         }
         return {key: value for key, value in said.items() if value}
@@ -137,6 +141,7 @@ class Manifest:
                 deleted=set(map(str, said.get("deleted", ()))),
                 aside={str(p): SetAside(str(r), int(at)) for p, r, at in said.get("aside", ())},
                 dtds=set(map(DtdText.from_json, said.get("dtds", ()))),
+                uses=set(map(TextUse.from_json, said.get("uses", ()))),
                 absorbed={str(w): (int(n), int(at)) for w, n, at in said.get("absorbed", ())},
             )
             manifest.cover(_ranges(said.get("covers", ())))

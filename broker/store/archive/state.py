@@ -101,11 +101,25 @@ class ArchiveState:
 
     @cached_property
     def dtds(self) -> Mapping[DtdReference, DtdText]:
-        """The text of each DTD; of several the one that was archived first."""
+        """The text of each DTD; of several under a name the one that was archived first counts, and
+        each is there by its content hash, too."""
         found: dict[DtdReference, DtdText] = {}
         for text in sorted(self.everything.dtds):
-            found.setdefault(text.reference, text)
+            reference = text.reference
+            found.setdefault(reference, text)
+            found[DtdReference(reference.type, reference.version, text.sha256)] = text
         return found
+
+    @cached_property
+    def variants(self) -> Mapping[str, Mapping[DtdReference, DtdReference]]:
+        """By origin the texts that judge its events instead of those that count."""
+        found: dict[str, dict[DtdReference, DtdReference]] = defaultdict(dict)
+        for use in sorted(self.everything.uses):
+            reference = DtdReference(use.text.type, use.text.version)
+            counts = self.dtds.get(reference)
+            if counts is None or counts.sha256 != use.text.variant:
+                found[use.origin][reference] = use.text
+        return dict(found)
 
     def healed_by(self, covers: Iterable[Range]) -> Mapping[str, Ranges]:
         """By path of a damaged file, what of its places is in `covers`."""

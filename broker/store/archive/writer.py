@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -17,7 +17,7 @@ from broker.event.place import Mark
 from broker.store.archive.archive import Archive
 from broker.store.archive.durables import DurablesWriter
 from broker.store.archive.layout import dtd_path, partitions_of
-from broker.store.archive.listed import DtdText
+from broker.store.archive.listed import DtdText, TextUse
 from broker.store.archive.manifest import Manifest
 from broker.store.archive.manifests import Ledger
 from broker.store.archive.parquet import COMPRESSION_LEVEL, EncodedFile, encode_file
@@ -67,12 +67,14 @@ class ArchiveWriter:
         covers: Sequence[tuple[str, Mark, Mark]],
         events: Sequence[LoggedEvent] | pa.RecordBatch,
         dtds: Mapping[DtdReference, bytes],
+        uses: Collection[TextUse] = (),
     ) -> Written:
         """Archive events, or rows of them: all that is to be archived of the places in `covers`.
 
         `dtds` are the texts of the versions that they name; those that are there already cost
-        nothing. All documents together have less than 2 GiB. `ArchiveUnavailable`: either all of it
-        is archived or nothing, and the same may be written again: a place that is there twice is
+        nothing. `uses` names those of them that do not count under their names, and whose events
+        they judge. All documents together have less than 2 GiB. `ArchiveUnavailable`: either all of
+        it is archived or nothing, and the same may be written again: a place that is there twice is
         one event.
         """
         manifest = Manifest()
@@ -88,6 +90,7 @@ class ArchiveWriter:
             raise
         manifest.adds = {each.file.path: each.file for each in files}
         manifest.dtds = {text for text, _ in texts}
+        manifest.uses = set(uses)
         manifest.heal(self._archive.state().healed_by(covers))
         self._ledger.enter(manifest)
         self._texts |= {(text.reference, text.sha256) for text, _ in texts}

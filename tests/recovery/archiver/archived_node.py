@@ -110,6 +110,6 @@ class Site:
         """What the archive says that it has of this log."""
         return tuple(self.open().state().covered.get(self.origin, ()))
 
-    def _ask(self, wanted: Sequence[DtdReference]) -> Mapping[DtdReference, bytes]:
+    def _ask(self, wanted: Sequence[DtdReference], origin: str) -> Mapping[DtdReference, bytes]:
         self.asked += wanted
         return {each: self.texts[each] for each in wanted if each in self.texts}

@@ -27,7 +27,7 @@ FROM_THE_NODE = st.one_of(
     st.builds(lines.AskText, NUMBERS, REFERENCES),
     st.just(lines.End()),
     st.builds(lines.Dead, st.lists(NAMES).map(tuple)),
-    st.builds(lines.TellDtd, REFERENCES, STORED),
+    st.builds(lines.TellDtd, REFERENCES, STORED, NAMES),
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | NAMES,
@@ -57,9 +57,9 @@ SPOILT = [
     b'{"found":1}',
     b'{"archived":1}',
     b'{"archived":1,"text":5}',
-    b'{"dtds":[5]}',
-    b'{"dtds":[["a"]]}',
-    b'{"dtds":[["","1.0"]]}',
+    b'{"dtds":[5],"of":"a"}',
+    b'{"dtds":[["a"]],"of":"a"}',
+    b'{"dtds":[["","1.0"]],"of":"a"}',
     b'{"reached":{"a":[1]},"flushed":[],"problem":"","figures":{}}',
     b'{"reached":{},"flushed":[],"problem":"","figures":{"events":"many"}}',
     b'{"reached":{"a":[1,1e400]},"flushed":[],"problem":"","figures":{}}',
@@ -73,9 +73,11 @@ def test_what_the_node_says_comes_as_it_was_said(said: lines.Said) -> None:
     assert lines.decode(line) == said
 
 
-@given(st.lists(REFERENCES).map(tuple))
-def test_questions_for_dtds_come_as_they_were_asked(wanted: tuple[DtdReference, ...]) -> None:
-    assert lines.understood(lines.ask_dtds(wanted)) == lines.AskDtds(wanted)
+@given(st.lists(REFERENCES).map(tuple), NAMES)
+def test_questions_for_dtds_come_as_they_were_asked(
+    wanted: tuple[DtdReference, ...], origin: str
+) -> None:
+    assert lines.understood(lines.ask_dtds(wanted, origin)) == lines.AskDtds(wanted, origin)
 
 
 @given(

@@ -339,8 +339,8 @@ def test_questions_are_answered_when_it_dies(
     assert answers(archiver.durable("c", "d")) == [None]
 
 
-def tell(text: bytes | None) -> Callable[[DtdReference], Deferred[bytes | None]]:
-    return lambda reference: succeed(text)
+def tell(text: bytes | None) -> Callable[[DtdReference, str], Deferred[bytes | None]]:
+    return lambda reference, origin: succeed(text)
 
 
 @pytest.mark.parametrize(
@@ -349,15 +349,15 @@ def tell(text: bytes | None) -> Callable[[DtdReference], Deferred[bytes | None]]
         (tell(b"<!ELEMENT a EMPTY>"), b"<!ELEMENT a EMPTY>"),
         (tell("<!-- \u00e9 -->".encode("latin-1")), b"<!-- \xe9 -->"),
         (tell(None), None),
-        (lambda reference: fail(ValueError("it is broken")), None),
+        (lambda reference, origin: fail(ValueError("it is broken")), None),
     ],
 )
 def test_it_is_told_dtds(
     reactor: Reactor, archiver: ArchiverSupervisor, text: Any, told: bytes | None
 ) -> None:
     archiver.dtd_text = text
-    reactor.newest.say(lines.ask_dtds([REFERENCE]))
-    assert reactor.newest.told() == [lines.TellDtd(REFERENCE, told)]
+    reactor.newest.say(lines.ask_dtds([REFERENCE], "aa"))
+    assert reactor.newest.told() == [lines.TellDtd(REFERENCE, told, "aa")]
 
 
 def test_each_flush_has_a_number(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
