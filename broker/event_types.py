@@ -118,13 +118,20 @@ class EventTypes:
 
     def answers(self, subscribers: Callable[[], Iterator[Subscriber]]) -> TypeAnswers:
         """Answers about types; `subscribers` are those whose queries are known here."""
-        return TypeAnswers(self.dtds, self.known, subscribers, self._reactor)
+        return TypeAnswers(self.dtds, self.known, subscribers, self._reactor, self.stored)
 
     def late(self, matcher: IMatcher) -> LateJudgement:
         """What judges events of the log that came before their DTD."""
         return LateJudgement(matcher, self.undecided, self.awaited, self.variants)
 
     # ------------------------------------------------------------------ care
+
+    def start(self, log: EventLog) -> None:
+        """Writing is possible now."""
+        if self.undecided.lost:
+            marks = log.coverage.marks
+            marks.pop(log.origin, None)
+            self.undecided.expect_all(log.since, marks)
 
     def care(self, matcher: IMatcher, log: EventLog) -> None:
         """Note which types are in use, and what the log does not need any more."""

@@ -278,6 +278,7 @@ class Node:
     def start(self) -> None:
         """Start the threads; from now on connections may come."""
         self._threads.start()
+        self.types.start(self.event_log)
         self.subscribing.want_durables()
         if self.network is not None:
             self.network.begin()

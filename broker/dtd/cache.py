@@ -106,6 +106,8 @@ class DtdCache:
         self._hashes: OrderedDict[DtdReference, str] = OrderedDict()
         self._refusals = Refusals(limits.max_refusals, limits.refusal_seconds)
         self._flights: dict[DtdReference, list[_Waiting]] = {}
+        if stored is not None:
+            stored.store.on_dropped = self._drop
 
     # ---------------------------------------------------------------- reading
 
@@ -275,8 +277,14 @@ class DtdCache:
 
     def _from_disk(self, reference: DtdReference) -> Dtd | None:
         """A stored text, loaded. One that can not be used any more is fetched again."""
-        text = None if self._stored is None else self._stored.read(reference)
+        if self._stored is None:
+            return None
+        content_hash = self._stored.known_hash(reference)
+        text = self._stored.read(reference)
         if text is None:
+            if content_hash is not None:
+                # It was damaged: the text that is fetched instead must be the same (T26).
+                self._remember_hash(reference, content_hash)
             return None
         try:
             dtd = self._load(reference, text)
@@ -307,10 +315,20 @@ class DtdCache:
         ):
             reference, gone = self._fetched.popitem(last=False)
             self._fetched_bytes -= len(gone.text)
-            self._hashes[reference] = gone.content_hash
-            self._hashes.move_to_end(reference)
-            if len(self._hashes) > limits.max_hashes:
-                self._hashes.popitem(last=False)
+            self._remember_hash(reference, gone.content_hash)
+
+    def _remember_hash(self, reference: DtdReference, content_hash: str) -> None:
+        self._hashes[reference] = content_hash
+        self._hashes.move_to_end(reference)
+        if len(self._hashes) > self._limits.max_hashes:
+            self._hashes.popitem(last=False)
+
+    def _drop(self, reference: DtdReference) -> None:
+        """A text is not on disk any more: its next event has it fetched and stored again."""
+        gone = self._fetched.pop(reference, None)
+        if gone is not None:
+            self._fetched_bytes -= len(gone.text)
+            self._remember_hash(reference, gone.content_hash)
 
     def _start(self, reference: DtdReference, hint: FetchHint) -> None:
         flight = Deferred.fromCoroutine(self._fetch(reference, hint))
@@ -321,10 +339,12 @@ class DtdCache:
     async def _fetch(self, reference: DtdReference, hint: FetchHint) -> Dtd:
         """Ask the sources in turn; the error to raise is the most telling of theirs."""
         reasons: list[str] = []
+        known = hint.content_hash or self._remembered_hash(reference) or ""
+        asked = attrs.evolve(hint, content_hash=known)
         kind: type[BadDtd] | type[UnknownType] = UnknownType
         for source in self._sources:
             try:
-                text = await source.fetch(reference, hint)
+                text = await source.fetch(reference, asked)
                 owner = "" if isinstance(source, CatalogueSource) else hint.owner
                 return self.add(reference, text, owner, hint.content_hash)
             except (UnknownType, BadDtd) as error:

@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote
@@ -65,6 +65,8 @@ class DtdStore:
         self._sync = sync
         self._texts: dict[DtdReference, StoredDtd] = {}
         self._garbage: list[Path] = []
+        self.on_dropped: Callable[[DtdReference], object] = lambda _: None
+        """Called with each text that goes to make room."""
         self.needed_since_ms = 0
         """Texts used before this time are needed by no event in the log."""
         self.damaged = 0
@@ -175,6 +177,7 @@ class DtdStore:
             gone = old.pop(0)
             count, held = count - 1, held - gone.size
             self.forget(gone.reference)
+            self.on_dropped(gone.reference)
 
     def _remove_garbage(self) -> None:
         garbage, self._garbage = self._garbage, []

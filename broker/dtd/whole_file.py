@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -26,3 +27,25 @@ def write_whole(path: Path, data: bytes, *, sync: bool) -> None:
             os.fsync(opened)
         finally:
             os.close(opened)
+
+
+def write_checked(path: Path, data: bytes, *, sync: bool) -> None:
+    """Replace a file of which damage is to be noticed: its hash stands in the first line."""
+    write_whole(path, _hash(data) + b"\n" + data, sync=sync)
+
+
+def read_checked(path: Path) -> bytes | None:
+    """What `write_checked` wrote, None if there is no file; `ValueError` if it is damaged."""
+    try:
+        content_hash, _, data = path.read_bytes().partition(b"\n")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ValueError(str(error)) from None
+    if content_hash != _hash(data):
+        raise ValueError("its content does not have its hash")
+    return data
+
+
+def _hash(data: bytes) -> bytes:
+    return hashlib.sha256(data).hexdigest().encode()

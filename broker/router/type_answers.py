@@ -20,10 +20,11 @@ from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtd
 from broker.dtd.owner import of_account
 from broker.dtd.reference import DtdReference
-from broker.errors import BrokerError, UnknownType
+from broker.errors import BrokerError, LogUnavailable, UnknownType
 from broker.identity import Identity
 from broker.router.durables import Durables
 from broker.router.session import Session
+from broker.router.unstored import NOTHING_UNSTORED, Unstored
 from broker.session.messages import Ask
 
 #: Distinct queries that one report looks at, and how many between other work.
@@ -79,6 +80,8 @@ class TypeAnswers:
     subscribers: Callable[[], Iterator[Subscriber]]
     """Everybody whose query is known here: sessions, durable subscriptions, other nodes."""
     clock: IClock
+    unstored: Unstored = NOTHING_UNSTORED
+    """DTDs that are not on disk yet."""
 
     def list(self, _: Identity, __: Ask) -> Any:
         """Types and versions."""
@@ -106,13 +109,16 @@ class TypeAnswers:
         if against:
             self._version(reference, against)
         known = self.dtds.known_hash(reference)
-        report = Deferred.fromCoroutine(self._report(identity, new, against))
 
-        def register(report: dict[str, Any]) -> dict[str, Any]:
+        async def register() -> dict[str, Any]:
+            report = await self._report(identity, new, against)
             self.dtds.add(reference, ask.document, of_account(identity.account))
+            await self.unstored.when_tried(reference)
+            if self.unstored.is_unsaved(reference):
+                raise LogUnavailable(f"the DTD of {reference} can not be written at the moment")
             return {**report, "registered": known is None}
 
-        return report.addCallback(register)
+        return Deferred.fromCoroutine(register())
 
     # ------------------------------------------------------------------ the report
 

@@ -1,12 +1,12 @@
 """Events that were logged before their DTD was here: to be validated before they are delivered.
 
 By origin one range of places, which may hold other events, too: those are validated once more.
-The ranges are kept on disk, and written before the events.
+The ranges are kept on disk, and written before the events. When they are lost, all events of other
+nodes count as undecided.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 from twisted.logger import Logger
 
-from broker.dtd.whole_file import write_whole
+from broker.dtd.whole_file import read_checked, write_checked
 from broker.event.place import Mark
 
 
@@ -31,8 +31,10 @@ class UndecidedEvents:
         self._ranges: dict[str, tuple[Mark, Mark]] = {}
         self.count = 0
         """Events that were logged undecided since the start."""
-        with contextlib.suppress(FileNotFoundError):
-            self._load(path.read_bytes())
+        self._unwritten = False
+        self.lost = False
+        """Whether the file was damaged: `expect_all` has to be called with what the log has."""
+        self._load()
 
     def __bool__(self) -> bool:
         return bool(self._ranges)
@@ -42,9 +44,15 @@ class UndecidedEvents:
         self.count += count
         known = self._ranges.get(origin, (first, last))
         wider = (min(known[0], first), max(known[1], last))
-        if self._ranges.get(origin) != wider:
+        if self._ranges.get(origin) != wider or self._unwritten:
             self._ranges[origin] = wider
             self._save_later()
+
+    def expect_all(self, since: Mapping[str, Mark], upto: Mapping[str, Mark]) -> None:
+        """Count all events of these origins behind and up to these marks as undecided."""
+        for origin, last in upto.items():
+            self.note(origin, since.get(origin, (0, 0)), last, 0)
+        self.lost = False
 
     def has(self, origin: str, mark: Mark) -> bool:
         """Whether the event at a place may be undecided."""
@@ -56,14 +64,16 @@ class UndecidedEvents:
         gone = [o for o, (_, last) in self._ranges.items() if last <= since.get(o, (0, 0))]
         for origin in gone:
             del self._ranges[origin]
-        if gone:
+        if gone or self._unwritten:
             self._save_later()
 
-    def _load(self, data: bytes) -> None:
+    def _load(self) -> None:
         try:
-            for origin, ((e1, o1), (e2, o2)) in json.loads(data).items():
+            data = read_checked(self._path)
+            for origin, ((e1, o1), (e2, o2)) in json.loads(data or b"{}").items():
                 self._ranges[str(origin)] = (int(e1), int(o1)), (int(e2), int(o2))
         except (ValueError, TypeError, AttributeError) as error:
+            self.lost = True
             self._log.error("{path} can not be read: {error}", path=str(self._path), error=error)
 
     def _save_later(self) -> None:
@@ -71,6 +81,8 @@ class UndecidedEvents:
 
     def _save(self, data: bytes) -> None:
         try:
-            write_whole(self._path, data, sync=self._sync)
+            write_checked(self._path, data, sync=self._sync)
+            self._unwritten = False
         except OSError as error:
+            self._unwritten = True
             self._log.error("{path} is not written: {error}", path=str(self._path), error=error)

@@ -11,6 +11,7 @@ import pytest
 from broker.dtd import store
 from broker.dtd.stored import SAVE_AGAIN
 from broker.dtd.whole_file import write_whole
+from broker.errors import LogUnavailable
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.test_types_stay import (
     BY_DEFAULT,
@@ -69,6 +70,22 @@ def test_an_event_is_acknowledged_when_its_dtd_is_on_disk(disk: Disk, tmp_path: 
         again = Reader(world, world.client("reader", "a", incarnation=2), BY_DEFAULT, durable="d")
         read(world, again, seconds=5.0)
         assert altitudes(again) == [3] and again.gaps == []
+
+
+def test_a_type_is_registered_when_it_is_on_disk(disk: Disk) -> None:
+    with NetworkWorld(0, thread_delay=0.02) as world:
+        world.add("a", "one")
+        world.run(2.0)
+        client = world.client("admin", "a")
+        named = {"type": "report", "version": "1.0", "against": ""}
+        with pytest.raises(LogUnavailable, match="can not be written at the moment"):
+            world.wait(client.ask("dtd-add", report_text().encode(), **named))
+        disk.full = False
+        world.run(SAVE_AGAIN + 1.0)
+        assert world.wait(client.ask("dtd-add", report_text().encode(), **named))["known"]
+        world.kill("a")
+        world.start("a")
+        assert REPORT in world["a"].types.stored.store
 
 
 def test_a_killed_node_has_no_event_whose_dtd_it_lacks(disk: Disk, tmp_path: Path) -> None:

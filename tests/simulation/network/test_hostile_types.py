@@ -139,6 +139,11 @@ def test_one_owner_can_not_use_the_share_of_another(tmp_path: Any) -> None:
     store.needed_since_ms = 2000
     dtds.add(DtdReference("t4", "1.0"), report_text().encode(), "node bad")
     assert store.used_by("node bad")[0] == 3
+    # What went from the disk is stored again before its next event, and can not come back changed.
+    gone = DtdReference("t0", "1.0")
+    assert dtds.get(gone) is None and gone not in store
+    with pytest.raises(BadDtd, match="another DTD is known"):
+        dtds.add(gone, report_text("other").encode(), "account good")
     # What is on disk is found again, and checked.
     again = DtdStore(tmp_path, StoreLimits(), sync=False)
     assert {each.reference for each in again} == {each.reference for each in store}
