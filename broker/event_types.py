@@ -27,6 +27,7 @@ from broker.dtd.stored import StoredDtds
 from broker.errors import BrokerError, ConfigurationError
 from broker.router.awaited_types import AwaitedTypes
 from broker.router.late_judgement import LateJudgement
+from broker.router.new_versions import NewVersions
 from broker.router.type_answers import Subscriber, TypeAnswers
 from broker.router.undecided import UndecidedEvents
 from broker.store.event_log import EventLog
@@ -77,6 +78,7 @@ class EventTypes:
         self.known = KnownTypes(self.dtds, shipped, self._folders)
         self.awaited = AwaitedTypes(self.dtds, reactor, settings.network.patience)
         self.undecided = UndecidedEvents(folder / "undecided.json", write, sync=sync)
+        self.new_versions = NewVersions(folder / "versions.json", write, wall_clock, sync=sync)
         self.network: NetworkTypes | None = None
 
     # ------------------------------------------------------------------ the network

@@ -151,6 +151,7 @@ class Node:
             durables=self.durables,
             interest=Alone() if self.network is None else self.network.interest,
             recovery=self.recovery,
+            came_back=self._came_back,
             max_subscriptions=settings.limits.max_subscriptions_per_client,
         )
         questions = self.recovery.questions
@@ -162,7 +163,8 @@ class Node:
         self.reception = self._make_reception()
         self.reception.address = self._address
         self.explaining = build_explaining(self, self._parse_query, self._advisor.warnings, reactor)
-        self.notices = Notices(self._types, lambda: self.reception.sessions, reactor)
+        versions = self.types.new_versions
+        self.notices = Notices(self._types, versions, lambda: self.reception.sessions, reactor)
         self.dtds.on_new_version = self.notices.new_version
 
     # ------------------------------------------------------------------ building
@@ -259,6 +261,9 @@ class Node:
             clock=self._reactor,
             late=self._late,
         )
+
+    def _came_back(self, feed: Feed, left_ms: int | None) -> None:
+        self.notices.came_back(feed, left_ms)
 
     async def _select(self, *of: Any) -> list[bool]:
         selected = await self._selection.select(*of)

@@ -45,14 +45,16 @@ class Subscribing:
         interest: Interest,
         recovery: Recovery,
         max_subscriptions: int,
+        came_back: Callable[[Feed, int | None], object] = lambda *_: None,
     ) -> None:
         """`advise` gives warnings for a query, and for one of a durable subscription that was left
-        and is taken up again."""
+        and is taken up again. `came_back` is told a subscription that goes on, and since when (ms
+        since 1970) its client was away, if that is known."""
         self._matcher = matcher
         self._parse_query = parse_query
         self._advise = advise
         self._output = output
-        self._around = Surroundings(log, durables, interest, recovery)
+        self._around = Surroundings(log, durables, interest, recovery, came_back)
         self._max_subscriptions = max_subscriptions
         self.refused: Counter[str] = Counter()
         """Subscriptions that were refused, by error code."""

@@ -72,6 +72,8 @@ class Surroundings:
     durables: Durables
     interest: Interest
     recovery: Recovery
+    came_back: Callable[[Feed, int | None], object] = lambda *_: None
+    """See `Subscribing`."""
 
 
 class Taking:
@@ -239,6 +241,10 @@ class Taking:
         left_off = None if self._left_off is None else self._left_off.to_wire()
         self._confirming.tell(Subscribed(self._feed.number, left_off, self._warnings))
         self._feed.accepted = True
+        if self._resumes:
+            stored = self._stored
+            away = stored is not None and not stored.moved_to
+            self._around.came_back(self._feed, stored.used if stored and away else None)
         self._go_on()
 
     def _go_on(self) -> None:

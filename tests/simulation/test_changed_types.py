@@ -172,8 +172,40 @@ def test_who_was_away_is_warned_at_the_return(world: World) -> None:
         "its newest version can not match, though an older one can: the DTD flight 2.0 has no "
         "element 'altitude' in flightleg (column 19); there is /flight/flightleg/position/altitude",
     )
+    world.run(1.0)
+    read(back)
+    assert [(change.new, change.effect) for change in back.changes] == [
+        ("2.0", "can-not-match-any-more")
+    ]
     # Who comes for the first time has lost nothing.
     assert subscribe(world, client, query).warnings == ()
+
+
+def test_who_was_away_is_told_of_what_came_meanwhile_though_the_node_was_restarted(
+    world: World,
+) -> None:
+    """Also of a change after which the query may match still; and once."""
+    queries = {"mine": "//altitude > 300", "other": "/flight[id = 'F']"}
+    client = world.client("reader")
+    for name, query in queries.items():
+        subscribe(world, client, query, durable=name)
+    world.run(1.0)
+    world.kill_client(client)
+    world.run(60.0)
+    world.node.dtds.add(FLIGHT_2, TEXT_2)
+    world.run(60.0)
+    world.kill_node()
+    world.start_node()
+    for incarnation, told in ((2, ["reads-what-changed"]), (3, [])):
+        client = world.client("reader", incarnation=incarnation)
+        back = {n: subscribe(world, client, query, durable=n) for n, query in queries.items()}
+        world.run(2.0)
+        for each in back.values():
+            read(each)
+        assert [change.effect for change in back["mine"].changes] == told
+        assert not back["other"].changes
+        world.kill_client(client)
+        world.run(60.0)
 
 
 def test_a_type_of_a_folder_is_known_before_its_first_event(tmp_path: Path) -> None:

@@ -1,0 +1,72 @@
+"""Newer versions of event types that have turned up at a node, and when.
+
+A client that was away is told of those that came meanwhile (M16). They are kept on disk: the node
+may restart before the client comes back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from twisted.logger import Logger
+
+from broker.dtd.reference import DtdReference
+from broker.dtd.whole_file import read_checked, write_checked
+from broker.errors import BadName
+
+#: Versions that are remembered; the one noted longest ago goes first.
+MOST_VERSIONS: Final = 1000
+
+
+class NewVersions:
+    """One file with the times."""
+
+    _log = Logger()
+
+    def __init__(
+        self, path: Path, write: Callable[..., Any], wall_clock: Callable[[], int], *, sync: bool
+    ) -> None:
+        """`write` runs calls on one thread, in order."""
+        self._path = path
+        self._write = write
+        self._wall_clock = wall_clock
+        self._sync = sync
+        self._came: OrderedDict[DtdReference, int] = OrderedDict()
+        self._load()
+
+    def note(self, reference: DtdReference) -> None:
+        """A version newer than all that are known of its type is here."""
+        if reference in self._came:
+            return
+        self._came[reference] = self._wall_clock()
+        if len(self._came) > MOST_VERSIONS:
+            self._came.popitem(last=False)
+        said = {f"{each.type} {each.version}": ms for each, ms in self._came.items()}
+        self._write(self._save, json.dumps(said).encode())
+
+    def since(self, ms: int) -> list[DtdReference]:
+        """Those that came at this time (ms since 1970) or later, oldest first."""
+        return [reference for reference, came in self._came.items() if came >= ms]
+
+    def within(self, ms: int) -> list[DtdReference]:
+        """Those that came in so many ms before now."""
+        return self.since(self._wall_clock() - ms)
+
+    def _load(self) -> None:
+        try:
+            data = read_checked(self._path)
+            for name, came in json.loads(data or b"{}").items():
+                kind, _, version = name.partition(" ")
+                self._came[DtdReference(kind, version)] = int(came)
+        except (ValueError, TypeError, AttributeError, BadName) as error:
+            self._log.error("{path} can not be read: {error}", path=str(self._path), error=error)
+
+    def _save(self, data: bytes) -> None:
+        try:
+            write_checked(self._path, data, sync=self._sync)
+        except OSError as error:
+            self._log.error("{path} is not written: {error}", path=str(self._path), error=error)
