@@ -51,6 +51,8 @@ class TypeFetcher:
         self._wanted: OrderedDict[tuple[DtdReference, str], _Wanted] = OrderedDict()
         self._under_way: set[tuple[DtdReference, str]] = set()
         self._timer: IDelayed | None = None
+        self._lacking: set[tuple[DtdReference, str]] = set()
+        """Texts that are fetched by their events alone, if at all."""
         self.counts: Counter[str] = Counter()
         """Texts that were `fetched`, `failed` (attempts), `given-up`, `dropped`, `refused`."""
 
@@ -60,6 +62,7 @@ class TypeFetcher:
     def stop(self) -> None:
         """Fetch nothing more."""
         self._wanted.clear()
+        self._lacking.clear()
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         self._timer = None
@@ -73,6 +76,7 @@ class TypeFetcher:
             return
         if key not in self._wanted and len(self._wanted) >= MOST_WAITING:
             self.counts["dropped"] += 1
+            self._lack(key)
             return
         unit, author = announced.unit, announced.author
         if announced.of_unit:
@@ -101,8 +105,11 @@ class TypeFetcher:
             self._work_later(0.0)
 
     def is_complete(self) -> bool:
-        """Whether every announced text is here, as far as it is not given up."""
-        return not self._wanted and not self._under_way
+        """Whether every announced text is here."""
+        if self._wanted or self._under_way:
+            return False
+        self._lacking = {key for key in self._lacking if not self._is_known(*key)}
+        return not self._lacking
 
     # ------------------------------------------------------------------ inside
 
@@ -115,6 +122,10 @@ class TypeFetcher:
         self._conflict(reference)
         variant = DtdReference(reference.type, reference.version, content_hash)
         return self._dtds.known_hash(variant) is not None
+
+    def _lack(self, key: tuple[DtdReference, str]) -> None:
+        if len(self._lacking) < MOST_WAITING:
+            self._lacking.add(key)
 
     def _work_later(self, seconds: float) -> None:
         if self._timer is not None and self._timer.active():
@@ -161,8 +172,10 @@ class TypeFetcher:
         self.counts["failed"] += 1
         if failure.check(TooManyTypes):
             self.counts["refused"] += 1
+            self._lack(key)
         elif wanted.attempts >= MOST_ATTEMPTS:
             self.counts["given-up"] += 1
+            self._lack(key)
         else:
             pause = min(PAUSE * 2 ** (wanted.attempts - 1), LONGEST_PAUSE)
             wanted.due = self._clock.seconds() + pause

@@ -25,6 +25,8 @@ MAX_WORK_OF_ALL = 8 * MAX_WORK
 
 #: Whatever looks like a name in a query: only to guess which type is meant.
 _NAME = re.compile(r"[^\W\d][\w.-]*")
+#: A query that asks for a type or version may be about one that has yet to come.
+_OF_TYPE = re.compile(r"\$(?:EventType|VersionNum)\b")
 _HINT = "; there is"
 
 
@@ -75,7 +77,9 @@ class Advisor:
         if impossible is not None and not self._complete():
             return ()
         if impossible is not None:
-            warning = f"no event of the types known here can match: {impossible}"
+            unmet = ", those of a type or version that this node has not met may"
+            hedge = unmet if impossible.is_of_type or _OF_TYPE.search(query.text) else ""
+            warning = f"no event of the types known here can match{hedge}: {impossible}"
             if self._undescribed:
                 warning += ". Events that no DTD describes may"
             return (warning[:MAX_WARNING],)

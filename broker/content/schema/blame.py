@@ -79,6 +79,15 @@ class Impossible:
         return self.position + 1
 
     @property
+    def is_of_type(self) -> bool:
+        """Whether the query names what the documents of this type do not begin with: another type
+        may be meant."""
+        blame = self.blame
+        return isinstance(blame, Missing) and all(
+            place.kind is NodeKind.ROOT for place in blame.starts
+        )
+
+    @property
     def reason(self) -> str:
         """Without the type: `has no attribute 'statsu' on flightleg; there is 'status'`.
 
