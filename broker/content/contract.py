@@ -37,7 +37,7 @@ class LatestNamed(Accepted):
     __slots__ = ()
 
 
-_LATEST: Final = b"LatestVersionNum>"
+_LATEST: Final = b"LatestVersionNum"
 
 
 def accepted_kind(document: bytes) -> type[Accepted]:

@@ -50,6 +50,15 @@ def read_event(document: bytes) -> Event:
         raise BadEnvelope(f"the envelope can not be read: {error}") from None
 
 
+def latest_version_of(document: bytes) -> str | None:
+    """The LatestVersionNum of an event; raises `NotWellFormed` or `BadEnvelope`."""
+    try:
+        kind = _first(_children(parse_document(document)), "EventType")
+    except ValueError as error:
+        raise BadEnvelope(f"the envelope can not be read: {error}") from None
+    return _optional(_children(kind), "LatestVersionNum")
+
+
 def parse_document(document: bytes) -> etree._Element:
     """The root element of a document in UTF-8; raises `NotWellFormed`."""
     global _parser

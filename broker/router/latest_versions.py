@@ -6,16 +6,15 @@ event of the newer version.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
-from broker.errors import BadName
+from broker.errors import BadName, InvalidEvent
 from broker.event.envelope import Header
+from broker.event.reading import latest_version_of
 
-_LATEST: Final = re.compile(rb"<Mspaces:LatestVersionNum>\s*([0-9.]{1,40})\s*<")
 #: Versions that were looked up.
 _REMEMBERED: Final = 1000
 
@@ -30,14 +29,13 @@ class LatestVersions:
         """Newer versions that events have named."""
 
     def note(self, document: bytes, header: Header) -> None:
-        """A valid event may name a newer version than its own."""
-        found = _LATEST.search(document)
-        if found is None:
-            return
+        """A valid event may name a newer version than its own. It is parsed, for a comment can
+        hold what looks like one."""
         try:
+            named = latest_version_of(document)
             own = DtdReference(header.type_name, header.version)
-            latest = DtdReference(header.type_name, found[1].decode())
-        except BadName:
+            latest = own if named is None else DtdReference(header.type_name, named.strip())
+        except (BadName, InvalidEvent):
             return
         if own < latest and latest not in self._noted:
             if len(self._noted) >= _REMEMBERED:
