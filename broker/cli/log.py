@@ -88,7 +88,7 @@ def _verified(folder: Path, *, is_ours: bool) -> Verified:
         if is_ours:
             verification = Verification(folder)
             try:
-                return verification.run(verification.best_meta(), progress)
+                return verification.run(verification.metas()[0], progress)
             finally:
                 verification.close()
         with pinned(folder) as (verification, meta):

@@ -110,6 +110,9 @@ class ChunkTable:
         elif not cursor.last():
             return None
         before = self.under(txn, cursor)
+        if before.first > serial:
+            # A damaged page misled the search.
+            return self.lost(txn, serial, Kind.MISSING)
         if before.last >= serial:
             return before
         if not cursor.next():

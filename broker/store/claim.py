@@ -37,28 +37,16 @@ def not_opened(folder: Path, error: Exception) -> LogUnavailable:
     return LogUnavailable(f"the event log {folder} can not be opened: {error}")
 
 
-#: Starts in a row that ended without a close, after which all pages are verified before LMDB opens
-#: the file: a bad page may have crashed the process.
-CRASHES = 3
+def was_used(claim: int) -> bool:
+    """Whether a log was opened in the folder before."""
+    return bool(os.pread(claim, 1, 0))
 
 
-def note_start(claim: int) -> bool:
-    """Count a start; whether all pages are to be verified first."""
-    text = os.pread(claim, 8, 0)
-    crashes = int(text) if text.isdigit() else 0
-    verify = crashes >= CRASHES
-    _note(claim, 1 if verify else crashes + 1)
-    return verify
-
-
-def note_close(claim: int) -> None:
-    """The log is closed in good order."""
-    _note(claim, 0)
-
-
-def _note(claim: int, crashes: int) -> None:
-    os.pwrite(claim, b"%d" % crashes, 0)
-    os.ftruncate(claim, len(b"%d" % crashes))
+def note_use(claim: int) -> None:
+    """A log was opened."""
+    if not was_used(claim):
+        os.pwrite(claim, b"1", 0)
+        os.fsync(claim)
 
 
 def disk_is_full(folder: Path) -> bool:

@@ -15,6 +15,7 @@ from broker.store.chunk_table import NEVER_OLD
 from broker.store.chunks import decode_key
 from broker.store.damage import DamageFound
 from broker.store.deduplication import Publisher
+from broker.store.file_size import FileSize
 from broker.store.records import LoggedEvent
 from broker.store.table_size import table_bytes
 from broker.store.tables import Tables
@@ -26,8 +27,10 @@ class FileReading:
     _env: lmdb.Environment
     _tables: Tables
     _guard: threading.RLock
+    _size: FileSize
 
     def _reading(self) -> lmdb.Transaction:
+        self._size.check()
         return self._env.begin(buffers=True)
 
     def read(self, start: int, max_events: int, max_bytes: int) -> list[LoggedEvent]:

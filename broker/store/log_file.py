@@ -25,10 +25,11 @@ from broker.event.origin import new_origin
 from broker.event.place import Mark, NamedHistory, further
 from broker.store.chunk_table import NEVER_OLD
 from broker.store.chunks import chunks_of, decode_key, encode_key
-from broker.store.claim import claim_folder, disk_is_full, not_opened, note_close, note_start
+from broker.store.claim import claim_folder, disk_is_full, not_opened, note_use, was_used
 from broker.store.commit import Bounds, Commit, Retention
 from broker.store.damage import Damage
 from broker.store.file_reading import FileReading, publisher_key
+from broker.store.file_size import FileSize
 from broker.store.histories import Chain, Histories
 from broker.store.kept import KeptSpan
 from broker.store.opening import (
@@ -39,7 +40,7 @@ from broker.store.opening import (
     stored_epoch,
     stored_origin,
 )
-from broker.store.page_file import check_file
+from broker.store.page_check import check_file
 from broker.store.records import LoggedEvent
 from broker.store.rewriting import rewrite
 from broker.store.stored_chunk import encode_stored
@@ -93,11 +94,12 @@ class LogFile(FileReading):
         """The name that this log had, and behind which of its places a clone may lack events."""
         self._claim = claim_folder(folder)
         try:
-            check_file(folder, thoroughly=note_start(self._claim))
+            check_file(folder, was_used=was_used(self._claim))
             self._open()
             try:
                 with self._writing() as txn:
                     self._recover(txn)
+                note_use(self._claim)
             except BrokerError:
                 self._env.close()
                 raise
@@ -117,6 +119,7 @@ class LogFile(FileReading):
                 sync=self._sync,
                 metasync=self._sync,
             )
+            self._size = FileSize(self._folder)
             self._tables = Tables(self._env)
         except (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError) as error:
             raise LogCorrupt(f"{self._folder} does not hold an event log: {error}") from None
@@ -165,6 +168,7 @@ class LogFile(FileReading):
     def reopen(self) -> None:
         """Close and open again: LMDB refuses all further use after some write errors."""
         with self._guard:
+            self._size.check()
             self._env.close()
             self._open()
 
@@ -180,7 +184,6 @@ class LogFile(FileReading):
                     newest = max(epoch, self._bounds.epoch)
                     self._tables.meta.put(txn, b"epoch", b"%d" % newest)
                     self._tables.meta.put(txn, b"clean", b"1")
-                note_close(self._claim)
             finally:
                 self._env.close()
                 os.close(self._claim)
@@ -193,6 +196,7 @@ class LogFile(FileReading):
 
     @contextmanager
     def _writing(self) -> Iterator[lmdb.Transaction]:
+        self._size.check()
         try:
             with self._env.begin(write=True, buffers=True) as txn:
                 yield txn

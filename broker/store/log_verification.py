@@ -15,7 +15,8 @@ from broker.errors import LogCorrupt
 from broker.store.checksum import ValueDamaged, is_checked, verify
 from broker.store.damage import Damage, Kind, Span
 from broker.store.kept import KEPT
-from broker.store.page_file import FILE, Meta, PageFile
+from broker.store.page_check import check_pages, check_transaction
+from broker.store.page_file import FILE, NO_TREE, Meta, PageFile, Tree
 from broker.store.places import PLACES, Places, decode_places
 from broker.store.stored_chunk import HeadDamaged, StoredChunk, span_of
 from broker.store.tables import FORMAT, format_number
@@ -81,20 +82,21 @@ class Verification:
         """Let go of the file."""
         self.file.close()
 
-    def best_meta(self) -> Meta:
-        """The meta page to read: of those whose tables can be read best, the newest."""
-
-        def rank(meta: Meta) -> tuple[bool, int, bool, int]:
-            before = len(self.file.problems)
-            roots = self.file.tables(meta)
-            newest = b""
-            for key, _ in self.file.items(b"events", roots.get(b"events", 2**64 - 1)):
-                newest = key
-            sound = len(self.file.problems) == before and bool(roots)
-            del self.file.problems[before:]
-            return sound, int.from_bytes(newest[:8], "big"), meta.is_sound, meta.transaction
-
-        return max(self.file.metas, key=rank)
+    def metas(self) -> list[Meta]:
+        """The meta pages of a file that nobody writes: the one to read, then the one before. Finds
+        damage in them."""
+        ranks: dict[int, tuple[bool, int]] = {}
+        for meta in self.file.metas:
+            transaction = check_transaction(self.file, meta)
+            for problem in self.file.problems:
+                self._found("page", "meta", problem)
+            has_tables = b"events" in self.file.tables(meta)
+            self.file.forget_problems()
+            ranks[meta.index] = (has_tables, transaction)
+        best, *others = sorted(self.file.metas, key=lambda meta: ranks[meta.index], reverse=True)
+        if best is not self.file.newest:
+            self._found("page", "meta", f"meta page {self.file.newest.index} is damaged")
+        return [best, *others]
 
     def run(self, meta: Meta, progress: Progress) -> Verified:
         """Verify the tables of a meta page."""
@@ -105,6 +107,7 @@ class Verification:
                 self._found("page", "meta", f"meta page {each.index} is damaged")
         if len(self.file.metas) < 2:
             self._found("page", "meta", "a meta page is damaged")
+        check_pages(self.file, meta)
         roots = self.file.tables(meta)
         table = {name: self._items(name, roots) for name in (b"copies", b"meta")}
         copies, stored = (dict(table[name]) for name in (b"copies", b"meta"))
@@ -119,8 +122,8 @@ class Verification:
         done.findings += [Finding("page", "", problem) for problem in self.file.problems]
         return done
 
-    def _items(self, name: bytes, roots: Mapping[bytes, int]) -> Iterator[tuple[bytes, bytes]]:
-        for key, value in self.file.items(name, roots.get(name, 2**64 - 1)):
+    def _items(self, name: bytes, roots: Mapping[bytes, Tree]) -> Iterator[tuple[bytes, bytes]]:
+        for key, value in self.file.items(name, roots.get(name, NO_TREE)):
             self._read += len(value)
             self._progress(min(self._read, self.file.size), self.file.size)
             yield key, value
@@ -160,12 +163,13 @@ class Verification:
             ):
                 continue
             sound = [_is_sound(letter + key, each) for each in (stored, copy)]
-            if all(sound):
+            if all(sound) and stored == copy:
                 continue
             kind = "copy" if any(sound) else "value"
-            self._found(kind, name.decode(), f"the value of {key!r} is damaged")
+            what = "and its copy differ" if all(sound) else "is damaged"
+            self._found(kind, name.decode(), f"the value of {key!r} {what}")
 
-    def _verify_places(self, roots: Mapping[bytes, int]) -> dict[int, Places]:
+    def _verify_places(self, roots: Mapping[bytes, Tree]) -> dict[int, Places]:
         found: dict[int, Places] = {}
         for key, value in self._items(b"origins", roots):
             if key.startswith(PLACES):
@@ -176,7 +180,7 @@ class Verification:
                     self._found("places", "origins", f"the entry {key!r} is damaged")
         return found
 
-    def _verify_chunks(self, roots: Mapping[bytes, int], places: dict[int, Places]) -> None:
+    def _verify_chunks(self, roots: Mapping[bytes, Tree], places: dict[int, Places]) -> None:
         follows = None
         for key, value in self._items(b"events", roots):
             first = int.from_bytes(key, "big")
@@ -208,7 +212,7 @@ class Verification:
         spans = () if places is None else (span_of(places.origin, places.marks),)
         self._damage(Damage("events", b"", first, last, kind, spans))
 
-    def _verify_replicas(self, roots: Mapping[bytes, int], copies: Mapping[bytes, bytes]) -> None:
+    def _verify_replicas(self, roots: Mapping[bytes, Tree], copies: Mapping[bytes, bytes]) -> None:
         for key, value in self._items(b"kept", roots):
             if key.endswith(b"\0") and key.count(b"\0") == 1:
                 self.done.values += 1

@@ -49,18 +49,17 @@ def check_format(txn: lmdb.Transaction, tables: Tables, folder: Path) -> bool:
     """Note the format of a new log, or upgrade one of format 3; whether the log is new. Raises
     `LogCorrupt`, `LogTooNew`."""
     stored = txn.get(b"format", db=tables.meta_table)
-    if stored is None and not txn.stat(tables.meta_table)["entries"]:
+    # The second place tells a damaged or lost number from another one.
+    made = tables.meta.peek(txn, b"made")
+    used = any(txn.stat(each)["entries"] for each in (tables.meta_table, tables.events))
+    if stored is None and made is None and not used:
         txn.put(b"format", format_name(FORMAT), db=tables.meta_table)
         tables.meta.put(txn, b"made", b"%d" % FORMAT)
         return True
     number = None if stored is None else format_number(bytes(stored))
-    if number is None or number not in (3, FORMAT):
-        # The second place tells a damaged number from another one.
-        try:
-            made = tables.meta.get(txn, b"made")
-        except ValueDamaged:
-            made = None
-        if made == b"%d" % FORMAT and _is_nearly(stored or b"", format_name(FORMAT)):
+    is_known = number in (3, FORMAT)
+    if not is_known and made == b"%d" % FORMAT:
+        if stored is None or _is_nearly(stored, format_name(FORMAT)):
             number = FORMAT
             txn.put(b"format", format_name(FORMAT), db=tables.meta_table)
     if number is None:
@@ -76,7 +75,7 @@ def check_format(txn: lmdb.Transaction, tables: Tables, folder: Path) -> bool:
         )
     if number < 3:
         raise LogCorrupt(f"{folder} holds an event log of format {number}, which is too old")
-    if number == 3 and tables.meta.peek(txn, b"made") != b"%d" % FORMAT:
+    if number == 3 and made != b"%d" % FORMAT:
         _upgrade(txn, tables)
     return False
 

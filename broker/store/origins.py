@@ -47,7 +47,7 @@ class Origins:
     def __init__(self, table: Any, copies: Any, chunks: ChunkTable) -> None:
         self._table = table
         self._chunks = chunks
-        self._values = Values(b"o", table, copies)
+        self._values = Values(b"o", table, copies, rising=True)
 
     # ------------------------------------------------------------------ writing
 
@@ -72,7 +72,7 @@ class Origins:
     def begin(self, txn: lmdb.Transaction, origin: str, mark: Mark) -> None:
         """The log has what it wants of an origin from behind `mark` on, if not from later on."""
         key = _SINCE + origin.encode()
-        known = self._values.get(txn, key)
+        known = self._values.peek(txn, key)
         if known is None or _unpack(known) < mark:
             self._values.put(txn, key, _MARK.pack(*mark))
 
@@ -83,8 +83,10 @@ class Origins:
     # ------------------------------------------------------------------ reading
 
     def covered(self, txn: lmdb.Transaction) -> dict[str, Mark]:
-        """Up to where each origin is covered. Where that is damaged: up to its last event."""
-        return self._marks(txn, _COVERED, self.last_place)
+        """Up to where each origin is covered: at least up to its last event, also where that is
+        damaged, or was left by a write that was lost."""
+        marks = self._marks(txn, _COVERED, self.last_place)
+        return {origin: max(mark, self.last_place(txn, origin)) for origin, mark in marks.items()}
 
     def since(self, txn: lmdb.Transaction) -> dict[str, Mark]:
         """Behind which mark the log begins, of origins of which it has not all. Where that is

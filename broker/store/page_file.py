@@ -1,13 +1,13 @@
 """The pages of an LMDB file, read without LMDB, which trusts every page and crashes on a bad one.
 
 It reads the format of LMDB 0.9: two meta pages, then B-trees of branch, leaf and overflow pages.
-Everything is checked: page numbers, bounds, the order of keys. A bad page hides what lies below it
-and no more.
+Everything is checked: page numbers, bounds, the order of keys, and what the record of a table says
+of it. A bad page hides what lies below it and no more. The file is read, not mapped: one that is
+cut short meanwhile is a problem like any other.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 from collections.abc import Iterator
@@ -21,14 +21,42 @@ FILE = "data.mdb"
 _MAGIC, _VERSION = 0xBEEFC0DE, 1
 _BRANCH, _LEAF, _OVERFLOW, _META = 0x01, 0x02, 0x04, 0x08
 _BIG_DATA, _TABLE = 0x01, 0x02
+#: Flags of the table of free pages, whose keys are numbers of this machine. Ours have none.
+FREE_FLAGS = 0x08
 _PAGE = struct.Struct("<QHHHH")
+_OVERFLOW_PAGE = struct.Struct("<QHHI")
 _META_HEAD = struct.Struct("<II")
-_DATABASE = struct.Struct("<IHHQQQQQ")
+_RECORD = struct.Struct("<IHHQQQQQ")
 _TAIL = struct.Struct("<QQ")
 _NODE = struct.Struct("<HHHH")
+_NUMBER = struct.Struct("<Q")
+_META_BYTES = 152
 _SMALLEST, _LARGEST = 512, 65_536
 _NO_PAGE = 2**64 - 1
 _DEEPEST = 32
+_MOST_PROBLEMS = 1_000
+
+
+@attrs.frozen
+class Tree:
+    """The root of a table, and what its record says of it."""
+
+    root: int = _NO_PAGE
+    flags: int = 0
+    depth: int = 0
+    branch_pages: int = 0
+    leaf_pages: int = 0
+    overflow_pages: int = 0
+    entries: int = 0
+
+    @classmethod
+    def unpacked(cls, record: bytes, at: int = 0) -> Tree:
+        """The record of a table."""
+        _, flags, depth, branches, leaves, overflow, entries, root = _RECORD.unpack_from(record, at)
+        return cls(root, flags, depth, branches, leaves, overflow, entries)
+
+
+NO_TREE = Tree()
 
 
 @attrs.frozen
@@ -37,8 +65,8 @@ class Meta:
 
     index: int
     page_size: int
-    free_root: int
-    main_root: int
+    free: Tree
+    main: Tree
     last_page: int
     transaction: int
     is_sound: bool
@@ -55,13 +83,9 @@ class PageFile:
     def __init__(self, path: Path) -> None:
         """Raises `LogCorrupt` where no meta page can be read."""
         self.path = path
-        with open(path, "rb") as file:
-            self.size = os.fstat(file.fileno()).st_size
-            if self.size < 2 * _SMALLEST:
-                raise LogCorrupt(_cut(path, self.size, 2 * 4096))
-            self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self.problems: list[str] = []
-        self._seen: set[int] = set()
+        self._file = open(path, "rb", buffering=0)
+        self.size = os.fstat(self._file.fileno()).st_size
+        self._problems: dict[str, None] = {}
         first = self._meta(0, 0)
         # Where the first page does not tell the size of pages, that of this machine is likely.
         sizes = [first.page_size] if first and first.is_sound else [4096, 16_384, 65_536]
@@ -69,29 +93,55 @@ class PageFile:
         second = next((each for each in seconds if each is not None), None)
         self.metas = [each for each in (first, second) if each is not None]
         if not self.metas:
+            self._file.close()
             raise LogCorrupt(
-                f"{path.parent} does not hold an event log: {path.name} has no meta page; restore "
-                "the folder, or move it away"
+                f"{path.parent} does not hold an event log: {path.name} has {self.size} bytes and "
+                "no meta page; restore the folder, or move it away"
             )
         self.page_size = next((m.page_size for m in self.metas if m.is_sound), 4096)
+        self.seen: bytearray | None = None
+        """By number whether a page is of the table that is being read, or was read last."""
+        self._found = [0, 0, 0]
+        self._depth = 0
 
     def close(self) -> None:
         """Let go of the file."""
-        self._data.close()
+        self._file.close()
+
+    @property
+    def problems(self) -> list[str]:
+        """What is damaged, each once."""
+        return list(self._problems)
+
+    def forget_problems(self) -> None:
+        """Begin anew to note damage."""
+        self._problems.clear()
+
+    @property
+    def pages(self) -> int:
+        """Whole pages of the file."""
+        return self.size // self.page_size
+
+    def _read(self, at: int, size: int) -> bytes:
+        found = os.pread(self._file.fileno(), size, at) if at < 1 << 62 else b""
+        if len(found) < size:
+            raise PageProblem("beyond the end of the file")
+        return found
 
     def _meta(self, index: int, page_size: int) -> Meta | None:
-        at = index * page_size
-        if at + 152 > self.size:
+        try:
+            page = self._read(index * page_size, _META_BYTES)
+        except PageProblem:
             return None
-        _, _, flags, _, _ = _PAGE.unpack_from(self._data, at)
-        magic, version = _META_HEAD.unpack_from(self._data, at + 16)
-        size, _, _, _, _, _, _, free_root = _DATABASE.unpack_from(self._data, at + 40)
-        *_, main_root = _DATABASE.unpack_from(self._data, at + 88)
-        last_page, transaction = _TAIL.unpack_from(self._data, at + 136)
+        _, _, flags, _, _ = _PAGE.unpack_from(page)
+        magic, version = _META_HEAD.unpack_from(page, 16)
+        (size,) = struct.unpack_from("<I", page, 40)
+        last_page, transaction = _TAIL.unpack_from(page, 136)
         if not _SMALLEST <= size <= _LARGEST or size & (size - 1):
             return None
         sound = magic == _MAGIC and version == _VERSION and bool(flags & _META)
-        return Meta(index, size, free_root, main_root, last_page, transaction, sound)
+        free, main = Tree.unpacked(page, 40), Tree.unpacked(page, 88)
+        return Meta(index, size, free, main, last_page, transaction, sound)
 
     @property
     def newest(self) -> Meta:
@@ -100,147 +150,150 @@ class PageFile:
 
     # ------------------------------------------------------------------ trees
 
-    def tables(self, meta: Meta) -> dict[bytes, int]:
-        """The roots of all named tables."""
-        found: dict[bytes, int] = {}
-        for key, value, flags in list(self._nodes(meta.main_root, "main")):
-            if flags & _TABLE and len(value) == _DATABASE.size:
-                found[key] = _DATABASE.unpack(value)[7]
+    def tables(self, meta: Meta) -> dict[bytes, Tree]:
+        """All named tables."""
+        found: dict[bytes, Tree] = {}
+        for key, value, flags in list(self.nodes(meta.main, "main")):
+            if flags & _TABLE and len(value) == _RECORD.size:
+                found[key] = Tree.unpacked(value)
         return found
 
-    def items(self, name: bytes, root: int) -> Iterator[tuple[bytes, bytes]]:
+    def items(self, name: bytes, tree: Tree) -> Iterator[tuple[bytes, bytes]]:
         """Keys and values of a table, as far as its pages can be read."""
-        for key, value, _ in self._nodes(root, name.decode(errors="replace")):
+        for key, value, _ in self.nodes(tree, name.decode(errors="replace")):
             yield key, value
 
-    def walk(self, meta: Meta) -> int:
-        """Read all tables of a meta page; the number of entries. See `problems`."""
-        count = 0
-        for name, root in self.tables(meta).items():
-            for _ in self.items(name, root):
-                count += 1
-        return count
+    def leaves(self) -> Iterator[tuple[bytes, bytes]]:
+        """Keys and values of all leaf pages of the file, of whatever table and transaction."""
+        known = dict(self._problems)
+        self.seen = None
+        for number in range(2, self.pages):
+            try:
+                page, flags, count = self._page(number)
+            except PageProblem:
+                continue
+            if flags == _LEAF:
+                for key, value, _ in self._leaf(number, page, count, "", values=True):
+                    yield key, value
+        self._problems = known
 
-    def _nodes(self, root: int, table: str) -> Iterator[tuple[bytes, bytes, int]]:
-        if root == _NO_PAGE:
-            return
-        self._seen = set()
-        last = None
-        for key, value, flags in self._below(root, 0, table):
-            if last is not None and key <= last:
-                self._problem(table, "keys out of order")
-            last = key
-            yield key, value, flags
+    def nodes(
+        self, tree: Tree, table: str, flags: int = 0, *, values: bool = True
+    ) -> Iterator[tuple[bytes, bytes, int]]:
+        """The entries of a table; empty values unless these are wanted."""
+        self.seen = bytearray(self.pages)
+        self._found = [0, 0, 0]
+        self._depth = 0
+        if tree.flags != flags:
+            self.problem(table, "it is of another kind")
+        order = "little" if flags == FREE_FLAGS else "big"
+        entries, last = 0, b""
+        if tree.root != _NO_PAGE:
+            for key, value, node_flags in self._below(tree.root, 1, table, order, values):
+                if entries and not _is_before(last, key, order):
+                    self.problem(table, "keys out of order")
+                entries, last = entries + 1, key
+                yield key, value, node_flags
+        said = [tree.depth, tree.branch_pages, tree.leaf_pages, tree.overflow_pages, tree.entries]
+        if said != [self._depth, *self._found, entries]:
+            self.problem(table, "it is not what its record says")
 
-    def _below(self, number: int, depth: int, table: str) -> Iterator[tuple[bytes, bytes, int]]:
+    def _below(
+        self, number: int, depth: int, table: str, order: str, values: bool
+    ) -> Iterator[tuple[bytes, bytes, int]]:
         try:
-            at, flags, count = self._page(number)
             if depth > _DEEPEST:
                 raise PageProblem("a tree that is too deep")
-            if flags & _LEAF:
-                yield from self._leaf(at, count, table)
+            page, flags, count = self._page(number)
+            self._depth = max(depth, self._depth)
+            if flags == _LEAF:
+                self._found[1] += 1
+                yield from self._leaf(number, page, count, table, values)
                 return
-            children = [self._child(at, index) for index in range(count)]
+            self._found[0] += 1
+            children = [self._child(page, index) for index in range(count)]
         except (PageProblem, struct.error) as problem:
-            self._problem(table, f"page {number}: {problem}")
+            self.problem(table, f"page {number}: {problem}")
             return
         for index, (separator, child) in enumerate(children):
             follows = children[index + 1][0] if index + 1 < len(children) else None
-            for key, value, node_flags in self._below(child, depth + 1, table):
-                if (index and key < separator) or (follows is not None and key >= follows):
-                    self._problem(table, f"page {number}: a key in the wrong branch")
+            for key, value, node_flags in self._below(child, depth + 1, table, order, values):
+                if (index and _is_before(key, separator, order)) or (
+                    follows is not None and not _is_before(key, follows, order)
+                ):
+                    self.problem(table, f"page {number}: a key in the wrong branch")
                 yield key, value, node_flags
 
-    def _page(self, number: int) -> tuple[int, int, int]:
-        """Where a branch or leaf begins, its flags, and the number of its nodes."""
-        at = number * self.page_size
-        if at + self.page_size > self.size:
-            raise PageProblem("beyond the end of the file")
-        if number in self._seen:
-            raise PageProblem("a page in two places")
-        self._seen.add(number)
-        own, _, flags, lower, upper = _PAGE.unpack_from(self._data, at)
-        if own != number or flags & 0xF not in (_BRANCH, _LEAF):
+    def _page(self, number: int) -> tuple[bytes, int, int]:
+        """A branch or leaf, its flags, and the number of its nodes."""
+        page = self._read(number * self.page_size, self.page_size)
+        self._see(number, 1)
+        own, _, flags, lower, upper = _PAGE.unpack_from(page)
+        if own != number or flags not in (_BRANCH, _LEAF):
             raise PageProblem("another page, or none")
-        if not 16 <= lower <= upper <= self.page_size:
+        if not 16 < lower <= upper <= self.page_size:
             raise PageProblem("bounds that can not be")
-        return at, flags, (lower - 16) // 2
+        return page, flags, (lower - 16) // 2
 
-    def _node(self, at: int, index: int) -> tuple[int, int, int, int, bytes]:
-        (offset,) = struct.unpack_from("<H", self._data, at + 16 + 2 * index)
+    def _see(self, number: int, count: int) -> None:
+        if self.seen is None:
+            return
+        if any(self.seen[number : number + count]):
+            raise PageProblem("a page in two places")
+        self.seen[number : number + count] = b"\x01" * count
+
+    def _node(self, page: bytes, index: int) -> tuple[int, int, int, int, bytes]:
+        (offset,) = struct.unpack_from("<H", page, 16 + 2 * index)
         if not 16 <= offset <= self.page_size - 8:
             raise PageProblem("a node outside of its page")
-        low, high, flags, key_size = _NODE.unpack_from(self._data, at + offset)
-        if offset + 8 + key_size > self.page_size:
+        low, high, flags, key_size = _NODE.unpack_from(page, offset)
+        ends = offset + 8 + key_size
+        if ends > self.page_size:
             raise PageProblem("a key outside of its page")
-        begins = at + offset + 8
-        return low, high, flags, offset + 8 + key_size, self._data[begins : begins + key_size]
+        return low, high, flags, ends, page[offset + 8 : ends]
 
-    def _child(self, at: int, index: int) -> tuple[bytes, int]:
-        low, high, flags, _, key = self._node(at, index)
+    def _child(self, page: bytes, index: int) -> tuple[bytes, int]:
+        low, high, flags, _, key = self._node(page, index)
         return key, low | high << 16 | flags << 32
 
-    def _leaf(self, at: int, count: int, table: str) -> Iterator[tuple[bytes, bytes, int]]:
+    def _leaf(
+        self, number: int, page: bytes, count: int, table: str, values: bool
+    ) -> Iterator[tuple[bytes, bytes, int]]:
         for index in range(count):
             try:
-                low, high, flags, data_at, key = self._node(at, index)
+                low, high, flags, data_at, key = self._node(page, index)
                 size = low | high << 16
+                if flags & ~(_TABLE if table == "main" else _BIG_DATA):
+                    raise PageProblem("a node of another kind")
                 if flags & _BIG_DATA:
-                    value = self._overflow(at + data_at, size)
+                    value = self._overflow(page, data_at, size, values)
                 elif data_at + size > self.page_size:
                     raise PageProblem("a value outside of its page")
                 else:
-                    value = self._data[at + data_at : at + data_at + size]
+                    value = page[data_at : data_at + size] if values else b""
                 yield key, value, flags
             except (PageProblem, struct.error) as problem:
-                self._problem(table, f"page {at // self.page_size}: {problem}")
+                self.problem(table, f"page {number}: {problem}")
 
-    def _overflow(self, at: int, size: int) -> bytes:
-        (number,) = struct.unpack_from("<Q", self._data, at)
+    def _overflow(self, page: bytes, at: int, size: int, values: bool) -> bytes:
+        (number,) = _NUMBER.unpack_from(page, at)
         begins = number * self.page_size
-        if begins + 16 + size > self.size:
-            raise PageProblem("a value beyond the end of the file")
-        own, _, flags, pages = struct.unpack_from("<QHHI", self._data, begins)
-        if own != number or flags & 0xF != _OVERFLOW or pages * self.page_size < size + 16:
+        head = self._read(begins, _OVERFLOW_PAGE.size)
+        own, _, flags, count = _OVERFLOW_PAGE.unpack(head)
+        if own != number or flags != _OVERFLOW or count != -(-(size + 16) // self.page_size):
             raise PageProblem("a value in pages of something else")
-        return self._data[begins + 16 : begins + 16 + size]
+        if number + count > self.pages:
+            raise PageProblem("a value beyond the end of the file")
+        self._see(number, count)
+        self._found[2] += count
+        return self._read(begins + 16, size) if values else b""
 
-    def _problem(self, table: str, text: str) -> None:
-        if len(self.problems) < 1_000:
-            self.problems.append(f"table {table}: {text}")
-
-
-def check_file(folder: Path, *, thoroughly: bool = False) -> None:
-    """Raise `LogCorrupt`, with advice, where LMDB could not open a log's file or would crash: both
-    meta pages and the length of the file are looked at; `thoroughly`, or where that is short, all
-    pages."""
-    path = folder / FILE
-    if not path.exists() or path.stat().st_size == 0:
-        return
-    file = PageFile(path)
-    try:
-        if len(file.metas) < 2 or not all(meta.is_sound for meta in file.metas):
-            raise LogCorrupt(f"a meta page of {path} is damaged; {ADVICE}")
-        newest = file.newest
-        wanted = (newest.last_page + 1) * file.page_size
-        if file.size < wanted:
-            # Pages at the end may never have been written, for they were free again at once.
-            file.walk(newest)
-            if file.problems:
-                raise LogCorrupt(_cut(path, file.size, wanted))
-        elif thoroughly:
-            file.walk(newest)
-            if file.problems:
-                raise LogCorrupt(f"{path} has damaged pages: {file.problems[0]}; {ADVICE}")
-    finally:
-        file.close()
+    def problem(self, table: str, text: str) -> None:
+        """Note damage."""
+        if len(self._problems) < _MOST_PROBLEMS:
+            self._problems[f"table {table}: {text}"] = None
 
 
-ADVICE = (
-    "stop the node, keep a copy of the folder, and run `xmlbroker log verify --repair`: what can "
-    "be read is saved, and the node asks others for the rest"
-)
-
-
-def _cut(path: Path, size: int, wanted: int) -> str:
-    return f"{path} was cut short: it has {size} bytes, its header says {wanted}; {ADVICE}"
+def _is_before(one: bytes, other: bytes, order: str) -> bool:
+    """Whether a key sorts before another: as bytes, or as a number of this machine."""
+    return one < other if order == "big" else one[::-1] < other[::-1]

@@ -12,16 +12,18 @@ from pathlib import Path
 
 import lmdb
 
-from broker.errors import LogUnavailable
+from broker.errors import LogCorrupt, LogUnavailable
 from broker.event.place import Mark
 from broker.store.archive.columns import ChunkColumns
 from broker.store.chunk_table import first_damage
 from broker.store.damage import DamageFound
+from broker.store.file_size import FileSize
 from broker.store.histories import Chain
 from broker.store.kept import KeptSpan
 from broker.store.log_verification import Verification
 from broker.store.opening import stored_origin
-from broker.store.page_file import Meta, check_file
+from broker.store.page_check import ADVICE, check_metas, check_pages
+from broker.store.page_file import Meta
 from broker.store.records import LoggedEvent
 from broker.store.stored_chunk import StoredChunk
 from broker.store.tables import MAX_TABLES, Tables
@@ -42,7 +44,6 @@ def read_only(folder: Path, start: int, max_events: int) -> Sequence[LoggedEvent
 def pinned(folder: Path) -> Iterator[tuple[Verification, Meta]]:
     """The file of a log that a node writes, and the meta page of a commit whose pages stay as they
     are meanwhile. Raises `LogUnavailable`."""
-    check_file(folder)
     with _opened(folder) as env:
         for _ in range(100):
             with env.begin() as txn:
@@ -63,7 +64,9 @@ class LogAlong:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         try:
+            check_length(folder)
             self._env = _opened(folder)
+            self._size = FileSize(folder)
             self._tables = Tables(self._env, create=False)
             with self._env.begin() as txn:
                 self.origin = stored_origin(txn, self._tables, folder)
@@ -135,6 +138,7 @@ class LogAlong:
         return int(self._env.info()["last_txnid"])
 
     def _reading(self) -> lmdb.Transaction:
+        self._size.check()
         try:
             try:
                 return self._env.begin(buffers=True)
@@ -146,7 +150,19 @@ class LogAlong:
             raise LogUnavailable(f"{self._folder} can not be read: {error}") from None
 
 
+def check_length(folder: Path) -> None:
+    """Raise `LogCorrupt` where pages of a log that a node writes lie behind the file's end."""
+    with pinned(folder) as (verification, meta):
+        file = verification.file
+        if file.size < (meta.last_page + 1) * file.page_size:
+            # Pages at the end may never have been written, for they were free again at once.
+            check_pages(file, meta)
+            if file.problems:
+                raise LogCorrupt(f"{file.path} was cut short: {file.problems[0]}; {ADVICE}")
+
+
 def _opened(folder: Path) -> lmdb.Environment:
+    check_metas(folder)
     return lmdb.open(
         str(folder),
         readonly=True,

@@ -21,12 +21,16 @@ _LONGEST_KEY = 511
 class Values:
     """One table. `name` is a letter of its own; tables share the table of copies."""
 
-    def __init__(self, name: bytes, table: Any, copies: Any, *, lazy: bool = False) -> None:
-        """`lazy`: values of format 3, without a checksum, are accepted."""
+    def __init__(
+        self, name: bytes, table: Any, copies: Any, *, lazy: bool = False, rising: bool = False
+    ) -> None:
+        """`lazy`: values of format 3, without a checksum, are accepted. `rising`: values only rise,
+        so of a value and a copy that differ the lower one was left by a write that was lost."""
         self._name = name
         self._table = table
         self._copies = copies
         self._lazy = lazy
+        self._rising = rising
         self.damaged: Counter[str] = Counter()
         """Since the log was opened: `healed` from the copy, and `lost`."""
 
@@ -118,9 +122,18 @@ class Values:
         for key, value in list(self.items(txn, prefix)):
             if value is None:
                 lost.append(key)
-            elif not (self.is_sound(txn, key)):
-                self.put(txn, key, value)
+            elif not self.is_sound(txn, key):
+                self.put(txn, key, self._further(txn, key, value))
         return lost
+
+    def _further(self, txn: lmdb.Transaction, key: bytes, value: bytes) -> bytes:
+        copy = txn.get(self._copy_key(key), db=self._copies)
+        if not self._rising or copy is None:
+            return value
+        try:
+            return max(value, verify(self._name + key, copy))
+        except ValueDamaged:
+            return value
 
     def is_sound(self, txn: lmdb.Transaction, key: bytes) -> bool:
         """Whether a value and its copy are there and agree."""
