@@ -33,6 +33,6 @@ class Lateness:
 
     def _measure(self, due: float) -> None:
         self._is_probing = False
-        late = max(0.0, self._clock.seconds() - due)
+        late = self._clock.seconds() - due
         self.average += _WEIGHT * (late - self.average)
         self.is_slow = self.average > (QUICK if self.is_slow else SLOW)

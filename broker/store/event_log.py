@@ -234,10 +234,9 @@ class EventLog(LogHistories):
         """Fires when all durable subscriptions put so far are committed, however late."""
         committed: Deferred[None] = Deferred()
         self._gathering.stored.append(lambda: committed.callback(None))
+        # Otherwise the disk is tried again in any case.
         if self.is_writable:
             self._begin()
-        else:
-            self._begin_soon()
         return committed
 
     def put_client(self, client_id: str, newest: bytes) -> None:

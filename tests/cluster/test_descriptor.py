@@ -28,6 +28,7 @@ N1 = NodeDescriptor(
     admitted=1_700_000_000_000,
 )
 BARE = NodeDescriptor(Address((), "n2"), "f" * 16, 0, (1,))
+LARGEST = N1._replace(versions=tuple(range(16)), tcp=Endpoint("h" * 255, 65535))
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 1 << 65) | st.text(max_size=5) | st.binary(),
@@ -36,7 +37,7 @@ plain = st.recursive(
 )
 
 
-@pytest.mark.parametrize("node", [N1, BARE])
+@pytest.mark.parametrize("node", [N1, BARE, LARGEST])
 def test_a_description_survives_the_wire(node: NodeDescriptor) -> None:
     read = msgpack.unpackb(msgpack.packb(node.to_plain()), use_list=False)
     assert NodeDescriptor.of_plain(read) == node

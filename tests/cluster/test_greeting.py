@@ -137,6 +137,8 @@ def test_fields_of_a_hello_are_checked(wrong: dict[str, object]) -> None:
 
 
 def test_lists_are_bounded() -> None:
+    NodeRefuse(ClusterFull("full").to_wire(), (), (ELSEWHERE,) * MOST_ALTERNATIVES)
+    NodeWelcome(1, N2, ("c",), 5, (N2,) * 1024)
     with pytest.raises(ValueError, match="too many"):
         NodeRefuse(ClusterFull("full").to_wire(), (), (ELSEWHERE,) * (MOST_ALTERNATIVES + 1))
     with pytest.raises(ValueError, match="too many"):

@@ -175,6 +175,41 @@ def test_after_a_loss_former_members_are_asked_first() -> None:
     assert one.failed(NotConnected("down"), 5.2) == [Ask(A)]
 
 
+def test_a_link_to_a_member_makes_none_of_who_was_never_taken_or_has_left() -> None:
+    one = joining(A)
+    one.start(0.0)
+    one.links_changed(1, 0.1)
+    assert one.state is JoiningState.ASKING
+    one.accepted(accepted("c/m1"), 0.2)
+    assert one.must_leave(0.3) == [Ask(Endpoint("m1", 4000))]
+    one.links_changed(1, 0.4)
+    assert one.state is JoiningState.ASKING
+
+
+def test_who_has_to_leave_counts_rounds_anew() -> None:
+    one = joining(A)
+    one.start(0.0)
+    for now in (1.0, 100.0):
+        (rest,) = one.refused(refused(), now)
+        assert isinstance(rest, NotYet), "not the second round without a place"
+        one.handle_timeout(now + 50.0)
+        one.accepted(accepted("c/m1"), now + 51.0)
+        one.must_leave(now + 52.0)
+        for _former_member in range(2):
+            one.failed(NotConnected("down"), now + 53.0)
+
+
+def test_the_error_of_a_round_is_of_that_round() -> None:
+    one = joining(A)
+    one.start(0.0)
+    (rest,) = one.failed(NotConnected("down"), 0.1)
+    assert isinstance(rest, NotYet) and str(rest.error) == "down" and len(rest.asked) == 1
+    one.found([], 0.2)
+    (rest,) = one.handle_timeout(100.0)
+    assert isinstance(rest, NotYet) and "nor network.discover has named" in str(rest.error)
+    assert rest.asked == ()
+
+
 def test_answers_that_come_late_change_nothing() -> None:
     one = joining(A)
     assert one.accepted(accepted("c/m1"), 0.0) == []

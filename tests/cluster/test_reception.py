@@ -95,6 +95,7 @@ def test_greetings_under_way_are_bounded() -> None:
     assert isinstance(reception.begin(0.0), Overloaded)
     reception.over()
     assert reception.begin(0.0) is None
+    assert isinstance(reception.begin(0.0), Overloaded)
 
 
 def test_floods_are_slowed_down() -> None:

@@ -22,6 +22,11 @@ def test_the_hash_does_not_hold_the_secret() -> None:
     assert "correct horse" not in hash_secret("correct horse")
 
 
+@pytest.mark.parametrize("secret", ["s", "s" * MOST_SECRET_BYTES])
+def test_the_shortest_and_the_longest_secret_are_recognised(secret: str) -> None:
+    assert is_secret(secret.encode(), StoredSecret.parse(hash_secret(secret)))
+
+
 @pytest.mark.parametrize("secret", ["", "s" * (MOST_SECRET_BYTES + 1)])
 def test_an_empty_or_endless_secret_is_not_stored(secret: str) -> None:
     with pytest.raises(ValueError, match="1 to 1024 bytes"):

@@ -15,9 +15,10 @@ def identity(*, administer: bool = False) -> Identity:
     return Identity(
         account="zbw",
         client_id="zbw-1",
-        rights=Rights(publish=ASDI, subscribe=ASDI),
+        rights=Rights(publish=ASDI, subscribe=ASDI, types=("asdi-",)),
         clearance=SecurityLevel.MED,
         administer=administer,
+        client_ids=("zbw-*",),
     )
 
 
@@ -54,6 +55,18 @@ def test_administering_needs_its_own_right() -> None:
     assert identity(administer=True).check_administer() is None
     with pytest.raises(NotAllowed, match="may not administer"):
         identity().check_administer()
+
+
+def test_registering_a_type_needs_a_right_for_a_prefix_of_its_name() -> None:
+    assert identity().check_register("asdi-flight") is None
+    with pytest.raises(NotAllowed, match="'zbw' may not register the event type 'flight'"):
+        identity().check_register("flight")
+
+
+def test_an_identity_owns_its_own_client_id_and_those_of_its_account() -> None:
+    assert identity().owns("zbw-1") and identity().owns("zbw-2")
+    assert not identity().owns("chat")
+    assert anonymous("a").owns("a") and not anonymous("a").owns("b")
 
 
 def test_on_a_node_without_accounts_everything_is_allowed() -> None:

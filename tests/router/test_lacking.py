@@ -72,11 +72,36 @@ def test_what_nobody_has_is_a_gap() -> None:
     assert it.gaps == [Gap(1, "far", (1, 4), (1, 8), 5, "lost")]
 
 
-def test_where_nobody_can_be_asked_it_is_a_gap_at_once() -> None:
+@pytest.mark.parametrize(("reason", "counted"), [("retention", 5), ("lost", 0)])
+def test_where_nobody_can_be_asked_it_is_a_gap_at_once_and_once(reason: str, counted: int) -> None:
     it = Setting(None, far=(1, 3))
-    it.comes(3, 8, "retention")
-    assert it.gaps == [Gap(1, "far", (1, 4), (1, 8), 5, "retention")]
+    it.comes(3, 8, reason)
+    wanted = [Gap(1, "far", (1, 4), (1, 8), 5, reason)]
+    assert it.gaps == wanted
     assert it.outlet.deliveries == [[9]]
+    # What is lost never was in this log: it is none of its events that are gone.
+    assert it.feed.outcomes.gone == counted
+    it.link.gone("far", (1, 3), (1, 8), reason)
+    assert it.gaps == wanted
+
+
+@pytest.mark.parametrize(("goes_on", "begins"), [(False, (1, 6)), (True, (0, 0))])
+def test_of_an_origin_that_its_client_does_not_know_one_that_goes_on_wants_all(
+    goes_on: bool, begins: Mark
+) -> None:
+    it = Setting(Recovery())
+    it.feed.goes_on, it.feed.flows_from = goes_on, {"far": (1, 6)}
+    it.log.events.append(far(8))
+    assert it.link._lacking.overtaken(it.feed)
+    assert it.asked == [({"far": (begins, (1, 8))}, "retention")]
+
+
+def test_what_it_has_read_in_its_log_meanwhile_is_not_recovered_again() -> None:
+    it = Setting(Recovery(), far=(1, 3))
+    it.feed.pace, it.feed.passed = Pace.CATCHING_UP, {"far": (1, 5), "near": (1, 2)}
+    it.link.gone("far", (1, 5), (1, 8), "lost")
+    assert it.asked == [({"far": ((1, 5), (1, 8))}, "lost")]
+    assert it.feed.passed == {}
 
 
 def test_who_has_not_waited_for_an_origin_lacks_nothing_of_it() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.cluster import building
+from broker.cluster import building, segment
 from broker.cluster.segment import networks_of_addresses, networks_of_routes
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.test_joining import clusters
@@ -78,3 +79,21 @@ def test_the_networks_of_the_interfaces_are_read_as_linux_lists_them() -> None:
         ip_network("2001:db8::/48"),
     ]
     assert ip_network("127.0.0.0/8") in building.attached_networks()
+
+
+def test_the_networks_of_all_interfaces_are_attached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"_ROUTES": ROUTES, "_ADDRESSES": ADDRESSES}
+    for name in files:
+        monkeypatch.setattr(segment, name, tmp_path / name)
+    found = [ip_network("127.0.0.0/8")]
+    # A kernel without IPv6 has no file of its addresses.
+    assert list(segment.attached_networks()) == found
+    for name, networks in {
+        "_ROUTES": ["10.1.0.0/16"],
+        "_ADDRESSES": ["fe80::/64", "2001:db8::/48"],
+    }.items():
+        (tmp_path / name).write_text(files[name])
+        found += [ip_network(each) for each in networks]
+        assert list(segment.attached_networks()) == found

@@ -77,6 +77,7 @@ def test_alone_in_its_cluster_a_node_lets_others_in_when_it_has_caught_up() -> N
 def test_a_machine_is_slow_by_the_lateness_of_its_timers() -> None:
     clock = Clock()
     lateness = Lateness(clock)
+    assert not lateness.is_slow
 
     def seconds(count: int, late: float) -> None:
         for _ in range(count):
