@@ -8,18 +8,33 @@ from hypothesis import strategies as st
 from broker.store.deduplication import Deduplication, Freshness, Publisher, SequenceWindow
 
 
-@given(st.lists(st.integers(1, 200), max_size=300), st.integers(1, 64))
+class AllNumbers:
+    """A window that remembers each number, and forgets by the same rule."""
+
+    def __init__(self, width: int) -> None:
+        self._width, self._seen, self._floor = width, set[int](), 1
+
+    def record(self, number: int) -> Freshness:
+        if number < self._floor:
+            return Freshness.OUTSIDE
+        if number in self._seen:
+            return Freshness.DUPLICATE
+        self._seen.add(number)
+        missing = sorted({*range(self._floor, max(self._seen))} - self._seen)
+        ends = [n for n in missing if n + 1 in self._seen]
+        if len(ends) > self._width:
+            self._floor = ends[-self._width - 1] + 1
+        return Freshness.NEW
+
+
+# Few numbers, so that neighbours of each come before and after it.
+@given(st.lists(st.integers(1, 12), max_size=40), st.integers(1, 4))
 def test_a_window_answers_as_a_set_of_all_numbers_would(numbers: list[int], width: int) -> None:
-    window = SequenceWindow(width)
-    seen: set[int] = set()
+    window, model = SequenceWindow(width), AllNumbers(width)
     for number in numbers:
-        answer = window.record(number)
-        if answer is Freshness.OUTSIDE:
-            assert number <= max(seen) - width
-        else:
-            assert answer is (Freshness.DUPLICATE if number in seen else Freshness.NEW)
-            seen.add(number)
+        assert window.record(number) is model.record(number)
         assert len(window.missing) <= width
+        window = SequenceWindow.decode(window.encode(), width)
 
 
 def test_all_that_was_sent_in_order_is_known_however_much_it_is() -> None:
@@ -94,6 +109,45 @@ def test_what_was_recorded_for_a_failed_commit_never_happened() -> None:
     marks.record(("a", 1), 1, 0)
     marks.forget()
     assert marks.record(("a", 1), 1, 0) is Freshness.NEW
+
+
+def test_a_run_of_new_numbers_is_recorded_as_each_of_them_would_be() -> None:
+    stored: dict[Publisher, bytes] = {}
+    marks = Deduplication(stored.get, width=64)
+    publisher = ("a", 1)
+    assert marks.following(publisher) == 1
+    marks.record_run(publisher, 3, 7)
+    assert marks.following(publisher) == 4
+    marks.record(publisher, 6, 8)
+    assert marks.following(publisher) == 7
+    stored.update(marks.changed())
+    assert marks.changed() == []
+    window = SequenceWindow.decode(stored[publisher], 64)
+    assert (window.high, window.missing, window.used) == (6, [(4, 5)], 8)
+    assert Deduplication(stored.get, width=64).following(publisher) == 7
+
+
+def test_after_a_failed_commit_nothing_is_left_to_be_stored() -> None:
+    marks = Deduplication(lambda _: None, width=64)
+    marks.record(("a", 1), 1, 0)
+    marks.forget()
+    assert marks.changed() == [] and marks.following(("a", 1)) == 1
+
+
+def test_the_cache_keeps_those_that_changed_last_up_to_its_bound() -> None:
+    stored: dict[Publisher, bytes] = {}
+    loaded: list[str] = []
+
+    def load(publisher: Publisher) -> bytes | None:
+        loaded.append(publisher[0])
+        return stored.get(publisher)
+
+    marks = Deduplication(load, width=64, cached=2)
+    for number, client in enumerate("abacab", 1):
+        marks.record((client, 1), number, 0)
+        stored.update(marks.changed())
+    # `c` has made room for itself at the cost of `b`, which has been silent for longer than `a`.
+    assert loaded == ["a", "b", "c", "b"]
 
 
 def test_another_incarnation_counts_anew() -> None:

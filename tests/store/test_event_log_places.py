@@ -9,6 +9,7 @@ from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
 
 from broker.errors import Cloned, LogUnavailable
+from broker.store.deduplication import Freshness
 from broker.store.event_log import LINGER, RETRY_AFTER, EventLog
 from broker.store.gathering import Relayed
 from broker.store.histories import Histories
@@ -177,5 +178,73 @@ def test_what_a_start_mended_is_reported(tmp_path: Path, clock: Clock) -> None:
     while disk.calls:
         disk.step()
     with capturedLogs() as captured:
-        log_at(tmp_path, clock)[0].abandon()
-    assert captured == []
+        log, _ = log_at(tmp_path, clock)
+    assert captured == [] and not log.mended and not log.mended.lost
+    log.abandon()
+
+
+def test_marks_of_duplicates_are_committed_with_their_events(tmp_path: Path, clock: Clock) -> None:
+    log, disk = log_at(tmp_path, clock)
+    for number in (1, 2, 4):
+        log.deduplication.record(("p", 1), number, 1000)
+    own(log, 3)
+    disk.step()
+    log.crash()
+    again, _ = log_at(tmp_path, clock)
+    known = [again.deduplication.known(("p", 1), number) for number in (1, 2, 3, 4, 5)]
+    new, duplicate = Freshness.NEW, Freshness.DUPLICATE
+    assert known == [duplicate, duplicate, new, duplicate, new]
+
+
+def test_the_newest_event_and_the_commits_are_counted(begun: tuple[EventLog, Thread]) -> None:
+    log, disk = begun
+    own(log, 2)
+    relayed(log, 4)
+    assert log.newest == (log.cut[0], 3) and log.durable == (log.cut[0], 0)
+    disk.step()
+    disk.step()
+    assert log.durable == log.newest == (log.cut[0], 3)
+    assert log.commits == 2
+
+
+def test_the_next_commit_is_under_way_before_anyone_is_told(begun: tuple[EventLog, Thread]) -> None:
+    log, disk = begun
+    under_way: list[int] = []
+    log.append([(HEADER_RECORD, 1, DOCUMENT)], lambda _: under_way.append(len(disk.calls)))
+    own(log, 1)
+    disk.step()
+    assert under_way == [1]
+
+
+def test_who_has_nothing_to_be_written_is_told_at_once_and_once(
+    begun: tuple[EventLog, Thread],
+) -> None:
+    log, disk = begun
+    told: list[object] = []
+    log.append([], told.append)
+    assert told == [[]]
+    assert log.state_committed().called
+    own(log, 1)
+    disk.step()
+    assert told == [[]] and disk.calls == []
+
+
+def test_a_full_disk_is_tried_again_once_and_not_before_its_time(
+    begun: tuple[EventLog, Thread], clock: Clock
+) -> None:
+    log, disk = begun
+    disk.broken = LogUnavailable("full")
+    own(log, 1)
+    disk.step()
+    disk.broken = None
+    # It opens the file anew.
+    disk.step()
+    for number in range(3):
+        log.put_durable(b"d%d" % number, b"x")
+        log.put_client("c", b"1")
+    assert len(clock.getDelayedCalls()) == 1
+    clock.advance(RETRY_AFTER / 2 - 0.01)
+    assert not disk.calls
+    clock.advance(0.02)
+    disk.step()
+    assert not disk.calls and log.is_writable
