@@ -14,7 +14,9 @@ from broker.content.explaining.explanation import Explanation, OnEvent
 from broker.content.query.query import parse_query
 from broker.dtd.reference import DtdReference
 from broker.errors import NotAllowed, Overloaded, UnknownType
-from broker.identity import anonymous
+from broker.event.envelope import SecurityLevel
+from broker.event.stream import StreamPattern
+from broker.identity import Identity, Rights, anonymous
 from broker.router.explaining import MAX_WAITING, MAX_WAITING_OF_CLIENT, REST, Explaining
 from broker.session.messages import Ask
 
@@ -28,11 +30,14 @@ class FakeMatcher:
     clock: Clock
     missing: DtdReference | None = None
     asked: int = 0
+    shapes: bool = False
+    """Whether shapes of documents were to be shown."""
 
     def explain(
         self, query: Any, document: Any, undescribed: Any = frozenset(), *, shapes: bool
     ) -> Any:
         self.asked += 1
+        self.shapes = shapes
         self.clock.rightNow += 1.0
         if document and self.missing and self.missing not in undescribed:
             raise DtdNeeded(TypeMissing(self.missing, ""))
@@ -127,6 +132,18 @@ class ExplainingTests(SynchronousTestCase):
         accepting = self.make(accept_undescribed=True)
         told = self.successResultOf(self.ask(accepting, document=b"<e/>"))
         self.assertTrue(told["explanation"]["event"]["matches"])
+
+    def test_shapes_of_documents_are_shown_to_who_may_read_all_of_them(self) -> None:
+        asdi = Rights(subscribe=(StreamPattern.parse("asdi.>"),))
+        for rights, clearance, administer, shown in (
+            (Rights.to_everything(), SecurityLevel.HIGH, False, True),
+            (Rights.to_everything(), SecurityLevel.MED, False, False),
+            (asdi, SecurityLevel.HIGH, False, False),
+            (asdi, SecurityLevel.LOW, True, True),
+        ):
+            identity = Identity("a", "me", rights, clearance, administer)
+            self.successResultOf(self.make().answer(identity, Ask(1, "explain", {"query": "//a"})))
+            self.assertEqual(self.matcher.shapes, shown)
 
     def test_a_failure_gives_the_turn_to_the_next(self) -> None:
         explaining = self.make()
