@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 from broker.cluster.address import Address
 from broker.cluster.flows.messages import Routed
 from broker.content.query.query import parse_query
-from broker.errors import NotConnected, PeerSilent
+from broker.errors import BrokerError, NotConnected, Overloaded, PeerSilent
 from broker.event.stream import StreamPattern
 from broker.recovery.fetching import ASK_AGAIN, TIMEOUT, Fetching
 from broker.recovery.log_pages import Page, PageRequest
@@ -122,6 +122,26 @@ def test_what_is_asked_again_while_it_is_read_is_answered_once(others: int) -> N
     # The answer may have got lost.
     post.tell(asked.said[-1])
     assert len(pages.reading) == 2 + others
+
+
+def test_errors_come_at_once_from_either_side() -> None:
+    clock = Clock()
+    asker, asked, _ = fetching(HERE, clock)
+    server, post, pages = fetching(THERE, Clock())
+    failed: list[BaseException] = []
+    for _ in range(2):
+        asker.fetch(THERE, REQUEST).addErrback(lambda failure: failed.append(failure.value))
+    for question in asked.said:
+        post.tell(question)
+    pages.reading[0].errback(Overloaded("a DTD is looked for"))
+    asked.tell(post.said[0])
+    assert isinstance(failed[0], NotConnected) and "a DTD is looked for" in str(failed[0])
+    # What was refused does not hold up what waits, and is not counted as served.
+    pages.reading[1].callback(Page([], {"o": (1, 9)}, 0))
+    assert post.said[1].level == 0 and server.served == 1
+    asked.tell(attrs.evolve(post.said[1], chunks=(b"damaged",)))
+    assert isinstance(failed[1], BrokerError)
+    assert not clock.getDelayedCalls()
 
 
 def test_two_nodes_may_ask_with_the_same_number() -> None:
