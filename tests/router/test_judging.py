@@ -111,3 +111,11 @@ def test_what_is_told_of_a_part_is_told_by_its_index_in_the_batch() -> None:
     judged = judge(publisher(), part(4, before=10), verdicts, deduplication, 5)
     assert [index for index, _ in judged.refused] == [11]
     assert (judged.duplicates, judged.first_new) == ([12], 10)
+
+
+def test_streams_that_were_allowed_are_remembered_up_to_a_bound() -> None:
+    publishing, deduplication = publisher(), Deduplication(lambda _: None, 2)
+    for number in range(1, 2_502):
+        verdict = accepted(number, stream=f"open.s{number}")
+        assert not judge(publishing, part(1), [verdict], deduplication, 5).refused
+    assert len(publishing.allowed) <= 1_000
