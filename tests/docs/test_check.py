@@ -103,6 +103,7 @@ def test_the_subcommands_of_dev_are_those_in_its_help() -> None:
         "lint",
         "soak",
         "bench",
+        "against",
         "docs",
         "clean",
         "help",
