@@ -25,6 +25,7 @@ from broker.store.records import OVERHEAD, LoggedEvent
 CHUNK_BYTES = 60 * 1024
 
 _KEY = struct.Struct(">Q")
+KEY_BYTES = _KEY.size
 _HEAD = struct.Struct(">IB")
 _EPOCH = struct.Struct(">I")
 _ARRIVAL = struct.Struct(">Q")

@@ -40,7 +40,7 @@ from broker.store.opening import (
     stored_epoch,
     stored_origin,
 )
-from broker.store.page_check import check_file
+from broker.store.page_check import ADVICE, check_file
 from broker.store.records import LoggedEvent
 from broker.store.rewriting import rewrite
 from broker.store.stored_chunk import encode_stored
@@ -122,7 +122,8 @@ class LogFile(FileReading):
             self._size = FileSize(self._folder)
             self._tables = Tables(self._env)
         except (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError) as error:
-            raise LogCorrupt(f"{self._folder} does not hold an event log: {error}") from None
+            reason = f"{self._folder} does not hold an event log: {error}; {ADVICE}"
+            raise LogCorrupt(reason) from None
         except (OSError, lmdb.Error) as error:
             raise not_opened(self._folder, error) from None
 

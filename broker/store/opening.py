@@ -59,7 +59,7 @@ def check_format(txn: lmdb.Transaction, tables: Tables, folder: Path) -> bool:
     number = None if stored is None else format_number(bytes(stored))
     is_known = number in (3, FORMAT)
     if not is_known and made == b"%d" % FORMAT:
-        if stored is None or _is_nearly(stored, format_name(FORMAT)):
+        if number is None or _is_nearly(stored or b"", format_name(FORMAT)):
             number = FORMAT
             txn.put(b"format", format_name(FORMAT), db=tables.meta_table)
     if number is None:

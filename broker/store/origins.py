@@ -21,7 +21,7 @@ import lmdb
 from broker.event.place import Mark
 from broker.store.checksum import ValueDamaged
 from broker.store.chunk_table import AnyChunk, ChunkTable
-from broker.store.chunks import decode_key
+from broker.store.chunks import KEY_BYTES, decode_key
 from broker.store.damage import LogDamaged
 from broker.store.places import (
     PLACES,
@@ -190,8 +190,8 @@ class Origins:
 
     def mend(self, txn: lmdb.Transaction) -> tuple[int, list[Places]]:
         """Write entries again that are damaged or missing, from the heads of their chunks, and drop
-        chunks under wrong keys. Returns the number of entries and chunks that were damaged, and
-        the places of missing chunks."""
+        chunks under wrong keys, and keys of another length. Returns the number of entries and
+        chunks that were damaged, and the places of missing chunks."""
         damaged: list[bytes] = []
         known: dict[int, Places] = {}
         for key, places in all_places(txn, self._table):
@@ -200,7 +200,11 @@ class Origins:
             else:
                 known[places.serial] = places
         with self._chunks.cursor(txn) as cursor:
-            serials = [decode_key(key) for key in cursor.iternext(keys=True, values=False)]
+            keys = [bytes(key) for key in cursor.iternext(keys=True, values=False)]
+        for key in keys:
+            if len(key) != KEY_BYTES:
+                txn.delete(key, db=self._chunks.table)
+        serials = [decode_key(key) for key in keys if len(key) == KEY_BYTES]
         lacking = [serial for serial in serials if serial not in known]
         if lacking:
             self._add_lacking(txn, set(lacking))

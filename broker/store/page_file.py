@@ -48,12 +48,16 @@ class Tree:
     leaf_pages: int = 0
     overflow_pages: int = 0
     entries: int = 0
+    pad: int = 0
+    """Of the table of free pages the size of a page."""
 
     @classmethod
     def unpacked(cls, record: bytes, at: int = 0) -> Tree:
         """The record of a table."""
-        _, flags, depth, branches, leaves, overflow, entries, root = _RECORD.unpack_from(record, at)
-        return cls(root, flags, depth, branches, leaves, overflow, entries)
+        pad, flags, depth, branches, leaves, overflow, entries, root = _RECORD.unpack_from(
+            record, at
+        )
+        return cls(root, flags, depth, branches, leaves, overflow, entries, pad)
 
 
 NO_TREE = Tree()
@@ -184,7 +188,7 @@ class PageFile:
         self.seen = bytearray(self.pages)
         self._found = [0, 0, 0]
         self._depth = 0
-        if tree.flags != flags:
+        if (tree.flags, tree.pad) != (flags, self.page_size if flags else 0):
             self.problem(table, "it is of another kind")
         order = "little" if flags == FREE_FLAGS else "big"
         entries, last = 0, b""
@@ -206,6 +210,8 @@ class PageFile:
                 raise PageProblem("a tree that is too deep")
             page, flags, count = self._page(number)
             self._depth = max(depth, self._depth)
+            if self._room_of(page, flags, count) != self.page_size - _PAGE.unpack_from(page)[4]:
+                self.problem(table, f"page {number}: nodes that overlap")
             if flags == _LEAF:
                 self._found[1] += 1
                 yield from self._leaf(number, page, count, table, values)
@@ -234,6 +240,17 @@ class PageFile:
         if not 16 < lower <= upper <= self.page_size:
             raise PageProblem("bounds that can not be")
         return page, flags, (lower - 16) // 2
+
+    def _room_of(self, page: bytes, flags: int, count: int) -> int:
+        """Bytes of the nodes of a page; there is no room between them."""
+        room = 0
+        for offset in struct.unpack_from(f"<{count}H", page, 16):
+            low, high, node_flags, key_size = _NODE.unpack_from(page, offset)
+            size = 8 + key_size
+            if flags == _LEAF:
+                size += _NUMBER.size if node_flags & _BIG_DATA else low | high << 16
+            room += size + size % 2
+        return room
 
     def _see(self, number: int, count: int) -> None:
         if self.seen is None:

@@ -223,3 +223,29 @@ def test_a_lost_list_of_tables_loses_no_commit(tmp_path: Path) -> None:
     assert [event.offset for event in log.read(1, 99, 1 << 20)] == list(range(1, 61))
     assert log.bounds.offset == 60
     log.close()
+
+
+def test_a_node_that_reaches_into_another_is_damage(tmp_path: Path) -> None:
+    """LMDB would cut out both when it deletes one."""
+    written(tmp_path)
+    path = tmp_path / FILE
+    file = PageFile(path)
+    begins = file.tables(file.newest)[b"origins"].root * 4096
+    file.close()
+    data = bytearray(path.read_bytes())
+    # The size of the key of its second node.
+    at = begins + int.from_bytes(data[begins + 18 : begins + 20], "little") + 6
+    data[at] ^= 0x40
+    path.write_bytes(data)
+    with pytest.raises(LogCorrupt, match="overlap|outside of its page"):
+        LogFile(tmp_path, Retention(), sync=False)
+
+
+def test_a_key_of_another_table_is_no_event(tmp_path: Path) -> None:
+    written(tmp_path, 30)
+    with lmdb.open(str(tmp_path), max_dbs=MAX_TABLES) as env, env.begin(write=True) as txn:
+        txn.put(b"strange", b"value", db=env.open_db(b"events", txn))
+    log = LogFile(tmp_path, Retention(), sync=False)
+    assert [event.offset for event in log.read(1, 99, 1 << 20)] == list(range(1, 31))
+    assert (log.bounds.first, log.bounds.last) == (1, 30)
+    log.close()
