@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 from twisted.internet.task import Clock
 
 from broker.cluster.flows.frame import MAX_HOPS, Carried, Frame, Range
 from broker.cluster.flows.messages import Resume
 from broker.cluster.keeping.side import Keeping
 from broker.cluster.pages import Pages
+from broker.content.contract import Accepted
 from broker.store.commit import Keeping as ToKeep
 from broker.store.commit import Retention
 from broker.store.event_log import EventLog
@@ -64,6 +66,55 @@ def test_what_goes_while_a_page_is_read_is_told_as_gone(tmp_path: Path) -> None:
         assert page.after == after and begins >= after
         places = [each.mark[1] for each in carried]
         assert places == list(range(begins[1] + 1, page.upto[1] + 1))
+
+
+class Matcher:
+    """Matches two documents in one turn: `<w/>` is wanted, `<u/>` can not be judged."""
+
+    def match(self, documents: list[bytes], seconds: float) -> list[object]:
+        verdicts = {
+            b"<w/>": Accepted(cast(Any, None), (1,)),
+            b"<n/>": Accepted(cast(Any, None), ()),
+        }
+        return [verdicts.get(document) for document in documents[:2]]
+
+
+class Wants:
+    """The reader wants what matches a query."""
+
+    def destinations(self, subscriptions: tuple[int, ...]) -> list[object]:
+        return [node("reader")] * len(subscriptions)
+
+
+@pytest.mark.parametrize("all_of_it", [False, True])
+def test_a_page_holds_what_is_wanted_and_cleared(tmp_path: Path, all_of_it: bool) -> None:
+    log, writer, reader = short_log(tmp_path)
+    documents = [b"<w/>", b"<n/>", b"<u/>", b"<w/>", b"<w/>", b"<u/>", b"<n/>"]
+    levels = [0, 0, 1, 2, 1, 2, 2]
+    log.append(
+        [(HEADER_RECORD, level, each) for each, level in zip(documents, levels, strict=True)],
+        lambda _: None,
+    )
+    writer.step()
+    served: list[tuple[Range, list[int]]] = []
+    clock = Clock()
+    pages = Pages(
+        event_log=log,
+        matcher=cast(Any, Matcher()),
+        wants=cast(Any, Wants()),
+        clock=clock,
+        destination_of=lambda address: address,
+        cleared=lambda address, rank: address == node("reader") and rank <= 1,
+        served=lambda resume, page, carried: served.append((page, [e.mark[1] for e in carried])),
+    )
+    after = (log.cut[0], 0)
+    pages.serve(Resume(node("home"), node("reader"), MAX_HOPS, log.origin, after, all_of_it))
+    reader.step()
+    clock.pump([0.0] * 5)
+    ((page, carried),) = served
+    assert (page.after, page.upto, page.gone, page.all) == (after, log.cut, None, all_of_it)
+    assert carried == ([1, 2, 3, 5] if all_of_it else [1, 3, 5])
+    assert pages.denied == (3 if all_of_it else 2)
 
 
 def test_a_loss_behind_what_retention_took_is_gone_too(tmp_path: Path) -> None:

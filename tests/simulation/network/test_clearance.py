@@ -148,3 +148,19 @@ def test_outcomes_of_a_subscription_add_up_with_what_was_denied_on_its_way(seed:
         assert whole.elsewhere == denied(world, "a")
         assert outcomes["part"].seen + outcomes["part"].elsewhere == 15
         assert outcomes["part"].delivered == 0
+
+
+@pytest.mark.parametrize(("trusted", "passes"), [(False, LEVELS[:1]), (True, LEVELS[:2])])
+def test_a_group_is_sent_what_its_datagrams_are_cleared_for(
+    trusted: bool, passes: tuple[SecurityLevel, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with NetworkWorld(1) as world:
+        world.add(
+            *("a", "one"),
+            key_file=world.key_file(KEY) if trusted else None,
+            untrusted_clearance=SecurityLevel.LOW,
+            cleartext_clearance=SecurityLevel.MED,
+        )
+        network = world.network_of("a")
+        monkeypatch.setattr(type(network.group), "members", frozenset({"b"}))
+        assert tuple(level for level in LEVELS if network._in_group(level.rank)) == passes
