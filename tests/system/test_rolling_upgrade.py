@@ -17,6 +17,7 @@ from broker.store.tables import FORMAT_NAME
 from broker.store.values import Values
 from tests.system.network_nodes import running
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess, free_port
+from tests.system.previous_client import PreviousClient
 from tests.system.previous_version import log_format, previous_tree
 from tests.system.recovering import come_back, ids, publish, until_all
 from tests.system.traffic import within
@@ -35,16 +36,22 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def line(folder: Path, trees: Sequence[Path]) -> list[NodeProcess]:
-    """Clusters of one node each, linked in a line, of these trees; not started."""
+    """Nodes of these trees, linked in a line; not started. The first one is a gateway to a cluster
+    of all others."""
     ports = [free_port() for _ in trees]
     nodes = []
     for number, tree in enumerate(trees):
-        gateway = f'gateways = ["tcp:host=127.0.0.1:port={ports[number - 1]}"]\n' if number else ""
+        place = f'cluster = "c{min(number, 1)}"\n'
+        if number == 1:
+            place += f'gateways = ["tcp:host=127.0.0.1:port={ports[0]}"]\n'
+        elif number:
+            place = f'join = ["127.0.0.1:{ports[number - 1]}"]\n'
         nodes.append(
             NodeProcess(
                 folder / f"n{number}",
-                f'[network]\nname = "mixed"\ncluster = "c{number}"\n{gateway}'
-                f'listen = ["tcp:port={ports[number]}:interface=127.0.0.1"]\n',
+                f'[network]\nname = "mixed"\n{place}'
+                f'listen = ["tcp:port={ports[number]}:interface=127.0.0.1"]\n'
+                '[streams."roaming.>"]\nacknowledge = "neighbour"\n',
                 name=f"n{number}",
                 code=tree,
             )
@@ -62,36 +69,60 @@ def upgraded(node: NodeProcess, tree: Path) -> None:
 
 
 class Everybody:
-    """A durable subscriber and a publisher at each node."""
+    """At each node a durable subscriber and a publisher of each version."""
 
-    def __init__(self, clients: list[AsyncioClient]) -> None:
+    def __init__(self, clients: list[AsyncioClient], previous: list[PreviousClient]) -> None:
         self._clients = clients
-        self._published: list[Receipt] = []
+        self._previous = previous
+        self._count = 0
+        self._published: list[str] = []
 
     async def start(self) -> None:
         """Subscribe everywhere, to everything."""
         self._inboxes = [await come_back(client) for client in self._clients]
 
     async def exchange(self) -> None:
-        """Publish at each node; everybody receives everything so far."""
+        """Publish at each node, by clients of both versions; all receive everything so far."""
+        receipts: list[Receipt] = []
         for client in self._clients:
             await client.when_connected(PATIENCE)
-            first = len(self._published)
-            self._published += await publish(client, first, first + 20)
+            receipts += await publish(client, *self._numbers())
+        for each in self._previous:
+            await each.publish(*self._numbers())
+        self._published += [str(event_id) for event_id in ids(receipts)]
+        wanted = {*self._published, *self._by_previous()}
         for inbox in self._inboxes:
-            await until_all(inbox, self._published)
+            await inbox.until(lambda inbox=inbox: wanted <= set(map(str, inbox.ids)))
+        for each in self._previous:
+            await each.until_received(wanted)
+
+    def _numbers(self) -> tuple[int, int]:
+        self._count += 10
+        return self._count - 10, self._count
+
+    def _by_previous(self) -> list[str]:
+        return [text for each in self._previous for text in each.ids("published")]
 
     async def close(self) -> None:
         """Check that nothing came twice, and that no gap was reported."""
+        everything = sorted([*self._published, *self._by_previous()])
         for inbox in self._inboxes:
-            assert sorted(inbox.ids) == sorted(ids(self._published))
+            assert sorted(map(str, inbox.ids)) == everything
             assert not inbox.subscription.gaps
             await inbox.close()
+        for each in self._previous:
+            assert sorted(each.ids("received")) == everything
+            assert not each.ids("gap")
+            await each.close()
 
 
-def test_each_node_of_a_line_is_upgraded_in_turn(tmp_path: Path, previous: Path) -> None:
-    """Old and new nodes in a line pass on each other's events, before and after each upgrade."""
-    nodes = line(tmp_path, [previous, ROOT, previous])
+@pytest.mark.parametrize("order", [(1, 2, 0), (0, 2, 1)], ids=["middle-first", "middle-last"])
+def test_each_node_of_a_network_is_upgraded_in_turn(
+    tmp_path: Path, previous: Path, order: Sequence[int]
+) -> None:
+    """Between any two upgrades nodes and clients of both versions have all events of all others,
+    over gateways and within a cluster, and keep each other's copies."""
+    nodes = line(tmp_path, [previous, previous, previous])
 
     async def work() -> None:
         async with contextlib.AsyncExitStack() as stack:
@@ -99,20 +130,24 @@ def test_each_node_of_a_line_is_upgraded_in_turn(tmp_path: Path, previous: Path)
                 await stack.enter_async_context(connect(node.endpoint, client_id=f"c-{node.name}"))
                 for node in nodes
             ]
-            everybody = Everybody(clients)
+            old = [
+                await PreviousClient.start(node.endpoint, f"p-{node.name}", previous)
+                for node in nodes
+            ]
+            everybody = Everybody(clients, old)
             await everybody.start()
             await everybody.exchange()
-            versions = [link["version"] for link in await links_of(clients[1])]
-            assert versions == [1, 1]
-            for node in (nodes[0], nodes[2]):
-                await asyncio.to_thread(upgraded, node, ROOT)
+            for number in order:
+                await asyncio.to_thread(upgraded, nodes[number], ROOT)
                 await everybody.exchange()
-            versions = [link["version"] for link in await links_of(clients[1])]
-            assert versions == [2, 2]
+                if nodes[1].code == ROOT:
+                    wanted = sorted(2 if nodes[n].code == ROOT else 1 for n in (0, 2))
+                    links = await links_of(clients[1])
+                    assert sorted(int(str(link["version"])) for link in links) == wanted
             await everybody.close()
 
     with running(nodes, LINKS):
-        within(work(), 6 * PATIENCE)
+        within(work(), 8 * PATIENCE)
         for node in nodes:
             assert "Traceback" not in node.log()
 
