@@ -85,6 +85,13 @@ def test_where_nobody_can_be_asked_it_is_a_gap_at_once_and_once(reason: str, cou
     assert it.gaps == wanted
 
 
+def test_a_gap_is_told_once_also_where_nothing_follows_it() -> None:
+    it = Setting(None, far=(1, 3))
+    for last in (8, 8, 7, 10):
+        it.link.gone("far", (1, 3), (1, last), "lost")
+    assert [(gap.first, gap.last) for gap in it.gaps] == [((1, 4), (1, 8)), ((1, 9), (1, 10))]
+
+
 @pytest.mark.parametrize(("goes_on", "begins"), [(False, (1, 6)), (True, (0, 0))])
 def test_of_an_origin_that_its_client_does_not_know_one_that_goes_on_wants_all(
     goes_on: bool, begins: Mark

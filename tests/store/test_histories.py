@@ -168,6 +168,8 @@ def test_a_loss_tells_each_reader_what_it_lacks() -> None:
     assert loss.is_before((4, 19)) and loss.is_before((1, 1))
     assert not loss.is_before((4, 20)) and not loss.is_before((9, 1))
     assert not empty.is_before((3, 7))
+    first = Loss((9, 0), (9, 3), (3, 0), (3, 3), ((1, 3),))
+    assert list(first.gaps((0, 0))) == [((3, 1), (3, 3))]
 
 
 def test_what_was_not_found_is_told_in_runs() -> None:
@@ -176,3 +178,5 @@ def test_what_was_not_found_is_told_in_runs() -> None:
     assert runs_without(1, 3, [1, 2, 3]) == ()
     many = runs_without(1, 1000, range(2, 1000, 2))
     assert len(many) == MOST_RUNS and many[-1][1] == 1000
+    odd = tuple((n, n) for n in range(1, 2 * MOST_RUNS, 2))
+    assert runs_without(1, odd[-1][1], range(2, 2 * MOST_RUNS, 2)) == odd
