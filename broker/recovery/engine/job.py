@@ -221,7 +221,7 @@ class Job:
     def _copies(self, files: Iterable[ArchivedFile]) -> Iterator[pa.RecordBatch]:
         for file in files:
             try:
-                yield from self.archive.read(file, COPY_COLUMNS)
+                yield from self.archive.read(file, COPY_COLUMNS, checked=True)
             except ArchiveCorrupt as error:
                 # An event may come twice then, which its receiver can tell; none is lost.
                 self._notes[f"copies were not looked for: {error}"] = None

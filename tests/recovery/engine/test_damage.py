@@ -6,6 +6,8 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from broker.errors import (
@@ -24,6 +26,7 @@ from broker.store.archive.archive import Archive
 from broker.store.archive.compaction import Compaction, CompactionRules
 from broker.store.archive.listed import ArchivedFile
 from broker.store.archive.manifests import Ledger
+from broker.store.archive.table import ID_COLUMNS, events_to_batch
 from tests.recovery.answers import answers, compare
 from tests.recovery.world import (
     BEGIN,
@@ -219,3 +222,31 @@ def engine_reports(
 ) -> list[Report]:
     folder.mkdir()
     return engine.run(requests, folder, lambda done, of: None, lambda: False)
+
+
+def test_a_damaged_file_with_what_a_client_had_hides_no_event(tmp_path: Path) -> None:
+    """Its rows are compared with what is found. Here they have the EventIds of events to come."""
+    worlds = map(make_world, range(9))
+    world = next(each for each in worlds if len({origin for origin, _ in each.events}) > 1)
+    archive = archive_world(world, str(tmp_path / "archive"), 2)
+    origin = min(name for name, _ in world.events)
+    marks = [mark for name, mark in world.events if name == origin]
+    passed = marks[len(marks) // 2]
+    request = ReplayRequest(">", "true()", ranges={origin: (passed, None)})
+    [(_, before)] = answers(LocalEngine(archive, CATALOGUE), [request], tmp_path / "before")
+    to_come = events_to_batch(before)
+    for file in archive.state().files.values():
+        if set(file.spans) == {origin} and file.spans[origin][1] <= passed:
+            path = tmp_path / "archive" / file.path
+            rows = pq.read_table(path)
+            for name in ID_COLUMNS:
+                field = rows.schema.field(name)
+                values = (to_come.column(name).to_pylist() * file.rows)[: file.rows]
+                column = pa.array(values, pa.string() if name == "client" else field.type)
+                index = rows.schema.get_field_index(name)
+                rows = rows.set_column(index, field, column.cast(field.type))
+            pq.write_table(rows, path)
+    [(report, after)] = answers(LocalEngine(archive, CATALOGUE), [request], tmp_path / "after")
+    places = {(event.origin, event.mark) for event in after}
+    assert {(event.origin, event.mark) for event in before} <= places
+    assert any("copies were not looked for" in note for note in report.notes)
