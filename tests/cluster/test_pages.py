@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -16,6 +17,7 @@ from broker.content.contract import Accepted
 from broker.store.commit import Keeping as ToKeep
 from broker.store.commit import Retention
 from broker.store.event_log import EventLog
+from broker.store.histories import Chain, Loss
 from broker.store.log_file import LogFile
 from broker.store.records import LoggedEvent
 from tests.cluster.flows.frames import node
@@ -144,6 +146,33 @@ def test_a_loss_behind_what_retention_took_is_gone_too(tmp_path: Path) -> None:
     pages.serve(Resume(node("home"), node("reader"), MAX_HOPS, log.origin, (epoch, 0), True))
     reader.step()
     assert [page.gone for page in served] == [log.chain.losses[0].last]
+
+
+def test_each_reader_is_told_a_loss_once_as_long_as_it_is_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("broker.cluster.pages.MOST_TOLD", 2)
+    empty, loss = Loss((4, 3), (4, 3), (1, 3), (1, 9)), Loss((5, 3), (5, 9), (1, 3), (1, 9))
+    pages = Pages(
+        event_log=cast(Any, SimpleNamespace(chain=Chain([], [empty, loss]))),
+        matcher=cast(Any, None),
+        wants=cast(Any, None),
+        clock=Clock(),
+        destination_of=lambda address: address,
+        cleared=lambda address, rank: True,
+        served=lambda *_: None,
+    )
+    for name in ("r1", "r2", "r3"):
+        # It has had the branch's first place, and is told what follows on it.
+        assert pages._next_loss(node(name), (1, 5)) == ((1, 3), (1, 9))
+        assert pages._next_loss(node(name), (5, 2)) is None
+        assert len(pages._told_losses) <= 2
+    # One that comes from the other side has it where it was recorded.
+    assert pages._next_loss(node("other"), (5, 2)) == ((5, 3), (5, 9))
+    assert pages._next_loss(node("other"), (5, 9)) is None
+    # One that lies before the branch meets it later.
+    assert pages._next_loss(node("early"), (1, 2)) == ((1, 3), (1, 9))
+    assert node("early") not in {reader for reader, _ in pages._told_losses}
 
 
 def test_copies_that_go_while_they_are_read_are_no_page(tmp_path: Path) -> None:

@@ -172,6 +172,7 @@ def recovered(
     warm: bool = True,
     clearance: int = 2,
     former: str = "",
+    last: int = 0,
 ) -> Filling:
     access = None
     if archive is not None:
@@ -195,6 +196,7 @@ def recovered(
         open_ended=open_ended,
         others=others,
         former=former,
+        last=last,
     )
     return Filling(missed, around, busy)
 
@@ -268,6 +270,14 @@ def test_nothing_is_started_for_what_this_log_has_however_much_it_is(warm: bool)
     filling = recovered(archive, Log([]), ranges, others=True, warm=warm, busy=1 << 20)
     assert all_of(filling) == [(OWN, 1), (OWN, 2), (OWN, 3)]
     assert len(archive.asked) == warm
+
+
+@pytest.mark.parametrize("last", [1, 4, 6, 9])
+def test_the_last_events_are_the_newest_of_all_sources(last: int) -> None:
+    filling = recovered(None, Log([GONE]), WHOLE, last=last)
+    assert all_of(filling) == IN_ORDER[-last:]
+    told = filling.told()
+    assert (told["looked_at"], told["of"], told["events"]) == (0, 0, min(last, 6))
 
 
 @pytest.mark.parametrize("clearance", [0, 1, 2])

@@ -305,6 +305,16 @@ def test_damage_is_waited_for_and_then_read_or_a_gap(fails: bool) -> None:
     assert it.feed.told == {"n": (1, 6)} and it.failures == []
 
 
+def test_damage_at_the_end_of_the_log_is_told_once() -> None:
+    it = Setting()
+    it.log.damage, it.log.repairs.given_up = damaged(5, 6), True
+    it.start()
+    gap = [(5, "damaged"), (6, "damaged")]
+    assert it.came == [1, 2, 3, 4, *gap] and it.feed.told == {"n": (1, 6)}
+    it.link.gone("n", (1, 4), (1, 6), "lost")
+    assert it.came[4:] == gap
+
+
 @pytest.mark.parametrize(("had", "told"), [((1, 4), False), ((1, 3), True)])
 def test_damage_is_no_gap_for_who_has_had_it_elsewhere(had: Mark, told: bool) -> None:
     it = Setting()

@@ -259,6 +259,23 @@ def test_a_gap_is_told_also_where_nothing_follows_it_in_the_queue() -> None:
     assert setting.outlet.out == []
     setting.link.pump()
     assert setting.outlet.out == [Gap(1, "n", (1, 1), (1, 1), 1, "slow"), [2]]
+    setting.outlet.room = 0
+    setting.commit(event(3, size=20_000))
+    setting.outlet.room = 10
+    setting.link.pump()
+    assert setting.outlet.out[2:] == [Gap(1, "n", (1, 3), (1, 3), 1, "slow")]
+    setting.check(feed)
+
+
+def test_a_full_session_is_kept_what_its_client_is_cleared_for() -> None:
+    setting = Setting(delivery=100_000, clearance=1)
+    feed = setting.subscribe()
+    setting.outlet.room = 0
+    setting.commit(event(1, level=1), event(2, level=2), event(3, level=0))
+    setting.outlet.room = 10
+    setting.link.pump()
+    assert setting.outlet.deliveries == [[1, 3]]
+    assert (feed.outcomes.denied, feed.outcomes.dropped) == (1, 0)
     setting.check(feed)
 
 

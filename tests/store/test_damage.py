@@ -6,17 +6,20 @@ from pathlib import Path
 from random import Random
 
 import attrs
+import lmdb
 import pytest
 
 from broker.errors import LogCorrupt
+from broker.store.checksum import ValueDamaged
 from broker.store.chunks import encode_key
 from broker.store.commit import Commit, Keeping, Retention
-from broker.store.damage import DamageFound, Kind
+from broker.store.damage import Damage, DamageFound, Kind
 from broker.store.log_file import LogFile
-from broker.store.places import places_key
+from broker.store.places import decode_places, places_key
 from broker.store.reading_along import LogAlong
 from broker.store.records import LoggedEvent
 from broker.store.stored_chunk import HeadDamaged, StoredChunk, encode_stored
+from broker.store.tables import MAX_TABLES
 from tests.store.damaging import damage_folder, damage_log, flipped, read_past_damage
 
 KEY = encode_key(7)
@@ -210,6 +213,38 @@ def test_an_entry_whose_key_is_damaged_is_dropped_and_written_again(
         found = again.read_of(log.origin, (0, 0), 99, 1 << 30)
         assert [each.place for each in found] == [each.place for each in everything]
         again.close()
+
+
+def test_a_damaged_place_is_found_by_its_chunk_while_the_log_is_open(tmp_path: Path) -> None:
+    log, everything = filled(tmp_path)
+    wanted = [each.place for each in everything if each.origin == "far"]
+    for nth in range(2, 4):
+        damage_log(log, "origins", lambda value: flipped(value, 90), nth)
+        assert [each.place for each in log.read_of("far", (0, 0), 99, 1 << 30)] == wanted
+    log.close()
+
+
+@pytest.mark.parametrize("value", [b"", b"short", b"x" * 99])
+def test_a_place_that_no_chunk_has_is_removed_once(tmp_path: Path, value: bytes) -> None:
+    log, everything = filled(tmp_path)
+    log.close()
+    key = places_key("gone", (1, 5))
+    with lmdb.open(str(tmp_path), max_dbs=MAX_TABLES) as env, env.begin(write=True) as txn:
+        txn.put(key, value, db=env.open_db(b"origins", txn))
+    with pytest.raises(ValueDamaged):
+        decode_places(key, value)
+    for healed in (1, 0):
+        again = LogFile(tmp_path, Retention(), sync=False)
+        assert (again.mended.healed, again.mended.lost) == (healed, ())
+        assert again.read_of("gone", (0, 0), 9, 1 << 30) == []
+        again.close()
+
+
+def test_damage_covers_what_lies_within_it() -> None:
+    damage = Damage("events", KEY, 5, 9, Kind.HEAD, ())
+    assert damage.covers(damage) and damage.covers(attrs.evolve(damage, first=6, last=8))
+    for other in ({"first": 4}, {"last": 10}, {"key": b"other"}, {"table": "kept"}):
+        assert not damage.covers(attrs.evolve(damage, **other))
 
 
 def test_retention_takes_damaged_chunks_too(tmp_path: Path) -> None:

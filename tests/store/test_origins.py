@@ -12,6 +12,7 @@ from broker.event.place import Mark
 from broker.store.commit import Commit, Retention
 from broker.store.coverage import Coverage
 from broker.store.log_file import LogFile
+from broker.store.places import all_places
 from broker.store.records import LoggedEvent
 
 
@@ -117,3 +118,25 @@ def test_coverage_tells_what_has_risen_since_a_version() -> None:
     assert coverage["b"] == (1, 1) and coverage["unknown"] == (0, 0)
     coverage.rise({})
     assert coverage.since(coverage.version) == []
+
+
+def test_with_its_chunk_retention_takes_the_place_of_it(tmp_path: Path) -> None:
+    log = LogFile(tmp_path, Retention(max_bytes=40_000), sync=False)
+    everything = filled(log, Random(1), 40)
+    assert log.bounds.first > 500
+    left = [event for event in everything if event.serial >= log.bounds.first]
+    origins = log._tables.origins
+    with log._env.begin(db=log._tables.origins._table) as txn:
+        entries = [places for _, places in all_places(txn, origins._table)]
+        assert None not in entries
+        serials = sorted(places.serial for places in entries if places is not None)
+        assert serials[0] == log.bounds.first
+        for origin, since in origins.since(txn).items():
+            first = next(event for event in left if event.origin == origin)
+            # Places that nobody wanted may lie between.
+            assert since <= origins._before_first(txn, origin) < first.mark
+        assert origins._before_first(txn, "none") == (0, 0)
+    log.close()
+    again = LogFile(tmp_path, Retention(max_bytes=40_000), sync=False)
+    assert (again.mended.healed, again.mended.lost) == (0, ())
+    again.close()

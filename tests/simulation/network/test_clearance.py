@@ -55,6 +55,9 @@ def test_a_link_carries_what_it_is_cleared_for(
             world.add("b", "one", join=["a"], **said)
         world.run(3.0)
         assert world.linked("a", "b")
+        network, reader_at = world.network_of("a"), world.network_of("b").membership.node.address
+        cleared = [network.cleared(reader_at, level.rank) for level in LEVELS]
+        assert cleared == [True] * passes + [False] * (3 - passes)
         publisher = Publisher(world, world.client("publisher", "a"))
         near = Reader(world, world.client("near", "a"))
         reader = Reader(world, world.client("reader", "b"))
