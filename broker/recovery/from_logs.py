@@ -120,12 +120,12 @@ class FromLogs:
             request = attrs.evolve(self._request({origin: (after, upto)}), any_origin=True)
             while not self._cancelled:
                 page = await self._page(None, request)
-                yield page.events
                 for event in page.events:
                     epoch, offset = event.mark
                     if offset > after[1] + 1:
                         self.holes.append((origin, after, (epoch, offset - 1)))
                     after = event.mark
+                yield page.events
                 self._left.reached({origin: after})
                 if not page.next:
                     break
