@@ -272,14 +272,6 @@ def test_nothing_is_started_for_what_this_log_has_however_much_it_is(warm: bool)
     assert len(archive.asked) == warm
 
 
-@pytest.mark.parametrize("last", [1, 4, 6, 9])
-def test_the_last_events_are_the_newest_of_all_sources(last: int) -> None:
-    filling = recovered(None, Log([GONE]), WHOLE, last=last)
-    assert all_of(filling) == IN_ORDER[-last:]
-    told = filling.told()
-    assert (told["looked_at"], told["of"], told["events"]) == (0, 0, min(last, 6))
-
-
 @pytest.mark.parametrize("clearance", [0, 1, 2])
 @pytest.mark.parametrize(
     ("archive", "keeper", "said"),

@@ -1,4 +1,4 @@
-"""A recovery waits for nodes that can not be reached, for what nobody else has."""
+"""A recovery waits for nodes that can not be reached; and one of the last events alone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from broker.event.place import Mark
 from broker.router.recovery import MarkRange
 from tests.recovery.test_filling import (
     GONE,
+    IN_ORDER,
     PATIENCE,
     WHOLE,
     Behind,
@@ -127,3 +128,11 @@ def test_nobody_waits_for_what_is_cancelled() -> None:
     clock.advance(1)
     assert offsets(later) == []
     assert not clock.getDelayedCalls()
+
+
+@pytest.mark.parametrize("last", [1, 4, 6, 9])
+def test_the_last_events_are_the_newest_of_all_sources(last: int) -> None:
+    filling = recovered(None, Log([GONE]), WHOLE, last=last)
+    assert all_of(filling) == IN_ORDER[-last:]
+    told = filling.told()
+    assert (told["looked_at"], told["of"], told["events"]) == (0, 0, min(last, 6))
