@@ -21,6 +21,7 @@ from broker.recovery.log_pages import LogPages, Page, PageRequest
 from broker.recovery.page_matching import PageMatching
 from broker.router.late_judgement import LateJudgement
 from broker.store.coverage import Coverage
+from broker.store.histories import Chain, Loss
 from broker.store.kept import KeptSpan
 from broker.store.records import LoggedEvent
 from tests.recovery.test_log_merging import logged
@@ -41,25 +42,21 @@ class Repairs:
         return None
 
 
-class Chain:
-    """Nothing is lost."""
-
-    losses = ()
-
-
 @attrs.define
 class Log:
     """A log from which retention may take events while it is read."""
 
     taken: int = 0
     """How many the next read finds gone."""
+    page: int = 0
+    """How many are read at once."""
     origin: str = "own"
     since: dict[str, Mark] = attrs.field(factory=dict)
     coverage: Coverage = attrs.field(factory=lambda: Coverage({"own": (1, 6)}))
     bounds: Bounds = attrs.field(factory=Bounds)
     kept: dict[str, KeptSpan] = attrs.field(factory=dict)
     repairs: Repairs = attrs.field(factory=lambda: Repairs())
-    chain: Chain = attrs.field(factory=lambda: Chain())
+    chain: Chain = attrs.field(factory=Chain)
 
     def first_after(self, origin: str, mark: Mark) -> int:
         behind = (e.serial for e in EVENTS if e.origin == origin and e.mark > mark)
@@ -70,7 +67,8 @@ class Log:
     ) -> Deferred[list[LoggedEvent]]:
         if self.taken:
             self.since = {"own": (1, self.taken)}
-        return succeed([event for event in EVENTS if event.serial >= max(start, self.taken + 1)])
+        found = [event for event in EVENTS if event.serial >= max(start, self.taken + 1)]
+        return succeed(found[: self.page or max_events])
 
     def read_kept(
         self, origin: str, after: Mark, max_events: int, max_bytes: int, *, wait: bool
@@ -79,7 +77,8 @@ class Log:
             span = self.kept[origin]
             self.kept = {origin: span._replace(after=(1, self.taken))}
         gone = max(after, (1, self.taken))
-        return succeed([attrs.evolve(e, origin=origin) for e in EVENTS if e.mark > gone])
+        found = [attrs.evolve(e, origin=origin) for e in EVENTS if e.mark > gone]
+        return succeed(found[: self.page or max_events])
 
 
 class Matcher:
@@ -179,6 +178,86 @@ def test_copies_that_go_while_they_are_read_are_not_passed_over() -> None:
     assert [event.offset for event in page.events] == [2, 3, 4, 5, 6]
     (page,) = ask(pages_of(Log(taken=3, kept=dict(kept)), Matcher()), request)
     assert (page.events, page.reached, page.next) == ([], {}, 0)
+
+
+@pytest.mark.parametrize("upto", [None, (1, 6), (1, 4), (1, 3)])
+def test_copies_come_page_by_page_up_to_their_end(upto: Mark | None) -> None:
+    log = Log(page=2, kept={"gone": KeptSpan((0, 0), (1, 6))})
+    after, got = (0, 0), list[int]()
+    for _ in range(4):
+        request = attrs.evolve(WHOLE, ranges={"gone": (after, upto)})
+        ((page),) = ask(pages_of(log, Matcher()), request)
+        got += [event.offset for event in page.events]
+        after = page.reached["gone"]
+        if not page.next:
+            break
+    last = (upto or (1, 6))[1]
+    assert got == list(range(1, last + 1)) and after == (1, last) and not page.next
+
+
+@pytest.mark.parametrize("upto", [None, (1, 6), (1, 4), (1, 3)])
+def test_a_log_is_read_page_by_page(upto: Mark | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.recovery.log_pages.PAGE_BYTES", 1)
+    request = attrs.evolve(WHOLE, ranges={"own": ((0, 0), upto)})
+    got: list[int] = []
+    for _ in range(4):
+        ((page),) = ask(pages_of(Log(page=2), Matcher()), request)
+        got += [event.offset for event in page.events]
+        last = (upto or (1, 6))[1]
+        read = min(last, page.next - 1) if page.next else last
+        assert page.reached == {"own": (1, read)}
+        if not page.next:
+            break
+        request = attrs.evolve(request, ranges={"own": ((1, read), upto)}, serial=page.next)
+    assert got == list(range(1, last + 1)) and not page.next
+
+
+def test_there_may_be_something_of_the_own_origin_and_of_those_with_copies() -> None:
+    pages = pages_of(Log(kept={"gone": KeptSpan((0, 0), (1, 6))}), Matcher())
+    assert [pages.keeps(origin) for origin in ("own", "gone", "far")] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("after", "upto", "serial", "offsets", "reached", "begins"),
+    [
+        ((1, 1), (2, 12), 0, [2, 3], (1, 3), (1, 9)),
+        ((1, 1), None, 0, [2, 3], (1, 3), (1, 9)),
+        ((1, 1), (1, 2), 0, [2], (1, 2), None),
+        ((1, 3), (2, 12), 0, [], None, (1, 9)),
+        ((1, 9), (2, 12), 0, [11, 12], (2, 12), None),
+        ((2, 0), (2, 12), 0, [], (2, 3), (2, 9)),
+        ((2, 0), (2, 12), 4, [11, 12], (2, 12), None),
+        ((2, 9), (2, 12), 0, [11, 12], (2, 12), None),
+    ],
+    ids=["before", "no-end", "ends-before", "at", "had-it", "recorded", "goes-on", "behind"],
+)
+def test_a_page_ends_where_own_events_were_lost_and_the_next_begins_behind(
+    after: Mark,
+    upto: Mark | None,
+    serial: int,
+    offsets: list[int],
+    reached: Mark | None,
+    begins: Mark | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Offsets go on above those of the other branch.
+    marks = [(1, 1), (1, 2), (1, 3), (2, 11), (2, 12)]
+    monkeypatch.setattr(
+        f"{__name__}.EVENTS",
+        [
+            attrs.evolve(logged("own", mark[1], n, "p", n), epoch=mark[0], serial=n)
+            for n, mark in enumerate(marks, 1)
+        ],
+    )
+    empty = Loss((2, 1), (2, 1), (1, 3), (1, 9))
+    loss = Loss((2, 3), (2, 9), (1, 3), (1, 9), ((4, 9),))
+    log = Log(coverage=Coverage({"own": (2, 12)}), chain=Chain([], [empty, loss]))
+    log.bounds.last = len(marks)
+    request = attrs.evolve(WHOLE, ranges={"own": (after, upto)}, serial=serial)
+    ((page),) = ask(pages_of(log, Matcher()), request)
+    assert [event.offset for event in page.events] == offsets
+    assert page.reached == ({} if reached is None else {"own": reached})
+    assert page.begins == ({} if begins is None else {"own": begins})
 
 
 def test_a_log_that_lacks_the_beginning_says_where_it_begins() -> None:
