@@ -255,6 +255,7 @@ def test_who_was_on_the_other_branch_lacks_only_what_it_has_not_had_of_it() -> N
     it.log.events = [attrs.evolve(each, serial=i) for i, each in enumerate(events, 1)]
     it.log.read = reads_by_serial(it.log)  # type: ignore[method-assign]
     it.log.chain = Chain([], [Loss((3, 3), (3, 9), (1, 3), (1, 9), ((4, 9),))])
+    it.log.fork = lambda mark: (1, 3)  # type: ignore[method-assign]
     it.feed.told = {"n": (1, 7)}
     it.start()
     assert it.came == [(8, "lost"), (9, "lost"), 12, 13]

@@ -68,6 +68,9 @@ class FakeLog:
         self.slow = False
         self.asked: list[tuple[Deferred[list[LoggedEvent]], list[LoggedEvent]]] = []
 
+    def fork(self, mark: Mark) -> Mark | None:
+        return self.chain.fork(mark, self.events[-1].mark if self.events else (0, 0))
+
     @property
     def bounds(self) -> Bounds:
         if not self.events:
