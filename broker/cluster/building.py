@@ -101,7 +101,6 @@ def build_network(
                 dtds,
                 awaited,
                 reactor,
-                hearing=types.hearing,
                 accept_undescribed=settings.types.undescribed == "accept",
             ),
             undecided=undecided,
