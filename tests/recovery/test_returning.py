@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from broker.cluster.address import Address
 from broker.cluster.flows.frame import MAX_HOPS
 from broker.cluster.flows.messages import Resume
 from broker.content.query.query import parse_query
-from broker.event.place import Mark
+from broker.event.place import Mark, NamedHistory
 from broker.recovery.returning import MOST_PLACES, MOST_SHOWN, SETTLING, Returning
 from broker.store.histories import Loss
 
@@ -36,7 +37,7 @@ class Log:
     def chain(self) -> Any:
         return SimpleNamespace(histories=[SimpleNamespace(branch=(4, self.begun_at))])
 
-    def fork(self, mark: Mark) -> Mark | None:
+    def fork(self, mark: Mark, path: Sequence[NamedHistory] = ()) -> Mark | None:
         return self.branch
 
 
