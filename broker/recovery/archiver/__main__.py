@@ -28,6 +28,7 @@ from broker.recovery.archiver import lines
 from broker.recovery.archiver.archiving import Archiving
 from broker.recovery.archiver.care_rules import NO_CARE, CareRules
 from broker.recovery.archiver.caring import Caring
+from broker.recovery.archiver.known_archives import opened_archive
 from broker.recovery.collector import quieten_collector
 from broker.store.archive.archive import Archive
 from broker.store.archive.noticed_holes import NoticedHoles
@@ -240,7 +241,7 @@ def main(log: Path, uri: str, every: float, care: CareRules) -> None:
         try:
             # Closed before the next try: LMDB opens a folder once in a process.
             with closing(LogAlong(log)) as along:
-                archive = Archive.open(uri)
+                archive = opened_archive(uri, log)
                 caring = Caring(archive, along.origin, log, care, _complain, time.monotonic())
                 with closing(caring):
                     run(along, archive, every, conversation, caring)
