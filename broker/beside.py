@@ -66,6 +66,7 @@ class ProcessesBeside:
         def release(reached: Mapping[str, Mark]) -> None:
             log.hold.archived = reached.get(log.origin, (0, 0))
 
+        log.hold.is_told = False
         self.archiver.on_reached = release
         self.archiver.start()
 
@@ -73,7 +74,8 @@ class ProcessesBeside:
         """Tell them what has changed: to be called each second."""
         self.archiver.set_dead(node.dead_origins())
         log = node.event_log
-        self._hold_report.look(log.hold, log.bounds.used_bytes)
+        is_known = bool(self.archiver.reached or self.archiver.problem)
+        self._hold_report.look(log.hold, log.bounds.used_bytes, is_known=is_known)
         self.replays.look()
 
     def figures(self) -> dict[str, Any]:

@@ -171,7 +171,7 @@ class Node:
 
     def _open_log(self, data: Path, *, archived: bool) -> EventLog:
         settings = self.settings.log
-        hold = self.settings.archive.hold_bytes or 2 * settings.max_bytes
+        hold = max(settings.max_bytes, self.settings.archive.hold_bytes or 2 * settings.max_bytes)
         retention = Retention(
             max_bytes=settings.max_bytes,
             max_age_ms=int(settings.max_age * 1000),

@@ -6,6 +6,9 @@ import attrs
 
 from broker.event.place import Mark
 
+#: Share of the limit by which it is passed until the node has said that events will go.
+_UNTOLD = 1 / 8
+
 
 @attrs.define
 class UnarchivedHold:
@@ -20,6 +23,8 @@ class UnarchivedHold:
     """Up to here the archive has this node's own events, as far as its archiver has said."""
     taken: int = 0
     """Own events that retention took before they were archived, since the start."""
+    is_told: bool = True
+    """Whether the node has said that events will go. The reactor's thread sets it."""
     _held: tuple[Mark, Mark] | None = None
 
     @property
@@ -37,7 +42,8 @@ class UnarchivedHold:
         if not self.most_bytes or last <= self.archived:
             self._held = None
             return False
-        if used_bytes <= self.most_bytes:
+        beyond = 0 if self.is_told else int(_UNTOLD * self.most_bytes)
+        if used_bytes <= self.most_bytes + beyond:
             self._held = (first, last)
             return True
         self.taken += last[1] - max(first[1] - 1, self.archived[1])

@@ -48,6 +48,31 @@ def test_beyond_the_limit_the_oldest_go_and_are_counted(site: Site) -> None:
     assert site.log.hold.since == site.log.since[site.origin]
 
 
+def test_nothing_goes_before_it_is_said(site: Site) -> None:
+    """The archiver of a node that was started a moment ago may have nothing to say yet."""
+    hold, report = site.log.hold, HoldReport()
+    hold.is_told = False
+    fill(site, 16)
+    assert hold.taken == 0
+    while site.log.bounds.used_bytes <= MOST:
+        fill(site, 1)
+        report.look(hold, site.log.bounds.used_bytes, is_known=False)
+    fill(site, 1)
+    assert hold.taken == 0
+    with capturedLogs() as logs:
+        report.look(hold, site.log.bounds.used_bytes)
+    assert any("will be removed" in formatEvent(each) for each in logs)
+    fill(site, 1)
+    assert hold.taken > 0
+
+
+def test_the_limit_holds_though_nobody_says_so(site: Site) -> None:
+    site.log.hold.is_told = False
+    fill(site, 40)
+    assert site.log.bounds.used_bytes < MOST * 9 / 8 + 100_000
+    assert site.log.hold.taken > 0
+
+
 def test_without_an_archive_nothing_is_held(tmp_path: Path) -> None:
     assert Retention().unarchived_bytes == 0
     site = Site(tmp_path, max_bytes=KEPT)

@@ -19,8 +19,8 @@ class HoldReport:
         self._holds = self._is_near = False
         self._taken = 0
 
-    def look(self, hold: UnarchivedHold, used_bytes: int) -> None:
-        """To be called each second."""
+    def look(self, hold: UnarchivedHold, used_bytes: int, *, is_known: bool = True) -> None:
+        """To be called each second. `is_known`: the archiver has said what the archive has."""
         holds = hold.since is not None
         figures = {"used": used_bytes, "most": hold.most_bytes, "since": hold.since}
         if holds and not self._holds:
@@ -29,13 +29,14 @@ class HoldReport:
                 "log.max_bytes and log.max_age, up to {most} bytes",
                 **figures,
             )
-        is_near = holds and used_bytes >= NEAR * hold.most_bytes
+        is_near = is_known and holds and used_bytes >= NEAR * hold.most_bytes
         if is_near and not self._is_near:
             self.log.error(
                 "the log has {used} of {most} bytes: own events behind {since} will be removed "
                 "though the archive lacks them",
                 **figures,
             )
+        hold.is_told = is_near
         if hold.taken > self._taken:
             self.log.error(
                 "{count} own events were removed that the archive lacks",
