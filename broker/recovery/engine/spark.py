@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from broker.dtd.catalogue import Catalogue
-from broker.errors import EngineUnavailable, ReplayCancelled
+from broker.errors import ArchiveUnavailable, EngineUnavailable, ReplayCancelled
 from broker.recovery.engine import spark_session, spark_task
 from broker.recovery.engine.contract import LIMITS, Limits, Progress, Report
 from broker.recovery.engine.job import Job
@@ -146,6 +146,9 @@ class SparkEngine:
             # What py4j and Spark raise depends on where they were.
             if cancelled():
                 raise ReplayCancelled("nobody waits for this replay any more") from None
+            if f".{ArchiveUnavailable.__name__}: " in (reason := _reason(error)):
+                # A worker could not read, as this process could not.
+                raise ArchiveUnavailable(reason.partition(": ")[2]) from None
             if spark_session.is_alive():
                 raise EngineUnavailable(f"Spark failed: {_reason(error)}") from error
             self.close()

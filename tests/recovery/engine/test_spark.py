@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import warnings
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker.errors import EngineUnavailable, ReplayCancelled
+from broker.errors import ArchiveUnavailable, EngineUnavailable, ReplayCancelled
 from broker.recovery.engine import spark as spark_module
 from broker.recovery.engine import spark_session
 from broker.recovery.engine.local import LocalEngine
@@ -77,6 +78,46 @@ def test_it_gives_what_the_pure_python_engine_gives(
         assert [event.place for event in got] == [event.place for event in other]
         assert set(report.notes) == set(other_report.notes)
         assert report.to_wire()[:-2] == other_report.to_wire()[:-2]
+
+
+def test_what_is_damaged_or_missing_is_told_as_the_pure_python_engine_tells_it(
+    spark: SparkEngine, tmp_path: Path
+) -> None:
+    archive_world(make_world(SEED), str(tmp_path / "archive"), SEED)
+    files = sorted((tmp_path / "archive" / "events").rglob("*.parquet"))
+    files[0].unlink()
+    files[1].write_bytes(files[1].read_bytes()[:100])
+    files[2].write_bytes(b"")
+    sorted((tmp_path / "archive" / "manifests").rglob("*.json"))[-1].unlink()
+    shutil.copytree(tmp_path / "archive", tmp_path / "copy")
+    told = []
+    for name, folder in (("local", "archive"), ("spark", "copy")):
+        archive = Archive.open(str(tmp_path / folder), create=False)
+        engine = LocalEngine(archive, CATALOGUE) if name == "local" else at(spark, archive)
+        [(report, got)] = answers(engine, [ReplayRequest(">", "true()")], tmp_path / name)
+        assert len(archive.state().aside) == 3
+        told.append((report.to_wire()[:-2], set(report.notes), [event.place for event in got]))
+    assert told[0] == told[1]
+    assert told[0][0][7]
+
+
+def test_an_archive_that_goes_away_in_a_job_is_told_as_such(
+    spark: SparkEngine, tmp_path: Path
+) -> None:
+    """The subscription waits for it, and its client is not told of a broken engine."""
+    archive = archive_world(make_world(SEED), str(tmp_path / "archive"), SEED)
+
+    def rename(done: int, of: int) -> None:
+        if (tmp_path / "archive").exists():
+            (tmp_path / "archive").rename(tmp_path / "away")
+
+    (tmp_path / "spool").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SparkEngine, "wave_rows", 60)
+        with pytest.raises(ArchiveUnavailable):
+            at(spark, archive).run(
+                [ReplayRequest(">", "true()")], tmp_path / "spool", rename, lambda: False
+            )
 
 
 def test_a_jvm_that_is_killed_in_the_middle_of_a_job_costs_time_alone(
