@@ -115,13 +115,17 @@ async def shown(shows: Bar | None, client: Client) -> AsyncIterator[None]:
                 await asking
 
 
-async def catching_up(client: Client) -> Sequence[Mapping[str, Any]]:
-    """What the node has still to send of the past, as far as it can tell now."""
-    with contextlib.suppress(BrokerError, TimeoutError):
+async def catching_up(client: Client) -> Sequence[Mapping[str, Any]] | None:
+    """What the node has still to send of the past; None if it does not answer."""
+    try:
         told = await asyncio.wait_for(client.ask("recoveries"), LONGEST_WAIT)
-        return cast(Sequence[Mapping[str, Any]], told)
-    # There is no connection at the moment, or the node is of an older version.
-    return ()
+    except TimeoutError:
+        # There is no connection at the moment, or the node is busy.
+        return None
+    except BrokerError:
+        # A node of an older version does not know the question.
+        return ()
+    return cast(Sequence[Mapping[str, Any]], told)
 
 
 @contextlib.asynccontextmanager
@@ -140,8 +144,8 @@ async def noted(client: Client) -> AsyncIterator[None]:
 async def _note_stages(client: Client) -> None:
     before = ""
     await asyncio.sleep(INTERVAL)
-    while recoveries := await catching_up(client):
-        text = stage_of(recoveries[0])
+    while (recoveries := await catching_up(client)) is None or recoveries:
+        text = stage_of(recoveries[0]) if recoveries else before
         if text != before:
             note(f"catching up from {text}")
         before = text

@@ -144,21 +144,25 @@ async def _print(
     stop: Stop,
     count: int | None,
     idle: float | None,
-    past: Callable[[], Awaitable[Sequence[object]]],
+    past: Callable[[], Awaitable[Sequence[object] | None]],
 ) -> None:
     loop = asyncio.get_running_loop()
     newest = loop.time()
 
     async def end_when_idle(seconds: float) -> None:
         nonlocal newest
+        is_caught_up = False
         while not stop:
             over = loop.time() - newest
             if over < seconds:
                 await stop.pause(seconds - over)
-            elif await past():
+                continue
+            left = await past()
+            if left or (left is None and not is_caught_up):
                 # What is still searched for may come late: it is no idle time.
                 newest = loop.time()
             else:
+                is_caught_up = True
                 # The last of it may be on its way.
                 await stop.pause(_ON_ITS_WAY)
                 if loop.time() - newest >= seconds:
