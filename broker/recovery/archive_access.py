@@ -27,6 +27,8 @@ class Covered:
     """Origins of which a file was found damaged a moment ago, that may be written again."""
     others: frozenset[str] = frozenset()
     """Further origins of which it has something."""
+    lost_ends: Mapping[str, Mark] = attrs.field(factory=dict)
+    """By origin up to where something is known to be missing behind all that it has."""
     is_known: bool = False
     """Whether the archive could be read: then it has nothing of what is not named."""
 

@@ -228,7 +228,7 @@ class FromArchive:
             lacking = [
                 origin
                 for origin, (after, upto) in left.items()
-                if holes(after, upto, covered.get(origin, ()))
+                if origin in told.lost_ends or holes(after, upto, covered.get(origin, ()))
             ]
             are_there = all(
                 upto is None
@@ -238,7 +238,8 @@ class FromArchive:
             is_healing = not told.healing.isdisjoint(lacking)
             self._may_heal = told.healing | (left.keys() - covered.keys())
             if (are_there and not is_healing) or around.clock.seconds() >= until:
-                self._left.end(o for o, intervals in covered.items() if not intervals)
+                empty = [o for o, intervals in covered.items() if not intervals]
+                self._left.end(o for o in empty if o not in told.lost_ends)
                 self._has_healed = is_healing
                 return
             await around.after(LOOK_AGAIN)

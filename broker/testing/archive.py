@@ -35,6 +35,8 @@ from broker.store.histories import Chain
 from broker.store.kept import KeptSpan
 from broker.store.log_file import LogFile
 from broker.store.records import LoggedEvent
+from broker.testing.archive_care import SimulatedCare
+from broker.testing.dying_disk import DyingDisk, ProcessDied
 from broker.testing.node_process import NodeProcess
 
 #: Events of a page: few, so that much happens between two.
@@ -54,6 +56,7 @@ class SimulatedArchive:
         self._wall_clock = wall_clock
         self._catalogue = Catalogue.load(shipped_folder())
         self._archivers: dict[NodeProcess, _Archiver] = {}
+        self.care = SimulatedCare(self.uri, wall_clock)
         self.requests: list[ReplayRequest] = []
         """All that were asked so far."""
 
@@ -101,38 +104,6 @@ class SimulatedArchive:
         return self._wall_clock
 
 
-class ArchiverDied(BaseException):
-    """The end of an archiver's process between two steps."""
-
-
-class _DyingDisk(Disk):
-    """A disk whose process ends after so many steps."""
-
-    def __init__(self) -> None:
-        self.left = -1
-        """Steps until the end; negative: none is near."""
-
-    def _step(self) -> None:
-        if self.left == 0:
-            raise ArchiverDied
-        self.left -= 1
-
-    def write(self, path: Path, data: bytes | memoryview) -> None:
-        self._step()
-        super().write(path, data)
-
-    def rename(self, old: Path, new: Path) -> None:
-        self._step()
-        super().rename(old, new)
-
-    def rename_new(self, old: Path, new: Path) -> None:
-        self._step()
-        super().rename_new(old, new)
-
-    def sync_folder(self, path: Path) -> None:
-        self._step()
-
-
 class _Archiver:
     """The archiver of one process of a node: it ends with it."""
 
@@ -140,7 +111,7 @@ class _Archiver:
         self._archive = archive
         self._process = process
         self._clock = process.clock
-        self._disk = _DyingDisk()
+        self._disk = DyingDisk()
         self._archiving: Archiving | None = None
         self._opened: Archive | None = None
         self._noticed = NoticedHoles()
@@ -177,7 +148,7 @@ class _Archiver:
         except BrokerError:
             # As the process does: it is tried again.
             return
-        except ArchiverDied:
+        except ProcessDied:
             self._end()
 
     def _ask_dtds(self, wanted: Sequence[DtdReference], origin: str) -> dict[DtdReference, bytes]:
@@ -203,14 +174,15 @@ class _Archiver:
             state = self._reading().state()
         except BrokerError:
             return succeed(Covered())
-        except ArchiverDied:
+        except ProcessDied:
             self._end()
             return succeed(Covered())
         covered = state.covered
         found = {o: [i for i in covered.get(o, ()) if i[1] > mark] for o, mark in after.items()}
         others = frozenset(covered.keys() - after.keys())
         healing = self._noticed.healing(state, self._archive.wall_clock())
-        return succeed(Covered(found, healing, others, is_known=True))
+        ends = {o: end for o, end in state.lost_ends.items() if end > after.get(o, end)}
+        return succeed(Covered(found, healing, others, ends, is_known=True))
 
     def durable(self, client_id: str, name: str) -> Deferred[ArchivedDurable | None]:
         """See `ArchiveAccess`."""
@@ -218,7 +190,7 @@ class _Archiver:
             found = self._reading().durables().get((client_id, name))
         except BrokerError:
             found = None
-        except ArchiverDied:
+        except ProcessDied:
             self._end()
             found = None
         return succeed(None if found is None else ArchivedDurable(*found[:2]))
@@ -233,7 +205,7 @@ class _Archiver:
 
     def _end(self) -> None:
         self._rests, self._archiving, self._opened = True, None, None
-        self._disk, self._noticed = _DyingDisk(), NoticedHoles()
+        self._disk, self._noticed = DyingDisk(), NoticedHoles()
         self._clock.callLater(1.0, self._begin)
 
     def _begin(self) -> None:

@@ -183,7 +183,8 @@ def _answer(archive: Archive, conversation: Conversation) -> None:
         try:
             state = archive.state()
             healing = conversation.noticed.healing(state, archive.wall_clock())
-            covered = Covered(state.covered, healing, is_known=True)
+            ends = state.lost_ends
+            covered = Covered(state.covered, healing, lost_ends=ends, is_known=True)
         except BrokerError:
             # It is asked again, until it can be read or the node has no patience any more.
             covered = Covered()

@@ -13,6 +13,7 @@ from broker.errors import BrokerError
 from broker.recovery.archiver.care import Care, Cared
 from broker.recovery.archiver.care_rules import CareRules
 from broker.store.archive.archive import Archive
+from broker.store.archive.layout import CARER
 
 #: Seconds between two looks, and until the first one.
 CARE_EVERY: Final = 60.0
@@ -23,7 +24,7 @@ _LAST_WORDS: Final = 500
 
 def carer_of(origin: str) -> str:
     """The name under which the carer of a log's archiver writes manifests."""
-    return f"carer-{origin}"
+    return f"{CARER}{origin}"
 
 
 class Caring:

@@ -8,7 +8,7 @@ node:     {"flush": number}                        archive what is new now, and 
           {"end": true}                            archive what is new once more, then end
 archiver: {"dtds": [[type, version]...], "of": origin}   tell these, for events of the origin
           {"coverage": {origin: [[after, upto]...]}, "healing": [origin...],
-           "known": could it be read?}
+           "lost_ends": {origin: mark}, "known": could it be read?}
           {"found": number, "origin": text, "stored": base64 or null}
           {"reached": {origin: mark}, "flushed": [number...], "problem": text,
            "figures": {"events", "files", "bytes", "flushes", "lost", "merged", "removed",
@@ -194,7 +194,7 @@ def report(report: Report) -> bytes:
 def coverage(covered: Covered) -> bytes:
     """The archiver's answer to `AskCovered`: of all origins."""
     told = {"coverage": dict(covered.intervals), "healing": sorted(covered.healing)}
-    return _line({**told, "known": covered.is_known})
+    return _line({**told, "lost_ends": dict(covered.lost_ends), "known": covered.is_known})
 
 
 def found(number: int, origin: str, stored: bytes | None) -> bytes:
@@ -215,10 +215,16 @@ def understood(line: bytes) -> Told:
 
 def _understood(said: Any) -> Told:
     match said:
-        case {"coverage": dict(intervals), "healing": list(healing), "known": bool(known)}:
+        case {
+            "coverage": dict(intervals),
+            "healing": list(healing),
+            "lost_ends": dict(ends),
+            "known": bool(known),
+        }:
             return Covered(
                 {o: [(_mark(a), _mark(u)) for a, u in each] for o, each in intervals.items()},
                 frozenset(map(str, healing)),
+                lost_ends={origin: _mark(mark) for origin, mark in ends.items()},
                 is_known=known,
             )
         case {"found": int(number), "origin": str(origin), "stored": stored}:

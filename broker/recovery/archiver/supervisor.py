@@ -270,7 +270,8 @@ def _behind(covered: Covered, after: Mapping[str, Mark]) -> Covered:
         if origin in covered.intervals
     }
     others = frozenset(covered.intervals.keys() - after.keys())
-    return attrs.evolve(covered, intervals=found, others=others)
+    ends = {o: end for o, end in covered.lost_ends.items() if end > after.get(o, end)}
+    return attrs.evolve(covered, intervals=found, others=others, lost_ends=ends)
 
 
 class _Running(ProcessProtocol):

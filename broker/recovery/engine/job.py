@@ -71,7 +71,7 @@ class Job:
     def run(self) -> list[Report]:
         """See `Engine`."""
         with self.archive.reading() as lease:
-            state = self.archive.state()
+            state = self.archive.state_with_unlisted()
             planned = plan(state, self.requests)
             self._lost += planned.lost
             self._look_through(planned, lease)
@@ -145,12 +145,14 @@ class Job:
 
     def _look_again(self, lease: ReadingLease) -> Plan:
         missing, self._missing = self._missing, []
-        planned = plan(self.archive.state(), self.requests)
+        state = self.archive.state_with_unlisted()
+        planned = plan(state, self.requests)
         known = {part.file.path for part in self._files.values()}
-        there = {part.file.path for part in planned.parts}
+        replaced = state.everything.removes
         for part in missing:
-            if part.file.path in there:
-                # It is listed still, so nobody merged it: it is damaged like one that was cut.
+            if part.file.path not in replaced:
+                # Nobody merged it, so it is damaged like one that was cut. The manifest that lists
+                # it may be lost as well.
                 self._lost.append(part)
                 reason = f"{part.file.path} is listed and not there"
                 self._notes[reason] = None

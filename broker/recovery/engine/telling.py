@@ -64,7 +64,8 @@ class Telling:
         return tuple(found)
 
     def _last(self, origin: str) -> Mark:
-        return max((end for _, end in self._intervals.get(origin, ())), default=_NOWHERE)
+        ends = (end for _, end in self._intervals.get(origin, ()))
+        return max((*ends, self._state.lost_ends.get(origin, _NOWHERE)))
 
 
 def _has_places(interval: Interval) -> bool:

@@ -15,11 +15,12 @@ import pyarrow.parquet as pq
 from broker.channel.clock import wall_clock_ms
 from broker.dtd.reference import DtdReference
 from broker.errors import ArchiveCorrupt, ArchiveObjectMissing, ArchiveUnavailable
+from broker.store.archive.adoption import find_unlisted
 from broker.store.archive.disk import Disk
 from broker.store.archive.durables import Durables, StoredDurable
 from broker.store.archive.layout import DURABLES, FORMAT, MANIFESTS, MARKER
 from broker.store.archive.leases import ReadingLease
-from broker.store.archive.listed import ArchivedFile
+from broker.store.archive.listed import ArchivedFile, DtdText
 from broker.store.archive.manifest import Manifest, SetAside
 from broker.store.archive.manifests import Ledger, Manifests
 from broker.store.archive.objects import Objects, objects_at
@@ -50,6 +51,8 @@ class Archive:
         self.wall_clock = wall_clock
         self.manifests = Manifests(objects)
         self._durables = Durables(objects)
+        self._adopted: object = None
+        """Of what is lost of manifests, what was known when files were adopted last."""
         self._own: Ledger | None = None
         self._own_used = 0
 
@@ -127,6 +130,24 @@ class Archive:
         self.check()
         return self.manifests.state()
 
+    def state_with_unlisted(self) -> ArchiveState:
+        """The same, with the files that only damaged or missing manifests listed: they are listed
+        again. For a reader that needs all that there is."""
+        state = self.state()
+        lost = _lost_manifests(state)
+        if not any(lost) or lost == self._adopted:
+            return state
+        found = find_unlisted(self.objects, state)
+        if found.manifest.adds:
+            try:
+                self._guest().enter(found.manifest)
+            except ArchiveUnavailable:
+                # It may be full. This reader knows of them all the same.
+                return state.with_more(found.manifest)
+            state = self.manifests.state()
+        self._adopted = _lost_manifests(state)
+        return state
+
     def durables(self) -> Mapping[tuple[str, str], StoredDurable]:
         """By client and name each durable subscription: (writer, stored bytes, at)."""
         return self._durables.all()
@@ -153,6 +174,10 @@ class Archive:
         text = self.state().dtds.get(reference)
         if text is None:
             raise ArchiveObjectMissing(f"the archive has no DTD of {reference}")
+        return self.read_text(text)
+
+    def read_text(self, text: DtdText) -> bytes:
+        """One text of a DTD, checked. `ArchiveCorrupt` and `ArchiveObjectMissing`."""
         data = self.objects.get(text.path)
         if hashlib.sha256(data).hexdigest() != text.sha256:
             raise ArchiveCorrupt(f"{text.path} is not what its hash says")
@@ -192,12 +217,15 @@ class Archive:
 
         Its bytes stay until `expire` takes them.
         """
+        self._guest().enter(Manifest(aside={file.path: SetAside(reason, self.wall_clock())}))
+
+    def _guest(self) -> Ledger:
         now = self.wall_clock()
         # A guest that was silent for long may count as gone: then this is another one.
         if self._own is None or now - self._own_used > _GUEST_MS:
             self._own = Ledger(self.manifests, guest_name(), self.wall_clock)
         self._own_used = now
-        self._own.enter(Manifest(aside={file.path: SetAside(reason, now)}))
+        return self._own
 
     def _checked(self, file: ArchivedFile) -> bytes:
         data = self.objects.get(file.path)
@@ -206,3 +234,7 @@ class Archive:
         if hashlib.sha256(data).hexdigest() != file.sha256:
             raise ArchiveCorrupt(f"{file.path} is not what its hash says")
         return data
+
+
+def _lost_manifests(state: ArchiveState) -> tuple[frozenset[str], Mapping[str, object]]:
+    return frozenset(state.problems), state.lost_ends

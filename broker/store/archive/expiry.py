@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from broker.store.archive.adoption import find_unlisted
 from broker.store.archive.archive import GUEST, Archive
 from broker.store.archive.journal import Journal, page_path
 from broker.store.archive.layout import DURABLES, EVENTS, MANIFESTS, READERS
@@ -95,6 +96,8 @@ class Expiry:
         stored = objects.below(EVENTS)
         leases = oldest_lease(objects, self._now)
         state = self._archive.state()
+        if really and (state.problems or state.missing):
+            state = self._adopt(state)
         expired = Expired()
         old = self._retain(state, expired)
         doomed = [
@@ -108,6 +111,16 @@ class Expiry:
             there = {each.path for each in stored}
             self._enter(state, old, there - set(expired.deleted), doomed, progress)
         return expired
+
+    def _adopt(self, state: ArchiveState) -> ArchiveState:
+        """List again what only lost manifests listed. With all of it these are given up."""
+        found = find_unlisted(self._archive.objects, state)
+        said = found.manifest
+        if not found.unreadable:
+            said.given_up = set(state.problems)
+        if said.adds or said.given_up:
+            self._ledger.enter(said)
+        return self._archive.state()
 
     def _retain(self, state: ArchiveState, expired: Expired) -> TooOld:
         listed = [*state.files.values()]

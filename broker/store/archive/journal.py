@@ -20,7 +20,8 @@ from broker.errors import ArchiveCorrupt, ArchiveObjectMissing
 from broker.store.archive.objects import Objects
 
 _NAME: Final = re.compile(r"([^/]+)/([0-9]{12})\.json")
-_GONE: Final = "is missing"
+#: What is wrong with a page that is not there.
+GONE: Final = "is missing"
 
 
 @attrs.frozen
@@ -171,7 +172,7 @@ class Journal:
         except ArchiveObjectMissing:
             if not last_try:
                 raise
-            return _GONE
+            return GONE
         except ArchiveCorrupt as error:
             return error.text
 
@@ -182,7 +183,7 @@ class Journal:
         have = set(listed)
         first = pages[0].number if pages and pages[0].snapshot else 1
         lost: Iterator[int] = (n for n in range(first, newest + 1) if n not in have)
-        return {page_path(self._folder, writer, number): _GONE for number in lost}
+        return {page_path(self._folder, writer, number): GONE for number in lost}
 
 
 def _json(said: Any) -> str:

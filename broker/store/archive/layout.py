@@ -23,6 +23,8 @@ MANIFESTS: Final = "manifests"
 DURABLES: Final = "durables"
 READERS: Final = "readers"
 
+#: How names of writers begin that care for the archive.
+CARER: Final = "carer-"
 #: A partition's last token when it holds all streams below; no token of a stream is spelt so.
 BELOW: Final = "+"
 #: Most partitions of one hour that a flush writes: each is a file to sync, list and open.

@@ -7,7 +7,7 @@ manifests before it say, so it is a manifest like any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -60,6 +60,12 @@ class Manifest:
     absorbed: dict[str, tuple[int, int]] = attrs.field(factory=dict)
     """Writers that never come back, whose manifests up to a number are repeated here; since when,
     ms."""
+    ends: dict[str, Mark] = attrs.field(factory=dict)
+    """By origin, up to where the writer saw it covered by manifests of others."""
+    pages: dict[str, int] = attrs.field(factory=dict)
+    """By carer, the number of its newest manifest that the writer saw."""
+    given_up: set[str] = attrs.field(factory=set)
+    """Paths of manifests that can not be read. The files that they list were adopted."""
 
     def cover(self, ranges: Iterable[Range]) -> None:
         """These places are covered, too."""
@@ -89,9 +95,15 @@ class Manifest:
         self.dtds |= other.dtds
         self.uses |= other.uses
         self.absorbed.update(other.absorbed)
+        for origin, end in other.ends.items():
+            self.ends[origin] = max(end, self.ends.get(origin, end))
+        for carer, number in other.pages.items():
+            self.pages[carer] = max(number, self.pages.get(carer, 0))
+        self.given_up |= other.given_up
 
-    def without_gone(self, everything: Manifest) -> Manifest:
-        """The same without what is of no use to anybody, given what all manifests say together.
+    def without_gone(self, everything: Manifest, unreadable: Collection[str] = ()) -> Manifest:
+        """The same without what is of no use to anybody, given what all manifests say together, and
+        the paths of those that can not be read.
 
         A file of which nothing is left need not be added; and what nobody adds need not be
         removed, set aside, healed or called deleted.
@@ -109,6 +121,7 @@ class Manifest:
                 for writer, (number, at) in self.absorbed.items()
                 if at + _ABSORBED_MS > everything.at
             },
+            given_up=self.given_up.intersection(unreadable),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -125,6 +138,9 @@ class Manifest:
             "dtds": [text.to_json() for text in sorted(self.dtds)],
             "uses": [use.to_json() for use in sorted(self.uses)],
             "absorbed": [[writer, *said] for writer, said in self.absorbed.items()],
+            "ends": [[origin, *end] for origin, end in self.ends.items()],
+            "pages": [[carer, number] for carer, number in self.pages.items()],
+            "given_up": sorted(self.given_up),
         }
         return {key: value for key, value in said.items() if value}
 
@@ -143,6 +159,9 @@ class Manifest:
                 dtds=set(map(DtdText.from_json, said.get("dtds", ()))),
                 uses=set(map(TextUse.from_json, said.get("uses", ()))),
                 absorbed={str(w): (int(n), int(at)) for w, n, at in said.get("absorbed", ())},
+                ends={str(o): (int(e), int(offset)) for o, e, offset in said.get("ends", ())},
+                pages={str(carer): int(number) for carer, number in said.get("pages", ())},
+                given_up=set(map(str, said.get("given_up", ()))),
             )
             manifest.cover(_ranges(said.get("covers", ())))
             manifest.forget(_ranges(said.get("forgets", ())))

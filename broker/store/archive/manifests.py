@@ -57,6 +57,9 @@ class Ledger:
     def enter(self, manifest: Manifest) -> None:
         """Say this, with the time. `ArchiveUnavailable`: it may have been said all the same."""
         manifest.at = self._wall_clock()
+        if not self._journal.last:
+            everything = self._manifests.state().everything
+            self._journal.go_on_behind(everything.pages.get(self.writer, 0))
         self._journal.put(manifest.to_json(), self._snapshot)
         self._manifests.expect(self.writer, self._journal.last)
         if self._whole is not None:
@@ -78,7 +81,7 @@ class Ledger:
             whole.merge(each)
         for each in (state.everything, whole):
             everything.merge(each)
-        whole = whole.without_gone(everything)
+        whole = whole.without_gone(everything, state.unreadable)
         self._set_aside_missing(whole)
         self._journal.put_snapshot(whole.to_json())
         self._manifests.expect(self.writer, self._journal.last)
@@ -95,10 +98,11 @@ class Ledger:
     def _snapshot(self) -> dict[str, object] | None:
         """All that this writer has said and that is of use still.
 
-        None while a part can not be read: behind a snapshot that part would be forgotten, and what
-        only it lists would be taken for what nobody lists.
+        None while a part can not be read and was not given up: behind a snapshot that part would
+        be forgotten, and what only it lists would be taken for what nobody lists.
         """
         state = self._manifests.state()
-        if self._manifests.damaged(self.writer):
+        if any(path.startswith(f"{MANIFESTS}/{self.writer}/") for path in state.problems):
             return None
-        return self._manifests.said_by(self.writer).without_gone(state.everything).to_json()
+        said = self._manifests.said_by(self.writer)
+        return said.without_gone(state.everything, state.unreadable).to_json()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.store.archive.intervals import Interval, without
+from broker.store.archive.intervals import Interval
 from broker.store.archive.state import HEALING_MS, ArchiveState
 
 
@@ -22,17 +22,7 @@ class NoticedHoles:
         1970."""
         if state is not self._state:
             self._state = state
-            self._seen = {hole: self._seen.get(hole, now) for hole in _holes(state)}
+            holes = ((origin, each) for origin, found in state.missing.items() for each in found)
+            self._seen = {hole: self._seen.get(hole, now) for hole in holes}
         missing = {origin for (origin, _), at in self._seen.items() if at > now - HEALING_MS}
         return state.healing(now) | missing
-
-
-def _holes(state: ArchiveState) -> list[tuple[str, Interval]]:
-    found: list[tuple[str, Interval]] = []
-    for origin, covered in state.covered.items():
-        if covered:
-            whole = (state.forgotten(origin), covered[-1][1])
-            found += [
-                (origin, hole) for hole in without([whole], covered) if hole[0][1] < hole[1][1]
-            ]
-    return found

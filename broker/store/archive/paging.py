@@ -25,6 +25,7 @@ class JournalWriter:
         self._objects = objects
         self._folder = folder
         self._last: int | None = None
+        self._least = 0
         self._since = 0
         self._bytes_since = 0
         self._snapshot_bytes = 0
@@ -51,6 +52,10 @@ class JournalWriter:
             except ArchiveUnavailable:
                 # Said is said; it is tried again at the next one.
                 return
+
+    def go_on_behind(self, number: int) -> None:
+        """Use no number up to this one: its page was seen, and may be lost."""
+        self._least = number
 
     @property
     def last(self) -> int:
@@ -81,4 +86,4 @@ class JournalWriter:
         numbers = Journal(self._objects, self._folder).numbers(self.writer)
         # A writer that comes back makes a snapshot soon if many pages lie there.
         self._since = max(self._since, len(numbers))
-        return max(numbers, default=0)
+        return max((*numbers, self._least))

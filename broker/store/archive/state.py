@@ -11,7 +11,8 @@ from typing import Final
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 from broker.store.archive.intervals import Interval, Intervals, common, merged, reach, without
-from broker.store.archive.journal import Page, Pages
+from broker.store.archive.journal import GONE, Page, Pages, page_path
+from broker.store.archive.layout import MANIFESTS
 from broker.store.archive.listed import ArchivedFile, DtdText
 from broker.store.archive.manifest import Manifest, Range, Ranges, SetAside
 
@@ -23,11 +24,21 @@ HEALING_MS: Final = 60_000
 class ArchiveState:
     """A moment of the archive. Never changes."""
 
-    def __init__(self, everything: Manifest, problems: Mapping[str, str]) -> None:
-        """`everything` is what all manifests say; `problems` which of them can not be read."""
+    def __init__(
+        self,
+        everything: Manifest,
+        unreadable: Mapping[str, str],
+        newest: Mapping[str, int] | None = None,
+    ) -> None:
+        """`everything` is what all manifests say; `unreadable` which of them can not be read;
+        `newest` by writer the number of its newest one."""
         self.everything = everything
-        self.problems = problems
-        """Manifests that are damaged or missing, by path. What only they say is not known."""
+        self.newest = newest or {}
+        self.unreadable = unreadable
+        """Manifests that are damaged or missing, by path."""
+        self.problems = {p: why for p, why in unreadable.items() if p not in everything.given_up}
+        """Those of them of which something may still be recovered. What only they say is not
+        known."""
         gone = everything.removes.keys() | everything.deleted
         self.files: Mapping[str, ArchivedFile] = MappingProxyType(
             {
@@ -41,6 +52,13 @@ class ArchiveState:
             {path: why for path, why in everything.aside.items() if path not in gone}
         )
         """Damaged files, by path."""
+
+    def with_more(self, manifest: Manifest) -> ArchiveState:
+        """The same with one more manifest."""
+        everything = Manifest()
+        everything.merge(self.everything)
+        everything.merge(manifest)
+        return ArchiveState(everything, self.unreadable, self.newest)
 
     def lost_with(self, file: ArchivedFile) -> Mapping[str, Intervals]:
         """By origin what lies between the first and last places of a damaged file, if nobody has
@@ -81,11 +99,40 @@ class ArchiveState:
 
     @cached_property
     def covered(self) -> Mapping[str, Intervals]:
-        """By origin the places of which the archive has all that was to be archived."""
-        return {
+        """By origin the places of which the archive has all that was to be archived; none of an
+        origin whose manifests are all lost."""
+        return dict.fromkeys(self.lost_ends, ()) | {
             origin: without(intervals, (*self._forgotten(origin), *self.lost.get(origin, ())))
             for origin, intervals in self.everything.covers.items()
         }
+
+    @cached_property
+    def ends(self) -> Mapping[str, Mark]:
+        """By origin up to where manifests cover it."""
+        return {origin: each[-1][1] for origin, each in self.everything.covers.items() if each}
+
+    @cached_property
+    def lost_ends(self) -> Mapping[str, Mark]:
+        """By origin up to where another writer saw it covered, where manifests end before that: its
+        newest manifests are lost."""
+        return {
+            origin: end
+            for origin, end in self.everything.ends.items()
+            if end > max(self.ends.get(origin, (0, 0)), self.forgotten(origin))
+        }
+
+    @cached_property
+    def missing(self) -> Mapping[str, Intervals]:
+        """By origin what is not covered before the last place that is known to have been."""
+        found: dict[str, Intervals] = {}
+        for origin, covered in self.covered.items():
+            ends = [mark for _, mark in covered[-1:]]
+            end = max((*ends, self.lost_ends.get(origin, (0, 0))))
+            holes = without([(self.forgotten(origin), end)], covered)
+            # Where an epoch ended, the next one goes on with the next offset.
+            if found_here := tuple(each for each in holes if each[0][1] < each[1][1]):
+                found[origin] = found_here
+        return found
 
     def covers(self, origin: str, after: Mark, upto: Mark) -> bool:
         """Whether the archive has everything in (after, upto]."""
@@ -158,15 +205,19 @@ class StateReading:
         everything = Manifest()
         for writer in sorted(journals):
             everything.merge(self._writer(writer, journals[writer].pages))
-        problems: dict[str, str] = {}
+        unreadable: dict[str, str] = {}
+        newest = {writer: pages.newest for writer, pages in journals.items()}
         for writer, pages in journals.items():
             repeated, _ = everything.absorbed.get(writer, (0, 0))
             # Pages that others repeat may be half deleted.
             if pages.newest > repeated:
-                problems |= pages.problems
+                unreadable |= pages.problems
+        for carer, number in everything.pages.items():
+            if number > newest.get(carer, 0):
+                unreadable[page_path(MANIFESTS, carer, number)] = GONE
         self._merged = {writer: self._merged[writer] for writer in journals}
         self._journals = journals
-        self._state = ArchiveState(everything, problems)
+        self._state = ArchiveState(everything, unreadable, newest)
         return self._state
 
     def said_by(self, name: str) -> Manifest:

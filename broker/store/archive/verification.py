@@ -6,17 +6,14 @@ import hashlib
 from collections.abc import Callable, Iterator
 
 import attrs
-import pyarrow as pa
 
 from broker.errors import ArchiveCorrupt, ArchiveObjectMissing
 from broker.store.archive.archive import Archive
+from broker.store.archive.checking import check_place, checked_parts
 from broker.store.archive.durables import Durables
-from broker.store.archive.layout import hour_of, partition_holds
 from broker.store.archive.listed import ArchivedFile, DtdText
-from broker.store.archive.parquet import Part, describe
-from broker.store.archive.places import rises
+from broker.store.archive.parquet import describe
 from broker.store.archive.state import ArchiveState
-from broker.store.archive.table import digest_of
 
 
 @attrs.frozen
@@ -99,9 +96,12 @@ class Verification:
             yield Fault("durables", path, reason)
         for path in state.aside.keys() - state.healed:
             yield Fault("aside", path, state.aside[path].reason)
-        for origin, intervals in state.covered.items():
-            for (_, upto), (after, _) in zip(intervals, intervals[1:], strict=False):
-                yield Fault("hole", origin, f"nothing covers ({_mark(upto)}, {_mark(after)}]")
+        for origin, holes in state.missing.items():
+            for after, upto in holes:
+                if after == state.forgotten(origin) and state.covered[origin]:
+                    # It was never there: the archive began later.
+                    continue
+                yield Fault("hole", origin, f"nothing covers ({_mark(after)}, {_mark(upto)}]")
 
     def _text(self, text: DtdText) -> Iterator[Fault]:
         try:
@@ -118,31 +118,10 @@ def check_file(archive: Archive, file: ArchivedFile) -> None:
 
     `ArchiveCorrupt` says what is wrong; `ArchiveObjectMissing` if it is not there.
     """
-    parts: list[Part] = []
-    last_row: pa.Table | None = None
-    for batch in archive.read(file, checked=True):
-        rows = pa.Table.from_batches([batch])
-        joined = rows if last_row is None else pa.concat_tables([last_row, rows])
-        if not rises(joined.unify_dictionaries()):
-            raise ArchiveCorrupt("its places do not rise")
-        last_row = rows.slice(rows.num_rows - 1)
-        _check_documents(batch)
-        parts.append(Part.of(rows))
-    if not parts:
-        raise ArchiveCorrupt("it has no rows")
+    parts = checked_parts(archive.read(file, checked=True))
     if describe(parts, file.partition, file.bytes, file.sha256, file.path) != file:
         raise ArchiveCorrupt("its rows are not those of which its manifest tells")
-    streams = frozenset[str]().union(*(part.streams for part in parts))
-    if not all(partition_holds(file.partition, stream) for stream in streams):
-        raise ArchiveCorrupt("a stream in it belongs into another partition")
-    if {hour_of(arrival) for arrival in file.arrivals} != {file.hour}:
-        raise ArchiveCorrupt("an event in it arrived at another hour")
-
-
-def _check_documents(batch: pa.RecordBatch) -> None:
-    found = map(digest_of, batch.column("document").to_pylist())
-    if list(found) != batch.column("digest").to_pylist():
-        raise ArchiveCorrupt("a document is not what its hash says")
+    check_place(file, parts)
 
 
 def _mark(mark: tuple[int, int]) -> str:

@@ -23,6 +23,7 @@ from broker.store.archive.manifests import Ledger
 from broker.store.archive.parquet import COMPRESSION_LEVEL, EncodedFile, encode_file
 from broker.store.archive.places import sorted_once
 from broker.store.archive.table import events_to_batch
+from broker.store.archive.witness import Witness
 from broker.store.records import LoggedEvent
 
 _HOUR_MS: Final = 3_600_000
@@ -55,6 +56,7 @@ class ArchiveWriter:
         self._durables = DurablesWriter(archive.objects, name, wall_clock)
         self._wall_clock = wall_clock
         self._level = level
+        self._witness = Witness(name)
         self._texts: set[tuple[DtdReference, str]] = set()
 
     @property
@@ -91,14 +93,39 @@ class ArchiveWriter:
         manifest.adds = {each.file.path: each.file for each in files}
         manifest.dtds = {text for text, _ in texts}
         manifest.uses = set(uses)
-        manifest.heal(self._archive.state().healed_by(covers))
+        state = self._archive.state()
+        manifest.heal(state.healed_by(covers))
+        self._witness.look(state, self._archive.manifests.said_by(self._ledger.writer))
+        news = self._witness.news()
+        manifest.merge(news)
         self._ledger.enter(manifest)
+        self._witness.was_said(news, self._wall_clock())
         self._texts |= {(text.reference, text.sha256) for text, _ in texts}
         return Written(
             tuple(manifest.adds),
             sum(each.file.rows for each in files),
             sum(each.file.bytes for each in files),
         )
+
+    def bear_witness(self) -> None:
+        """Say what is new of other writers, if it is time for that. `ArchiveUnavailable`."""
+        state, now = self._archive.state(), self._wall_clock()
+        self._witness.look(state, self._archive.manifests.said_by(self._ledger.writer))
+        if self._witness.is_due(state, now):
+            news = self._witness.news()
+            self._ledger.enter(news)
+            self._witness.was_said(news, now)
+
+    def restore_texts(self, lost: Collection[DtdText], dtds: Mapping[DtdReference, bytes]) -> None:
+        """Put lost texts of DTDs again, as far as these are the same. `ArchiveUnavailable`."""
+        hashes = {each: hashlib.sha256(text).hexdigest() for each, text in dtds.items()}
+        found = [
+            (text.path, dtds[text.reference])
+            for text in lost
+            if hashes.get(text.reference) == text.sha256
+        ]
+        if found:
+            self._archive.objects.put(found)
 
     def put_durables(self, changes: Sequence[tuple[str, str, bytes | None]]) -> None:
         """Store durable subscriptions of clients: (client, name, stored bytes); None removes one.

@@ -200,3 +200,23 @@ def test_clones_that_archive_under_one_name_lose_nothing(
         assert state.upto(site.origin, (epoch, 3)) >= (epoch, 11)
     assert state.problems == {}
     twin.close()
+
+
+def test_the_end_of_a_dead_origin_is_not_lost_in_silence(site: Site, keeper: Site) -> None:
+    for _ in range(2):
+        site.log_more(3)
+        site.carry()
+    keeper.carry()
+    archive = site.open()
+    newest = pages(site)[-1]
+    lose(site, newest, None)
+    archive.objects.delete([p for p, f in archive.state().files.items() if f.spans[site.origin]])
+    # Whatever process looks now, or later: another archiver has seen the end.
+    for _ in range(2):
+        assert site.open().state().lost_ends == {site.origin: (1, 6)}
+        keeper.carry()
+    keeper.keep(site.made[3:], (1, 3))
+    keeper.carry(dead=[site.origin])
+    state = site.open().state()
+    assert state.lost_ends == {}
+    assert state.covered[site.origin] == (((0, 0), (1, 6)),)

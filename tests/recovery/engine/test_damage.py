@@ -27,10 +27,12 @@ from broker.store.archive.compaction import Compaction, CompactionRules
 from broker.store.archive.listed import ArchivedFile
 from broker.store.archive.manifests import Ledger
 from broker.store.archive.table import ID_COLUMNS, events_to_batch
+from broker.store.archive.writer import ArchiveWriter
 from tests.recovery.answers import answers, compare
 from tests.recovery.world import (
     BEGIN,
     CATALOGUE,
+    ORIGINS,
     World,
     archive_world,
     expected,
@@ -120,6 +122,45 @@ def test_what_no_manifest_covers_is_a_hole_and_the_rest_comes(
     assert all(
         told(report, place) or place[1] > report.upto.get(place[0], (0, 0)) for place in lost
     )
+
+
+def test_a_file_that_goes_with_its_manifest_while_a_job_runs_is_a_hole(
+    world: World, archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has merged it, though it is not listed any more."""
+    before = archive.state()
+    victim = max(before.files.values(), key=lambda file: file.rows)
+    for path in (tmp_path / "archive" / "manifests").rglob("*.json"):
+        if victim.path.encode() in path.read_bytes():
+            path.unlink()
+    (tmp_path / "archive" / victim.path).unlink()
+    states = iter([before])
+    real = archive.state
+    monkeypatch.setattr(archive, "state", lambda: next(states, None) or real())
+    [(report, got)] = answers(LocalEngine(archive, CATALOGUE), [EVERYTHING], tmp_path / "spool")
+    places = [(event.origin, event.mark) for event in got]
+    lost = [each for each in expected(world, EVERYTHING).places if each not in places]
+    assert lost and all(told(report, place) for place in lost)
+
+
+def test_what_only_another_writer_has_seen_is_a_hole(
+    world: World, archive: Archive, tmp_path: Path
+) -> None:
+    """The newest manifest of an origin, and its files: nothing behind them shows that."""
+    ArchiveWriter(Archive.open(str(tmp_path / "archive")), "witness", lambda: BEGIN).bear_witness()
+    for name in ("manifests", "events"):
+        for path in (tmp_path / "archive" / name).rglob("*"):
+            if path.is_file() and "witness" not in str(path):
+                path.unlink()
+    others_or_named = (
+        EVERYTHING,
+        ReplayRequest(">", "true()", ranges=dict.fromkeys(ORIGINS, ((0, 0), None)), others=False),
+    )
+    engine = LocalEngine(archive, CATALOGUE)
+    for number, request in enumerate(others_or_named):
+        [(report, got)] = answers(engine, [request], tmp_path / f"spool{number}")
+        assert got == []
+        assert all(told(report, place) for place in expected(world, EVERYTHING).places)
 
 
 def test_files_that_a_compaction_has_replaced_are_found_in_what_it_wrote(

@@ -53,6 +53,7 @@ def no_chance(seed: int, *, busy: bool) -> Iterator[None]:
         patch("secrets.token_bytes", draw),
         patch("secrets.token_hex", lambda size: draw(size).hex()),
         patch("time.perf_counter", lambda: next(looks)),
+        patch("broker.store.archive.paging.SNAPSHOT_EVERY", 8),
     ):
         yield
 
@@ -231,6 +232,9 @@ class Chaos:
                 self._note("kill an archiver")
         elif what < 3 and (done := faults.strike()):
             self._note(done)
+        elif what == 3:
+            assert self._world.archive is not None
+            self._note(self._world.archive.care.run(faults.random))
 
     def _strike(self, trouble: Trouble, followers: list[Follower]) -> None:
         what = self._random.randrange(10)

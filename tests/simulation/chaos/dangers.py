@@ -41,7 +41,8 @@ class Dangers:
     busy: bool = False
     """Matching takes longer now and then."""
     torn: bool = False
-    """Objects of the archive are cut, flipped, deleted and late, and archivers are killed."""
+    """Objects of the archive are cut, flipped, deleted and late, archivers are killed, and files
+    are merged meanwhile."""
     wandering: bool = False
     """Publishers go to other nodes while theirs is away, and repeat what was not acknowledged."""
     joining: bool = False
@@ -68,7 +69,9 @@ class Dangers:
     def allowances(self, archived: Callable[[Place], bool]) -> Allowances:
         """Exceptions from the guarantees that these dangers justify."""
         return Allowances(
-            may_be_gone=lambda key, place, gap: self.may_lose and not archived(place),
+            may_be_gone=lambda key, place, gap: (
+                self.may_lose and (self.torn or not archived(place))
+            ),
             unknown_origins=self.clocks,
             fifo_across_origins=not self.wandering,
         )

@@ -119,9 +119,11 @@ def test_nothing_is_called_nobodys_while_a_manifest_is_damaged(place: Place) -> 
     place.disk.change(manifest, lambda data: data.replace(b'"rows":5', b'"rows":6'))
     place.wall.now += 30 * DAY
     expired = place.expire()
-    assert (expired.kept_orphans, expired.deleted) == (1, [])
+    assert (expired.kept_orphans, expired.deleted) == (0, [])
     assert place.small == place.stored()
-    assert str(manifest)[len(str(ROOT)) + 1 :] in place.opened().state().problems
+    assert str(manifest)[len(str(ROOT)) + 1 :] in place.opened().state().unreadable
+    # What it listed is listed again.
+    assert same(everything_in(place.opened()), place.made)
 
 
 def test_a_writer_makes_no_snapshot_over_a_damaged_page(

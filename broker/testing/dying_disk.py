@@ -1,0 +1,43 @@
+"""A disk of this machine whose process ends after some steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from broker.store.archive.disk import Disk
+
+
+class ProcessDied(BaseException):
+    """The end of a simulated process between two steps."""
+
+
+class DyingDisk(Disk):
+    """Writes and names are steps. Nothing is synced, for no power is lost."""
+
+    def __init__(self) -> None:
+        self.left = -1
+        """Steps until the end; negative: none is near."""
+
+    def _step(self) -> None:
+        if self.left == 0:
+            raise ProcessDied
+        self.left -= 1
+
+    def write(self, path: Path, data: bytes | memoryview) -> None:
+        self._step()
+        super().write(path, data)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._step()
+        super().rename(old, new)
+
+    def rename_new(self, old: Path, new: Path) -> None:
+        self._step()
+        super().rename_new(old, new)
+
+    def remove(self, path: Path) -> None:
+        self._step()
+        super().remove(path)
+
+    def sync_folder(self, path: Path) -> None:
+        self._step()
