@@ -21,6 +21,7 @@ from broker.store.archive.archive import Archive
 from broker.store.archive.columns import ChunkColumns, chunks_to_batch
 from broker.store.archive.intervals import Interval, without
 from broker.store.archive.listed import TextUse
+from broker.store.archive.lost_texts import LostTexts
 from broker.store.archive.state import ArchiveState
 from broker.store.archive.table import events_to_batch
 from broker.store.archive.writer import ArchiveWriter, Written
@@ -91,6 +92,7 @@ class Archiving:
         self._ask_dtds = ask_dtds
         self._wall_clock = wall_clock
         self._known: Hashes = {}
+        self._lost_texts = LostTexts(archive)
         self._missing: set[tuple[str, DtdReference]] | None = None
         self._compared: ArchiveState | None = None
         self._asked = 0
@@ -263,7 +265,8 @@ class Archiving:
                 self._writer.write([], [], {}, uses)
 
     def _put_missing_texts(self) -> None:
-        """What was archived when its DTD could not be had, by whomever: when it can."""
+        """Archive DTDs that could not be had with their events, and those whose objects are lost,
+        by whomever they were archived."""
         now = self._wall_clock()
         if self._missing is None:
             state = self._archive.state()
@@ -274,7 +277,7 @@ class Archiving:
                 if reference not in state.dtds
                 for origin in file.spans
             }
-        elif not self._missing or abs(now - self._asked) < ASK_AGAIN:
+        elif abs(now - self._asked) < ASK_AGAIN:
             return
         self._asked = now
         self._missing -= self._known.keys()
@@ -283,6 +286,15 @@ class Archiving:
             if texts:
                 self._write_with(origin, [], [], texts)
         self._missing -= self._known.keys()
+        self._restore_texts()
+
+    def _restore_texts(self) -> None:
+        lost = self._lost_texts.find()
+        uses = self._archive.state().everything.uses if lost else ()
+        for text in lost:
+            users = {use.origin for use in uses if use.text.variant == text.sha256}
+            for origin in (self._log.origin, *sorted(users)):
+                self._writer.restore_texts([text], self._ask_dtds([text.reference], origin))
 
     def _put_durables(self) -> None:
         change = self._log.change()

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.errors import ArchiveUnavailable
+from broker.errors import ArchiveCorrupt, ArchiveUnavailable
 from broker.recovery.archiver import archiving
 from broker.store.archive.compaction import Compaction, CompactionRules
 from broker.store.archive.manifests import Ledger
 from broker.store.archive.verification import Verification
 from broker.testing.fragile_disk import FragileDisk
-from tests.recovery.archiver.archived_node import Site
+from tests.recovery.archiver.archived_node import REFERENCE, TEXT, Site
 from tests.store.archive.events import HOUR, same
 
 
@@ -200,6 +200,30 @@ def test_clones_that_archive_under_one_name_lose_nothing(
         assert state.upto(site.origin, (epoch, 3)) >= (epoch, 11)
     assert state.problems == {}
     twin.close()
+
+
+@pytest.mark.parametrize("keep", [None, 0, 5])
+def test_a_dtd_that_is_lost_is_put_again_by_whoever_knows_it(
+    site: Site, keeper: Site, keep: int | None
+) -> None:
+    site.log_more(2)
+    site.carry()
+    archiver = keeper.carry()
+    [text] = site.open().state().everything.dtds
+    lose(site, text.path, keep)
+    keeper.texts.clear()
+    site.wall.now += archiving.ASK_AGAIN
+    keeper.carry(archiver)
+    with pytest.raises(ArchiveCorrupt):
+        site.open().read_dtd(REFERENCE)
+    keeper.texts[REFERENCE] = TEXT
+    site.wall.now += archiving.ASK_AGAIN
+    keeper.carry(archiver)
+    assert site.open().read_dtd(REFERENCE) == TEXT
+    steps = site.disk.steps
+    site.wall.now += archiving.ASK_AGAIN
+    keeper.carry(archiver)
+    assert site.disk.steps == steps
 
 
 def test_the_end_of_a_dead_origin_is_not_lost_in_silence(site: Site, keeper: Site) -> None:
