@@ -2,6 +2,10 @@
 
 Of its own events a log has all, as far back as retention lets it. Of other origins it has all that
 a subscription wanted, from behind where it flowed here; of no others can it say that it has all.
+
+An event that its publisher sent to two nodes has two places, and a log that has it at the one
+leaves it out at the other. So where the first can not be given, the second must not count as looked
+at: a log that lacks a part of one origin tells nothing of other origins but its own.
 """
 
 from __future__ import annotations
@@ -96,12 +100,22 @@ class LogPages:
 
     def has_all_of(self, request: PageRequest) -> dict[str, MarkRange]:
         """Of the ranges of a request those of which the log has all from their beginning on."""
+        if request.any_origin:
+            return dict(request.ranges)
         begins = self._begins(request)
-        return {
+        found = {
             origin: (after, upto)
             for origin, (after, upto) in request.ranges.items()
-            if request.any_origin or (origin in begins and after[1] >= begins[origin][1])
+            if origin in begins and after[1] >= begins[origin][1]
         }
+        covered = self._log.coverage.marks
+        lacks = any(
+            covered.get(origin, _NOWHERE) > after
+            for origin, (after, _) in request.ranges.items()
+            if origin not in found
+        )
+        own = self._log.origin
+        return {own: found[own]} if lacks and own in found else {} if lacks else found
 
     def _begins(self, request: PageRequest) -> dict[str, Mark]:
         """By origin behind which mark the log has all of it."""
@@ -184,10 +198,12 @@ class LogPages:
         return self._telling(request, attrs.evolve(page, events=events, reached=reached))
 
     def _in_order(self, request: PageRequest) -> dict[str, MarkRange]:
-        """The ranges that the log has all of. For a reader that does not know placeholders a range
-        ended at the first one: no later page goes on with events behind it."""
+        """The ranges that the log has all of, and whose next event is not before this page.
+
+        An earlier page may have ended a range that is whole now: at damage, which was repaired, or
+        at a placeholder. No later page goes on with events behind the ones that were left out."""
         ranges = self.has_all_of(request)
-        if request.placeholders or not request.serial:
+        if not request.serial or (request.any_origin and request.placeholders):
             return ranges
         first_after = self._log.first_after
         return {o: each for o, each in ranges.items() if first_after(o, each[0]) >= request.serial}

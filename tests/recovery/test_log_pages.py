@@ -14,11 +14,12 @@ from broker.content.contract import NO_VARIANTS, Variants
 from broker.content.query.query import Query, parse_query
 from broker.errors import UnknownSubscription
 from broker.event.envelope import Liveness
-from broker.event.place import Mark
+from broker.event.place import Mark, Position
 from broker.event.placeholder import placeholder
 from broker.event.stream import StreamPattern
 from broker.recovery.log_pages import LogPages, Page, PageRequest
 from broker.recovery.page_matching import PageMatching
+from broker.router.durables import Durable
 from broker.router.late_judgement import LateJudgement
 from broker.store.coverage import Coverage
 from broker.store.histories import Chain, Loss
@@ -110,15 +111,18 @@ class Matcher:
         return [True] * len(documents)
 
 
+@attrs.define
 class Durables:
-    def get(self, client_id: str, name: str) -> None:
-        return None
+    stored: Durable | None = None
+
+    def get(self, client_id: str, name: str) -> Durable | None:
+        return self.stored
 
 
-def pages_of(log: Log, matcher: Matcher) -> LogPages:
+def pages_of(log: Log, matcher: Matcher, stored: Durable | None = None) -> LogPages:
     late = LateJudgement(cast(Any, matcher), cast(Any, ()), cast(Any, None), lambda _: NO_VARIANTS)
     matching = PageMatching(matcher.select, late, Clock())
-    return LogPages(cast(Any, log), cast(Any, matcher), matching, cast(Any, Durables()))
+    return LogPages(cast(Any, log), cast(Any, matcher), matching, cast(Any, Durables(stored)))
 
 
 def ask(pages: LogPages, request: PageRequest = WHOLE) -> list[Page]:
@@ -206,10 +210,10 @@ def test_a_log_is_read_page_by_page(upto: Mark | None, monkeypatch: pytest.Monke
         last = (upto or (1, 6))[1]
         read = min(last, page.next - 1) if page.next else last
         assert page.reached == {"own": (1, read)}
-        if not page.next:
+        if not page.next or read == last:
             break
         request = attrs.evolve(request, ranges={"own": ((1, read), upto)}, serial=page.next)
-    assert got == list(range(1, last + 1)) and not page.next
+    assert got == list(range(1, last + 1)) and read == last
 
 
 def test_there_may_be_something_of_the_own_origin_and_of_those_with_copies() -> None:
@@ -310,6 +314,38 @@ def test_a_reader_that_does_not_know_placeholders_gets_an_origin_up_to_the_first
     (page,) = ask(pages_of(log, Matcher()), attrs.evolve(request, ranges=ranges, serial=5))
     assert [event.offset for event in page.events] == [5]
     assert page.reached == {"own": (1, 5)}
+
+
+def test_a_log_that_lacks_a_part_of_an_origin_tells_nothing_of_others_but_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # An event of `far` may have come as one of `gone` before, and is not in this log again.
+    names = ("own", "far", "gone")
+    events = [attrs.evolve(each, origin=names[each.offset % 3]) for each in EVENTS]
+    monkeypatch.setattr(f"{__name__}.EVENTS", events)
+    marks: dict[str, Mark] = {"own": (1, 6), "far": (1, 4), "gone": (1, 5)}
+    flows = Position({"far": (1, 0), "gone": (1, 0)})
+    stored = Durable(">", "true()", {}, Position(), 0, flows_from=flows)
+    request = attrs.evolve(WHOLE, ranges={name: ((1, 0), marks[name]) for name in names})
+
+    def page(log: Log, request: PageRequest) -> tuple[list[int], set[str]]:
+        (found,) = ask(pages_of(log, Matcher(), stored), request)
+        return [event.offset for event in found.events], {*found.reached}
+
+    whole = Log(coverage=Coverage(marks))
+    assert page(whole, request) == ([1, 2, 3, 4, 5, 6], {*names})
+    lacking = Log(coverage=Coverage(marks), since={"gone": (1, 2)})
+    assert page(lacking, request) == ([3, 6], {"own"})
+    # Of what the reader has had, and of what never came, nothing is lacking.
+    assert page(
+        lacking, attrs.evolve(request, ranges={**request.ranges, "gone": ((1, 2), (1, 5))})
+    ) == ([1, 3, 4, 5, 6], {*names})
+    never = Log(coverage=Coverage({"own": (1, 6), "far": (1, 4)}), since={"gone": (1, 2)})
+    assert page(never, request) == ([1, 3, 4, 6], {"own", "far"})
+    # A page before ended at damage that has been repaired since.
+    assert page(whole, attrs.evolve(request, serial=4)) == ([], set())
+    behind = {"own": ((1, 3), (1, 6)), "far": ((1, 1), (1, 4)), "gone": ((1, 1), (1, 5))}
+    assert page(whole, attrs.evolve(request, ranges=behind, serial=4)) == ([4, 6], {"own", "far"})
 
 
 def test_copies_end_before_a_placeholder_for_such_a_reader(

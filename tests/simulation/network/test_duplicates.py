@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from broker.client.received import ALL, STORED, since
 from broker.config import Settings
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
@@ -16,6 +17,7 @@ from tests.simulation.network.watching import (
     read,
     truths,
 )
+from tests.store.damaging import damage_log, flipped
 
 
 @pytest.mark.parametrize("seed", seeds(4, 12))
@@ -52,6 +54,60 @@ def test_a_publisher_that_goes_to_another_node_is_heard_once(seed: int) -> None:
         assert sum(map(len, logs.values())) > 60
         assert world.network_of("c").driver.intake.outcomes.duplicate > 0
         world.check_outcomes()
+
+
+def test_the_second_place_of_an_event_is_not_passed_where_the_first_can_not_be_read() -> None:
+    with NetworkWorld(3, archived=True) as world:
+        assert world.archive is not None
+        world.add("a", "one")
+        world.add("b", "two", gateways=["a"])
+        world.add("c", "two", join=["b"])
+        world.run(3.0)
+        publisher = Publisher(world, world.client("publisher", "a", "b"))
+        away = world.client("reader", "a")
+        reader = Reader(world, away, durable="d")
+        world.run_until(lambda: reader.flowing)
+        publisher.publish()
+        read(world, reader)
+        world.kill_client(away)
+        # One event is lost to damage before it is archived.
+        world.archive.broken = True
+        publisher.publish()
+        world.run_until(lambda: not publisher.client.unacknowledged)
+        damage_log(world["a"].event_log._file, "events", lambda v: flipped(v, 8 * len(v) - 99), 1)
+        # Those behind it are logged at `a`, and at `b` too; `a` leaves out what `b` sends of them.
+        world.network.set_delay(world.address("a", "publisher"), 0.3)
+        for _ in range(5):
+            publisher.publish()
+        world.run(0.4)
+        world.network.refuse(world.address("a", "publisher"))
+        world.cut_client("publisher")
+        for _ in range(5):
+            publisher.publish()
+        world.run_until(lambda: not publisher.client.unacknowledged)
+        world.archive.broken = False
+        # Who reads it finds the damage, and that nobody else has the event.
+        other = Reader(world, world.client("other", "a"), start=ALL)
+        read(world, other, seconds=120.0)
+        assert [(gap.first.offset, gap.last.offset) for gap in other.gaps] == [(2, 2)]
+        # Its user comes to a node that asks `a` first, and goes on to another one.
+        moved = world.client("reader", "c", incarnation=2)
+        first = Reader(world, moved, durable="d", start=STORED)
+        world.run_until(lambda: first.flowing)
+        read(world, first, seconds=1.0)
+        world.kill_client(moved)
+        for _ in range(2):
+            publisher.publish()
+        world.run_until(lambda: not publisher.client.unacknowledged)
+        assert first.subscription is not None
+        last = Reader(world, world.client("last", "b"), start=since(first.subscription.position))
+        read(world, last, seconds=120.0)
+        assert last.error is None
+        assert world.network_of("a").driver.intake.outcomes.duplicate == 5
+        numbers = {e.header.event_id.sequence_number for e in [*first.events, *last.events]}
+        assert numbers == set(range(3, 15))
+        gaps = [*first.gaps, *last.gaps]
+        assert {(gap.first.offset, gap.last.offset) for gap in gaps} == {(2, 2)}
 
 
 def test_what_is_remembered_of_publishers_is_bounded() -> None:
