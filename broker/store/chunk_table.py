@@ -53,22 +53,16 @@ class LostChunk:
         serials = range(self.first, self.last + 1)
         return next((serial for serial in serials if self.mark(serial) > mark), None)
 
+    def first_damage(self, _: int) -> Damage:
+        """All of it."""
+        return self.damage
+
     def events(self, _: int) -> Iterator[LoggedEvent]:
         """Raises `DamageFound`."""
         raise DamageFound(self.damage)
 
 
 AnyChunk: TypeAlias = StoredChunk | LostChunk
-
-
-def first_damage(chunk: AnyChunk, start: int) -> Damage | None:
-    """The first damage of a chunk from the serial `start` on."""
-    try:
-        for _ in chunk.events(start):
-            pass
-    except DamageFound as found:
-        return found.damage
-    return None
 
 
 class ChunkTable:

@@ -142,6 +142,12 @@ class Chunk:
         serials = range(self.first, self.last + 1)
         return next(serial for serial in serials if self.mark(serial) > mark)
 
+    def bounds(self) -> list[int]:
+        """Where the first record begins, and where each record ends, then each document."""
+        count, form = self._count, _columns(self._count)
+        lengths = form.unpack_from(self.value, self.columns_at)[3 * count : 5 * count]
+        return list(accumulate(lengths, initial=self.columns_at + form.size))
+
     def events(self, start: int) -> Iterator[LoggedEvent]:
         """Its events from the serial `start` on, as copies."""
         count, value, origin = self._count, self.value, self.origin

@@ -15,7 +15,6 @@ import lmdb
 from broker.errors import LogCorrupt, LogUnavailable
 from broker.event.place import Mark
 from broker.store.archive.columns import ChunkColumns
-from broker.store.chunk_table import first_damage
 from broker.store.damage import DamageFound
 from broker.store.file_size import FileSize
 from broker.store.histories import Chain
@@ -99,7 +98,7 @@ class LogAlong:
                 start = chunk.after(after)
                 if start is None:
                     continue
-                damage = first_damage(chunk, start)
+                damage = chunk.first_damage(start)
                 most = max_events if damage is None else min(max_events, damage.first - start)
                 if isinstance(chunk, StoredChunk) and most > 0:
                     found.append(ChunkColumns.of(chunk, start, most))

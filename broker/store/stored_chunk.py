@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from operator import eq
 
 from broker.event.place import Mark
 from broker.store.checksum import Buffer, checksum_of, event_checksum
@@ -102,17 +103,31 @@ class StoredChunk(Chunk):
         """All events as they are stored, damaged ones too."""
         return list(super().events(self.first))
 
+    def first_damage(self, start: int) -> Damage | None:
+        """The first damage in the events from the serial `start` on."""
+        expected = list(self._checksums[start - self.first :])
+        if not expected:
+            return None
+        value, at, count = self.value, start - self.first, len(self._checksums)
+        bounds = self.bounds()
+        records, documents = bounds[at : count + 1], bounds[count + at :]
+        # Without a copy or an object for each event: the archiver checks all that it reads.
+        found = [
+            checksum_of(value[begin:end], checksum_of(value[record:record_end]))
+            for record, record_end, begin, end in zip(
+                records, records[1:], documents, documents[1:], strict=False
+            )
+        ]
+        if found == expected:
+            return None
+        return self._damage_at(start + list(map(eq, found, expected)).index(False))
+
     def damages(self) -> Iterator[Damage]:
         """All damage in the events."""
         at = self.first
-        while at <= self.last:
-            try:
-                for _ in self.events(at):
-                    pass
-                return
-            except DamageFound as found:
-                yield found.damage
-                at = found.damage.last + 1
+        while at <= self.last and (found := self.first_damage(at)):
+            yield found
+            at = found.last + 1
 
     def _damage_at(self, serial: int) -> Damage:
         last = serial

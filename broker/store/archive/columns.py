@@ -17,7 +17,7 @@ import pyarrow as pa
 from broker.store.archive.table import rows_of
 from broker.store.chunks import Chunk
 
-#: The columns of a chunk, as numpy reads them.
+#: The columns of a chunk, as numpy reads them: big-endian, until those of many are put together.
 _EPOCHS, _NUMBERS, _LENGTHS, _LONG_LENGTHS, _LEVELS = ">u4", ">u8", ">u2", ">u4", "u1"
 
 
@@ -45,24 +45,18 @@ class ChunkColumns:
         """The events from the serial `start` on, `most` of them at most."""
         count, value, at = chunk.last - chunk.first + 1, chunk.value, chunk.columns_at
         first = start - chunk.first
-        part = slice(first, min(count, first + most))
-        found = []
+        end = min(count, first + most)
+        found: list[Any] = []
         for kind in (_EPOCHS, _NUMBERS, _NUMBERS, _LENGTHS, _LONG_LENGTHS, _LEVELS):
             column = np.frombuffer(value, kind, count, at)
-            found.append(column.astype(column.dtype.newbyteorder("=")))
+            if kind is not _LENGTHS:
+                found.append(column[first:end].copy())
             at += column.nbytes
-        epochs, arrivals, offsets, record_lengths, lengths, levels = found
-        records_end = at + int(record_lengths.sum(dtype=np.int64))
-        return cls(
-            chunk.origin,
-            epochs[part],
-            arrivals[part],
-            offsets[part],
-            lengths[part],
-            levels[part],
-            _cut(value, at, record_lengths, part),
-            _cut(value, records_end, lengths, part),
-        )
+        bounds = chunk.bounds()
+        records = bytes(value[bounds[first] : bounds[end]])
+        documents = bytes(value[bounds[count + first] : bounds[count + end]])
+        epochs, arrivals, offsets, lengths, levels = found
+        return cls(chunk.origin, epochs, arrivals, offsets, lengths, levels, records, documents)
 
 
 def chunks_to_batch(chunks: Sequence[ChunkColumns]) -> pa.RecordBatch:
@@ -86,9 +80,3 @@ def chunks_to_batch(chunks: Sequence[ChunkColumns]) -> pa.RecordBatch:
         ends=ends,
         documents=documents,
     )
-
-
-def _cut(value: Any, at: int, lengths: Any, part: slice) -> bytes:
-    """What lies behind each other from `at` on, of these lengths: a part of it."""
-    start = at + int(lengths[: part.start].sum(dtype=np.int64))
-    return bytes(value[start : start + int(lengths[part].sum(dtype=np.int64))])
