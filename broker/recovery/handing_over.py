@@ -32,7 +32,7 @@ TIMEOUT = 3.0
 #: Seconds for which who does not answer is asked again, and between two times.
 PATIENCE = 60.0
 ASK_AGAIN = 1.0
-#: Seconds after which what the archive has stored is good enough: a little less, maybe.
+#: Seconds after which a position that may be old is good enough: of the archive, or of this node.
 REACHING = 5.0
 #: Nodes that are asked after each other where one names the next.
 MOST_MOVES = 8
@@ -97,6 +97,9 @@ class HandingOver:
                     self.log.info("{error}: its client knows how far it has got", error=error)
                     return None
                 waited = self._clock.seconds() - tried
+                if waited >= REACHING and roamer.stored_here:
+                    self.log.info("{error}: it goes on where it was left here", error=error)
+                    return None
                 archived = await self._look_in_archive(roamer) if waited >= REACHING else None
                 if archived is not None:
                     self.log.info("{error}: the archive has its position", error=error)
@@ -111,6 +114,8 @@ class HandingOver:
 
     def _new(self, roamer: Roamer, reason: str) -> Former | None:
         """A subscription that nobody has who can be asked; its client is told who else may."""
+        if roamer.stored_here:
+            return None
         silent = self._post.former_members()
         if not reason and silent and not roamer.knows_position:
             nodes = ", ".join(map(str, silent))

@@ -63,8 +63,11 @@ class Durable:
         """Whether its client has processed all that came before it flowed here."""
         if self.flows_from is None:
             return False
-        marks = self.position.marks
-        return all(marks.get(o, (0, 0)) >= mark for o, mark in self.flows_from.marks.items())
+        return all(
+            had >= mark or had[1] == mark[1]  # An epoch may have begun in which there is nothing.
+            for origin, mark in self.flows_from.marks.items()
+            for had in [self.position.marks.get(origin, (0, 0))]
+        )
 
 
 class Durables:

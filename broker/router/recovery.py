@@ -35,6 +35,8 @@ class Roamer:
     """The address of the node where it was last, as the client remembers it; it may be wrong."""
     knows_position: bool = False
     """Whether the client remembers how far it has got, too: it can go on without that node."""
+    stored_here: bool = False
+    """Whether this node has a position of it. The client may have been at another node since."""
 
 
 @attrs.frozen

@@ -138,9 +138,16 @@ class Taking:
             self._store()
 
     def _roams(self) -> bool:
-        """Whether another node may have it: then its position is not known before that is asked."""
-        here = self._stored is not None and not self._stored.moved_to
-        return bool(self._wanted.durable) and self._wanted.start in _GOES_ON and not here
+        """Whether another node may have it: then its position is not known before that is asked.
+
+        Where this node has it, and its client does not know how far it has got, it may have gone on
+        at another node while this one was away."""
+        knows = bool(self._wanted.position) or self._wanted.start == "position"
+        goes_on = bool(self._wanted.durable) and self._wanted.start in _GOES_ON
+        return goes_on and not (knows and self._is_stored_here())
+
+    def _is_stored_here(self) -> bool:
+        return self._stored is not None and not self._stored.moved_to
 
     def _flows(self, cuts: Mapping[str, Mark]) -> None:
         feed, log = self._feed, self._around.log
@@ -160,8 +167,11 @@ class Taking:
         former = wanted.former
         if self._stored is not None and self._stored.moved_to:
             former = self._stored.moved_to
-        knows = bool(wanted.position)
-        roamer = Roamer(*self._name(), profile.incarnation, profile.token, former, knows)
+        roamer = Roamer(
+            *(*self._name(), profile.incarnation, profile.token, former),
+            knows_position=bool(wanted.position),
+            stored_here=self._is_stored_here(),
+        )
         taken = self._around.recovery.take_over(roamer)
         taken.addCallbacks(self._taken_over, self._not_taken_over)
 

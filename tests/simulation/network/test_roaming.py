@@ -149,7 +149,7 @@ def test_a_client_goes_from_node_to_node_and_back(seed: int) -> None:
     it.world.close()
 
 
-@pytest.mark.parametrize("then", ["third", "far"])
+@pytest.mark.parametrize("then", ["third", "far", "old", "new"])
 @pytest.mark.parametrize("stale", ["old", "new"])
 def test_a_node_that_was_away_does_not_bring_an_old_position_back(stale: str, then: str) -> None:
     """One process goes on at another node while the first one is down, and ends there."""
