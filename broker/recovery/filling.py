@@ -195,13 +195,30 @@ class Filling:
 
     async def _all(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         if not self._missed.last:
-            async for events in self._steps():
+            async for events in self._with_lost_branches():
                 yield events
             return
         newest: deque[LoggedEvent] = deque(maxlen=min(self._missed.last, MOST_LAST))
         async for events in self._steps():
             newest.extend(events)
         yield list(newest)
+
+    async def _with_lost_branches(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+        """Events of a branch that an origin has lost come where their places lie."""
+        left = {origin: deque(each) for origin, each in self._missed.lost_branches.items()}
+        async for events in self._steps():
+            begun = 0
+            for index, event in enumerate(events) if left else ():
+                while (branches := left.get(event.origin)) and branches[0][0] < event.mark:
+                    yield events[begun:index]
+                    begun = index
+                    async for found in self._logs.lost_branch(event.origin, *branches.popleft()):
+                        yield found
+            yield events[begun:]
+        for origin, branches in left.items():
+            for each in branches:
+                async for found in self._logs.lost_branch(origin, *each):
+                    yield found
 
     async def _steps(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         until = self._around.clock.seconds() + self._around.patience

@@ -93,6 +93,23 @@ class FromLogs:
                 found += page.events
         return found
 
+    async def lost_branch(
+        self, origin: str, after: Mark, upto: Mark
+    ) -> AsyncIterator[Sequence[LoggedEvent]]:
+        """What this node has logged of an origin that was started from an older copy since.
+
+        The origin may log such an event again later, and this node does not: it has it."""
+        pages = self._around.pages
+        if not await pages.has_any(origin, after, upto):
+            return
+        request = attrs.evolve(self._request({origin: (after, upto)}), any_origin=True)
+        while not self._cancelled:
+            page = await self._page(None, request)
+            yield page.events
+            if not page.next or page.reached.get(origin, after) >= upto:
+                return
+            request = attrs.evolve(request, serial=page.next)
+
     async def ends(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         """What logs have still, though they lack the beginning, and nobody else had that."""
         # A log that was damaged at several places has several beginnings.

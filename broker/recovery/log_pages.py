@@ -115,7 +115,22 @@ class LogPages:
             if origin not in found
         )
         own = self._log.origin
-        return {own: found[own]} if lacks and own in found else {} if lacks else found
+        if own in found:
+            after, upto = found.pop(own)
+            fork = None if upto is None else self._log.fork(upto)
+            # Own places of a lost branch are not here, though this log has got further.
+            if fork is None or after < fork:
+                mine = {own: (after, upto if fork is None else fork)}
+                return mine if lacks else {**found, **mine}
+        return {} if lacks else found
+
+    async def has_any(self, origin: str, after: Mark, upto: Mark) -> bool:
+        """Whether there is an event of an origin behind `after`, and up to the other mark."""
+        try:
+            events = await self._log.read_of(origin, after, 1, 1)
+        except DamageFound:
+            return True
+        return bool(events) and events[0].mark <= upto
 
     def _begins(self, request: PageRequest) -> dict[str, Mark]:
         """By origin behind which mark the log has all of it."""

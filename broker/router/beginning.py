@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 
 from broker.errors import BadPosition, BadQuery
-from broker.event.place import Mark, Position
+from broker.event.place import Mark, NamedHistory, Position
 from broker.session.messages import Subscribe
 from broker.store.event_log import EventLog
 
@@ -82,15 +82,26 @@ def check_position(log: EventLog, position: Position) -> None:
 
 
 def set_back(log: EventLog, marks: Mapping[str, Mark]) -> Mapping[str, Mark]:
-    """The marks, with an own place that this log never had set back to where its branch began.
-
-    The log was started from an older copy: its new places may have lower offsets.
-    """
+    """The marks, with places of a lost branch set back to where that began: the log of their origin
+    was started from an older copy, and its new places may have lower offsets."""
+    back = {
+        origin: min([mark, *(branch for epoch, _, branch in path if mark[0] < epoch)])
+        for origin, mark in marks.items()
+        if (path := log.histories_of(origin))
+    }
     own = marks.get(log.origin)
     fork = None if own is None else log.fork(own)
-    if own is None or fork is None or own <= log.chain.shown(fork):
-        return marks
-    return {**marks, log.origin: fork}
+    if own is not None and fork is not None and own > log.chain.shown(fork):
+        back[log.origin] = fork
+    return {**marks, **back}
+
+
+def lost_branches(path: Sequence[NamedHistory], after: Mark) -> tuple[tuple[Mark, Mark], ...]:
+    """The places behind `after` that another origin has given, and that none of its later histories
+    has. Each history of its path begins at a branch place; what the one before gave behind that is
+    lost to the origin. Nothing is there if its log was never started from an older copy."""
+    ends = ((max(after, branch), (epoch, 0)) for epoch, _, branch in path)
+    return tuple((begin, end) for begin, end in ends if begin < end)
 
 
 def _at(log: EventLog, serial: int) -> Beginning:

@@ -80,6 +80,9 @@ class Missed:
     """Of the durable subscription, where it is one."""
     former: str = ""
     """The address of a node whose log has all of it that was for the client."""
+    lost_branches: Mapping[str, Sequence[tuple[Mark, Mark]]] = attrs.field(factory=dict)
+    """By origin the places that its log has lost, and this node's log may have: it leaves their
+    events out where the origin logs them again."""
     lack: str = "lost"
     """What the client is told of what is not found, as the reason of a gap."""
 

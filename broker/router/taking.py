@@ -23,6 +23,7 @@ from broker.router.beginning import (
     Beginning,
     check_position,
     flowing_from,
+    lost_branches,
     serial_behind,
     set_back,
 )
@@ -300,7 +301,8 @@ class Taking:
         missed = self._missed(seam)
         if not self._is_bounded():
             self._feed.recover = self._recover
-        wants = bool(missed.ranges or missed.others or self._is_bounded())
+        branches = missed.lost_branches
+        wants = bool(missed.ranges or missed.others or self._is_bounded() or branches)
         if not wants:
             self._confirming.start()
             return
@@ -372,17 +374,28 @@ class Taking:
             client_id=self._profile.identity.client_id,
             name=wanted.durable,
             former=self._former,
+            lost_branches={} if self._is_complete_here() else self._lost_branches(),
             # What was wanted here all the time was in the log, until retention took it.
             lack="retention" if self._is_complete_here() else "lost",
         )
+
+    def _lost_branches(self) -> dict[str, tuple[tuple[Mark, Mark], ...]]:
+        log, had = self._around.log, self._begins.position
+        begun = {} if self._begins_in_past() else had
+        found = {
+            origin: lost_branches(log.histories_of(origin), begun.get(origin, (0, 0)))
+            for origin in self._feed.flows_from
+        }
+        return {origin: branches for origin, branches in found.items() if branches}
 
     def _recover(self, ranges: Mapping[str, MarkRange], lack: str) -> Recovering | None:
         """Begin to recover what the log had, until it was taken; or has never had."""
         if lack == "retention" and not self._around.recovery.has_past:
             return None
         of_log: dict[str, Any] = {"known": {}, "others": False, "open_ended": False, "last": 0}
+        of_log |= {"former": "", "lost_branches": {}}
         missed = self._missed(Seam({}, {}))
-        missed = attrs.evolve(missed, ranges=ranges, former="", lack=lack, **of_log)
+        missed = attrs.evolve(missed, ranges=ranges, lack=lack, **of_log)
         return self._around.recovery.begin(missed)
 
     # ------------------------------------------------------------------ inside

@@ -66,11 +66,12 @@ class LogHistories(LogReading):
         return min(fork, self.began)
 
     def histories_of(self, origin: str) -> tuple[NamedHistory, ...]:
-        """The newest histories of another origin that an earlier process has noted."""
+        """The newest histories of another origin that were noted, by an earlier process too."""
         return self._file.named.get(origin, ())
 
     def note_histories(self, origin: str, histories: tuple[NamedHistory, ...]) -> None:
         """Store the newest histories of another origin, with the events that are logged next."""
+        self._file.named = {**self._file.named, origin: histories}
         self._gathering.commit.histories[origin] = histories
         self._begin_soon()
 

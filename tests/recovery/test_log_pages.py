@@ -59,6 +59,9 @@ class Log:
     repairs: Repairs = attrs.field(factory=lambda: Repairs())
     chain: Chain = attrs.field(factory=Chain)
 
+    def fork(self, mark: Mark) -> None:
+        return None
+
     def first_after(self, origin: str, mark: Mark) -> int:
         behind = (e.serial for e in EVENTS if e.origin == origin and e.mark > mark)
         return next(behind, len(EVENTS) + 1)

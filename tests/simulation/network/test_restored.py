@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.client.received import since
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
 from tests.simulation.network.watching import INTERESTS, Publisher, Reader, name_of, read, settle
@@ -108,6 +109,58 @@ def test_what_nobody_has_is_a_gap_for_who_lacks_it(seed: int) -> None:
         restoring = world["a"].recovery.returning
         assert restoring is not None
         assert (restoring.counts.returned, restoring.counts.lost) == (1, 9)
+
+
+@pytest.mark.parametrize("moment", [-5.0, -1.0, 0.5, 1.5, 3.0, 8.0])
+@pytest.mark.parametrize("more", [1, 5, 30])
+def test_a_client_that_goes_where_the_lost_branch_is_gets_the_rest_of_it(
+    moment: float, more: int
+) -> None:
+    """Its new node has events of the lost branch, and does not log them again.
+
+    It comes so many seconds after the restored node can be reached from there; that has given as
+    many places as `more` by then."""
+    with NetworkWorld(1) as world:
+        world.add("a", "one")
+        world.add("near", "two", gateways=["a"])
+        world.add("far", "three", gateways=["a", "near"])
+        world.run(3.0)
+        world.stop("a")
+        copy = world.copy_disk("a")
+        world.start("a")
+        world.run(3.0)
+        stays = Reader(world, world.client("stays", "near"))
+        goes = Reader(world, world.client("goes", "far"))
+        publisher = Publisher(world, world.client("publisher", "a"))
+        world.run_until(lambda: stays.flowing and goes.flowing)
+        for _ in range(5):
+            publisher.publish()
+        read(world, stays, goes)
+        world.kill("far")
+        for _ in range(3):
+            publisher.publish()
+        read(world, stays, goes)
+        assert (names(stays), names(goes)) == ([*range(1, 9)], [*range(1, 6)])
+        assert goes.subscription is not None
+        position = goes.subscription.position
+        world.kill("a")
+        world.restore_disk("a", copy)
+        world.cut("a", "near", refuse=True)
+        world.start("a")
+        for _ in range(more):
+            publisher.publish()
+        world.run_until(lambda: not publisher.client.unacknowledged)
+        # Until it is no member of the map of `near` any more.
+        world.run(30.0)
+        world.clock.callLater(5.0, world.heal, "a", "near")
+        world.run(5.0 + moment)
+        went = Reader(world, world.client("went", "near"), start=since(position))
+        publisher.publish()
+        read(world, stays, went, seconds=90.0)
+        for reader, first in ((stays, 1), (went, 6)):
+            assert reader.error is None
+            assert [n for n in sorted(names(reader)) if n >= first] == [*range(first, 10 + more)]
+            assert reader.gaps == []
 
 
 @pytest.mark.parametrize("seed", seeds(1, 2))

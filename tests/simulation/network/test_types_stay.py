@@ -125,7 +125,8 @@ def test_after_a_restart_of_the_subscribers_node_alone_defaults_count(
         world.start("c")
         world.run(1.0)
         again = Reader(world, world.client("reader", "c", incarnation=2), BY_DEFAULT, durable="d")
-        read(world, again, seconds=5.0)
+        # It waits for others that may know how far it has got.
+        read(world, again, seconds=10.0)
         assert altitudes(again) == [0, 1, 2] and again.gaps == []
 
 
