@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from broker.cli.recovery_progress import INTERVAL, catching_up
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import ALL, ReceivedEvent
 from broker.client.working import Working
@@ -118,9 +119,18 @@ async def subscribe(said: dict[str, Any], client: AsyncioClient, notes: Notebook
             interest.query, interest.pattern, durable=durable, start=start, on_gap=notes.gap
         )
         notes.note("flowing", cut={} if start is ALL else dict(subscription.cut.marks))
+        asking = asyncio.create_task(caught_up()) if start is ALL else None
         async for event in subscription:
             notes.delivered(event)
         notes.note("error", error="the subscription has ended by itself")
+        if asking is not None:
+            asking.cancel()
+
+    async def caught_up() -> None:
+        """Note that the node has sent all of the past."""
+        while (left := await catching_up(client)) is None or left:
+            await asyncio.sleep(INTERVAL)
+        notes.note("caught-up")
 
     async def handle(event: ReceivedEvent) -> None:
         notes.delivered(event)

@@ -40,6 +40,8 @@ class Observer:
         """When the newest delivery or receipt was noted."""
         self.flowing: set[str] = set()
         """Clients of which a process was flowing."""
+        self.caught_up: set[str] = set()
+        """Clients to which a node has sent all of the past."""
         self.refused: list[str] = []
         """Publications that the node refused."""
 
@@ -125,6 +127,9 @@ class Observer:
             count, reason = line["count"], line["reason"]
             gap = ToldGap(first.origin, first.mark, last.mark, count, reason, at)
             process.items.append(gap)
+            self.newest = at
+        elif kind == "caught-up":
+            self.caught_up.add(name)
             self.newest = at
         elif kind == "closed":
             process.end = End.CLOSED

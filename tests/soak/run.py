@@ -177,7 +177,11 @@ async def _quiescence(world: World, observer: Observer) -> None:
         seen = observer.read(world.clients.values())
         _come_again(world)
         calm = now - max(observer.newest, begin)
-        if calm > PATIENCE or (calm > CALM and is_complete(seen, _allowances(world, seen))):
+        if calm > PATIENCE:
+            return
+        # Of an origin that is not known yet nothing is missing.
+        is_over = calm > CALM and observer.caught_up.issuperset(LATE)
+        if is_over and is_complete(seen, _allowances(world, seen)):
             return
         await asyncio.sleep(LOOK)
 
