@@ -17,6 +17,7 @@ from broker.errors import (
     SubscriptionHeld,
     UnknownSubscription,
 )
+from broker.event.envelope import SecurityLevel
 from broker.metrics import NodeCollector
 from broker.router.durable_report import MOST_NAMED
 from broker.status import status
@@ -249,11 +250,17 @@ def test_an_account_changes_its_own_and_an_administrator_all() -> None:
         two = member(world, "low-2", "low")
         feed, admin = member(world, "feed", "feed"), member(world, "root", "all")
         world.run(1.0)
+        Publisher(world, admin).publish("public", level=SecurityLevel.HIGH)
+        world.run(0.5)
 
         def ask(asker: Client, what: str, **said: str) -> Any:
             return world.wait(asker.ask(f"durable-{what}", **said))
 
-        for asker, said in ((one, {}), (two, {"client": "low-1"}), (admin, {"client": "low-1"})):
+        others: dict[str, str] = {"client": "low-1"}
+        for asker, said, denied in ((one, {}, 0), (two, others, 0), (admin, others, 1)):
+            # An account is not told that events match which it may not read.
+            session = ask(asker, "show", name="d", **said)["session"]
+            assert (session["denied"], session["filtered"]) == (denied, 1 - denied)
             assert ask(asker, "show", name="d", **said)["pattern"] == "public"
             assert ask(asker, "pause", name="d", **said)["state"] == "paused"
             assert [row["name"] for row in ask(asker, "list")["subscriptions"]] == ["d"]

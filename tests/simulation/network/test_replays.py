@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import attrs
 import pytest
 from twisted.internet.defer import Deferred
 
-from broker.errors import BadPosition, BadQuery, BrokerError, UnknownSubscription
+from broker.config import Settings
+from broker.errors import BadPosition, BadQuery, BrokerError, NotAllowed, UnknownSubscription
 from broker.event.place import Position
 from broker.status import recovery
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.test_gaps import fill, short_log
 from tests.simulation.network.watching import Publisher, Reader, read
+from tests.simulation.test_identities import ACCOUNTS
 
 EVENTS = 20
 _numbers = itertools.count()
@@ -102,6 +105,16 @@ def asked(world: NetworkWorld, client: Any, **said: str) -> Any:
 
 def sources(origin: Any) -> list[tuple[str, int, int]]:
     return [(p["source"], p["after"][1], p["upto"][1]) for p in origin["parts"]]
+
+
+def test_an_account_is_told_nothing_of_streams_that_it_may_not_read() -> None:
+    with NetworkWorld(3, settings=attrs.evolve(Settings(), accounts=ACCOUNTS)) as world:
+        world.add("a", "one")
+        low = world.client("low-1", "a", account="low", secret="right")
+        world.run(1.0)
+        assert asked(world, low, streams="public")["streams"] == "public"
+        with pytest.raises(NotAllowed):
+            asked(world, low, streams="secret")
 
 
 def test_what_is_explained_is_what_is_done() -> None:
