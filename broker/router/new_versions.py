@@ -1,4 +1,4 @@
-"""Newer versions of event types that have turned up at a node, and when.
+"""Newer versions of event types that a node has met, and when.
 
 A client that was away is told of those that came meanwhile (M16). They are kept on disk: the node
 may restart before the client comes back.

@@ -1,4 +1,4 @@
-"""Whether LMDB reads the pages of a file as they were written.
+"""Check that LMDB can read all pages of a log file as they were written.
 
 LMDB's pages have no checksums. But a tree says much twice: each page has its number, each branch
 the bounds of its keys, and the record of a table the number of its pages and entries. Each page is

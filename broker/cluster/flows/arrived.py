@@ -1,4 +1,4 @@
-"""What arrives at a node, what the node does with it, and the counts of that."""
+"""Data classes of `arrivals`: a range that arrived, the actions on it, and counters."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Archiving:
         self._put_durables()
         self._put_missing_texts()
         self._put_uses()
-        self._writer.bear_witness()
+        self._writer.put_witness()
         return more
 
     def _flush_own(self) -> bool:

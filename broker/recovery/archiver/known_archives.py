@@ -1,4 +1,4 @@
-"""The archives to which a node has written: another one is not begun where one of them was.
+"""The archives to which a node has written. If one of them is missing, it is not made anew.
 
 The folder in which a file system is mounted is empty while the file system is away. An archiver
 that began an archive there would let retention take events that the archive itself never gets.

@@ -1,4 +1,4 @@
-"""Adoption: files of events that no manifest lists, since the one that did is damaged or missing.
+"""Find event files that no manifest lists because their manifest is damaged or missing.
 
 A file holds all that its manifest said of it, so it is listed again, by whoever finds it. Where its
 places follow each other they are covered again, too. A file that was never listed is listed so as

@@ -1,4 +1,4 @@
-"""What one writer has seen of the others: up to where manifests cover each origin.
+"""One archive writer's record of how far the manifests of all writers cover each origin.
 
 A manifest between two others leaves a hole where it is lost. The newest one of an origin leaves
 none, so others say how far it went. For carers they say the numbers of their manifests.

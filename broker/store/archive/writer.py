@@ -107,7 +107,7 @@ class ArchiveWriter:
             sum(each.file.bytes for each in files),
         )
 
-    def bear_witness(self) -> None:
+    def put_witness(self) -> None:
         """Say what is new of other writers, if it is time for that. `ArchiveUnavailable`."""
         state, now = self._archive.state(), self._wall_clock()
         self._witness.look(state, self._archive.manifests.said_by(self._ledger.writer))

@@ -147,7 +147,7 @@ def test_what_only_another_writer_has_seen_is_a_hole(
     world: World, archive: Archive, tmp_path: Path
 ) -> None:
     """The newest manifest of an origin, and its files: nothing behind them shows that."""
-    ArchiveWriter(Archive.open(str(tmp_path / "archive")), "witness", lambda: BEGIN).bear_witness()
+    ArchiveWriter(Archive.open(str(tmp_path / "archive")), "witness", lambda: BEGIN).put_witness()
     for name in ("manifests", "events"):
         for path in (tmp_path / "archive" / name).rglob("*"):
             if path.is_file() and "witness" not in str(path):

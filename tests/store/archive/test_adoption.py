@@ -146,7 +146,7 @@ def test_the_end_of_an_origin_is_known_by_what_others_saw(site: Site) -> None:
     for start in range(0, 12, 3):
         site.write(EVENTS[start : start + 3])
     other = ArchiveWriter(site.opened(), "bb", site.wall)
-    other.bear_witness()
+    other.put_witness()
     files = {p for p, f in site.opened().state().files.items() if f.spans["aa"][0] >= (1, 10)}
     (file,) = files
     for path in site.manifests("aa")[-2:]:
@@ -166,17 +166,17 @@ def test_the_end_of_an_origin_is_known_by_what_others_saw(site: Site) -> None:
 def test_a_witness_says_soon_what_only_it_has_seen(site: Site) -> None:
     other = ArchiveWriter(site.opened(), "bb", site.wall)
     site.write(EVENTS[:3])
-    other.bear_witness()
+    other.put_witness()
     pages = len(site.manifests("bb"))
     for number in range(3, 6):
         # An origin that is busy is no reason to write a manifest at each look.
         site.write(EVENTS[number : number + 1])
-        other.bear_witness()
+        other.put_witness()
     assert len(site.manifests("bb")) == pages
     for path in site.manifests("aa")[-2:]:
         # A manifest, and a snapshot.
         site.lose(path)
-    other.bear_witness()
+    other.put_witness()
     assert len(site.manifests("bb")) > pages
     assert site.opened().state().lost_ends == {"aa": (1, 6)}
 
@@ -191,7 +191,7 @@ def test_a_witness_says_no_more_at_a_time_than_fits(
     other = ArchiveWriter(site.opened(), "bb", site.wall)
     for _ in range(3):
         site.wall.now += HOUR
-        other.bear_witness()
+        other.put_witness()
     seen = site.opened().state().everything.ends
     assert set(seen) >= {"aa", "cc", "dd", "ee", "ff"}
 
@@ -200,7 +200,7 @@ def test_a_number_that_was_seen_is_not_used_again(site: Site) -> None:
     site.write(EVENTS[:6])
     site.write(EVENTS[6:])
     site.merge_all()
-    ArchiveWriter(site.opened(), "bb", site.wall).bear_witness()
+    ArchiveWriter(site.opened(), "bb", site.wall).put_witness()
     newest = site.manifests("carer-aa")[-1]
     site.lose(newest)
     assert newest in site.opened().state().problems
@@ -214,7 +214,7 @@ def test_places_of_unlisted_files_are_covered_where_they_follow_each_other(site:
     made = [*events(range(1, 10)), *events(range(20, 26))]
     site.writer.write([("aa", (0, 0), (1, 25))], made, {})
     site.write([event(n) for n in range(26, 28)])
-    ArchiveWriter(site.opened(), "bb", site.wall).bear_witness()
+    ArchiveWriter(site.opened(), "bb", site.wall).put_witness()
     for path in site.manifests("aa"):
         site.lose(path)
     state = site.opened().state_with_unlisted()
