@@ -18,6 +18,7 @@ from broker.event.place import Mark
 from broker.recovery.engine.contract import Hole
 from broker.recovery.from_archive import MOST_LAST, FromArchive
 from broker.recovery.from_logs import FromLogs
+from broker.recovery.lost_branches import LostBranches
 from broker.recovery.planning import OWN_LOG, Remaining, Step, plan
 from broker.recovery.surroundings import LOOK_AGAIN, Surroundings
 from broker.router.recovery import Lost, Missed
@@ -204,21 +205,24 @@ class Filling:
         yield list(newest)
 
     async def _with_lost_branches(self) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """Events of a branch that an origin has lost come where their places lie."""
-        left = {origin: deque(each) for origin, each in self._missed.lost_branches.items()}
+        """Events of branches that their origins have lost come where their places lie."""
+        lost = {
+            origin: LostBranches(self._logs, origin, branches)
+            for origin, branches in self._missed.lost_branches.items()
+        }
         async for events in self._steps():
             begun = 0
-            for index, event in enumerate(events) if left else ():
-                while (branches := left.get(event.origin)) and branches[0][0] < event.mark:
+            for index, event in enumerate(events) if lost else ():
+                if (of_origin := lost.get(event.origin)) is None:
+                    continue
+                while found := await of_origin.before(event.mark):
                     yield events[begun:index]
-                    begun = index
-                    async for found in self._logs.lost_branch(event.origin, *branches.popleft()):
-                        yield found
-            yield events[begun:]
-        for origin, branches in left.items():
-            for each in branches:
-                async for found in self._logs.lost_branch(origin, *each):
                     yield found
+                    begun = index
+            yield events[begun:]
+        for of_origin in lost.values():
+            while found := await of_origin.before(None):
+                yield found
 
     async def _steps(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         until = self._around.clock.seconds() + self._around.patience

@@ -93,19 +93,19 @@ class FromLogs:
                 found += page.events
         return found
 
-    async def lost_branch(
-        self, origin: str, after: Mark, upto: Mark
-    ) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """What this node has logged of an origin that was started from an older copy since.
+    async def lost_branch(self, origin: str, *branch: Mark) -> AsyncIterator[LoggedEvent]:
+        """What this node has logged of an origin that was started from an older copy since, behind
+        the one and up to the other place.
 
         The origin may log such an event again later, and this node does not: it has it."""
-        pages = self._around.pages
-        if not await pages.has_any(origin, after, upto):
+        after, upto = branch
+        if not await self._around.pages.has_any(origin, after, upto):
             return
         request = attrs.evolve(self._request({origin: (after, upto)}), any_origin=True)
         while not self._cancelled:
             page = await self._page(None, request)
-            yield page.events
+            for event in page.events:
+                yield event
             if not page.next or page.reached.get(origin, after) >= upto:
                 return
             request = attrs.evolve(request, serial=page.next)
