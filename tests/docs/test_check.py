@@ -102,6 +102,7 @@ def test_the_subcommands_of_dev_are_those_in_its_help() -> None:
         "test",
         "lint",
         "soak",
+        "mutate",
         "bench",
         "against",
         "docs",

@@ -1,0 +1,37 @@
+"""Mutants that survive, and why that is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import attrs
+
+_LIST = Path(__file__).with_name("equivalent.txt")
+
+
+@attrs.frozen
+class Equivalents:
+    """The list: a reason in a line with `#`, then the mutants that it holds for, one a line."""
+
+    _listed: frozenset[tuple[str, str]]
+
+    @classmethod
+    def read(cls) -> Equivalents:
+        """Return the list of this checkout."""
+        return cls(frozenset(_entries(_LIST.read_text())))
+
+    def has(self, path: str, key: str) -> bool:
+        """Whether the mutant is listed."""
+        return (path, key) in self._listed
+
+    def unknown(self, path: str, keys: Iterable[str]) -> list[str]:
+        """Return the listed mutants of a module that are none of its mutants."""
+        return sorted({key for listed, key in self._listed if listed == path} - {*keys})
+
+
+def _entries(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        if line.strip() and not line.startswith("#"):
+            path, _, key = line.strip().partition(" ")
+            yield path, key

@@ -1,0 +1,153 @@
+"""What is mutated, and which tests ought to notice."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from tests.mutation.mutants import Mutant
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+
+
+@attrs.frozen
+class Group:
+    """Modules with one purpose, and quick tests of them."""
+
+    name: str
+    modules: str
+    """Of one folder, or several: `folder: names`, lines."""
+    tests: tuple[str, ...]
+    share: float = 0.15
+    """The part of its mutants that is tried."""
+    lines: str = ""
+    """A regular expression: mutants of other lines are left out."""
+
+    def has(self, mutant: Mutant) -> bool:
+        """Whether the mutant is one of the group."""
+        return re.search(self.lines, mutant.before) is not None
+
+    def paths(self) -> list[Path]:
+        """Return the files of its modules."""
+        return [
+            ROOT / folder.strip() / f"{name}.py"
+            for line in self.modules.strip().splitlines()
+            for folder, _, names in [line.partition(":")]
+            for name in names.split()
+        ]
+
+
+def _tests(text: str) -> tuple[str, ...]:
+    return tuple(
+        f"tests/{folder.strip()}/test_{name}.py" if name != "*" else f"tests/{folder.strip()}"
+        for line in text.strip().splitlines()
+        for folder, _, names in [line.partition(":")]
+        for name in names.split()
+    )
+
+
+GROUPS: Final = (
+    Group(
+        "admission",
+        """
+        broker/cluster: admission reception greeting greeting_core clones segment address situation
+        broker/cluster: lateness descriptor joining meshing newcomers terms
+        """,
+        _tests("""
+        cluster: admission reception greeting address descriptor joining newcomers meshing
+        cluster: clones
+        simulation/network: addresses clones joining joining_again slow_nodes newcomers one_name
+        simulation/network: link_costs clearance configured
+        """),
+        share=0.3,
+    ),
+    Group(
+        "rights",
+        """
+        broker/identity: accounts clearance client_ids login rights secret who
+        """,
+        _tests("""
+        identity: *
+        """),
+        share=1.0,
+    ),
+    Group(
+        "clearance",
+        """
+        broker: answers
+        broker/router: subscribing judging type_answers durable_answers
+        broker/router: link catching_up late_judgement
+        broker/cluster: terms network correspondence dtds building pages
+        broker/cluster/map: paths far near own ways
+        broker/cluster/flows: departures
+        broker/recovery: fetching asking log_pages from_archive from_logs
+        broker/recovery/engine: matching scope
+        """,
+        _tests("""
+        router: link catching_up session durables parts judging input
+        recovery: log_pages fetching filling explaining
+        recovery/engine: matching
+        cluster: pages
+        cluster/map: *
+        simulation: durable_commands registered_types identities strangers
+        simulation/network: clearance types hostile_types link_costs replays
+        """),
+        share=1.0,
+        lines=r"clear|check_(subscribe|publish|register|administer)|_may\(|may_(match|subscribe)|owns|administer|rank|level",
+    ),
+    Group(
+        "recovery",
+        """
+        broker/recovery: planning filling fetching log_pages returning from_logs from_archive
+        broker/recovery: missing_events seeking
+        """,
+        _tests("""
+        recovery: fetching filling filling_cut_off filling_healing log_pages messages planning
+        recovery: page_turns explaining request repairing returning
+        simulation/network: recovery seeking restored restored_sources restored_archives
+        simulation/network: refused_in_recovery clearance clones
+        """),
+    ),
+    Group(
+        "order",
+        """
+        broker/recovery: ordering log_merging page_turns page_matching
+        """,
+        _tests("""
+        recovery: ordering log_merging page_turns log_pages
+        """),
+    ),
+    Group(
+        "gaps",
+        """
+        broker/router: lacking catching_up recovering beginning late_judgement awaited_types seam
+        broker/router: undecided safety
+        broker/cluster: missing_types relayed_entries pages
+        """,
+        _tests("""
+        router: catching_up lacking recovering beginning link session durables parts gone
+        router: undecided
+        cluster: pages neighbour_losses intake
+        simulation/network: gaps seams types types_stay hostile_types clearance flowing
+        simulation/network: damaged_logs lost_disks
+        simulation: retention missing_types slow_subscribers
+        """),
+    ),
+    Group(
+        "log",
+        """
+        broker/store: event_log commit gathering checksum histories log_histories deduplication
+        broker/store: damage coverage places stored_chunk origins values records unarchived repairs
+        broker/store: rewriting
+        """,
+        _tests("""
+        store: chunk_table chunks damage deduplication event_log event_log_places formats
+        store: gathering histories kept kept_truth log_file origins unarchived
+        simulation: retention restored_alone restarts
+        simulation/network: damaged_logs clones restored
+        """),
+    ),
+)
