@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
@@ -93,3 +94,15 @@ class Position:
 def further(one: Mapping[str, Mark], other: Mapping[str, Mark]) -> dict[str, Mark]:
     """By origin the further mark of both."""
     return {o: max(one.get(o, (0, 0)), other.get(o, (0, 0))) for o in {*one, *other}}
+
+
+def furthest(*positions: Position | None) -> Position | None:
+    """The furthest of those that there are, origin by origin."""
+    known = [position for position in positions if position is not None]
+    return functools.reduce(Position.merged, known) if known else None
+
+
+def nearest(one: Position, other: Position) -> Position:
+    """What lies behind both positions."""
+    both = one.marks.keys() & other.marks.keys()
+    return Position({origin: min(one.marks[origin], other.marks[origin]) for origin in both})

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import attrs
 
 from broker.errors import BadPosition, BadQuery
-from broker.event.place import Mark, NamedHistory, Position
+from broker.event.place import Mark, Position
 from broker.session.messages import Subscribe
 from broker.store.event_log import EventLog
 
@@ -96,12 +96,21 @@ def set_back(log: EventLog, marks: Mapping[str, Mark]) -> Mapping[str, Mark]:
     return {**marks, **back}
 
 
-def lost_branches(path: Sequence[NamedHistory], after: Mark) -> tuple[tuple[Mark, Mark], ...]:
-    """The places behind `after` that another origin has given, and that none of its later histories
-    has. Each history of its path begins at a branch place; what the one before gave behind that is
-    lost to the origin. Nothing is there if its log was never started from an older copy."""
-    ends = ((max(after, branch), (epoch, 0)) for epoch, _, branch in path)
-    return tuple((begin, end) for begin, end in ends if begin < end)
+def lost_branches(
+    log: EventLog, origins: Iterable[str], had: Mapping[str, Mark]
+) -> dict[str, tuple[tuple[Mark, Mark], ...]]:
+    """By origin the places behind `had` that it has given, and that its later histories lack.
+
+    Each history begins at a branch place. What the one before gave behind that is lost to the
+    origin. Nothing is there if its log was never started from an older copy."""
+    found = {}
+    for origin in origins:
+        after = had.get(origin, (0, 0))
+        path = log.histories_of(origin)
+        ends = ((max(after, branch), (epoch, 0)) for epoch, _, branch in path)
+        if branches := tuple(end for end in ends if end[0] < end[1]):
+            found[origin] = branches
+    return found
 
 
 def _at(log: EventLog, serial: int) -> Beginning:

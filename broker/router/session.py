@@ -20,9 +20,10 @@ from broker.event.place import Position
 from broker.identity import Identity
 from broker.router.input import Input
 from broker.router.link import Link
+from broker.router.profile import Profile
 from broker.router.publisher import Publisher
 from broker.router.subscribing import Subscribing
-from broker.router.taking import Confirming, Profile
+from broker.router.taking import Confirming
 from broker.router.turns import MOST_DOCUMENTS, SECONDS_A_TURN, Turns
 from broker.session import messages
 from broker.session.batches import decode_batch

@@ -24,8 +24,9 @@ from broker.router.durables import Durable, Durables
 from broker.router.feed import Feed
 from broker.router.interest import Interest
 from broker.router.output import Output
+from broker.router.profile import Profile
 from broker.router.recovery import Recovery
-from broker.router.taking import Confirming, Profile, Surroundings, Taking
+from broker.router.taking import Confirming, Surroundings, Taking
 from broker.session.messages import Subscribe
 from broker.store.event_log import EventLog
 

@@ -8,7 +8,6 @@ wanted, the subscription is cancelled there, and what waits for it there is aske
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
@@ -17,8 +16,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from broker.errors import BrokerError, NotConnected, PeerError
-from broker.event.place import Mark, Position
-from broker.identity import Identity
+from broker.event.place import Mark, Position, furthest, nearest
 from broker.router.beginning import (
     Beginning,
     check_position,
@@ -30,8 +28,8 @@ from broker.router.beginning import (
 from broker.router.durables import Durable, Durables
 from broker.router.feed import Feed
 from broker.router.interest import Interest
-from broker.router.link import Link
 from broker.router.pacing import Pacing
+from broker.router.profile import Profile
 from broker.router.recovery import Former, MarkRange, Missed, Recovering, Recovery, Roamer
 from broker.router.seam import Seam, at_cut, at_retention, open_ended, up_to, whole_past
 from broker.session.messages import Flowing, Subscribe, Subscribed
@@ -41,17 +39,6 @@ from broker.store.event_log import EventLog
 _GOES_ON = ("position", "stored")
 #: Starts that begin in the past, wherever the client has got to.
 _PAST = ("all", "time", "last")
-
-
-@attrs.define(eq=False)
-class Profile:
-    """The subscriptions of one session: the client's numbers, and the names of durable ones."""
-
-    identity: Identity
-    link: Link
-    incarnation: int = 0
-    token: bytes = attrs.field(default=b"", repr=False)
-    durable: dict[int, str] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -192,7 +179,7 @@ class Taking:
         feed, log = self._feed, self._around.log
         if former is not None and former.warning:
             self._warnings += (former.warning,)
-        position = _merged(
+        position = furthest(
             None if former is None else former.position,
             self._left_off,
             Position.from_wire(self._wanted.position) if self._wanted.position else None,
@@ -227,9 +214,9 @@ class Taking:
             # A client that comes back begins behind what it has received. Only what it has
             # acknowledged is processed: if it dies now, the rest has to be sent again.
             if self._left_off is not None:
-                position = _common(self._left_off, position)
+                position = nearest(self._left_off, position)
             if wanted.processed is not None:
-                position = _common(Position.from_wire(wanted.processed), position)
+                position = nearest(Position.from_wire(wanted.processed), position)
         flows_from = None
         if self._is_complete_here():
             flows_from = None if self._stored is None else self._stored.flows_from
@@ -358,6 +345,9 @@ class Taking:
             # Of an origin that is named not all is wanted, even where nothing is left of it.
             had = {origin: (mark, mark) for origin, mark in position.items()}
             ranges = {**({} if self._begins_in_past() else had), **ranges}
+        begun = {} if self._begins_in_past() else self._begins.position
+        known = () if self._is_complete_here() else feed.flows_from
+        branches = lost_branches(self._around.log, known, begun)
         return Missed(
             pattern=feed.pattern,
             query=feed.query,
@@ -374,19 +364,10 @@ class Taking:
             client_id=self._profile.identity.client_id,
             name=wanted.durable,
             former=self._former,
-            lost_branches={} if self._is_complete_here() else self._lost_branches(),
+            lost_branches=branches,
             # What was wanted here all the time was in the log, until retention took it.
             lack="retention" if self._is_complete_here() else "lost",
         )
-
-    def _lost_branches(self) -> dict[str, tuple[tuple[Mark, Mark], ...]]:
-        log, had = self._around.log, self._begins.position
-        begun = {} if self._begins_in_past() else had
-        found = {
-            origin: lost_branches(log.histories_of(origin), begun.get(origin, (0, 0)))
-            for origin in self._feed.flows_from
-        }
-        return {origin: branches for origin, branches in found.items() if branches}
 
     def _recover(self, ranges: Mapping[str, MarkRange], lack: str) -> Recovering | None:
         """Begin to recover what the log had, until it was taken; or has never had."""
@@ -409,15 +390,3 @@ class Taking:
 
     def _name(self) -> tuple[str, str]:
         return self._profile.identity.client_id, self._wanted.durable
-
-
-def _merged(*positions: Position | None) -> Position | None:
-    """The furthest of those that there are, origin by origin."""
-    known = [position for position in positions if position is not None]
-    return functools.reduce(Position.merged, known) if known else None
-
-
-def _common(one: Position, other: Position) -> Position:
-    """What lies behind both positions."""
-    both = one.marks.keys() & other.marks.keys()
-    return Position({origin: min(one.marks[origin], other.marks[origin]) for origin in both})

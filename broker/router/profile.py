@@ -1,0 +1,19 @@
+"""The subscriptions of one session, and who its client is."""
+
+from __future__ import annotations
+
+import attrs
+
+from broker.identity import Identity
+from broker.router.link import Link
+
+
+@attrs.define(eq=False)
+class Profile:
+    """The subscriptions of one session: the client's numbers, and the names of durable ones."""
+
+    identity: Identity
+    link: Link
+    incarnation: int = 0
+    token: bytes = attrs.field(default=b"", repr=False)
+    durable: dict[int, str] = attrs.field(factory=dict)
