@@ -210,19 +210,21 @@ class Filling:
             origin: LostBranches(self._logs, origin, branches)
             for origin, branches in self._missed.lost_branches.items()
         }
-        async for events in self._steps():
+        had = self._missed.had
+        async for found in self._steps():
+            events = [e for e in found if e.mark > had.get(e.origin, (0, 0))] if had else found
             begun = 0
             for index, event in enumerate(events) if lost else ():
                 if (of_origin := lost.get(event.origin)) is None:
                     continue
-                while found := await of_origin.before(event.mark):
+                while lost_before := await of_origin.before(event.mark):
                     yield events[begun:index]
-                    yield found
+                    yield lost_before
                     begun = index
             yield events[begun:]
         for of_origin in lost.values():
-            while found := await of_origin.before(None):
-                yield found
+            while rest := await of_origin.before(None):
+                yield rest
 
     async def _steps(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         until = self._around.clock.seconds() + self._around.patience

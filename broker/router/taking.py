@@ -364,6 +364,7 @@ class Taking:
             client_id=self._profile.identity.client_id,
             name=wanted.durable,
             former=self._former,
+            had={origin: mark for origin, mark in begun.items() if position[origin] != mark},
             lost_branches=branches,
             # What was wanted here all the time was in the log, until retention took it.
             lack="retention" if self._is_complete_here() else "lost",

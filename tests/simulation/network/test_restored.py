@@ -143,6 +143,7 @@ def test_a_client_that_goes_where_the_lost_branch_is_gets_the_rest_of_it(
         assert (names(stays), names(goes)) == ([*range(1, 9)], [*range(1, 6)])
         assert goes.subscription is not None
         position = goes.subscription.position
+        origin = world["a"].event_log.origin
         world.kill("a")
         world.restore_disk("a", copy)
         world.cut("a", "near", refuse=True)
@@ -160,6 +161,8 @@ def test_a_client_that_goes_where_the_lost_branch_is_gets_the_rest_of_it(
         for reader, first in ((stays, 1), (went, 6)):
             assert reader.error is None
             assert [n for n in sorted(names(reader)) if n >= first] == [*range(first, 10 + more)]
+            again = [event for event in went.events if event.place.mark <= position.marks[origin]]
+            assert not again
             assert reader.gaps == []
 
 
