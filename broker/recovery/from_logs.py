@@ -93,12 +93,10 @@ class FromLogs:
                 found += page.events
         return found
 
-    async def lost_branch(self, origin: str, *branch: Mark) -> AsyncIterator[LoggedEvent]:
-        """What this node has logged of an origin that was started from an older copy since, behind
-        the one and up to the other place.
+    async def lost_branch(self, origin: str, after: Mark, upto: Mark) -> AsyncIterator[LoggedEvent]:
+        """This node's copies of events that a restored origin has lost, in (`after`, `upto`].
 
-        The origin may log such an event again later, and this node does not: it has it."""
-        after, upto = branch
+        The origin may log such an event again later. This node drops it then as a duplicate."""
         if not await self._around.pages.has_any(origin, after, upto):
             return
         request = attrs.evolve(self._request({origin: (after, upto)}), any_origin=True)

@@ -1,4 +1,4 @@
-"""Events that this node has of branches that an origin has lost, in the order of their places.
+"""Read this node's copies of events that a restored origin has lost, in the order of their places.
 
 The origin was started from an older copy of its log (`broker.store.histories`). What this node has
 of its lost branch is given among what is recovered of the origin.

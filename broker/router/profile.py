@@ -1,4 +1,4 @@
-"""The subscriptions of one session, and who its client is."""
+"""Profile of a session: the identity of its client, and its subscriptions."""
 
 from __future__ import annotations
 

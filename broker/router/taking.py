@@ -337,17 +337,17 @@ class Taking:
         assert feed.pattern is not None and feed.query is not None
         ranges = seam.ranges
         position = set_back(self._around.log, self._begins.position)
+        in_past = self._begins_in_past()
         if wanted.until:
-            begun = {} if self._begins_in_past() else position
-            ranges = up_to(ranges, Position.from_wire(wanted.until).marks, begun)
-        wholly = self._begins_in_past() or (wanted.start == "position" and self._is_bounded())
+            until = Position.from_wire(wanted.until).marks
+            ranges = up_to(ranges, until, {} if in_past else position)
+        wholly = in_past or (wanted.start == "position" and self._is_bounded())
         if wholly:
             # Of an origin that is named not all is wanted, even where nothing is left of it.
-            had = {origin: (mark, mark) for origin, mark in position.items()}
-            ranges = {**({} if self._begins_in_past() else had), **ranges}
-        begun = {} if self._begins_in_past() else self._begins.position
-        known = () if self._is_complete_here() else feed.flows_from
-        branches = lost_branches(self._around.log, known, begun)
+            named = {origin: (mark, mark) for origin, mark in position.items()}
+            ranges = {**({} if in_past else named), **ranges}
+        had = {} if in_past else self._begins.position
+        origins = () if self._is_complete_here() else feed.flows_from
         return Missed(
             pattern=feed.pattern,
             query=feed.query,
@@ -364,8 +364,8 @@ class Taking:
             client_id=self._profile.identity.client_id,
             name=wanted.durable,
             former=self._former,
-            had={origin: mark for origin, mark in begun.items() if position[origin] != mark},
-            lost_branches=branches,
+            had={origin: mark for origin, mark in had.items() if position[origin] != mark},
+            lost_branches=lost_branches(self._around.log, origins, had),
             # What was wanted here all the time was in the log, until retention took it.
             lack="retention" if self._is_complete_here() else "lost",
         )
