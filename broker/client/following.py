@@ -62,8 +62,10 @@ class Following:
     """The first cut of one that begins with the last so many: from there they are counted back."""
     _counting: bool = False
     """In this session it is asked for up to there only."""
+    _cut: Position = _START
+    """The furthest cuts of all sessions. The node of a later one may not know some origin yet."""
     _missed_up_to: dict[str, Mark] = attrs.field(factory=dict)
-    """The cut of this session, of origins of which nothing behind it has come yet."""
+    """These cuts, of origins of which nothing behind them has come in this session."""
 
     # ------------------------------------------------------------------ sessions
 
@@ -149,7 +151,8 @@ class Following:
         self.former = node
         items: list[Item] = [Flow(cut)]
         base = self.solid.marks
-        self._missed_up_to = dict(cut.marks)
+        self._cut = self._cut.merged(cut)
+        self._missed_up_to = dict(self._cut.marks)
         for item, marks in self._take_held():
             if isinstance(item, Portion):
                 item = attrs.evolve(item, events=self._with_liveness(item.events))

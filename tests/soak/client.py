@@ -17,11 +17,14 @@ from typing import Any
 
 from broker.cli.recovery_progress import INTERVAL, catching_up
 from broker.client.asyncio_face import AsyncioClient, connect
+from broker.client.following import Following
 from broker.client.received import ALL, ReceivedEvent
 from broker.client.working import Working
 from broker.errors import BrokerError
 from broker.event.envelope import EventType, SecurityLevel
 from broker.event.identity import EventId
+from broker.event.place import Position
+from broker.session.messages import Flowing, Subscribe
 from broker.testing.guarantees import Kind
 from broker.testing.guarantees.records import digest_of
 from tests.simulation.watching import flight
@@ -108,8 +111,32 @@ async def publish(said: dict[str, Any], client: AsyncioClient, notes: Notebook) 
     notes.note("closed")
 
 
+def trace_positions(notes: Notebook) -> None:
+    """Note where each subscription goes on, where it flows, and how far a node moves it: the
+    checker does not need that, but whoever looks for the cause of a violation does."""
+    subscribe, flows, progresses = Following.subscribe, Following.flows, Following.progresses
+
+    def subscribing(following: Following) -> Subscribe:
+        message = subscribe(following)
+        notes.note("subscribes", former=message.former, position=message.position)
+        return message
+
+    def flowing(following: Following, message: Flowing, node: str) -> Any:
+        notes.note("flows", node=node, position=message.cut)
+        return flows(following, message, node)
+
+    def progressing(following: Following, position: Position, *times: Any) -> Any:
+        notes.note("moved", position=position.to_wire())
+        return progresses(following, position, *times)
+
+    Following.subscribe = subscribing  # type: ignore[method-assign]
+    Following.flows = flowing  # type: ignore[method-assign]
+    Following.progresses = progressing  # type: ignore[method-assign]
+
+
 async def subscribe(said: dict[str, Any], client: AsyncioClient, notes: Notebook) -> None:
     """Be a subscriber."""
+    trace_positions(notes)
     interest = INTERESTS_OF_ALL[said["interest"]]
     durable = "" if interest.kind in (Kind.TRANSIENT, Kind.FROM_ALL) else "d"
     start = ALL if interest.kind is Kind.FROM_ALL else None

@@ -133,7 +133,7 @@ class Observer:
             self.newest = at
         elif kind == "closed":
             process.end = End.CLOSED
-        else:
+        elif kind == "error":
             process.error = line["error"]
 
     def _read_log(self, node: SoakNode) -> None:
