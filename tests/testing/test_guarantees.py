@@ -174,6 +174,15 @@ def gap_around_arrived() -> Run:
     return run
 
 
+def gap_after_close() -> Run:
+    run = complete()
+    run.process.end = End.CLOSED
+    gap = run.gap(5, 6)
+    run.process.items.remove(gap)
+    run.come().items.append(gap)
+    return run
+
+
 def gap_without_range() -> Run:
     run = complete()
     run.gap(7, 6)
@@ -223,6 +232,7 @@ BROKEN: list[tuple[Callable[[], Run], set[Guarantee]]] = [
     (unwanted, {Guarantee.BYTES}),
     (unjustified_gap, {Guarantee.DURABILITY}),
     (gap_around_arrived, {Guarantee.GAPS, Guarantee.ORDER}),
+    (gap_after_close, {Guarantee.GAPS}),
     (gap_without_range, {Guarantee.GAPS}),
     (unknown_reason, {Guarantee.GAPS}),
     (above_clearance, {Guarantee.CLEARANCE}),
@@ -288,6 +298,12 @@ def test_a_killed_process_may_get_events_again() -> None:
     run = complete()
     run.process.end = End.KILLED
     run.come().items.append(run.delivered(5))
+    assert check(run.seen) == []
+
+
+def test_what_a_killed_process_had_not_confirmed_may_be_gone_for_the_next() -> None:
+    run = gap_after_close()
+    run.subscriber.processes[0].end = End.KILLED
     assert check(run.seen) == []
 
 
