@@ -109,6 +109,12 @@ class Correspondence:
             found = [near, *(each for each in found if each != near)]
         return [each for each in found if each != self.own and self.reachable(each)]
 
+    def unreachable_origins(self) -> list[str]:
+        """Of the other origins of which this node has logged something, those that nobody can be
+        asked for."""
+        log = self._network.event_log
+        return [each for each in log.coverage if each != log.origin and not self.homes(each)]
+
     def node_of(self, origin: str) -> Address | None:
         """The node of the own cluster whose log an origin is; None where that is not known."""
         knowledge = self._network.knowledge

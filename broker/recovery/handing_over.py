@@ -71,6 +71,10 @@ class HandingOver:
         post.hear(Release, self._release)
         post.hear(Released, self._released)
 
+    def look(self) -> None:
+        """To be called each second."""
+        self._seeking.look()
+
     # ------------------------------------------------------------------ here it comes
 
     async def take_over(self, roamer: Roamer) -> Former | None:
@@ -83,15 +87,19 @@ class HandingOver:
         address = address_or_none(roamer.former)
         tried = self._clock.seconds()
         while True:
+            # Before others are asked: who comes back meanwhile has not been.
+            expected, silent = self._seeking.silent()
             try:
                 if address is not None and address != self._post.own:
                     return await self._follow(roamer, address)
-                return (
+                former = (
                     await self._look_for(roamer)
                     or await self._look_further(roamer)
                     or await self._look_in_archive(roamer)
-                    or self._new(roamer, "")
                 )
+                if former is None and expected:
+                    raise NotConnected("nodes that fell silent a moment ago may have it")
+                return former or self._new(roamer, silent)
             except NotConnected as error:
                 if roamer.knows_position:
                     self.log.info("{error}: its client knows how far it has got", error=error)
@@ -107,18 +115,19 @@ class HandingOver:
                 if waited >= PATIENCE:
                     if address is not None:
                         raise
-                    return self._new(roamer, str(error))
+                    return self._new(roamer, silent, str(error))
             later: Deferred[None] = Deferred()
             self._clock.callLater(ASK_AGAIN, later.callback, None)
             await later
 
-    def _new(self, roamer: Roamer, reason: str) -> Former | None:
-        """A subscription that nobody has who can be asked; its client is told who else may."""
+    def _new(self, roamer: Roamer, silent: int, reason: str = "") -> Former | None:
+        """A subscription that nobody has who can be asked; its client is told who else may: the
+        nodes of so many origins are silent."""
         if roamer.stored_here:
             return None
-        silent = self._post.former_members()
         if not reason and silent and not roamer.knows_position:
-            nodes = ", ".join(map(str, silent))
+            members = ", ".join(map(str, self._post.former_members()))
+            nodes = members or f"the nodes of {silent} other origins"
             reason = f"{nodes} can not be reached, and may know how far it has got"
         if not reason:
             return None

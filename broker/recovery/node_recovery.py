@@ -70,6 +70,8 @@ class NodeRecovery:
 
     def progress(self) -> None:
         """To be called each second."""
+        if self.handing_over is not None:
+            self.handing_over.look()
         if self.returning is not None:
             self.returning.look()
         if self.standing_in is not None:

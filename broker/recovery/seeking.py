@@ -32,6 +32,10 @@ SETTLING = 3.0
 #: The same where it was told of others of its cluster, and none of them has come: it may be that
 #: nobody tells of them any more.
 ALONE = 60.0
+#: Seconds for which a node that fell silent is expected back, if it may have a subscription.
+EXPECTED = 60.0
+#: Seconds between two looks at who has fallen silent.
+LOOK = 5.0
 #: Questions of this node that may be open. While there are more it asks nobody for others, and says
 #: that not all have answered: whoever seeks asks again.
 MOST_OPEN = 10_000
@@ -54,6 +58,9 @@ class Seeking:
         self._asked: dict[int, Deferred[Sought | None]] = {}
         self._turn = 0
         self._began = clock.seconds()
+        self._silent: dict[str, float] = {}
+        """By origin whose node can not be asked, since when."""
+        self._look_at = 0.0
         post.hear(Seek, self._seek)
         post.hear(Sought, self._answered)
 
@@ -62,6 +69,24 @@ class Seeking:
         """Whether this node has had the time to learn of the others of its cluster."""
         began = self._clock.seconds() - self._began
         return began >= (ALONE if self._post.is_alone else SETTLING)
+
+    def look(self) -> None:
+        """To be called each second: note whose nodes have fallen silent."""
+        now = self._clock.seconds()
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK
+        self._silent = {
+            origin: self._silent.get(origin, now) for origin in self._post.unreachable_origins()
+        }
+
+    def silent(self) -> tuple[bool, int]:
+        """Whether a node fell silent, or has not been heard of since this one began, and is still
+        expected; and of how many origins the nodes are silent."""
+        since = self._clock.seconds() - EXPECTED
+        self._look_at = 0.0
+        self.look()
+        return any(at > since for at in self._silent.values()), len(self._silent)
 
     def find(self, client_id: str, name: str) -> Deferred[list[Address]]:
         """The nodes outside this one's cluster that have a durable subscription, or know where it

@@ -11,7 +11,7 @@ from broker.cluster.flows.messages import Routed
 from broker.event.envelope import Liveness
 from broker.recovery.handing_over import PATIENCE
 from broker.recovery.messages import Seek, Sought
-from broker.recovery.seeking import ALONE, GATHERING, SETTLING
+from broker.recovery.seeking import ALONE, EXPECTED, GATHERING, SETTLING
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
 from tests.simulation.network.test_roaming import Roaming
@@ -146,6 +146,46 @@ def test_a_node_that_is_cut_off_takes_nobody_for_new(seed: int, node: str) -> No
     it.world.run(20.0)
     it.publish(5)
     it.check()
+    it.world.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("away", [5.0, 40.0])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_half_of_the_network_that_is_on_no_map_may_have_it(
+    seed: int, away: float, restarted: bool
+) -> None:
+    """The node where the client comes has links, to nodes that know no more than it does."""
+    it = Wide(seed)
+    it.publish(5)
+    it.leave()
+    it.publish(5)
+    it.world.cut("a2", "c1", refuse=True)
+    it.world.run(away)
+    if restarted:
+        it.world.kill("c2")
+        it.world.start("c2")
+        it.world.run(SETTLING + 2.0)
+    back = it.come("c2")
+    it.world.run(10.0)
+    assert back.subscription is None and back.error is None
+    it.world.heal("a2", "c1")
+    it.world.run(20.0)
+    it.publish(5)
+    it.check()
+    it.world.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nodes_that_were_silent_for_long_are_named_and_not_waited_for(seed: int) -> None:
+    it = Wide(seed)
+    it.world.cut("a2", "c1", refuse=True)
+    it.world.run(EXPECTED + 40.0)
+    new = Reader(it.world, it.world.client("new", "c2"), INTERESTS[1], durable="d")
+    it.world.run(10.0)
+    assert new.flowing and new.subscription is not None
+    (warning,) = new.subscription.warnings
+    assert "begins now as a new one" in warning and "4 other origins" in warning
     it.world.close()
 
 
