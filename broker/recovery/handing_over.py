@@ -78,7 +78,11 @@ class HandingOver:
     # ------------------------------------------------------------------ here it comes
 
     async def take_over(self, roamer: Roamer) -> Former | None:
-        """Ask for a subscription where its client was; None if it is known that nobody has it.
+        """Ask for a subscription where its client was; None if it is known that nobody has it, or
+        if its client has left this node.
+
+        Nobody is asked while the client has no connection here: it may be where the subscription
+        is, and its session there would end.
 
         Who does not answer is asked again for a while. Raises `IncarnationRefused` where a later
         process of the client is at another node, and `NotConnected` where the node that the client
@@ -86,7 +90,10 @@ class HandingOver:
         """
         address = address_or_none(roamer.former)
         tried = self._clock.seconds()
-        while True:
+        while roamer.is_open():
+            if not roamer.is_connected():
+                await self._pause()
+                continue
             # Before others are asked: who comes back meanwhile has not been.
             expected, silent = self._seeking.silent()
             try:
@@ -116,9 +123,13 @@ class HandingOver:
                     if address is not None:
                         raise
                     return self._new(roamer, silent, str(error))
-            later: Deferred[None] = Deferred()
-            self._clock.callLater(ASK_AGAIN, later.callback, None)
-            await later
+            await self._pause()
+        return None
+
+    def _pause(self) -> Deferred[None]:
+        later: Deferred[None] = Deferred()
+        self._clock.callLater(ASK_AGAIN, later.callback, None)
+        return later
 
     def _new(self, roamer: Roamer, silent: int, reason: str = "") -> Former | None:
         """A subscription that nobody has who can be asked; its client is told who else may: the
@@ -212,6 +223,9 @@ class HandingOver:
         """Nobody here has it: the nodes of other clusters may."""
         holders: dict[Address, Position] = {}
         for address in await self._seeking.find(roamer.client_id, roamer.name):
+            if address == self._post.own:
+                # The client went from there to this node.
+                continue
             former = await self._follow(roamer, address)
             if former is not None and former.position is not None:
                 holders[Address.parse(former.address)] = former.position

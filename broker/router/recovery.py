@@ -7,7 +7,7 @@ the archive. `broker.recovery` does it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 import attrs
@@ -37,6 +37,10 @@ class Roamer:
     """Whether the client remembers how far it has got, too: it can go on without that node."""
     stored_here: bool = False
     """Whether this node has a position of it. The client may have been at another node since."""
+    is_open: Callable[[], bool] = attrs.field(default=lambda: True, eq=False, repr=False)
+    """Whether its session at this node has not ended, and the subscription neither."""
+    is_connected: Callable[[], bool] = attrs.field(default=lambda: True, eq=False, repr=False)
+    """Whether the client is connected now. If it is not, it may be where the subscription is."""
 
 
 @attrs.frozen

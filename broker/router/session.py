@@ -245,7 +245,10 @@ class Session:
         def end(error: BrokerError | None) -> None:
             self._end_subscription(message.number, error)
 
-        confirming = Confirming(self.send_message, start, end)
+        confirming = Confirming(
+            *(self.send_message, start, end),
+            is_connected=lambda: self.state is LinkState.CONNECTED,
+        )
         try:
             self._services.subscribing.subscribe(self._profile, message, confirming)
         except PeerError as error:

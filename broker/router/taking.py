@@ -50,6 +50,8 @@ class Confirming:
     """It was told that it is accepted: it may be fed."""
     end: Callable[[BrokerError | None], object] = lambda _: None
     """It is over, before its client has asked for that."""
+    is_connected: Callable[[], bool] = lambda: True
+    """Whether the session has a connection."""
 
 
 @attrs.frozen
@@ -159,6 +161,8 @@ class Taking:
             *(*self._name(), profile.incarnation, profile.token, former),
             knows_position=bool(wanted.position),
             stored_here=self._is_stored_here(),
+            is_open=self._is_open,
+            is_connected=self._confirming.is_connected,
         )
         taken = self._around.recovery.take_over(roamer)
         taken.addCallbacks(self._taken_over, self._not_taken_over)

@@ -91,6 +91,47 @@ def test_a_process_that_knows_nothing_goes_on_where_the_last_one_was(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_a_node_that_is_found_to_have_it_itself_goes_on(seed: int) -> None:
+    """Another one names it, since the client went from there to here."""
+    it = Wide(seed)
+    it.publish(5)
+    it.leave()
+    it.publish(5)
+    it.world.kill_client(it.come("d1").client)
+    it.come("d1")
+    it.world.run(5.0)
+    it.world.kill_client(it.readers[-1].client)
+    assert it.world["a3"].durables.get("rover", "d") is not None
+    it.come("d1")
+    it.publish(5)
+    it.check(once=False)
+    it.world.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_node_that_its_client_has_left_asks_no_further(seed: int) -> None:
+    """It would take the subscription away from where its client went, and end the session there."""
+    it = Wide(seed)
+    it.publish(5)
+    it.leave()
+    it.publish(5)
+    it.world.cut("a2", "c1", refuse=True)
+    it.world.run(5.0)
+    back = it.come("c2", "a1")
+    it.world.run(5.0)
+    assert back.subscription is None
+    it.world.network.refuse(it.world.address("c2", "rover"))
+    it.world.cut_client("rover", ["c2"])
+    it.world.run(10.0)
+    assert back.flowing
+    it.world.heal("a2", "c1")
+    it.world.run(20.0)
+    it.publish(5)
+    it.check()
+    it.world.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_each_node_is_asked_once_for_all_who_come_together(seed: int) -> None:
     it = Wide(seed)
     said = seeks(it.world)
