@@ -66,7 +66,12 @@ class BranchSources:
                 if events:
                     yield events
                 begun = page.reached.get(origin, begun)
-                if not page.next or begun >= upto or page.next == serial and not events:
+                if not page.next and page.begins.get(origin, begun) > begun:
+                    # A replica lacks something, and goes on behind it.
+                    begun = page.begins[origin]
+                elif not page.next or page.next == serial and not events:
+                    break
+                if begun >= upto:
                     break
                 serial = page.next
 

@@ -36,8 +36,8 @@ class FromLogs:
         self._cancelled = False
         self._told: set[str] = set()
         """Origins whose own node has said what it has, for as far as is known here."""
-        self._begins: dict[str, Mark] = {}
-        """By origin of which nobody has all that was asked for, behind which mark somebody has."""
+        self._begins: dict[str, set[Mark]] = {}
+        """By origin of which nobody has all that was asked for, behind which marks somebody has."""
         self.holes: list[tuple[str, Mark, Mark]] = []
         """What lies before that, where nobody else had it."""
 
@@ -119,8 +119,9 @@ class FromLogs:
         found = False
         begins, self._begins = self._begins, {}
         for origin, (after, upto) in self._left.ranges.items():
-            mark = begins.get(origin, after)
-            if mark[1] > after[1] and (upto is None or upto[1] >= mark[1]):
+            ahead = [m for m in begins.get(origin, ()) if m > after and m[1] > after[1]]
+            mark = min(ahead, default=after)
+            if ahead and (upto is None or upto[1] >= mark[1]):
                 self.holes.append((origin, after, mark))
                 self._left.reached({origin: mark})
                 found = True
@@ -171,8 +172,7 @@ class FromLogs:
                 ):
                     of = page.origin
                     if origin in page.begins:
-                        begins = page.begins[origin]
-                        self._begins[origin] = min(begins, self._begins.get(origin, begins))
+                        self._begins.setdefault(origin, set()).add(page.begins[origin])
                     yield page
             except BrokerError as error:
                 self.log.info(

@@ -234,6 +234,7 @@ class LogPages:
             for origin, mark in {**kept, **self._begins(request)}.items()
             if origin in request.ranges and origin not in page.reached
         }
+        begins.update(page.begins)
         begins.update(self._behind_loss(request, page.reached))
         return attrs.evolve(page, begins=begins)
 
@@ -291,6 +292,7 @@ class LogPages:
                 if not self._log.repairs.gave_up(error.damage):
                     raise
                 break
+            events, behind = _before_hole(after, events, upto)
             wanted = [event for event in events if _lies_in(event, request.ranges, request)]
             matched = await self._matching(request, reader, wanted)
             span = self._log.kept.get(origin)
@@ -298,6 +300,9 @@ class LogPages:
                 # They had to go while they were read.
                 break
             cleared = [event for event in matched if event.level <= request.clearance]
+            if behind is not None:
+                passed = {origin: events[-1].mark} if events else {}
+                return Page(cleared, passed, 0, begins={origin: behind})
             reached = events[-1].mark if events else span.upto
             if upto is not None:
                 reached = min(reached, upto)
@@ -334,6 +339,24 @@ def _beginnings(ranges: Mapping[str, MarkRange], covered: Mapping[str, Mark]) ->
     return {
         origin: ranges[origin][0] if origin in ranges else mark for origin, mark in covered.items()
     }
+
+
+def _before_hole(
+    after: Mark, events: list[LoggedEvent], upto: Mark | None
+) -> tuple[list[LoggedEvent], Mark | None]:
+    """The copies behind a mark up to the first offset that is missing, and where they go on.
+
+    A log gives its events offsets without a hole, but for those of events that it has lost
+    (`broker.store.histories`): nobody may take these places for ones at which nothing matches.
+    """
+    offset = after[1]
+    for index, event in enumerate(events):
+        if upto is not None and event.mark > upto:
+            break
+        if event.offset > offset + 1:
+            return events[:index], (event.epoch, event.offset - 1)
+        offset = event.offset
+    return events, None
 
 
 def _lies_in(event: LoggedEvent, ranges: Mapping[str, MarkRange], request: PageRequest) -> bool:

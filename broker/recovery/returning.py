@@ -241,7 +241,12 @@ class Returning:
         )
         await self._uncover(branch, upto)
         offsets: set[int] = set()
-        for address in sorted(shown, key=lambda each: shown[each], reverse=True):
+        near = [each.node.address for each in self._network.neighbours if each.up]
+        first = branch[1] + 1
+        # A neighbour may have a replica of the branch, and have read on for itself.
+        for address in dict.fromkeys((*sorted(shown, key=shown.__getitem__, reverse=True), *near)):
+            if address not in shown and not runs_without(first, upto[1], offsets):
+                break
             async for events in self._sources.of_node(address, branch, upto):
                 offsets |= await self._log_again(events, address)
         async for events in self._sources.of_archive(branch, upto):

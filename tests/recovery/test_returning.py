@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
 import attrs
 import pytest
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
 
@@ -18,8 +19,10 @@ from broker.content.query.query import parse_query
 from broker.event.place import Mark, NamedHistory
 from broker.recovery.returning import MOST_PLACES, MOST_SHOWN, SETTLING, Returning
 from broker.store.histories import Loss
+from broker.store.records import LoggedEvent
+from tests.recovery.test_log_merging import logged
 
-HERE, READER = Address(("c",), "here"), Address(("c",), "reader")
+HERE, READER, KEEPER = (Address(("c",), name) for name in ("here", "reader", "keeper"))
 
 
 @attrs.define
@@ -41,10 +44,10 @@ class Log:
         return self.branch
 
 
-def returning(log: Log, clock: Clock) -> Returning:
+def returning(log: Log, clock: Clock, network: object = None) -> Returning:
     driver = SimpleNamespace(pages=SimpleNamespace())
     return Returning(
-        cast(Any, SimpleNamespace(driver=driver, knowledge=None)),
+        cast(Any, network or SimpleNamespace(driver=driver, knowledge=None)),
         cast(Any, log),
         *(cast(Any, None), None, clock),
         lambda text, _: parse_query(text),
@@ -99,6 +102,45 @@ def test_after_a_start_readers_of_earlier_epochs_wait_for_those_that_may_have_mo
 
 def test_a_log_that_begins_with_this_process_lacks_nothing() -> None:
     assert not returning(Log(begun_at=0), Clock()).must_wait(shows((4, 8)))
+
+
+@pytest.mark.parametrize("given", [3, 5])
+def test_neighbours_are_asked_for_what_nobody_who_has_shown_it_gives(
+    given: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Soak 8011: the one that had a replica of the branch had read on for itself."""
+    near = [SimpleNamespace(node=SimpleNamespace(address=KEEPER), up=True)]
+    network = SimpleNamespace(driver=SimpleNamespace(pages=SimpleNamespace()), neighbours=near)
+    log = SimpleNamespace(origin="own", chain=SimpleNamespace(shown=lambda branch: branch))
+    asked: list[Address] = []
+    lost: list[Sequence[tuple[int, int]]] = []
+
+    class Sources:
+        async def of_node(self, address: Address, after: Mark, upto: Mark) -> AsyncIterator[Any]:
+            asked.append(address)
+            numbers = range(1, given + 1) if address == READER else (4,)
+            yield [logged("own", 10 + n, n, "p", n) for n in numbers]
+
+        async def of_archive(self, after: Mark, upto: Mark) -> AsyncIterator[Any]:
+            return
+            yield
+
+    async def log_again(events: Sequence[LoggedEvent], home: object) -> set[int]:
+        return {event.offset for event in events}
+
+    async def nothing(*_: object) -> None:
+        return
+
+    async def lose(branch: Mark, upto: Mark, runs: Sequence[tuple[int, int]]) -> None:
+        lost.append(runs)
+
+    made = returning(cast(Any, log), Clock(), network)
+    for name, does in (("_uncover", nothing), ("_log_again", log_again), ("_lose", lose)):
+        monkeypatch.setattr(made, name, does)
+    made._sources = cast(Any, Sources())
+    Deferred.fromCoroutine(made._settle_branch((1, 10), (1, 15), {READER: (1, 15)}))
+    assert asked == ([READER, KEEPER] if given == 3 else [READER])
+    assert lost == ([((15, 15),)] if given == 3 else [()])
 
 
 @pytest.mark.parametrize(
