@@ -22,7 +22,7 @@ from broker.recovery.lost_branches import LostBranches
 from broker.recovery.planning import OWN_LOG, Remaining, Step, plan
 from broker.recovery.surroundings import LOOK_AGAIN, Surroundings
 from broker.router.recovery import Lost, Missed
-from broker.store.archive.intervals import Interval, Intervals, without
+from broker.store.archive.intervals import Interval, Intervals, forks, without
 from broker.store.records import LoggedEvent
 
 #: The stage in which nodes are waited for that can not be reached.
@@ -228,7 +228,7 @@ class Filling:
 
     async def _steps(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         until = self._around.clock.seconds() + self._around.patience
-        await self._narrow()
+        await self._look_into_archive()
         for step in self.steps:
             if self._cancelled or not (self._left.ranges or self._whole):
                 return
@@ -249,16 +249,24 @@ class Filling:
                     yield events
         self.stage = ""
 
-    async def _narrow(self) -> None:
+    async def _look_into_archive(self) -> None:
         """Ask logs first where the archive has of no origin that is not named: it need not be
-        searched then, unless they lack something."""
-        if not self._whole or self._around.archive is None:
+        searched then, unless they lack something.
+
+        Search it first where it has several branches of another origin. A log or a replica of one
+        branch does not say what there was on others.
+        """
+        ranges, archive = self._missed.ranges, self._around.archive
+        epochs = {after[0] == upto[0] for after, upto in ranges.values() if upto is not None}
+        if archive is None or not (self._whole or False in epochs):
             return
-        ranges = self._missed.ranges
-        told = await self._around.archive.covered({o: after for o, (after, _) in ranges.items()})
-        if told.is_known and not told.others:
+        told = await archive.covered({o: after for o, (after, _) in ranges.items()})
+        if self._whole and told.is_known and not told.others:
             self._whole = False
             self.steps = plan(ranges, self._sources)
+        own = self._around.origin
+        if any(forks(each) for origin, each in told.intervals.items() if origin != own):
+            self.steps = plan(ranges, self._sources, whole=True)
 
     async def _from(self, step: Step) -> AsyncIterator[Sequence[LoggedEvent]]:
         try:

@@ -6,7 +6,8 @@ used is no hole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TypeAlias
 
 from broker.event.place import Mark
@@ -54,3 +55,8 @@ def reach(intervals: Intervals, after: Mark) -> Mark:
         if start <= after < end:
             return end
     return after
+
+
+def forks(intervals: Sequence[Interval]) -> bool:
+    """Whether they are of several branches: one begins before the end of the one before it."""
+    return any(after[1] < end[1] for (_, end), (after, _) in pairwise(intervals))
