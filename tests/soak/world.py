@@ -111,11 +111,16 @@ class World:
 
     @contextmanager
     def some_disk(self) -> Iterator[SoakNode | None]:
-        """The same of a node whose disk may lose something."""
+        """The same of a node whose disk may lose something.
+
+        One that was set back is not chosen again: until it has its events back, a second failure of
+        its disk is more than is promised (`docs/guarantees.md`, limits).
+        """
         names = set(self.damaged if len(self.damaged) >= self.most_damaged else self.nodes)
         # The nodes of the publishers lose most: they are chosen more often.
         free = [self.nodes[name] for name in (*sorted(names), *(3 * FETCHING)) if name in names]
         free = [node for node in free if node.running and not node.busy]
+        free = [node for node in free if node.name not in self.set_back]
         if not free:
             yield None
             return
