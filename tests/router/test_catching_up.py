@@ -19,7 +19,7 @@ from broker.router.feed import Feed, Pace
 from broker.router.late_judgement import UNKNOWN_TYPE, Run
 from broker.router.link import Link
 from broker.router.outgoing import QueueLimits
-from broker.session.messages import Gap
+from broker.session.messages import Gap, Progress
 from broker.store.damage import Damage, DamageFound, Kind, Span
 from broker.store.histories import Chain, Loss
 from broker.store.records import LoggedEvent
@@ -174,6 +174,18 @@ def test_no_gap_tells_of_a_refused_event_above_the_clearance(level: int) -> None
     assert it.came == [1, 2, *([(3, "too-large")] if level < 2 else []), 4, 5, 6]
     assert it.outcomes() == (5, level == 2, 0, level < 2)
     assert it.feed.pace is Pace.LIVE
+
+
+def test_a_position_moves_over_what_is_left_out_and_not_over_the_next_event() -> None:
+    it = Setting(late := Late({3: "too-large", 4: None}), clearance=1)
+    it.log.events[2] = event(3, level=2)
+    it.start()
+    it.link.progress()
+    # The event behind it waits for its DTD.
+    assert it.outlet.out[-1] == Progress([(1, (("n", 1, 3),))])
+    late.codes[4] = ""
+    late.settled[0](True)
+    assert it.came == [1, 2, 4, 5, 6]
 
 
 def test_no_gap_tells_of_a_refused_event_of_another_stream() -> None:

@@ -14,6 +14,7 @@ from twisted.python.failure import Failure
 from broker.errors import LogUnavailable
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
+from broker.event.placeholder import placeholder
 from broker.router.feed import Feed, Pace
 from broker.router.link import Link
 from broker.router.outgoing import QueueLimits
@@ -200,6 +201,16 @@ def test_a_loss_is_told_before_the_events_behind_it() -> None:
     recovery.before = [Lost("far", (1, 3), (1, 5), "lost")]
     recovery.give(far(6))
     assert it.outlet.out == [[3], Gap(1, "far", (1, 4), (1, 5), 2, "lost"), [6]]
+
+
+def test_a_refused_event_is_a_gap_in_its_place() -> None:
+    it = Setting(recovery := Recovery())
+    refused = [attrs.evolve(far(n), document=placeholder("not-valid")) for n in (4, 5)]
+    recovery.give(far(3), *refused, far(6))
+    gaps = [Gap(1, "far", (1, n), (1, n), 1, "not-valid") for n in (4, 5)]
+    assert it.outlet.out == [[3], *gaps, [6]]
+    assert (it.feed.outcomes.delivered, it.feed.outcomes.gone) == (2, 2)
+    assert it.feed.told["far"] == (1, 6)
 
 
 def test_what_goes_meanwhile_is_told_once_and_behind_it() -> None:
