@@ -98,9 +98,8 @@ class Pages:
         except DamageFound:
             # The log is being repaired: the reader asks again.
             return
-        full = len(events) >= PAGE_EVENTS or sum([event.size for event in events]) >= PAGE_BYTES
-        # Own places have no holes: an earlier end is the beginning of damage.
-        if events and (full or events[-1].offset < durable[1]):
+        # Own places have no holes: at an earlier end the page is full, or damage begins.
+        if events and events[-1].offset < durable[1]:
             upto = events[-1].mark
         elif events:
             upto = max(upto, events[-1].mark)
