@@ -14,6 +14,7 @@ from broker.cluster.flows.messages import Resume
 from broker.cluster.keeping.side import Keeping
 from broker.cluster.pages import Pages
 from broker.content.contract import Accepted
+from broker.event.place import Mark
 from broker.store.commit import Keeping as ToKeep
 from broker.store.commit import Retention
 from broker.store.event_log import EventLog
@@ -68,6 +69,80 @@ def test_what_goes_while_a_page_is_read_is_told_as_gone(tmp_path: Path) -> None:
         assert page.after == after and begins >= after
         places = [each.mark[1] for each in carried]
         assert places == list(range(begins[1] + 1, page.upto[1] + 1))
+
+
+def ask_all(name: str, log: EventLog, after: Mark) -> Resume:
+    """A reader wants all own events behind a place."""
+    return Resume(node("home"), node(name), MAX_HOPS, log.origin, after, True)
+
+
+def pages_to(served: list[tuple[Range, list[int]]], log: EventLog) -> Pages:
+    """Pages for readers that may have all; what each holds is noted."""
+    return Pages(
+        event_log=log,
+        matcher=cast(Any, None),
+        wants=cast(Any, None),
+        clock=Clock(),
+        destination_of=lambda address: address,
+        cleared=lambda address, rank: True,
+        served=lambda resume, page, carried: served.append((page, [e.mark[1] for e in carried])),
+    )
+
+
+def test_a_page_without_events_tells_that_nothing_is_missing(tmp_path: Path) -> None:
+    log, writer, reader = short_log(tmp_path)
+    log.append([(HEADER_RECORD, 1, b"x")] * 3, lambda _: None)
+    writer.step()
+    served: list[tuple[Range, list[int]]] = []
+    pages = pages_to(served, log)
+    pages.serve(ask_all("reader", log, log.cut))
+    reader.step()
+    ((page, places),) = served
+    assert (page.after, page.upto, page.gone, places) == (log.cut, log.cut, None, [])
+
+
+def test_the_last_page_reaches_into_an_epoch_in_which_there_is_nothing_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.cluster.pages.PAGE_EVENTS", 3)
+    log, writer, _ = short_log(tmp_path)
+    log.append([(HEADER_RECORD, 1, b"x")] * 6, lambda _: None)
+    writer.step()
+    before = log.cut
+    log.close()
+    while writer.calls:
+        writer.step()
+    log, _, reader = short_log(tmp_path)
+    assert log.cut > before and log.cut[1] == 6
+    served: list[tuple[Range, list[int]]] = []
+    pages = pages_to(served, log)
+    after = (before[0], 0)
+    for _ in range(2):
+        pages.serve(ask_all("reader", log, after))
+        reader.step()
+        after = served[-1][0].upto
+    assert [places for _, places in served] == [[1, 2, 3], [4, 5, 6]]
+    assert [page.upto for page, _ in served] == [(before[0], 3), log.cut]
+
+
+def test_readers_have_their_turns_in_the_order_in_which_they_asked(tmp_path: Path) -> None:
+    log, writer, reader = short_log(tmp_path)
+    log.append([(HEADER_RECORD, 1, b"x")] * 3, lambda _: None)
+    writer.step()
+    served: list[tuple[Range, list[int]]] = []
+    pages = pages_to(served, log)
+    epoch = log.cut[0]
+    for name, offset in (("r1", 0), ("r2", 0), ("r3", 0), ("r1", 1), ("r2", 2)):
+        pages.serve(ask_all(name, log, (epoch, offset)))
+    while reader.calls:
+        reader.step()
+    # Of one that has asked twice the last question counts.
+    assert [(page.destination.node, places) for page, places in served] == [
+        ("r1", [1, 2, 3]),
+        ("r2", [3]),
+        ("r3", [1, 2, 3]),
+        ("r1", [2, 3]),
+    ]
 
 
 class Matcher:
@@ -167,6 +242,8 @@ def test_each_reader_is_told_a_loss_once_as_long_as_it_is_remembered(
         assert pages._next_loss(node(name), (1, 5)) == ((1, 3), (1, 9))
         assert pages._next_loss(node(name), (5, 2)) is None
         assert len(pages._told_losses) <= 2
+        if name == "r2":
+            assert pages._next_loss(node("r1"), (5, 2)) is None
     # One that comes from the other side has it where it was recorded.
     assert pages._next_loss(node("other"), (5, 2)) == ((5, 3), (5, 9))
     assert pages._next_loss(node("other"), (5, 9)) is None
