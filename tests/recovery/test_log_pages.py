@@ -245,6 +245,26 @@ def test_a_log_is_read_page_by_page(upto: Mark | None, monkeypatch: pytest.Monke
     assert got == list(range(1, last + 1)) and read == last
 
 
+@pytest.mark.parametrize("matching", [True, False])
+def test_a_page_ends_when_it_has_enough_bytes_of_what_matches(
+    matching: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log is read two events at a time; a page is full with three of them."""
+
+    class Rare(Matcher):
+        async def select(self, _: int, documents: Sequence[bytes], *__: Any) -> list[bool]:
+            return [matching] * len(documents)
+
+    size = EVENTS[0].size
+    assert {event.size for event in EVENTS} == {size}
+    monkeypatch.setattr("broker.recovery.log_pages.PAGE_BYTES", 3 * size)
+    (page,) = ask(pages_of(Log(page=2), Rare()))
+    # Where nothing matches one page looks at all of it.
+    assert [event.offset for event in page.events] == ([1, 2, 3, 4] if matching else [])
+    assert page.reached == {"own": (1, 4 if matching else 6)}
+    assert page.next == (5 if matching else 0)
+
+
 def test_there_may_be_something_of_the_own_origin_and_of_those_with_copies() -> None:
     pages = pages_of(Log(kept={"gone": KeptSpan((0, 0), (1, 6))}), Matcher())
     assert [pages.keeps(origin) for origin in ("own", "gone", "far")] == [True, True, False]
