@@ -75,6 +75,16 @@ def test_failures_rest_longer_each_time() -> None:
     assert rests[0] < 1 < 10 < rests[-1]
 
 
+def test_a_target_to_which_there_is_a_link_already_is_not_dialled() -> None:
+    meshing = Meshing(2, random.Random(1))
+    assert keys(meshing.aim(targets(*"abc"), 0.0, {"a", "stranger"})) == ["b"]
+    # It counts among the links.
+    assert meshing.linked("b", 0.0) == []
+    assert keys(meshing.lost("a", LASTED)) == ["c"]
+    meshing.failed("c", LASTED)
+    assert keys(meshing.handle_timeout(LASTED + 0.5)) == ["a"]
+
+
 def test_who_is_no_target_any_more_is_left_alone() -> None:
     meshing = Meshing(9, random.Random(1))
     meshing.aim(targets("a", "b"), 0.0)

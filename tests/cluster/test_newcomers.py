@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker.cluster.newcomers import CLOCKS_DIFFER, Newcomers
 from broker.event.origin import new_origin
 from broker.event.place import Mark
@@ -76,6 +78,18 @@ def test_what_goes_on_at_a_place_wants_no_more() -> None:
         setting.newcomers.forget(key)
     assert setting.newcomers.named == {}
     assert setting.newcomers.begins(young, THERE) == THERE
+
+
+@pytest.mark.parametrize("offsets", [(7, 9), (9, 7)])
+def test_the_lowest_of_the_places_counts_in_whatever_order_they_are_told(
+    offsets: tuple[int, int],
+) -> None:
+    setting = Setting()
+    young = new_origin(NOW)
+    for offset in offsets:
+        setting.newcomers.wait(offset, {young: (1, offset)})
+    assert setting.newcomers.named == {young: (1, 7)}
+    assert setting.newcomers.begins(young, THERE) == (1, 7)
 
 
 def test_where_it_goes_on_may_be_known_later_and_it_has_waited_before() -> None:
