@@ -129,8 +129,8 @@ GROUPS: Final = (
         """,
         _tests("""
         router: catching_up lacking recovering beginning link session durables parts gone
-        router: undecided
-        cluster: pages neighbour_losses intake
+        router: undecided seam awaited_types
+        cluster: pages neighbour_losses intake missing_types relayed_entries
         simulation/network: gaps seams types types_stay hostile_types clearance flowing
         simulation/network: damaged_logs lost_disks
         simulation: retention missing_types slow_subscribers
