@@ -133,7 +133,7 @@ def _chains(by_arrival: Integers, chain: Integers, *values: Integers) -> _Chains
     first = order[new_rank]
     # A running maximum within each chain: chains lie behind each other, so each gets a floor that
     # is above all of those before it.
-    floor = (np.cumsum(new_chain) - 1)[new_rank] * size
+    floor = np.cumsum(new_chain)[new_rank] * size
     highest = np.maximum.accumulate(first + floor) - floor
     before = np.full(len(first), -1)
     before[1:] = np.where(new_chain[new_rank][1:], -1, highest[:-1])

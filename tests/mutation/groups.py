@@ -106,7 +106,8 @@ GROUPS: Final = (
         """,
         _tests("""
         recovery: fetching filling filling_cut_off filling_healing log_pages messages planning
-        recovery: page_turns explaining request repairing returning
+        recovery: page_turns explaining request repairing returning missing_events lost_branches
+        recovery: seeking
         simulation/network: recovery seeking restored restored_sources restored_archives
         simulation/network: refused_in_recovery clearance clones
         """),
@@ -117,7 +118,7 @@ GROUPS: Final = (
         broker/recovery: ordering log_merging page_turns page_matching
         """,
         _tests("""
-        recovery: ordering log_merging page_turns log_pages
+        recovery: ordering log_merging page_turns page_matching log_pages
         """),
     ),
     Group(

@@ -68,3 +68,13 @@ def test_orders_that_contradict_each_other_end_all_the_same() -> None:
         "b": [logged("b", 1, 3, "q", 2), logged("b", 2, 4, "p", 1)],
     }
     assert [name(event) for event in in_order(logs)] == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+
+
+def test_after_a_contradiction_the_order_of_a_publisher_holds_again() -> None:
+    # Each log has a later event of the publisher before an earlier one.
+    logs = {
+        "a": [logged("a", 1, 3, "p", 6), logged("a", 2, 11, "p", 3), logged("a", 3, 15, "p", 5)],
+        "b": [logged("b", 1, 2, "p", 2), logged("b", 2, 6, "p", 1), logged("b", 3, 10, "p", 4)],
+    }
+    got = [("b", 1), ("b", 2), ("a", 1), ("a", 2), ("b", 3), ("a", 3)]
+    assert [name(event) for event in in_order(logs)] == got, "by number 2, 1, 6, 3, 4, 5"

@@ -111,6 +111,20 @@ def test_a_contradiction_is_counted() -> None:
     assert in_order(rows)[1].contradictions == 1
 
 
+def test_what_contradicts_itself_comes_before_the_event_that_arrived_next() -> None:
+    # Two publishers' events were logged backwards at one place, and another's behind them.
+    rows = [
+        Row(0, 1, 1, 1, publisher=0, sequence=2, timestamp=0),
+        Row(0, 1, 2, 2, publisher=0, sequence=1, timestamp=0),
+        Row(1, 1, 1, 3, publisher=1, sequence=1, timestamp=0),
+        Row(1, 1, 2, 4, publisher=2, sequence=2, timestamp=0),
+        Row(1, 1, 3, 5, publisher=2, sequence=1, timestamp=0),
+        Row(0, 1, 3, 6, publisher=1, sequence=2, timestamp=0),
+    ]
+    found, how = in_order(rows)
+    assert (found, how.contradictions) == (rows, 2)
+
+
 def test_a_late_copy_is_not_waited_for() -> None:
     # P's first two events were logged at B, which was then cut off; P sends both again to A, where
     # Q is by now, behind what Q published at B after P.
