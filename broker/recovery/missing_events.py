@@ -89,8 +89,7 @@ class MissingEvents:
             self._keep_hole(origin, (start, end_or_none or upto))
 
     def _keep_hole(self, origin: str, hole: Interval) -> None:
-        if hole[0][1] < hole[1][1]:
-            self._holes.setdefault(origin, []).append(hole)
+        self._holes.setdefault(origin, []).append(hole)
 
     def _add(self, origin: str, events: Sequence[LoggedEvent]) -> None:
         queue = self._queues.setdefault(origin, deque())

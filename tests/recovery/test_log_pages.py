@@ -58,9 +58,11 @@ class Log:
     kept: dict[str, KeptSpan] = attrs.field(factory=dict)
     repairs: Repairs = attrs.field(factory=lambda: Repairs())
     chain: Chain = attrs.field(factory=Chain)
+    forks_at: Mark | None = None
+    """Where the branch of any own place leaves this log."""
 
-    def fork(self, mark: Mark) -> None:
-        return None
+    def fork(self, mark: Mark) -> Mark | None:
+        return self.forks_at
 
     def first_after(self, origin: str, mark: Mark) -> int:
         behind = (e.serial for e in EVENTS if e.origin == origin and e.mark > mark)
@@ -73,6 +75,11 @@ class Log:
             self.since = {"own": (1, self.taken)}
         found = [event for event in EVENTS if event.serial >= max(start, self.taken + 1)]
         return succeed(found[: self.page or max_events])
+
+    def read_of(
+        self, origin: str, after: Mark, max_events: int, max_bytes: int
+    ) -> Deferred[list[LoggedEvent]]:
+        return succeed([e for e in EVENTS if e.origin == origin and e.mark > after][:max_events])
 
     def read_kept(
         self, origin: str, after: Mark, max_events: int, max_bytes: int, *, wait: bool

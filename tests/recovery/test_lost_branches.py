@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
+import attrs
+import pytest
 from twisted.internet.defer import Deferred
 
 from broker.event.place import Mark
+from broker.recovery.filling import Filling
+from broker.recovery.log_pages import Page, PageRequest
 from broker.recovery.lost_branches import MOST, LostBranches
 from broker.store.records import LoggedEvent
+from tests.recovery.test_filling import EVENTS, GONE, OWN, WHOLE, all_of, recovered
+from tests.recovery.test_filling import Log as Sources
 from tests.recovery.test_log_merging import logged
+from tests.recovery.test_log_pages import WHOLE as WHOLE_LOG
+from tests.recovery.test_log_pages import Log as OneLog
+from tests.recovery.test_log_pages import Matcher, ask, pages_of
 
 
 class Log:
@@ -51,3 +60,81 @@ def test_many_come_in_portions() -> None:
     assert before(branches, (2, 1)) == [*range(1, MOST + 1)]
     assert before(branches, None) == [MOST + 1, MOST + 2]
     assert before(branches, None) == []
+
+
+# ------------------------------------------------------------------ where a branch has left a log
+
+
+@pytest.mark.parametrize(
+    ("after", "found", "reached"),
+    [((0, 0), [1, 2, 3], (1, 3)), ((1, 2), [3], (1, 3)), ((1, 3), [], None), ((1, 4), [], None)],
+)
+def test_a_log_gives_own_events_up_to_where_a_lost_branch_began(
+    after: Mark, found: list[int], reached: Mark | None
+) -> None:
+    """What it has logged behind that is not what the reader asks for."""
+    log = OneLog(forks_at=(1, 3))
+    request = attrs.evolve(WHOLE_LOG, ranges={"own": (after, (1, 6))})
+    (page,) = ask(pages_of(log, Matcher()), request)
+    assert [event.offset for event in page.events] == found
+    assert page.reached == ({} if reached is None else {"own": reached})
+
+
+@pytest.mark.parametrize(
+    ("after", "upto", "found"),
+    [
+        ((1, 1), (1, 2), True),
+        ((1, 1), (1, 9), True),
+        ((1, 6), (1, 9), False),
+        ((0, 0), (0, 9), False),
+    ],
+)
+def test_whether_a_log_has_any_of_a_range_counts_its_last_place(
+    after: Mark, upto: Mark, found: bool
+) -> None:
+    told: list[bool] = []
+    asked = pages_of(OneLog(), Matcher()).has_any("own", after, upto)
+    Deferred.fromCoroutine(asked).addCallback(told.append)
+    assert told == [found]
+
+
+class WithBranch(Sources):
+    """This node's log, which has copies of events 3 and 4 of a branch that another has lost."""
+
+    async def has_any(self, origin: str, after: Mark, upto: Mark) -> bool:
+        return origin == GONE
+
+    async def page(self, request: PageRequest, *, wait: bool = False) -> Page:
+        if not request.any_origin:
+            return await super().page(request, wait=wait)
+        after, upto = request.ranges[GONE]
+        copies = [logged(GONE, offset, 0, "q", offset) for offset in (3, 4)]
+        assert upto is not None
+        return Page([each for each in copies if after < each.mark <= upto], {}, 0)
+
+
+def branched(**said: Any) -> Filling:
+    """A recovery of what two logs have."""
+    ranges = {**WHOLE, GONE: ((0, 0), EVENTS[GONE][-1].mark)}
+    filling = recovered(None, Sources([GONE]), ranges)
+    around = attrs.evolve(filling._around, pages=cast(Any, WithBranch([OWN])))
+    return Filling(attrs.evolve(filling._missed, **said), around, 0)
+
+
+def test_events_of_a_lost_branch_come_where_their_places_lie(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    marks = [(1, 1), (1, 2), (2, 5), (2, 6)]
+    events = [
+        attrs.evolve(logged(GONE, offset, offset, "p", offset), epoch=epoch)
+        for epoch, offset in marks
+    ]
+    monkeypatch.setitem(EVENTS, GONE, events)
+    came = all_of(branched(lost_branches={GONE: [((1, 2), (1, 4))]}))
+    assert [offset for origin, offset in came if origin == GONE] == [1, 2, 3, 4, 5, 6]
+
+
+def test_what_the_client_has_had_of_an_origin_does_not_come_again() -> None:
+    """Its range begins before that, since its place lies on a lost branch."""
+    came = all_of(branched(had={GONE: (1, 2), OWN: (1, 1)}))
+    assert came == [(GONE, 3), (OWN, 2), (OWN, 3)]

@@ -1,0 +1,119 @@
+"""Whom a node asks for a durable subscription, and what it takes for an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+
+from broker.cluster.address import Address, UnitPath
+from broker.cluster.flows.frame import MAX_HOPS
+from broker.cluster.flows.messages import Routed
+from broker.errors import NotConnected
+from broker.recovery.messages import Seek, Sought
+from broker.recovery.seeking import GATHERING, WITHIN, Seeking
+
+HERE = Address(("c",), "here")
+NEAR, FAR = ("near",), ("far",)
+AT_NEAR = [Address(NEAR, name) for name in ("n1", "n2", "n3")]
+AT_FAR = Address(FAR, "f1")
+
+
+@attrs.define
+class Post:
+    """What is said is kept; all gateways can be reached."""
+
+    gateways: Mapping[UnitPath, Sequence[Address]]
+    own: Address = HERE
+    said: list[Seek] = attrs.field(factory=list)
+    listeners: dict[type[Routed], Callable[[Any], object]] = attrs.field(factory=dict)
+
+    def hear(self, kind: type[Routed], listener: Callable[[Any], object]) -> None:
+        self.listeners[kind] = listener
+
+    def say(self, message: Seek) -> None:
+        self.said.append(message)
+
+    def reachable(self, address: Address) -> bool:
+        return True
+
+    def next_number(self) -> int:
+        return 100 + len(self.said)
+
+    def entrances(self) -> Mapping[UnitPath, Sequence[Address]]:
+        return self.gateways
+
+
+@attrs.define
+class Asking:
+    """A node that seeks the subscription `d` of one client after the other."""
+
+    post: Post
+    clock: Clock = attrs.field(factory=Clock)
+    seeking: Seeking = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.seeking = Seeking(cast(Any, self.post), cast(Any, None), self.clock)
+
+    def seek(self, client_id: str = "rover") -> tuple[list[list[Address]], list[Failure]]:
+        """What is found, or fails, once somebody has answered."""
+        found: list[list[Address]] = []
+        failed: list[Failure] = []
+        asked: Deferred[list[Address]] = self.seeking.find(client_id, "d")
+        asked.addCallbacks(found.append, failed.append)
+        self.clock.advance(GATHERING)
+        return found, failed
+
+    def answer(self, question: Seek, *addresses: str, whole: bool = True) -> None:
+        told = tuple((0, address) for address in addresses)
+        answer = Sought(HERE, question.target, MAX_HOPS, question.request, told, whole)
+        self.post.listeners[Sought](answer)
+
+
+def test_where_a_subscription_is_comes_from_the_nodes_that_are_asked() -> None:
+    asking = Asking(Post({NEAR: AT_NEAR[:1], FAR: [AT_FAR]}))
+    found, failed = asking.seek()
+    of_far, of_near = asking.post.said
+    assert [(each.target, each.unit) for each in (of_far, of_near)] == [
+        (AT_FAR, FAR),
+        (AT_NEAR[0], NEAR),
+    ]
+    holder = Address(("near", "by"), "holder")
+    asking.answer(of_near, str(holder), "no address")
+    assert not found
+    asking.answer(of_far)
+    assert (found, failed) == ([[holder]], [])
+
+
+def test_a_unit_that_does_not_answer_hides_nothing_that_another_one_tells() -> None:
+    asking = Asking(Post({NEAR: AT_NEAR[:1], FAR: [AT_FAR]}))
+    found, _ = asking.seek()
+    asking.answer(asking.post.said[1], str(AT_NEAR[1]))
+    asking.clock.advance(WITHIN / 1000)
+    assert found == [[AT_NEAR[1]]]
+
+
+def test_what_nobody_has_may_be_where_nobody_answered() -> None:
+    asking = Asking(Post({NEAR: AT_NEAR[:1], FAR: [AT_FAR]}))
+    found, failed = asking.seek()
+    asking.answer(asking.post.said[1])
+    asking.clock.advance(WITHIN / 1000)
+    assert found == [] and isinstance(failed[0].value, NotConnected)
+    found, failed = asking.seek("other")
+    for question in asking.post.said[2:]:
+        asking.answer(question)
+    assert (found, failed) == ([[]], [])
+
+
+def test_all_gateways_of_a_unit_are_asked_in_turn() -> None:
+    """One of them may be silent, and who seeks asks again."""
+    for count in (2, 3):
+        asking = Asking(Post({NEAR: AT_NEAR[:count]}))
+        for _ in range(count):
+            asking.seek()
+            asking.clock.advance(WITHIN / 1000)
+        assert {question.target for question in asking.post.said} == {*AT_NEAR[:count]}
