@@ -106,8 +106,8 @@ GROUPS: Final = (
         """,
         _tests("""
         recovery: fetching filling filling_cut_off filling_healing log_pages messages planning
-        recovery: page_turns explaining request repairing returning missing_events lost_branches
-        recovery: seeking
+        recovery: page_turns explaining request repairing returning returned_events
+        recovery: missing_events lost_branches seeking
         simulation/network: recovery seeking restored restored_sources restored_archives
         simulation/network: refused_in_recovery clearance clones
         """),
