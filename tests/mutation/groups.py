@@ -146,7 +146,8 @@ GROUPS: Final = (
         """,
         _tests("""
         store: chunk_table chunks damage deduplication event_log event_log_places formats
-        store: gathering histories kept kept_truth log_file origins unarchived
+        store: gathering histories kept kept_truth log_file log_histories origins repairs
+        store: rewriting unarchived values
         simulation: retention restored_alone restarts
         simulation/network: damaged_logs clones restored
         """),

@@ -221,10 +221,12 @@ def test_an_entry_whose_key_is_damaged_is_dropped_and_written_again(
 
 def test_a_damaged_place_is_found_by_its_chunk_while_the_log_is_open(tmp_path: Path) -> None:
     log, everything = filled(tmp_path)
-    wanted = [each.place for each in everything if each.origin == "far"]
-    for nth in range(2, 4):
+    # Behind `c` the chunks of both origins.
+    for nth in range(2, 6):
         damage_log(log, "origins", lambda value: flipped(value, 90), nth)
-        assert [each.place for each in log.read_of("far", (0, 0), 99, 1 << 30)] == wanted
+        for origin in (log.origin, "far"):
+            wanted = [each.place for each in everything if each.origin == origin]
+            assert [each.place for each in log.read_of(origin, (0, 0), 99, 1 << 30)] == wanted
     log.close()
 
 

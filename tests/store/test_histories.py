@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
+
 from broker.event.place import Mark, NamedHistory
 from broker.store.commit import Commit, Retention
 from broker.store.histories import (
@@ -92,6 +94,16 @@ def test_a_place_of_another_process_in_the_same_epoch_is_recognised_by_its_id(
     assert one.chain.fork(place, newest) is None
     assert one.chain.fork(place, newest, [named(history)]) is None
     assert one.chain.fork(place, newest, [named(twin)]) == (first.bounds.epoch, 5)
+
+
+@pytest.mark.parametrize("byte", [0x00, 0xFF])
+def test_the_id_of_a_history_has_63_bits_and_is_not_0(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, byte: int
+) -> None:
+    monkeypatch.setattr("os.urandom", lambda size: bytes([byte]) * size)
+    log = started(tmp_path, 1, BEGAN)
+    (history,) = log.chain.histories
+    assert 0 < history.id < 1 << 63
 
 
 def named(history: History) -> NamedHistory:

@@ -81,6 +81,13 @@ def test_without_an_archive_nothing_is_held(tmp_path: Path) -> None:
     assert site.log.hold.taken == 0
 
 
+@pytest.mark.parametrize(("is_told", "most"), [(True, 1000), (False, 1125)])
+def test_events_stay_in_a_log_that_is_as_large_as_it_may_be(is_told: bool, most: int) -> None:
+    hold = UnarchivedHold(1000, is_told=is_told)
+    assert hold.keeps((1, 1), (1, 5), most) and hold.taken == 0
+    assert not hold.keeps((1, 1), (1, 5), most + 1) and hold.taken == 5
+
+
 def test_it_is_said_before_events_go() -> None:
     hold, report = UnarchivedHold(1000), HoldReport()
 
