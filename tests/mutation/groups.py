@@ -88,7 +88,7 @@ GROUPS: Final = (
         """,
         _tests("""
         router: link catching_up session durables parts judging input
-        recovery: log_pages fetching filling explaining
+        recovery: log_pages kept_pages fetching filling explaining
         recovery/engine: matching
         cluster: pages
         cluster/map: *
@@ -105,8 +105,8 @@ GROUPS: Final = (
         broker/recovery: missing_events seeking
         """,
         _tests("""
-        recovery: fetching filling filling_cut_off filling_healing log_pages messages planning
-        recovery: page_turns explaining request repairing returning returned_events
+        recovery: fetching filling filling_branches filling_cut_off filling_healing from_logs
+        recovery: log_pages kept_pages messages planning page_turns explaining request repairing returning returned_events
         recovery: missing_events lost_branches seeking
         simulation/network: recovery seeking restored restored_sources restored_archives
         simulation/network: refused_in_recovery clearance clones
