@@ -106,7 +106,8 @@ GROUPS: Final = (
         """,
         _tests("""
         recovery: fetching filling filling_branches filling_cut_off filling_healing from_logs
-        recovery: log_pages kept_pages messages planning page_turns explaining request repairing returning returned_events
+        recovery: log_pages kept_pages messages planning page_turns explaining
+        recovery: request repairing returning returned_events
         recovery: missing_events lost_branches seeking
         simulation/network: recovery seeking restored restored_sources restored_archives
         simulation/network: refused_in_recovery clearance clones
