@@ -110,6 +110,11 @@ class LogAlong:
                     break
         return found
 
+    def covered(self) -> Mapping[str, Mark]:
+        """By origin the place up to which the log covers it."""
+        with self._reading() as txn:
+            return self._tables.origins.covered(txn)
+
     def spans(self) -> Mapping[str, KeptSpan]:
         """What is kept of other origins."""
         with self._reading() as txn:

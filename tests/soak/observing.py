@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgpack
 
-from broker.event.place import Place
-from broker.store.reading_along import read_only
+from broker.errors import BrokerError
+from broker.event.place import Mark, Place
+from broker.store.archive.archive import Archive
+from broker.store.reading_along import LogAlong, read_only
 from broker.store.records import header_from_fields
 from broker.testing.guarantees import (
     Delivered,
@@ -44,6 +47,8 @@ class Observer:
         """Clients to which a node has sent all of the past."""
         self.refused: list[str] = []
         """Publications that the node refused."""
+        self.heard: dict[str, Mark] = {}
+        """By origin the furthest place that any log, replica or the archive tells of in the end."""
 
     def read(self, clients: Iterable[SoakClient]) -> Observations:
         """Take in all that was noted since the last call."""
@@ -57,6 +62,15 @@ class Observer:
                     if not process.running and mine.end is End.RUNNING:
                         mine.end = End.KILLED
         return self.seen
+
+    def read_archive(self, location: Path) -> list[str]:
+        """Take in how far the archive goes; complaints."""
+        try:
+            covered = Archive.open(str(location), create=False).state().covered
+            self._hear({origin: found[-1][1] for origin, found in covered.items() if found})
+        except BrokerError as error:
+            return [f"the archive can not be read: {error!r}"]
+        return []
 
     def read_logs(self, nodes: Iterable[SoakNode]) -> list[str]:
         """Take in the places of all events that the nodes' logs hold; complaints."""
@@ -138,9 +152,17 @@ class Observer:
 
     def _read_log(self, node: SoakNode) -> None:
         folder = node.layout.data(node.name) / "log"
+        log = LogAlong(folder)
+        self._hear(log.covered())
+        self._hear({origin: span.upto for origin, span in log.spans().items()})
+        log.close()
         start = 1
         while events := read_only(folder, start, PAGE):
             for event in events:
                 header = header_from_fields(msgpack.unpackb(event.record))
                 self.seen.logged(EventKey.of(header.event_id), event.place)
             start = events[-1].serial + 1
+
+    def _hear(self, marks: Mapping[str, Mark]) -> None:
+        for origin, mark in marks.items():
+            self.heard[origin] = max(mark, self.heard.get(origin, mark))

@@ -8,14 +8,14 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Final
 
 import attrs
 
-from broker.event.place import Place
+from broker.event.place import Mark, Place
 from broker.testing.guarantees import (
     Allowances,
     EventKey,
@@ -195,8 +195,10 @@ def _come_again(world: World) -> None:
             client.come()
 
 
-def _allowances(world: World, seen: Observations) -> Allowances:
-    """Exceptions that the faults of this run justify."""
+def _allowances(
+    world: World, seen: Observations, heard: Mapping[str, Mark] | None = None
+) -> Allowances:
+    """Exceptions that the faults of this run justify; `heard` as in `Observer`, in the end."""
     damaged = {
         origin: until
         for name, until in world.damaged.items()
@@ -204,18 +206,27 @@ def _allowances(world: World, seen: Observations) -> Allowances:
     }
     set_back = {origin for name in world.set_back for origin in world.nodes[name].origins}
 
-    def may_be_gone(key: EventKey, place: Place, gap: ToldGap) -> bool:
-        if gap.reason == "slow":
-            return True
-        if gap.reason == "unknown-type":
-            return seen.events[key].type.startswith("soak ")
+    def was_on_lost_disk(key: EventKey, place: Place) -> bool:
         if seen.receipts[key].durability == "neighbour" and len(world.damaged) < 2:
             return False
         # What was published after the damage was never on the disk that was lost.
         return seen.events[key].at <= damaged.get(place.origin, 0.0)
 
+    def may_be_gone(key: EventKey, place: Place, gap: ToldGap) -> bool:
+        if gap.reason == "slow":
+            return True
+        if gap.reason == "unknown-type":
+            return seen.events[key].type.startswith("soak ")
+        return was_on_lost_disk(key, place)
+
+    def unheard_of(key: EventKey, place: Place) -> bool:
+        if heard is None or not was_on_lost_disk(key, place):
+            return False
+        return place.mark > heard.get(place.origin, (0, 0))
+
     return Allowances(
         may_be_gone=may_be_gone,
+        unheard_of=unheard_of,
         # Where the archive can not be searched, a recovery ends with an error that says so.
         errors_end_processes=True,
         unknown_origins=world.stepped or world.emptied,
@@ -229,9 +240,10 @@ def _allowances(world: World, seen: Observations) -> Allowances:
 def _verdict(world: World, observer: Observer, plan: Plan) -> Verdict:
     seen = observer.read(world.clients.values())
     world.odd += observer.read_logs(world.nodes.values())
+    world.odd += observer.read_archive(world.layout.archive)
     for line in world.lines:
         seen.fault(line)
-    violations = check(seen, _allowances(world, seen))
+    violations = check(seen, _allowances(world, seen, observer.heard))
     if observer.refused:
         world.odd.append(f"{len(observer.refused)} refused, for example {observer.refused[0]}")
     for subscriber in seen.subscribers:

@@ -261,6 +261,7 @@ def test_a_missing_event_of_a_new_type_breaks_the_guarantee_of_types() -> None:
         (unjustified_gap, Allowances(may_be_gone=lambda key, place, gap: True)),
         (logged_again, Allowances(logged_again=frozenset({"a"}))),
         (gap_around_arrived, Allowances(arrived_in_gaps=True)),
+        (one_missing, Allowances(unheard_of=lambda key, place: True)),
         (unknown_reason, Allowances(reasons=frozenset({"because"}))),
     ],
 )

@@ -7,15 +7,20 @@ from typing import Any
 
 import pytest
 
-from broker.event.place import Place
-from broker.testing.guarantees import EventKey, Observations, Published, ToldGap
+from broker.event.place import Mark, Place
+from broker.testing.guarantees import Allowances, EventKey, Observations, Published, ToldGap
 from tests.soak.run import _allowances
 
 GAP = ToldGap("a", (1, 1), (1, 9), 9, "lost")
 KEY = EventKey("p", 1, 1)
 
 
-def excused(published_at: float, durability: str = "node", **damaged: float) -> bool:
+def allowances(
+    published_at: float,
+    durability: str = "node",
+    heard: dict[str, Mark] | None = None,
+    **damaged: float,
+) -> Allowances:
     seen = Observations()
     seen.published(Published(KEY, "s", "flight 1.0", 1, at=published_at))
     seen.acknowledged(KEY, durability, Place("a", 1, 1), published_at)
@@ -23,9 +28,13 @@ def excused(published_at: float, durability: str = "node", **damaged: float) -> 
     world: Any = SimpleNamespace(
         damaged=damaged, set_back={"b"}, nodes=nodes, stepped=False, emptied=False, versions=0
     )
-    allowed = _allowances(world, seen)
+    allowed = _allowances(world, seen, heard)
     assert allowed.logged_again == {"b"}
-    return allowed.may_be_gone(KEY, Place("a", 1, 1), GAP)
+    return allowed
+
+
+def excused(published_at: float, durability: str = "node", **damaged: float) -> bool:
+    return allowances(published_at, durability, **damaged).may_be_gone(KEY, Place("a", 1, 1), GAP)
 
 
 @pytest.mark.parametrize(("published_at", "expected"), [(4.0, True), (6.0, False)])
@@ -42,3 +51,27 @@ def test_the_damage_of_another_node_excuses_nothing() -> None:
 def test_one_damage_does_not_excuse_what_a_neighbour_acknowledged() -> None:
     assert not excused(4.0, "neighbour", a=5.0)
     assert excused(4.0, "neighbour", a=5.0, b=5.0)
+
+
+@pytest.mark.parametrize(
+    ("published_at", "durability", "heard", "damaged", "expected"),
+    [
+        (4.0, "node", {}, {"a": 5.0}, True),
+        (4.0, "node", {"a": (1, 0)}, {"a": 5.0}, True),
+        (4.0, "node", {"a": (1, 1)}, {"a": 5.0}, False),
+        (6.0, "node", {}, {"a": 5.0}, False),
+        (4.0, "node", {}, {"b": 5.0}, False),
+        (4.0, "neighbour", {}, {"a": 5.0}, False),
+        (4.0, "neighbour", {}, {"a": 5.0, "b": 5.0}, True),
+        (4.0, "node", None, {"a": 5.0}, False),
+    ],
+)
+def test_only_what_no_disk_tells_of_needs_no_gap(
+    published_at: float,
+    durability: str,
+    heard: dict[str, Mark] | None,
+    damaged: dict[str, float],
+    expected: bool,
+) -> None:
+    allowed = allowances(published_at, durability, heard, **damaged)
+    assert allowed.unheard_of(KEY, Place("a", 1, 1)) is expected

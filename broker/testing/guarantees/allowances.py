@@ -13,6 +13,10 @@ from broker.testing.guarantees.records import EventKey, ToldGap
 BLIND_REASONS = frozenset({"lost", "retention"})
 
 
+def _heard(key: EventKey, place: Place) -> bool:
+    return False
+
+
 def _never(key: EventKey, place: Place, gap: ToldGap) -> bool:
     return False
 
@@ -23,6 +27,8 @@ class Allowances:
 
     may_be_gone: Callable[[EventKey, Place, ToldGap], bool] = _never
     """True if a gap may stand for an acknowledged event at a place that the gap contains."""
+    unheard_of: Callable[[EventKey, Place], bool] = _heard
+    """True if no disk that is left tells that an event was at this place: nobody can tell a gap."""
     reasons: frozenset[str] | None = None
     """Reasons of gaps that the run's faults justify; None allows any."""
     unknown_origins: bool = False
