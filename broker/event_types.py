@@ -100,9 +100,10 @@ class EventTypes:
 
     def announce(self, reference: DtdReference) -> None:
         """Events of a type are, or may be, published here."""
-        content_hash = self.stored.known_hash(reference)
-        if self.network is not None and content_hash is not None:
-            self.network.announce(reference, content_hash)
+        if self.network is not None:
+            content_hash = self.dtds.known_hash(reference)
+            if content_hash is not None:
+                self.network.announce(reference, content_hash)
 
     def _added(self, dtd: IDtd) -> None:
         """A DTD is new here: other nodes are to have it before its first event, if it is ours."""
@@ -178,6 +179,7 @@ class EventTypes:
             "not_written": store.failed,
             "refused": store.refused,
             "awaited": len(self.awaited),
+            "not_announced_in_time": 0 if self.network is None else self.network.hearing.given_up,
             "given_up": self.awaited.given_up,
             "undecided_events": self.undecided.count,
             "conflicts": [] if self.network is None else self.network.conflicts(),

@@ -60,7 +60,7 @@ def tables(status: Mapping[str, Any]) -> Iterable[Table]:
     """The answer of a node as tables. A later version's further keys are shown as they are."""
     log, memory = status.get("log", {}), status.get("memory", {})
     shown = {"memory", "log", "published", "delivered", "network", "types", "sessions"}
-    shown |= {"recovery", "durable"}
+    shown |= {"recovery", "durable", "dtds"}
     started = status.get("started_ms")
     yield _pairs(
         "Node",
@@ -84,6 +84,8 @@ def tables(status: Mapping[str, Any]) -> Iterable[Table]:
     lags = list(lags_of(status))
     if lags:
         yield durable_table(lags)
+    if isinstance(status.get("dtds"), Mapping):
+        yield _dtds(status["dtds"])
     if status.get("types"):
         yield _types(status["types"])
     yield _sessions(status.get("sessions", ()))
@@ -183,6 +185,18 @@ def _types(types: Iterable[Mapping[str, Any]]) -> Table:
             *(f"{each.get(f'{path}_seconds', 0.0):,.3f}" for path in spent),
         )
     return table
+
+
+def _dtds(dtds: Mapping[str, Any]) -> Table:
+    """What is stored and awaited; of a name with several texts, which origins use which."""
+    lines = {_words(k): _quantity(k, v) for k, v in dtds.items() if k != "conflicts"}
+    for conflict in dtds.get("conflicts", ()):
+        texts = conflict.get("texts", {})
+        lines[one_line(f"{conflict.get('type')} has {len(texts)} texts")] = "; ".join(
+            one_line(f"{content_hash[:12]} of {', '.join(origins)}")
+            for content_hash, origins in texts.items()
+        )
+    return _pairs("DTDs", lines)
 
 
 def _table(title: str) -> Table:

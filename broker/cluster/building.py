@@ -101,6 +101,7 @@ def build_network(
                 dtds,
                 awaited,
                 reactor,
+                hearing=types.hearing,
                 accept_undescribed=settings.types.undescribed == "accept",
             ),
             undecided=undecided,

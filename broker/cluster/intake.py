@@ -22,7 +22,6 @@ from broker.cluster.jobs import Job, Line
 from broker.cluster.missing_types import MissingTypes
 from broker.cluster.relayed_entries import gather
 from broker.content.contract import Accepted, IMatcher, Refused, TypeMissing, Variants, Verdict
-from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, LogUnavailable, ProtocolError
 from broker.event.place import Mark
 from broker.event.placeholder import placeholder, refusal_code
@@ -286,26 +285,32 @@ class Intake:
                 if isinstance(verdict, TypeMissing) and verdict.reference not in line.missing
             }
             if unknown:
-                self._fetch(job, line, unknown)
+                self._hold(line)
+                self._missing.look_for(line, frame, unknown, self._going_on(line, frame))
+                return False
+            goes_on = self._going_on(line, frame)
+            if self._missing.wait_for_announcements(frame, rest, verdicts, goes_on):
+                self._hold(line)
                 return False
             for index in self._missing.undecided(verdicts, undescribed, variants):
                 job.undecided.add(len(job.verdicts) + index)
             job.verdicts += verdicts
         return len(job.verdicts) == len(job.carried)
 
-    def _fetch(self, job: Job, line: Line, unknown: dict[DtdReference, str]) -> None:
-        """Have types looked for: the line goes on when they are here, or after a moment."""
+    def _hold(self, line: Line) -> None:
         line.held = True
         for each in list(line.jobs):
             each.late()
-        frame = job.arrived.frame
+
+    def _going_on(self, line: Line, frame: Frame) -> Callable[[], None]:
+        """What lets a line go on: its types are here, or a moment is over."""
 
         def go_on() -> None:
             line.held = False
             self._queue(frame.origin, line)
             self._turns.work_later()
 
-        self._missing.look_for(line, frame, unknown, go_on)
+        return go_on
 
     def _turn_failed(self, error: Exception) -> None:
         self.log.failure("an event of another node failed", Failure(error))

@@ -146,6 +146,12 @@ class Knowledge:
         """The node's log uses these DTDs, by their content hashes."""
         return self._of_types(self.types.announce(texts, origin, now), now)
 
+    def announce_others(
+        self, texts: Mapping[DtdReference, Sequence[str]], now: float
+    ) -> list[KnowledgeEffect]:
+        """Other origins use these DTDs, by variant, instead of those that count."""
+        return self._of_types(self.types.announce_others(texts, now), now)
+
     # ------------------------------------------------------------------ time
 
     def next_timeout(self) -> float | None:

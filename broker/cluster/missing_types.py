@@ -9,9 +9,11 @@ from twisted.internet.defer import DeferredList
 from twisted.python.failure import Failure
 
 from broker.channel.clock import IClock
-from broker.cluster.flows.frame import Frame
+from broker.cluster.flows.frame import Carried, Frame
 from broker.cluster.jobs import Line
-from broker.content.contract import Accepted, Verdict
+from broker.cluster.relayed_entries import claimed_header
+from broker.cluster.types.hearing import Hearing
+from broker.content.contract import Accepted, Refused, Verdict
 from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.owner import of_node
@@ -33,13 +35,15 @@ class MissingTypes:
         awaited: AwaitedTypes,
         clock: IClock,
         *,
+        hearing: Hearing,
         accept_undescribed: bool,
     ) -> None:
-        """With `accept_undescribed` events count as they are when nobody has their DTD, so they
-        wait until that is known."""
+        """`hearing` knows which texts of other nodes are announced. With `accept_undescribed`
+        events count as they are when nobody has their DTD, so they wait until that is known."""
         self._dtds = dtds
         self._awaited = awaited
         self._clock = clock
+        self._hearing = hearing
         self._accept_undescribed = accept_undescribed
 
     def look_for(
@@ -91,6 +95,27 @@ class MissingTypes:
                 for reference, hint in hints.items()
             ]
         ).addCallback(end)
+
+    def wait_for_announcements(
+        self,
+        frame: Frame,
+        carried: Sequence[Carried],
+        verdicts: Sequence[Verdict],
+        go_on: Callable[[], object],
+    ) -> bool:
+        """Whether `go_on` is called when the types of these events are announced: until then it is
+        not known that they are judged by the texts of their origin."""
+        named = {
+            (v.header.type_name, v.header.version) for v in verdicts if isinstance(v, Accepted)
+        }
+        if Refused in set(map(type, verdicts)):
+            headers = (
+                claimed_header(each)
+                for each, verdict in zip(carried, verdicts, strict=False)
+                if isinstance(verdict, Refused)
+            )
+            named |= {(header.type_name, header.version) for header in headers}
+        return self._hearing.wait(frame.origin, frame.home, named, go_on)
 
     def undecided(
         self,

@@ -209,6 +209,10 @@ class DtdCache:
         self._keep(dtd)
         return dtd
 
+    def is_shipped(self, reference: DtdReference) -> bool:
+        """Whether the catalogue that comes with the program has it."""
+        return reference in self._catalogue
+
     def note_hash(self, reference: DtdReference, content_hash: str) -> None:
         """Refuse other texts for a reference than the one with this hash."""
         self._hashes[reference] = content_hash

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -41,6 +41,11 @@ def node_entry(reference: DtdReference, content_hash: str) -> tuple[str, Value]:
     return f"{reference.type} {reference.version}", content_hash
 
 
+def other_entry(variant: DtdReference, origins: Sequence[str]) -> tuple[str, Value]:
+    """The entry of a node's table for a text that other origins use under its name."""
+    return f"{variant.type} {variant.version} {variant.variant}", tuple(origins[:MAX_ORIGINS])
+
+
 def unit_entry(announcement: Announcement) -> tuple[str, Value]:
     """The entry of a unit's table."""
     reference = announcement.reference
@@ -48,21 +53,37 @@ def unit_entry(announcement: Announcement) -> tuple[str, Value]:
     return key, announcement.origins[:MAX_ORIGINS]
 
 
+def origins_of(table: Mapping[str, Value]) -> tuple[str, ...]:
+    """The log that a node's table names, if it does."""
+    origin = table.get(ORIGIN_KEY)
+    return (origin,) if isinstance(origin, str) and 0 < len(origin) <= 64 else ()
+
+
 def read_node_table(table: Mapping[str, Value]) -> tuple[list[Announcement], int]:
     """What a node's table announces, and how many entries say nothing or are too many."""
-    origin = table.get(ORIGIN_KEY)
-    origins = (origin,) if isinstance(origin, str) and 0 < len(origin) <= 64 else ()
+    origins = origins_of(table)
     found: list[Announcement] = []
     bad = 0
     for key, value in table.items():
         if key == ORIGIN_KEY:
             continue
-        reference = _reference(key)
-        if reference is None or not _is_hash(value) or len(found) >= MAX_OF_NODE:
+        announcement = _of_node(key, value, origins)
+        if announcement is None or len(found) >= MAX_OF_NODE:
             bad += 1
         else:
-            found.append(Announcement(reference, str(value), origins))
+            found.append(announcement)
     return found, bad
+
+
+def _of_node(key: str, value: Value, origins: tuple[str, ...]) -> Announcement | None:
+    if key.count(" ") == 2:
+        # It knows that text of others.
+        of_others = _of_unit(key, value)
+        return of_others if of_others is not None and of_others.origins else None
+    reference = _reference(key)
+    if reference is None or not _is_hash(value):
+        return None
+    return Announcement(reference, str(value), origins)
 
 
 def read_unit_table(table: Mapping[str, Value]) -> tuple[list[Announcement], int]:
@@ -70,21 +91,27 @@ def read_unit_table(table: Mapping[str, Value]) -> tuple[list[Announcement], int
     found: list[Announcement] = []
     bad = 0
     for key, value in table.items():
-        name, _, content_hash = key.rpartition(" ")
-        reference = _reference(name)
-        origins = value if isinstance(value, tuple | list) else None
-        if (
-            reference is None
-            or not _is_hash(content_hash)
-            or origins is None
-            or len(origins) > MAX_ORIGINS
-            or not all(isinstance(each, str) and len(each) <= 64 for each in origins)
-            or len(found) >= MAX_OF_UNIT
-        ):
+        announcement = _of_unit(key, value)
+        if announcement is None or len(found) >= MAX_OF_UNIT:
             bad += 1
         else:
-            found.append(Announcement(reference, content_hash, tuple(map(str, origins))))
+            found.append(announcement)
     return found, bad
+
+
+def _of_unit(key: str, value: Value) -> Announcement | None:
+    name, _, content_hash = key.rpartition(" ")
+    reference = _reference(name)
+    origins = value if isinstance(value, tuple | list) else None
+    if (
+        reference is None
+        or not _is_hash(content_hash)
+        or origins is None
+        or len(origins) > MAX_ORIGINS
+        or not all(isinstance(each, str) and len(each) <= 64 for each in origins)
+    ):
+        return None
+    return Announcement(reference, content_hash, tuple(map(str, origins)))
 
 
 def _reference(key: str) -> DtdReference | None:

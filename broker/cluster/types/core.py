@@ -7,12 +7,12 @@ above, so every node learns all types of the network. Old nodes pass these table
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
 
-from broker.cluster.address import UnitPath, contexts, is_within, parse_unit, unit_text
+from broker.cluster.address import Address, UnitPath, contexts, is_within, parse_unit, unit_text
 from broker.cluster.messages import Value
 from broker.cluster.tables.core import Tables
 from broker.cluster.tables.effects import Changed, TablesEffect
@@ -20,11 +20,14 @@ from broker.cluster.tables.table import TableKey
 from broker.cluster.types.announcement import (
     MAX_OF_NODE,
     MAX_OF_UNIT,
+    MAX_ORIGINS,
     ORIGIN_KEY,
     TYPES,
     UNIT_TYPES,
     Announcement,
     node_entry,
+    origins_of,
+    other_entry,
     read_node_table,
     read_unit_table,
     unit_entry,
@@ -46,6 +49,8 @@ class Announced:
     unit: UnitPath
     """The cluster of the author, or the unit that it speaks for."""
     of_unit: bool
+    is_own: bool = False
+    """Whether it is the author's own text, in its own table."""
 
 
 TypesEffect: TypeAlias = TablesEffect | Announced
@@ -56,6 +61,8 @@ class _Source:
     unit: UnitPath
     of_unit: bool
     announcements: tuple[Announcement, ...]
+    origins: tuple[str, ...] = ()
+    """Of a node's table: its log."""
 
 
 class TypeTables:
@@ -66,6 +73,7 @@ class TypeTables:
         self._own = tables.address
         self._sources: dict[TableKey, _Source] = {}
         self._own_texts: dict[DtdReference, str] = {}
+        self._others: dict[DtdReference, tuple[str, ...]] = {}
         self._origin = ""
         self._led: frozenset[UnitPath] = frozenset()
         self._gather_at: float | None = None
@@ -80,25 +88,45 @@ class TypeTables:
         """Everything that others announce."""
         for key, source in self._sources.items():
             for each in source.announcements:
-                yield Announced(each, key.author, source.unit, source.of_unit)
+                own = not source.of_unit and each.origins == source.origins
+                yield Announced(each, key.author, source.unit, source.of_unit, own)
 
-    def hash_of(self, reference: DtdReference, origin: str, home: UnitPath) -> str | None:
+    def hash_of(self, reference: DtdReference, origin: str, home: Address) -> str | None:
         """The hash of the text that an origin uses under a name, as far as it is announced.
 
-        `home` is the cluster of the node that has the origin's log.
+        `home` is the node that has the origin's log: what it announces of itself counts more than
+        what others announce of it.
         """
+        of_origin: set[str] = set()
         of_unit: set[str] = set()
-        for source in self._sources.values():
+        for key, source in self._sources.items():
             for each in source.announcements:
                 if each.reference != reference:
                     continue
                 if origin in each.origins:
-                    return each.content_hash
-                if source.of_unit and not each.origins and is_within(home, source.unit):
+                    if not source.of_unit and key.author == home.node:
+                        return each.content_hash
+                    of_origin.add(each.content_hash)
+                elif source.of_unit and not each.origins and is_within(home.unit, source.unit):
                     of_unit.add(each.content_hash)
-        return of_unit.pop() if len(of_unit) == 1 else None
+        said = of_origin or of_unit
+        return said.pop() if len(said) == 1 else None
 
     # ------------------------------------------------------------------ own types
+
+    def announce_others(
+        self, texts: Mapping[DtdReference, Sequence[str]], now: float
+    ) -> list[TypesEffect]:
+        """Announce texts that other origins use, by variant: they may be gone, and their events
+        are not."""
+        changes: dict[str, Value | None] = {}
+        for variant, origins in texts.items():
+            if len(self._own_texts) + len(self._others) < MAX_OF_NODE or variant in self._others:
+                self._others[variant] = tuple(origins[:MAX_ORIGINS])
+                changes |= [other_entry(variant, origins)]
+            else:
+                self.left_out += 1
+        return self._publish(TYPES, self._own.node, self._own.unit, changes, now)
 
     def announce(
         self, texts: Mapping[DtdReference, str], origin: str, now: float
@@ -157,6 +185,7 @@ class TypeTables:
         if key.kind == TYPES and key.subject == key.author and scope == self._own.unit:
             announcements, bad = read_node_table(table)
             unit = self._own.unit
+            origins = origins_of(table)
         elif key.kind == UNIT_TYPES:
             try:
                 unit = parse_unit(key.subject)
@@ -166,10 +195,11 @@ class TypeTables:
                 # What the own unit announces to others is known here already.
                 return None
             announcements, bad = read_unit_table(table)
+            origins = ()
         else:
             return None
         self.bad += bad
-        return _Source(unit, key.kind == UNIT_TYPES, tuple(announcements))
+        return _Source(unit, key.kind == UNIT_TYPES, tuple(announcements), origins)
 
     # ------------------------------------------------------------------ as a leader
 
@@ -211,6 +241,7 @@ class TypeTables:
     def _union(self, unit: UnitPath) -> list[Announcement]:
         """What the unit has: of each author as much as there is room for."""
         parts = list(self._parts(unit))
+        everywhere = self._texts_everywhere()
         share = MAX_OF_UNIT // max(1, len(parts))
         origins: dict[DtdReference, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         room = MAX_OF_UNIT
@@ -224,13 +255,31 @@ class TypeTables:
                 texts[each.content_hash].update(each.origins)
         return [
             # Where all use one text, nothing more is to be told.
-            Announcement(reference, text, tuple(sorted(users)) if len(texts) > 1 else ())
+            Announcement(
+                reference, text, tuple(sorted(users)) if len(everywhere[reference]) > 1 else ()
+            )
             for reference, texts in origins.items()
             for text, users in texts.items()
         ]
 
+    def _texts_everywhere(self) -> Mapping[DtdReference, set[str]]:
+        """By name all texts that are announced, of other units, too."""
+        found: dict[DtdReference, set[str]] = defaultdict(set)
+        for reference, text in self._own_texts.items():
+            found[reference].add(text)
+        for variant in self._others:
+            found[DtdReference(variant.type, variant.version)].add(variant.variant)
+        for source in self._sources.values():
+            for each in source.announcements:
+                found[each.reference].add(each.content_hash)
+        return found
+
     def _parts(self, unit: UnitPath) -> Iterable[list[Announcement]]:
         own = [Announcement(r, text, (self._origin,)) for r, text in self._own_texts.items()]
+        own += [
+            Announcement(DtdReference(each.type, each.version), each.variant, origins)
+            for each, origins in self._others.items()
+        ]
         if own:
             yield own
         for _, source in sorted(self._sources.items()):

@@ -1,4 +1,4 @@
-"""Texts that single origins use under a name that stands for another text at this node (T26).
+"""Texts that single origins use under a name for which there are several (T26).
 
 Kept on disk: events of such an origin are judged by its text after a restart, too, when nobody
 announces it any more.
@@ -6,23 +6,40 @@ announces it any more.
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
 from twisted.logger import Logger
 
 from broker.content.contract import NO_VARIANTS, Variants
 from broker.dtd.reference import DtdReference
-from broker.dtd.whole_file import write_whole
+from broker.dtd.whole_file import read_checked, write_checked
 from broker.errors import BadName
 
 #: Origins that are kept, and texts of each; the origin noted longest ago goes first.
 MAX_ORIGINS: Final = 1024
 MAX_TEXTS: Final = 256
+
+
+@attrs.define
+class _Texts:
+    """Of one origin, by name: those that count here, and others."""
+
+    counting: dict[DtdReference, DtdReference] = attrs.field(factory=dict)
+    variants: dict[DtdReference, DtdReference] = attrs.field(factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.counting) + len(self.variants)
+
+    def put(self, reference: DtdReference, text: DtdReference, *, counts: bool) -> None:
+        """Note which text the origin uses under a name."""
+        here, other = (self.counting, self.variants) if counts else (self.variants, self.counting)
+        other.pop(reference, None)
+        here[reference] = text
 
 
 class OriginTexts:
@@ -35,50 +52,72 @@ class OriginTexts:
         self._path = path
         self._write = write
         self._sync = sync
-        self._origins: OrderedDict[str, dict[DtdReference, DtdReference]] = OrderedDict()
-        with contextlib.suppress(FileNotFoundError):
-            self._load(path.read_bytes())
+        self._origins: OrderedDict[str, _Texts] = OrderedDict()
+        self._load()
 
     def __bool__(self) -> bool:
         return bool(self._origins)
 
     def snapshot(self) -> dict[str, list[str]]:
-        """By origin its texts, for people."""
-        return {origin: sorted(map(str, texts.values())) for origin, texts in self._origins.items()}
+        """By origin its texts that do not count here, for people."""
+        return {
+            origin: sorted(map(str, texts.variants.values()))
+            for origin, texts in self._origins.items()
+            if texts.variants
+        }
 
     def of(self, origin: str) -> Variants:
         """The variants of an origin; nothing for nearly all."""
-        return self._origins.get(origin, NO_VARIANTS)
+        texts = self._origins.get(origin)
+        return NO_VARIANTS if texts is None else texts.variants or NO_VARIANTS
 
-    def note(self, origin: str, reference: DtdReference, content_hash: str) -> None:
-        """From now on events of this origin and type are judged by the text with this hash."""
-        variant = DtdReference(reference.type, reference.version, content_hash)
-        texts = self._origins.setdefault(origin, {})
-        if texts.get(reference) == variant or len(texts) >= MAX_TEXTS:
-            return
-        texts[reference] = variant
+    def users(self) -> dict[DtdReference, list[str]]:
+        """By text, with its hash as variant, the origins that use it."""
+        found: dict[DtdReference, list[str]] = {}
+        for origin, texts in self._origins.items():
+            for text in (*texts.counting.values(), *texts.variants.values()):
+                found.setdefault(text, []).append(origin)
+        return found
+
+    def note(self, origin: str, text: DtdReference, *, counts: bool) -> bool:
+        """From now on events of this origin are judged by the text with this hash, which `counts`
+        here or is a variant. Whether that is new."""
+        reference = DtdReference(text.type, text.version)
+        texts = self._origins.setdefault(origin, _Texts())
+        known = texts.counting if counts else texts.variants
+        if known.get(reference) == text or len(texts) >= MAX_TEXTS:
+            return False
+        texts.put(reference, text, counts=counts)
         self._origins.move_to_end(origin)
         if len(self._origins) > MAX_ORIGINS:
             self._origins.popitem(last=False)
-        said = {
-            origin: {f"{each.type} {each.version}": text.variant for each, text in texts.items()}
+        self._write(self._save, json.dumps(self._said()).encode())
+        return True
+
+    def _said(self) -> dict[str, Any]:
+        return {
+            origin: [
+                [text.type, text.version, text.variant, counts]
+                for own, counts in ((texts.counting, True), (texts.variants, False))
+                for text in own.values()
+            ]
             for origin, texts in self._origins.items()
         }
-        self._write(self._save, json.dumps(said).encode())
 
-    def _load(self, data: bytes) -> None:
+    def _load(self) -> None:
+        """What a damaged file had is announced again by nodes that are there."""
         try:
-            for origin, texts in json.loads(data).items():
-                for name, content_hash in texts.items():
-                    kind, _, version = name.partition(" ")
-                    reference = DtdReference(kind, version)
-                    variant = DtdReference(kind, version, content_hash)
-                    self._origins.setdefault(origin, {})[reference] = variant
+            data = read_checked(self._path)
+            for origin, texts in json.loads(data or b"{}").items():
+                known = self._origins.setdefault(origin, _Texts())
+                for kind, version, content_hash, counts in texts:
+                    text = DtdReference(kind, version, content_hash)
+                    known.put(DtdReference(kind, version), text, counts=bool(counts))
         except (ValueError, TypeError, AttributeError, BadName) as error:
             self._log.error("{path} can not be read: {error}", path=str(self._path), error=error)
 
     def _save(self, data: bytes) -> None:
         try:
-            write_whole(self._path, data, sync=self._sync)
+            write_checked(self._path, data, sync=self._sync)
         except OSError as error:
             self._log.error("{path} is not written: {error}", path=str(self._path), error=error)

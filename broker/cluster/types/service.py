@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from broker.channel.clock import IClock
-from broker.cluster.address import Address, UnitPath
+from broker.cluster.address import Address, unit_text
 from broker.cluster.knowledge import Knowledge
 from broker.cluster.types.core import Announced
 from broker.cluster.types.fetching import TypeFetcher
+from broker.cluster.types.hearing import Hearing
 from broker.cluster.types.origin_texts import OriginTexts
 from broker.content.contract import NO_VARIANTS, Variants
 from broker.dtd.cache import DtdCache
@@ -39,10 +40,12 @@ class NetworkTypes:
         self._clock = clock
         self._own: dict[DtdReference, str] = {}
         self._conflicts: set[DtdReference] = set()
-        self._judged: set[tuple[str, UnitPath]] = set()
+        self._judged: set[tuple[str, Address]] = set()
         self._knowledge: Knowledge | None = None
         self._do: Callable[[Sequence[Any]], object] = lambda _: None
         self.fetcher = TypeFetcher(dtds, clock, self._conflict)
+        self.hearing = Hearing(clock, self._may_differ)
+        self._homes: dict[str, Address] = {}
 
     # ------------------------------------------------------------------ the cluster
 
@@ -51,6 +54,7 @@ class NetworkTypes:
         self._knowledge, self._do = knowledge, do
         self._judged.clear()
         self._announce(self._own)
+        self._announce_others(self.texts.users())
 
     def stop(self) -> None:
         """The node is in no cluster."""
@@ -62,6 +66,7 @@ class NetworkTypes:
         """Another node, or a unit, has announced a type."""
         self._judged.clear()
         self.fetcher.announced(announced)
+        self.hearing.announced()
 
     # ------------------------------------------------------------------ own types
 
@@ -72,32 +77,61 @@ class NetworkTypes:
             self._announce({reference: content_hash})
 
     def _announce(self, texts: dict[DtdReference, str]) -> None:
-        if self._knowledge is not None and texts:
+        if self._knowledge is not None:
             now = float(self._clock.seconds())
             self._do(self._knowledge.announce(texts, self._origin, now))
+
+    def _announce_others(self, texts: Mapping[DtdReference, Sequence[str]]) -> None:
+        if self._knowledge is not None and texts:
+            now = float(self._clock.seconds())
+            self._do(self._knowledge.announce_others(texts, now))
 
     # ------------------------------------------------------------------ which text counts
 
     def variants(self, origin: str, home: Address | None = None) -> Variants:
         """The texts of an origin that are others than those that count here.
 
-        `home` answers for the origin now; without it what was known before counts.
+        `home` answers for the origin now; without it the last node counts that did.
         """
+        if origin == self._origin:
+            return NO_VARIANTS
+        if home is None:
+            home = self._homes.get(origin)
+        elif self._homes.get(origin) != home:
+            if len(self._homes) >= _REMEMBERED:
+                self._homes.clear()
+            self._homes[origin] = home
         if self._conflicts and home is not None and self._knowledge is not None:
-            self._judge(origin, home.unit)
+            self._judge(origin, home)
         return self.texts.of(origin) if self.texts else NO_VARIANTS
 
-    def _judge(self, origin: str, unit: UnitPath) -> None:
+    def _judge(self, origin: str, home: Address) -> None:
         assert self._knowledge is not None
-        if (origin, unit) in self._judged:
+        if (origin, home) in self._judged:
             return
         if len(self._judged) >= _REMEMBERED:
             self._judged.clear()
-        self._judged.add((origin, unit))
+        self._judged.add((origin, home))
+        noted: set[DtdReference] = set()
         for reference in self._conflicts:
-            used = self._knowledge.types.hash_of(reference, origin, unit)
-            if used is not None and used != self._dtds.known_hash(reference):
-                self.texts.note(origin, reference, used)
+            used = self._knowledge.types.hash_of(reference, origin, home)
+            if used is not None:
+                text = DtdReference(reference.type, reference.version, used)
+                if self.texts.note(origin, text, counts=used == self._dtds.known_hash(reference)):
+                    noted.add(text)
+        if noted:
+            users = self.texts.users()
+            self._announce_others({each: users[each] for each in noted if each in users})
+
+    def _may_differ(self, reference: DtdReference, origin: str, home: Address) -> bool:
+        """Whether it is not known which text an origin uses, and one is here. Those that come with
+        us are taken for the same everywhere until another one is announced."""
+        knowledge = self._knowledge
+        if knowledge is None or self._dtds.is_shipped(reference):
+            return False
+        if self._dtds.known_hash(reference) is None:
+            return False
+        return knowledge.types.hash_of(reference, origin, home) is None
 
     def _conflict(self, reference: DtdReference) -> None:
         self._conflicts.add(reference)
@@ -107,20 +141,19 @@ class NetworkTypes:
         """Names under which several texts are announced, and by whom: for people."""
         if self._knowledge is None:
             return []
-        found = []
         everything = list(self._knowledge.types.all()) if self._conflicts else []
-        for reference in sorted(self._conflicts):
-            texts: dict[str, list[str]] = {}
-            known = self._dtds.known_hash(reference)
-            if known is not None and self._own.get(reference) == known:
-                texts[known] = [self._origin]
-            for each in everything:
-                said = each.announcement
-                if said.reference == reference:
-                    users = said.origins or (".".join(each.unit) or each.author,)
-                    texts.setdefault(said.content_hash, []).extend(users)
-            found.append({"type": str(reference), "counts": known, "texts": texts})
-        return found
+        me, own = self._origin, str(self._knowledge.address)
+        return [
+            {
+                "type": str(reference),
+                "counts": self._dtds.known_hash(reference),
+                "texts": _users(
+                    [each for each in everything if each.announcement.reference == reference],
+                    {} if reference not in self._own else {self._own[reference]: {me: own}},
+                ),
+            }
+            for reference in sorted(self._conflicts)
+        ]
 
     # ------------------------------------------------------------------ for neighbours
 
@@ -134,4 +167,23 @@ class NetworkTypes:
 
     def has_all(self) -> bool:
         """Whether every announced type is here, so that nothing unknown may match a query."""
-        return self.fetcher.is_complete()
+        return self._knowledge is not None and self.fetcher.is_complete()
+
+
+def _users(
+    announced: Iterable[Announced], own: Mapping[str, Mapping[str, str]]
+) -> dict[str, list[str]]:
+    """By content hash the users of a text: a node's address, its log's name, or a unit."""
+    texts: dict[str, dict[str, str]] = {text: dict(users) for text, users in own.items()}
+    for each in announced:
+        said = each.announcement
+        users = texts.setdefault(said.content_hash, {})
+        unit = unit_text(each.unit)
+        for origin in said.origins:
+            if each.is_own:
+                users[origin] = str(Address(each.unit, each.author))
+            else:
+                users.setdefault(origin, origin)
+        if not said.origins:
+            users[unit] = unit
+    return {text: sorted(users.values()) for text, users in texts.items()}

@@ -154,3 +154,20 @@ def test_one_owner_can_not_use_the_share_of_another(tmp_path: Any) -> None:
     assert again.read(DtdReference("t3", "1.0")) is None
     assert again.damaged == 1 and not path.exists()
     assert DtdReference("t3", "1.0") not in again
+
+
+def test_what_a_node_announces_of_itself_counts_more_than_what_others_announce_of_it() -> None:
+    def told(types: TypeTables, author: str, entries: dict[str, Any]) -> None:
+        key = TableKey(TYPES, author, author)
+        changes = {**types._tables.get(key), **entries}
+        types._tables.get = lambda asked: changes if asked == key else {}  # type: ignore[method-assign]
+        types.changed(Changed(key, ("one",), entries), 0.0)
+
+    types = TypeTables(Tables(OWN, 1, lambda: ("origin", 1, 1)))
+    home, other = Address(("one",), "a"), "cd" * 32
+    # The liar claims the log of a, as its own and as one that it knows.
+    told(types, "bad", {"": "log of a", "t 1.0": HASH, f"u 1.0 {HASH}": ("log of a",)})
+    assert types.hash_of(DtdReference("t", "1.0"), "log of a", home) == HASH
+    told(types, "a", {"": "log of a", "t 1.0": other, "u 1.0": other})
+    for name in "tu":
+        assert types.hash_of(DtdReference(name, "1.0"), "log of a", home) == other

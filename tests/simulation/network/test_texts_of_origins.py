@@ -1,0 +1,174 @@
+"""Two texts under one name: each event is judged by the text that its origin announces (T26)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from broker.client.received import ALL
+from broker.cluster.types.core import TypeTables
+from broker.cluster.types.hearing import MOMENT
+from broker.config import Settings
+from broker.config.settings import StreamSettings
+from broker.event.stream import StreamPattern
+from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.network.test_types_stay import altitudes, folder_with, report_text
+from tests.simulation.network.watching import Publisher, Reader, read
+from tests.simulation.watching import Interest
+
+KINDS = ("reported", "assigned")
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> dict[str, Settings]:
+    """Settings of nodes by the default of their text."""
+    return {kind: folder_with(tmp_path / kind, v1_0=report_text(kind)) for kind in KINDS}
+
+
+def by_default(kind: str) -> Interest:
+    query = f"/report/reportleg/altitude/@type = '{kind}'"
+    return Interest(">", query, lambda stream, altitude: True)
+
+
+def guarded(settings: Settings) -> Settings:
+    """Events are acknowledged when a neighbour has them."""
+    streams = (StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour"),)
+    return attrs.evolve(settings, streams=streams)
+
+
+def readers(world: NetworkWorld, node: str, **how: Any) -> dict[str, Reader]:
+    """One for each text, that matches by its default only."""
+    return {
+        kind: Reader(world, world.client(f"{kind}-{node}", node), by_default(kind), **how)
+        for kind in KINDS
+    }
+
+
+def found(of: dict[str, Reader]) -> dict[str, list[int]]:
+    assert [reader.gaps for reader in of.values()] == [[], []]
+    return {kind: altitudes(reader) for kind, reader in of.items()}
+
+
+@pytest.mark.parametrize("late", [0.5, 3.0], ids=["soon", "too late"])
+def test_an_event_that_overtakes_its_announcement_waits_for_it(
+    texts: dict[str, Settings], late: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """a comes with a text of its own, and its first event passes leaders before its table does."""
+    gathered = TypeTables.handle_timeout
+    held = True
+
+    def handle_timeout(self: TypeTables, now: float) -> Any:
+        if held and self._gather_at is not None:
+            self._gather_at = now + 0.05
+        return gathered(self, now)
+
+    with NetworkWorld(0) as world:
+        world.add("c", "three", settings=texts["assigned"])
+        world.add("b", "two", gateways=["c"])
+        world.run(3.0)
+        at_c = readers(world, "c")
+        other = Reader(world, world.client("other", "c"))
+        world.run(3.0)
+        monkeypatch.setattr(TypeTables, "handle_timeout", handle_timeout)
+        world.add("a", "one", gateways=["b"], settings=texts["reported"])
+        publisher = Publisher(world, world.client("publisher", "a"))
+        world.run(5.0)
+        publisher.publish(altitude=7, name="report")
+        publisher.publish(altitude=8)
+        world.run(late)
+        held = False
+        read(world, *at_c.values(), other, seconds=5.0)
+        hearing = world["c"].types.network.hearing  # type: ignore[union-attr]
+        assert altitudes(other) == [7, 8]
+        if late < MOMENT:
+            assert found(at_c) == {"reported": [7], "assigned": []}
+            assert hearing.given_up == 0
+        else:
+            # Events of nodes that announce nothing are not held back for longer.
+            assert found(at_c) == {"reported": [], "assigned": [7]}
+            assert hearing.given_up == 1
+
+
+def test_events_of_an_origin_that_is_gone_are_judged_by_its_text(
+    texts: dict[str, Settings],
+) -> None:
+    """a came, published and died while c was away. c gets its events from b, which announces for a
+    what a has announced."""
+    with NetworkWorld(0) as world:
+        world.add("b", "one")
+        world.add("c", "three", gateways=["b"], settings=texts["assigned"])
+        world.run(5.0)
+        at_c = readers(world, "c")
+        world.run(3.0)
+        world.cut("b", "c", refuse=True)
+        world.add("a", "one", join=["b"], settings=guarded(texts["reported"]))
+        world.cut("a", "c", refuse=True)
+        publisher = Publisher(world, world.client("publisher", "a"))
+        everything = Reader(world, world.client("reader", "b"))
+        world.run(5.0)
+        publisher.publish(altitude=1, name="report")
+        read(world, everything, seconds=3.0)
+        assert len(publisher.receipts) == len(everything.events) == 1
+        world.kill("a")
+        world.run(20.0)
+        world.heal("b", "c")
+        read(world, *at_c.values(), seconds=60.0)
+        assert found(at_c) == {"reported": [1], "assigned": []}
+
+
+def test_three_units_with_three_texts_tell_them_apart(
+    texts: dict[str, Settings], tmp_path: Path
+) -> None:
+    third = folder_with(tmp_path / "third", v1_0=report_text("third"))
+    with NetworkWorld(0) as world:
+        world.add("a", "x.one", settings=texts["reported"])
+        world.add("b", "x.two", gateways=["a"], settings=texts["assigned"])
+        world.add("c", "x.three", gateways=["a"], settings=third)
+        world.add("d", "y", gateways=["a"])
+        world.run(6.0)
+        at_d = readers(world, "d")
+        others = Reader(world, world.client("third", "d"), by_default("third"))
+        publishers = [Publisher(world, world.client(f"at-{name}", name)) for name in "abc"]
+        world.run(3.0)
+        for number, publisher in enumerate(publishers, 1):
+            publisher.publish(altitude=number, name="report")
+        read(world, *at_d.values(), others, seconds=5.0)
+        assert found(at_d) == {"reported": [1], "assigned": [2]}
+        assert altitudes(others) == [3]
+        # `status` names the users of each text.
+        (conflict,) = world["d"].types.snapshot()["conflicts"]
+        assert sorted(map(len, conflict["texts"].values())) == [1, 1, 1]
+        (conflict,) = world["a"].types.snapshot()["conflicts"]
+        assert ["x.one/a"] in conflict["texts"].values()
+
+
+def test_a_replay_from_the_archive_judges_by_the_text_of_the_origin(
+    texts: dict[str, Settings],
+) -> None:
+    """Both nodes archive events at once; then c archives what it keeps of a, which is gone."""
+    with NetworkWorld(0, archived=True) as world:
+        assert world.archive is not None
+        world.add("c", "one", settings=texts["assigned"])
+        world.add("a", "one", join=["c"], settings=guarded(texts["reported"]))
+        world.run(3.0)
+        publishers = [Publisher(world, world.client(f"at-{name}", name)) for name in "ac"]
+        world.run(1.0)
+        for number, publisher in enumerate(publishers, 1):
+            publisher.publish(altitude=number, name="report")
+        world.run(6.0)
+        world.archive.broken = True
+        publishers[0].publish(altitude=3, name="report")
+        world.run(1.0)
+        assert len(publishers[0].receipts) == 2
+        world.kill("a")
+        world.archive.broken = False
+        world.run(60.0)
+        world.kill("c")
+        world.add("d", "four")
+        world.run(2.0)
+        late = readers(world, "d", start=ALL)
+        read(world, *late.values(), seconds=20.0)
+        assert found(late) == {"reported": [1, 3], "assigned": [2]}
