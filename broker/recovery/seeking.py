@@ -15,6 +15,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.channel.clock import IClock
+from broker.cluster.acquaintances import REMEMBERED
 from broker.cluster.address import Address, UnitPath, address_or_none, is_within
 from broker.cluster.correspondence import Correspondence
 from broker.cluster.flows.frame import MAX_HOPS
@@ -59,8 +60,9 @@ class Seeking:
         self._turn = 0
         self._began = clock.seconds()
         self._silent: dict[str, float] = {}
-        """By origin whose node can not be asked, since when."""
-        self._look_at = 0.0
+        """By origin whose node can not be asked, since when: since this node began, if it has not
+        been heard of since."""
+        self._looked_at: float | None = None
         post.hear(Seek, self._seek)
         post.hear(Sought, self._answered)
 
@@ -73,20 +75,24 @@ class Seeking:
     def look(self) -> None:
         """To be called each second: note whose nodes have fallen silent."""
         now = self._clock.seconds()
-        if now < self._look_at:
-            return
-        self._look_at = now + LOOK
-        self._silent = {
-            origin: self._silent.get(origin, now) for origin in self._post.unreachable_origins()
-        }
+        if self._looked_at is None or now >= self._looked_at + LOOK:
+            self._note_silent(now)
 
     def silent(self) -> tuple[bool, int]:
-        """Whether a node fell silent, or has not been heard of since this one began, and is still
-        expected; and of how many origins the nodes are silent."""
-        since = self._clock.seconds() - EXPECTED
-        self._look_at = 0.0
-        self.look()
-        return any(at > since for at in self._silent.values()), len(self._silent)
+        """Whether a node that fell silent, or has not been heard of since this one began, is still
+        expected; and of how many origins the nodes fell silent within a day."""
+        now = self._clock.seconds()
+        self._note_silent(now)
+        expected = any(at > now - EXPECTED for at in self._silent.values())
+        fell = max(self._began, now - REMEMBERED)
+        return expected, sum(at > fell for at in self._silent.values())
+
+    def _note_silent(self, now: float) -> None:
+        since = self._began if self._looked_at is None else now
+        self._looked_at = now
+        self._silent = {
+            origin: self._silent.get(origin, since) for origin in self._post.unreachable_origins()
+        }
 
     def find(self, client_id: str, name: str) -> Deferred[list[Address]]:
         """The nodes outside this one's cluster that have a durable subscription, or know where it

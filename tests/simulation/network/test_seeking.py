@@ -218,15 +218,26 @@ def test_a_half_of_the_network_that_is_on_no_map_may_have_it(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nodes_that_were_silent_for_long_are_named_and_not_waited_for(seed: int) -> None:
+@pytest.mark.parametrize("restarted", [False, True])
+def test_nodes_that_were_silent_for_long_are_told_and_not_waited_for(
+    seed: int, restarted: bool
+) -> None:
+    """A node that begins after they fell silent tells nobody: it would do so for ever."""
     it = Wide(seed)
     it.world.cut("a2", "c1", refuse=True)
+    it.world.run(5.0)
+    if restarted:
+        it.world.kill("c2")
+        it.world.start("c2")
     it.world.run(EXPECTED + 40.0)
     new = Reader(it.world, it.world.client("new", "c2"), INTERESTS[1], durable="d")
     it.world.run(10.0)
     assert new.flowing and new.subscription is not None
-    (warning,) = new.subscription.warnings
-    assert "begins now as a new one" in warning and "4 other origins" in warning
+    if restarted:
+        assert not new.subscription.warnings
+    else:
+        (warning,) = new.subscription.warnings
+        assert "begins now as a new one" in warning and "4 other origins" in warning
     it.world.close()
 
 
