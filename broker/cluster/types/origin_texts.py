@@ -6,9 +6,10 @@ announces it any more.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -107,14 +108,28 @@ class OriginTexts:
     def _load(self) -> None:
         """What a damaged file had is announced again by nodes that are there."""
         try:
-            data = read_checked(self._path)
-            for origin, texts in json.loads(data or b"{}").items():
+            for origin, kind, version, content_hash, counts in self._rows():
+                text = DtdReference(kind, version, content_hash)
                 known = self._origins.setdefault(origin, _Texts())
-                for kind, version, content_hash, counts in texts:
-                    text = DtdReference(kind, version, content_hash)
-                    known.put(DtdReference(kind, version), text, counts=bool(counts))
-        except (ValueError, TypeError, AttributeError, BadName) as error:
+                known.put(DtdReference(kind, version), text, counts=bool(counts))
+        except (OSError, ValueError, TypeError, AttributeError, BadName) as error:
             self._log.error("{path} can not be read: {error}", path=str(self._path), error=error)
+
+    def _rows(self) -> Iterator[tuple[str, str, str, str, bool]]:
+        """Origin, type, version, hash, and whether that counts here.
+
+        The previous version wrote only those that do not, and no checksum.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            if (data := self._path.read_bytes()).startswith(b"{"):
+                for origin, texts in json.loads(data).items():
+                    for name, content_hash in texts.items():
+                        kind, _, version = name.partition(" ")
+                        yield origin, kind, version, content_hash, False
+                return
+        for origin, rows in json.loads(read_checked(self._path) or b"{}").items():
+            for kind, version, content_hash, counts in rows:
+                yield origin, kind, version, content_hash, counts
 
     def _save(self, data: bytes) -> None:
         try:
