@@ -105,6 +105,7 @@ class Node:
     clock: Clock = attrs.field(factory=Clock)
     served: list[Resume] = attrs.field(factory=list)
     knowledge: Any = attrs.field(factory=lambda: SimpleNamespace(address=HERE))
+    neighbours: Sequence[Any] = ()
     driver: Any = attrs.field(init=False)
     returning: Returning = attrs.field(init=False)
 
