@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import pytest
 from twisted.internet.defer import Deferred, succeed
 
 from broker.cluster.address import Address
@@ -74,6 +75,27 @@ def test_the_rest_comes_from_behind_the_nearest_place_at_which_a_log_goes_on() -
     Deferred.fromCoroutine(read())
     assert found == [1, 2, 3, 4, 7, 8, 9]
     assert logs.holes == [(ORIGIN, (1, 4), (1, 6))]
+
+
+@pytest.mark.parametrize(
+    ("begins", "upto", "hole"),
+    [
+        ({(1, 6), (2, 7)}, (2, 9), (2, 7)),
+        ({(2, 6), (2, 7)}, None, (2, 6)),
+        ({(1, 6), (3, 4), (3, 3)}, (3, 9), None),
+        ({(2, 8)}, (2, 7), None),
+    ],
+)
+def test_a_log_goes_on_only_behind_what_was_looked_at(
+    begins: set[Mark], upto: Mark | None, hole: Mark | None
+) -> None:
+    """Marks of other branches may have higher offsets, and those of later epochs lower ones."""
+    ranges = {ORIGIN: ((2, 4), upto)}
+    missed = Missed(StreamPattern.parse(">"), parse_query("true()"), 2, ranges)
+    logs = FromLogs(missed, cast(Any, None), Remaining(ranges))
+    logs._begins = {ORIGIN: begins}
+    assert logs._skip_to_beginnings() is (hole is not None)
+    assert logs.holes == ([] if hole is None else [(ORIGIN, (2, 4), hole)])
 
 
 def test_a_node_gives_a_branch_back_also_behind_what_it_lacks_of_it() -> None:

@@ -118,7 +118,7 @@ def test_neighbours_are_asked_for_what_nobody_who_has_shown_it_gives(
     class Sources:
         async def of_node(self, address: Address, after: Mark, upto: Mark) -> AsyncIterator[Any]:
             asked.append(address)
-            numbers = range(1, given + 1) if address == READER else (4,)
+            numbers = {READER: range(1, given + 1), HERE: range(1, 3)}.get(address, (4,))
             yield [logged("own", 10 + n, n, "p", n) for n in numbers]
 
         async def of_archive(self, after: Mark, upto: Mark) -> AsyncIterator[Any]:
@@ -138,8 +138,10 @@ def test_neighbours_are_asked_for_what_nobody_who_has_shown_it_gives(
     for name, does in (("_uncover", nothing), ("_log_again", log_again), ("_lose", lose)):
         monkeypatch.setattr(made, name, does)
     made._sources = cast(Any, Sources())
-    Deferred.fromCoroutine(made._settle_branch((1, 10), (1, 15), {READER: (1, 15)}))
-    assert asked == ([READER, KEEPER] if given == 3 else [READER])
+    shown: dict[Address, Mark] = {HERE: (1, 12), READER: (1, 15)}
+    Deferred.fromCoroutine(made._settle_branch((1, 10), (1, 15), shown))
+    # Who has shown most comes first.
+    assert asked == ([READER, HERE, KEEPER] if given == 3 else [READER, HERE])
     assert lost == ([((15, 15),)] if given == 3 else [()])
 
 

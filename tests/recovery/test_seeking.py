@@ -10,12 +10,13 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
+from broker.cluster.acquaintances import REMEMBERED
 from broker.cluster.address import Address, UnitPath
 from broker.cluster.flows.frame import MAX_HOPS
 from broker.cluster.flows.messages import Routed
 from broker.errors import NotConnected
 from broker.recovery.messages import Seek, Sought
-from broker.recovery.seeking import GATHERING, WITHIN, Seeking
+from broker.recovery.seeking import EXPECTED, GATHERING, LOOK, WITHIN, Seeking
 
 HERE = Address(("c",), "here")
 NEAR, FAR = ("near",), ("far",)
@@ -31,6 +32,10 @@ class Post:
     own: Address = HERE
     said: list[Seek] = attrs.field(factory=list)
     listeners: dict[type[Routed], Callable[[Any], object]] = attrs.field(factory=dict)
+    silent: Sequence[str] = ()
+
+    def unreachable_origins(self) -> Sequence[str]:
+        return self.silent
 
     def hear(self, kind: type[Routed], listener: Callable[[Any], object]) -> None:
         self.listeners[kind] = listener
@@ -117,3 +122,38 @@ def test_all_gateways_of_a_unit_are_asked_in_turn() -> None:
             asking.seek()
             asking.clock.advance(WITHIN / 1000)
         assert {question.target for question in asking.post.said} == {*AT_NEAR[:count]}
+
+
+def test_a_node_that_fell_silent_is_expected_for_a_while_and_counted_for_a_day() -> None:
+    asking = Asking(Post({}))
+    asking.seeking.look()
+    asking.clock.advance(LOOK - 1)
+    asking.post.silent = ("x",)
+    asking.seeking.look()
+    asking.clock.advance(1.0)
+    asking.seeking.look()
+    asking.clock.advance(EXPECTED - 0.5)
+    asking.seeking.look()
+    assert asking.seeking.silent() == (True, 1)
+    asking.clock.advance(0.5)
+    assert asking.seeking.silent() == (False, 1)
+    asking.clock.advance(REMEMBERED)
+    assert asking.seeking.silent() == (False, 0)
+
+
+def test_who_asks_looks_at_once_who_is_silent() -> None:
+    asking = Asking(Post({}))
+    asking.seeking.look()
+    asking.clock.advance(1.0)
+    asking.post.silent = ("x",)
+    assert asking.seeking.silent() == (True, 1)
+    asking.post.silent = ()
+    assert asking.seeking.silent() == (False, 0)
+
+
+def test_a_node_that_was_silent_before_this_one_began_is_expected_and_not_counted() -> None:
+    asking = Asking(Post({}, silent=("x",)))
+    asking.clock.advance(1.0)
+    assert asking.seeking.silent() == (True, 0)
+    asking.clock.advance(EXPECTED)
+    assert asking.seeking.silent() == (False, 0)
