@@ -94,10 +94,11 @@ class HandingOver:
             if not roamer.is_connected():
                 await self._pause()
                 continue
+            follows = address is not None and address != self._post.own
             # Before others are asked: who comes back meanwhile has not been.
-            expected, silent = self._seeking.silent()
+            expected, silent = (False, 0) if follows else self._seeking.silent()
             try:
-                if address is not None and address != self._post.own:
+                if address is not None and follows:
                     return await self._follow(roamer, address)
                 former = (
                     await self._look_for(roamer)

@@ -82,7 +82,9 @@ class Seeking:
         """Whether a node that fell silent, or has not been heard of since this one began, is still
         expected; and of how many origins the nodes fell silent within a day."""
         now = self._clock.seconds()
-        self._note_silent(now)
+        if self._looked_at is None or now >= self._looked_at + GATHERING:
+            # Many clients may come at once.
+            self._note_silent(now)
         expected = any(at > now - EXPECTED for at in self._silent.values())
         fell = max(self._began, now - REMEMBERED)
         return expected, sum(at > fell for at in self._silent.values())

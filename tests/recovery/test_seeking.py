@@ -148,6 +148,9 @@ def test_who_asks_looks_at_once_who_is_silent() -> None:
     asking.post.silent = ("x",)
     assert asking.seeking.silent() == (True, 1)
     asking.post.silent = ()
+    # Clients that come together are answered by one look.
+    assert asking.seeking.silent() == (True, 1)
+    asking.clock.advance(GATHERING)
     assert asking.seeking.silent() == (False, 0)
 
 
