@@ -179,7 +179,9 @@ class EventTypes:
             "not_written": store.failed,
             "refused": store.refused,
             "awaited": len(self.awaited),
-            "not_announced_in_time": 0 if self.network is None else self.network.hearing.given_up,
+            "not_announced_in_time": 0
+            if self.network is None
+            else self.network.announcements.given_up,
             "given_up": self.awaited.given_up,
             "undecided_events": self.undecided.count,
             "conflicts": [] if self.network is None else self.network.conflicts(),

@@ -101,7 +101,7 @@ def build_network(
                 dtds,
                 awaited,
                 reactor,
-                hearing=types.hearing,
+                announcements=types.announcements,
                 accept_undescribed=settings.types.undescribed == "accept",
             ),
             undecided=undecided,

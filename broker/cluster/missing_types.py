@@ -12,7 +12,7 @@ from broker.channel.clock import IClock
 from broker.cluster.flows.frame import Carried, Frame
 from broker.cluster.jobs import Line
 from broker.cluster.relayed_entries import claimed_header
-from broker.cluster.types.hearing import Hearing
+from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
 from broker.content.contract import Accepted, Refused, Verdict
 from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
@@ -35,15 +35,15 @@ class MissingTypes:
         awaited: AwaitedTypes,
         clock: IClock,
         *,
-        hearing: Hearing,
+        announcements: AwaitedAnnouncements,
         accept_undescribed: bool,
     ) -> None:
-        """`hearing` knows which texts of other nodes are announced. With `accept_undescribed`
+        """`announcements` knows which texts of other nodes are announced. With `accept_undescribed`
         events count as they are when nobody has their DTD, so they wait until that is known."""
         self._dtds = dtds
         self._awaited = awaited
         self._clock = clock
-        self._hearing = hearing
+        self._announcements = announcements
         self._accept_undescribed = accept_undescribed
 
     def look_for(
@@ -115,7 +115,7 @@ class MissingTypes:
                 if isinstance(verdict, Refused)
             )
             named |= {(header.type_name, header.version) for header in headers}
-        return self._hearing.wait(frame.origin, frame.home, named, go_on)
+        return self._announcements.wait(frame.origin, frame.home, named, go_on)
 
     def undecided(
         self,

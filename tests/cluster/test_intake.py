@@ -16,7 +16,7 @@ from broker.cluster.flows.departures import Departures
 from broker.cluster.flows.frame import ZSTD, Carried, Frame, Range
 from broker.cluster.intake import MOST_WAITING_BYTES, Intake
 from broker.cluster.missing_types import MissingTypes
-from broker.cluster.types.hearing import Hearing
+from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
 from broker.content.contract import Accepted, TypeMissing
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, LogUnavailable, Overloaded
@@ -106,7 +106,7 @@ class Setting:
                 unused,
                 AwaitedTypes(unused, self.clock, 600.0),
                 self.clock,
-                hearing=Hearing(self.clock, lambda *_: False),
+                announcements=AwaitedAnnouncements(self.clock, lambda *_: False),
                 accept_undescribed=False,
             ),
             undecided=unused,

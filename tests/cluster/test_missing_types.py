@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 
 from broker.cluster.jobs import Line
 from broker.cluster.missing_types import MOMENT, MissingTypes
-from broker.cluster.types.hearing import Hearing
+from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
 from broker.dtd.hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.errors import ForbiddenPointer, Overloaded, UnknownType
@@ -44,7 +44,7 @@ class Setting:
         self.awaited = AwaitedTypes(cast(Any, self.dtds), self.clock, 600.0)
         self.missing = MissingTypes(
             *(cast(Any, self.dtds), self.awaited, self.clock),
-            hearing=Hearing(self.clock, lambda *_: False),
+            announcements=AwaitedAnnouncements(self.clock, lambda *_: False),
             accept_undescribed=accept_undescribed,
         )
         self.went_on = 0

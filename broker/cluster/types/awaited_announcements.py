@@ -1,8 +1,8 @@
-"""Announcements that an event has overtaken: its origin may use another text than counts here.
+"""Let events wait until their origin has announced which DTD text it uses for their type.
 
 An event may come before the table that announces its type, since tables pass leaders. Events of the
 type then wait for a moment, once for each origin and type. Nodes of earlier versions announce
-nothing: their events are judged by the text that is here.
+nothing: their events are judged by the text that this node has.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class _Wait:
     go_on: Callable[[], object]
 
 
-class Hearing:
-    """Says which texts of origins are announced."""
+class AwaitedAnnouncements:
+    """Knows which types of origins are announced, and calls back those that wait for others."""
 
     def __init__(
         self, clock: IClock, is_open: Callable[[DtdReference, str, Address], bool]
@@ -44,7 +44,8 @@ class Hearing:
         that is here."""
         self._clock = clock
         self._is_open = is_open
-        self._heard: dict[str, set[tuple[str, str]]] = {}
+        self._known: dict[str, set[tuple[str, str]]] = {}
+        """By origin the types, by name and version, of which nothing is to be waited for."""
         self._waits: list[_Wait] = []
         self.given_up = 0
         """Types of origins that were not announced in time."""
@@ -58,7 +59,7 @@ class Hearing:
     ) -> bool:
         """Whether `go_on` is called when types of an origin, by name and version, are announced, or
         after a moment."""
-        if named <= self._heard.get(origin, _NONE):
+        if named <= self._known.get(origin, _NONE):
             return False
         wait = _Wait(origin, home, set(named), go_on)
         if self._is_over(wait):
@@ -74,7 +75,7 @@ class Hearing:
             wait.go_on()
 
     def _is_over(self, wait: _Wait) -> bool:
-        known = self._heard.get(wait.origin, _NONE)
+        known = self._known.get(wait.origin, _NONE)
         found = {each for each in wait.missing if each in known or self._is_settled(wait, each)}
         self._remember(wait.origin, found)
         wait.missing -= found
@@ -87,9 +88,9 @@ class Hearing:
         return True
 
     def _remember(self, origin: str, named: Set[tuple[str, str]]) -> None:
-        if len(self._heard) >= _MOST_ORIGINS:
-            self._heard.clear()
-        of_origin = self._heard.setdefault(origin, set())
+        if len(self._known) >= _MOST_ORIGINS:
+            self._known.clear()
+        of_origin = self._known.setdefault(origin, set())
         if len(of_origin) >= _MOST_TYPES:
             of_origin.clear()
         of_origin |= named

@@ -8,9 +8,9 @@ from typing import Any
 from broker.channel.clock import IClock
 from broker.cluster.address import Address, unit_text
 from broker.cluster.knowledge import Knowledge
+from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
 from broker.cluster.types.core import Announced
 from broker.cluster.types.fetching import TypeFetcher
-from broker.cluster.types.hearing import Hearing
 from broker.cluster.types.origin_texts import OriginTexts
 from broker.content.contract import NO_VARIANTS, Variants
 from broker.dtd.cache import DtdCache
@@ -44,7 +44,7 @@ class NetworkTypes:
         self._knowledge: Knowledge | None = None
         self._do: Callable[[Sequence[Any]], object] = lambda _: None
         self.fetcher = TypeFetcher(dtds, clock, self._conflict)
-        self.hearing = Hearing(clock, self._may_differ)
+        self.announcements = AwaitedAnnouncements(clock, self._may_differ)
         self._homes: dict[str, Address] = {}
 
     # ------------------------------------------------------------------ the cluster
@@ -66,7 +66,7 @@ class NetworkTypes:
         """Another node, or a unit, has announced a type."""
         self._judged.clear()
         self.fetcher.announced(announced)
-        self.hearing.announced()
+        self.announcements.announced()
 
     # ------------------------------------------------------------------ own types
 

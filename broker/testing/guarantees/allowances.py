@@ -13,7 +13,7 @@ from broker.testing.guarantees.records import EventKey, ToldGap
 BLIND_REASONS = frozenset({"lost", "retention"})
 
 
-def _heard(key: EventKey, place: Place) -> bool:
+def _is_known(key: EventKey, place: Place) -> bool:
     return False
 
 
@@ -27,7 +27,7 @@ class Allowances:
 
     may_be_gone: Callable[[EventKey, Place, ToldGap], bool] = _never
     """True if a gap may stand for an acknowledged event at a place that the gap contains."""
-    unheard_of: Callable[[EventKey, Place], bool] = _heard
+    unheard_of: Callable[[EventKey, Place], bool] = _is_known
     """True if no disk that is left tells that an event was at this place: nobody can tell a gap."""
     reasons: frozenset[str] | None = None
     """Reasons of gaps that the run's faults justify; None allows any."""

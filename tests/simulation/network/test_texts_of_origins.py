@@ -9,8 +9,8 @@ import attrs
 import pytest
 
 from broker.client.received import ALL
+from broker.cluster.types.awaited_announcements import MOMENT
 from broker.cluster.types.core import TypeTables
-from broker.cluster.types.hearing import MOMENT
 from broker.config import Settings
 from broker.config.settings import StreamSettings
 from broker.event.stream import StreamPattern
@@ -81,15 +81,15 @@ def test_an_event_that_overtakes_its_announcement_waits_for_it(
         world.run(late)
         held = False
         read(world, *at_c.values(), other, seconds=5.0)
-        hearing = world["c"].types.network.hearing  # type: ignore[union-attr]
+        announcements = world["c"].types.network.announcements  # type: ignore[union-attr]
         assert altitudes(other) == [7, 8]
         if late < MOMENT:
             assert found(at_c) == {"reported": [7], "assigned": []}
-            assert hearing.given_up == 0
+            assert announcements.given_up == 0
         else:
             # Events of nodes that announce nothing are not held back for longer.
             assert found(at_c) == {"reported": [], "assigned": [7]}
-            assert hearing.given_up == 1
+            assert announcements.given_up == 1
 
 
 def test_events_of_an_origin_that_is_gone_are_judged_by_its_text(
