@@ -140,15 +140,16 @@ class NodeProcess:
         with self._changed:
             return "".join(self._lines)
 
-    def await_log(self, pattern: str, after: int = 0) -> str:
-        """The first line that has `pattern`, not before line `after`; waits until it comes."""
+    def await_log(self, pattern: str, after: int = 0, patience: float = PATIENCE) -> str:
+        """The first line that has `pattern`, not before line `after`; waits until it comes, but at
+        most for so many seconds without any line."""
         wanted = re.compile(pattern)
         with self._changed:
             while True:
                 for line in self._lines[after:]:
                     if wanted.search(line):
                         return line
-                if self._ended or not self._changed.wait(PATIENCE):
+                if self._ended or not self._changed.wait(patience):
                     raise AssertionError(f"no line with {pattern!r} in\n{''.join(self._lines)}")
 
     def _read(self, process: subprocess.Popen[str]) -> None:

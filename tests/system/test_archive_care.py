@@ -13,13 +13,15 @@ from broker.store.archive.disk import Disk
 from broker.store.archive.verification import Verification
 from broker.store.archive.writer import ArchiveWriter
 from tests.store.archive.events import HOUR, MORNING, covering, event, everything_in
-from tests.system.node_process import NodeProcess
+from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.traffic import FLIGHT, flight, within
 
 pytestmark = pytest.mark.system
 
 STREAMS, HOURS, FLUSHES = 2, 3, 350
 THOUSANDS = STREAMS * HOURS * FLUSHES
+#: Seconds that the care may take: a busy machine leaves it a tenth of a processor.
+CARE = 4 * PATIENCE
 #: Years ago: settled, whatever the clock says.
 LONG_AGO = MORNING - 3 * 365 * 24 * HOUR
 
@@ -74,7 +76,7 @@ def test_thousands_of_small_files_become_few_while_the_node_archives(tmp_path: P
     async def work() -> None:
         await publish(node, 0, 100)
         cared = f"the archive is cared for: {THOUSANDS} files merged"
-        waiting = asyncio.create_task(asyncio.to_thread(node.await_log, cared))
+        waiting = asyncio.create_task(asyncio.to_thread(node.await_log, cared, patience=CARE))
         for first in range(100, 400, 100):
             await publish(node, first, first + 100)
         await waiting
@@ -82,7 +84,7 @@ def test_thousands_of_small_files_become_few_while_the_node_archives(tmp_path: P
 
     with NodeProcess(tmp_path, f'[archive]\nlocation = "{folder}"\nevery = 0.5\n') as node:
         node.await_log("events are archived")
-        within(work())
+        within(work(), 2 * CARE)
         node.stop()
         assert "archiver:" not in node.log(), "somebody complained"
     archive = Archive.open(str(folder), create=False)
