@@ -11,7 +11,7 @@ from lxml import etree
 from broker.content.query.addressing import addressed
 from broker.content.query.cost import estimate
 from broker.content.query.cursor import Findings
-from broker.content.query.lexer import bad_query
+from broker.content.query.lexer import NAME, bad_query
 from broker.content.query.limits import QueryLimits
 from broker.content.query.namespaces import BOUND, ENVELOPE_PREFIX
 from broker.content.query.parser import parse
@@ -19,7 +19,7 @@ from broker.content.query.tree import Expression, Step
 from broker.errors import BadQuery, QueryTooExpensive
 from broker.event.envelope import NAMESPACE
 
-_PREFIX = re.compile("[A-Za-z_\u0080-\U0010ffff][A-Za-z0-9_.\u0080-\U0010ffff-]*")
+_PREFIX = re.compile(NAME)
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _FORBIDDEN_PREFIXES = frozenset({"xml", "xmlns"})
 
