@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,11 +58,16 @@ class Tree:
 
     def imports(self) -> dict[str, list[Import]]:
         """What each module imports, of ours and of others."""
-        modules = self.modules()
-        return {
-            name: list(_imports(ast.parse(path.read_text()), name, path, modules, "now"))
-            for name, path in modules.items()
-        }
+        return _all_imports(self)
+
+
+@functools.cache
+def _all_imports(tree: Tree) -> dict[str, list[Import]]:
+    modules = tree.modules()
+    return {
+        name: list(_imports(ast.parse(path.read_text()), name, path, modules, "now"))
+        for name, path in modules.items()
+    }
 
 
 def _imports(

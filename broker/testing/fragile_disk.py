@@ -143,8 +143,10 @@ class FragileDisk(Disk):
         """See `Disk`."""
         self._step()
         self._need(path)
+        # As strings: `Path.parent` makes an object for each file of a large archive.
+        folder = str(path)
         for each in self._files.keys() | self._durable.keys():
-            if each.parent == path:
+            if os.path.dirname(each) == folder:
                 if each in self._files:
                     self._durable[each] = self._files[each]
                 else:
@@ -167,9 +169,11 @@ class FragileDisk(Disk):
     def below(self, folder: Path) -> Iterator[tuple[str, int, int]]:
         """See `Disk`."""
         self._alive()
+        above = f"{folder}/"
         for path, file in list(self._files.items()):
-            if folder in path.parents:
-                yield path.relative_to(folder).as_posix(), len(file.data), file.modified
+            name = str(path)
+            if name.startswith(above):
+                yield name.removeprefix(above), len(file.data), file.modified
 
     # ------------------------------------------------------------------ damage
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
 from broker.content.index.holes import Hole, Literal, Operator
@@ -10,29 +11,30 @@ from broker.content.index.member import Member
 from broker.content.index.members import Members
 from broker.content.index.shared import Pool, SharedIndex, Signature
 
+TEXTS: Mapping[Operator, Callable[[bytes, bytes], bool]] = {
+    Operator.EQUAL: eq,
+    Operator.NOT_EQUAL: ne,
+    Operator.STARTS_WITH: bytes.startswith,
+    Operator.CONTAINS: bytes.__contains__,
+}
+NUMBERS: Mapping[Operator, Callable[[float, float], bool]] = {
+    Operator.NUMBER_EQUAL: eq,
+    Operator.NUMBER_NOT_EQUAL: ne,
+    Operator.LESS: lt,
+    Operator.LESS_EQUAL: le,
+    Operator.GREATER: gt,
+    Operator.GREATER_EQUAL: ge,
+}
+
 
 def satisfies(operator: Operator, value: Literal, literal: Literal) -> bool:
     """One comparison."""
     if isinstance(value, bytes) and isinstance(literal, bytes):
-        text = {
-            Operator.EQUAL: value == literal,
-            Operator.NOT_EQUAL: value != literal,
-            Operator.STARTS_WITH: value[: len(literal)] == literal,
-            Operator.CONTAINS: value.find(literal) >= 0,
-        }
-        return text[operator]
+        return TEXTS[operator](value, literal)
     assert isinstance(value, float) and isinstance(literal, float)
     if value != value or literal != literal:
         return operator is Operator.NUMBER_NOT_EQUAL
-    number = {
-        Operator.NUMBER_EQUAL: value == literal,
-        Operator.NUMBER_NOT_EQUAL: value != literal,
-        Operator.LESS: value < literal,
-        Operator.LESS_EQUAL: value <= literal,
-        Operator.GREATER: value > literal,
-        Operator.GREATER_EQUAL: value >= literal,
-    }
-    return number[operator]
+    return NUMBERS[operator](value, literal)
 
 
 def satisfied(

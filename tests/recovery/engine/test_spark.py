@@ -120,6 +120,19 @@ def test_an_archive_that_goes_away_in_a_job_is_told_as_such(
             )
 
 
+def test_a_job_that_nobody_waits_for_any_more_ends(spark: SparkEngine, tmp_path: Path) -> None:
+    archive = archive_world(make_world(SEED), str(tmp_path / "archive"), SEED)
+    looks = iter([False])
+    (tmp_path / "spool").mkdir()
+    with pytest.raises(ReplayCancelled):
+        at(spark, archive).run(
+            [ReplayRequest(">", "/flight")],
+            tmp_path / "spool",
+            lambda done, of: None,
+            lambda: next(looks, True),
+        )
+
+
 def test_a_jvm_that_is_killed_in_the_middle_of_a_job_costs_time_alone(
     spark: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,19 +180,6 @@ def test_a_jvm_that_dies_each_time_is_told_of(
     with pytest.raises(EngineUnavailable, match="the JVM died 2 times"):
         answers(at(spark, archive), [ReplayRequest(">", "/flight")], tmp_path / "spool")
     assert len(started) == 2
-
-
-def test_a_job_that_nobody_waits_for_any_more_ends(spark: SparkEngine, tmp_path: Path) -> None:
-    archive = archive_world(make_world(SEED), str(tmp_path / "archive"), SEED)
-    looks = iter([False])
-    (tmp_path / "spool").mkdir()
-    with pytest.raises(ReplayCancelled):
-        at(spark, archive).run(
-            [ReplayRequest(">", "/flight")],
-            tmp_path / "spool",
-            lambda done, of: None,
-            lambda: next(looks, True),
-        )
 
 
 @pytest.mark.parametrize("home", ["nowhere", ""])
