@@ -103,6 +103,7 @@ def test_a_quick_run_of_the_archive_counts_what_it_wrote(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.system
 def test_a_quick_run_of_the_replay_delivers_each_event_once_whoever_asks(tmp_path: Path) -> None:
     results, data = tmp_path / "results", tmp_path / "data"

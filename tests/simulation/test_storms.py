@@ -24,7 +24,7 @@ from tests.simulation.watching import (
 
 SECONDS = 12.0
 STEP = 0.05
-SEEDS = seeds(14, 40)
+SEEDS = seeds(7, 40)
 
 
 def small_settings() -> Settings:

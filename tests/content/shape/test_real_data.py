@@ -49,7 +49,7 @@ def events(packets: Iterator[bytes]) -> Iterator[bytes]:
         yield write_event(mint.next(n), "voevent", kind, payload_element(packet))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_week_of_voevents_has_few_shapes(shared_data: Path) -> None:
     judged = Judged(shipped("VOEvent", "1.1"), shipped("VOEvent", "2.0"))
     seen, misses = arrive(judged, shared_data, "2014-04.001.tar.bz2")

@@ -31,9 +31,7 @@ def run(first: int, last: int, *dangers: str) -> None:
 
 @pytest.mark.parametrize(
     ("first", "last", "dangers"),
-    [
-        *[(0, 2, SAFE), (4, 7, TORN), (8, 10, SHORT), (40, 42, RESTLESS)],
-    ],
+    [(0, 0, SAFE), (4, 4, TORN), (8, 8, SHORT), (40, 40, RESTLESS)],
 )
 def test_everybody_has_in_the_end_what_it_is_to_have(
     first: int, last: int, dangers: tuple[str, ...]

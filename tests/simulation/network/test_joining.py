@@ -20,7 +20,7 @@ def clusters(world: NetworkWorld) -> dict[UnitPath, set[str]]:
     return found
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
+@pytest.mark.parametrize("seed", seeds(1, 3))
 def test_ten_nodes_that_join_at_once_are_one_cluster_through_which_events_flow(seed: int) -> None:
     with NetworkWorld(seed) as world:
         names = [f"n{number}" for number in range(10)]
