@@ -1,8 +1,8 @@
 """Processes on one archive: `python -m tests.store.archive.archive_process FOLDER PART`.
 
 PART is the name of an origin, whose events are written from where the archive covers it until
-`EVENTS` of them are there; or `care`, which merges and deletes until its stdin ends. A line is
-printed after each flush or round.
+`EVENTS` of them are there; or `care`, which merges and deletes until its stdin has ended. A line
+is printed after each flush or round.
 """
 
 from __future__ import annotations
@@ -43,8 +43,10 @@ def write(folder: str, origin: str) -> None:
 
 
 def care(folder: str) -> None:
-    """Merge, and delete what has had its grace, until stdin ends."""
-    while not select.select([sys.stdin], [], [], 0)[0]:
+    """Merge, and delete what has had its grace, until stdin ends; then once more, over all."""
+    ended = False
+    while not ended:
+        ended = bool(select.select([sys.stdin], [], [], 0)[0])
         archive = Archive.open(folder)
         ledger = Ledger(archive.manifests, guest_name(), archive.wall_clock)
         rules = CompactionRules(many=4, target_rows=200)
