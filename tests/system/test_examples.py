@@ -14,6 +14,7 @@ import pytest
 from broker.client.asyncio_face import connect
 from broker.errors import EngineUnavailable
 from broker.recovery.engine.spark_session import check_java
+from tests.capability import needs
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
 from tests.system.traffic import FLIGHT, within
 
@@ -147,6 +148,8 @@ def test_nine_nodes_lose_nothing_though_a_gateway_is_killed(tmp_path: Path) -> N
     assert not any("Traceback" in log for log in logs)
 
 
+# So few generated events would fit into the smallest log, and the archive would not be needed.
+@needs("shared-data")
 def test_a_client_whose_node_and_disk_are_lost_gets_the_rest_at_another(tmp_path: Path) -> None:
     running = network_example(tmp_path / "nodes", "--limit", "1200", module="examples.roaming")
     said, _ = running.communicate(timeout=10 * PATIENCE)
