@@ -89,7 +89,11 @@ class Advisor:
 
     def _likely(self, query: Query) -> bool:
         """Whether the type that fulfilled the query before may fulfil this one, as it mostly is."""
-        schema = None if self._satisfied is None else self._types.schema(self._satisfied)
+        return self._satisfied is not None and self._can_match(query, self._satisfied)
+
+    def _can_match(self, query: Query, reference: DtdReference) -> bool:
+        """Whether an event of the type can match; False also if its schema can not be had."""
+        schema = self._types.schema(reference)
         return schema is not None and satisfiable(query, schema) is None
 
     def _impossible(self, query: Query, references: tuple[DtdReference, ...]) -> Impossible | None:
@@ -135,13 +139,14 @@ class Advisor:
         for reference in references:
             by_type.setdefault(reference.type, []).append(reference)
         told = 0
-        for versions in by_type.values():
-            *older, newest = (self._types.schema(reference) for reference in versions)
-            if not older or newest is None or told == MAX_WARNINGS:
+        for *older, newest in by_type.values():
+            # To make a schema takes up to 0.1 s of the reactor's time, so it is made when needed.
+            if not older or told == MAX_WARNINGS:
                 continue
-            impossible = satisfiable(query, newest)
+            schema = self._types.schema(newest)
+            impossible = None if schema is None else satisfiable(query, schema)
             if impossible is None:
                 continue
-            if any(schema and satisfiable(query, schema) is None for schema in older):
+            if any(self._can_match(query, reference) for reference in older):
                 told += 1
                 yield f"its newest version can not match, though an older one can: {impossible}"

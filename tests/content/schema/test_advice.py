@@ -136,6 +136,13 @@ def test_who_returns_is_told_of_what_only_older_versions_match(
     assert warnings(types, "/flight/flightleg/speed", returning=True) == ()
 
 
+def test_who_returns_costs_no_schema_of_a_type_with_one_version(types: KnownTypes) -> None:
+    assert warnings(types, "/flight/flightleg/speed", returning=True) == ()
+    ready = {reference.type for reference in types.references() if types.is_ready(reference)}
+    assert "asdi" in {reference.type for reference in types.references()}
+    assert ready == {"flight", "event", "VOEvent"}
+
+
 def test_types_of_folders_are_known_and_not_put_into_the_cache(
     tmp_path: Path, dtds: DtdCache, make_dtd: Callable[..., Dtd]
 ) -> None:
