@@ -29,7 +29,6 @@ def test_the_collector_leaves_alone_what_is_loaded_and_still_frees_what_comes() 
         gc.collect()
         assert knot() is None
     finally:
-        gc.unfreeze()
         gc.set_threshold(*thresholds)
 
 
