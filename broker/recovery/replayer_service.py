@@ -21,7 +21,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
-from broker.errors import BrokerError, EngineUnavailable
+from broker.errors import BrokerError, EngineUnavailable, Overloaded
 from broker.recovery.engine.contract import Engine
 from broker.recovery.replayer_core import ReplayerCore
 from broker.recovery.replayer_effects import (
@@ -216,7 +216,7 @@ class Replayer(Factory):
         if isinstance(error, BrokerError):
             return error
         if isinstance(error, OSError):
-            return EngineUnavailable(f"the spool can not be used: {error}")
+            return Overloaded(f"the spool can not be used: {error}")
         self._log.failure("a replay failed", failure=failure)
         return EngineUnavailable(f"an error of the program: {failure.getErrorMessage()}")
 

@@ -14,13 +14,14 @@ import os
 import shutil
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from broker.errors import Overloaded
 from broker.recovery.ordering import Integers
 from broker.store.archive.chunked_rows import rows_to_chunks
 from broker.store.archive.table import batch_to_events
@@ -31,6 +32,15 @@ _INDEX: Final = pa.schema([pa.field(name, pa.int32()) for name in ("part", "row"
 _BATCH_BYTES: Final = 64 << 20
 #: Parts whose files are held open: each is mapped, not read.
 _MOST_OPEN: Final = 64
+
+
+@contextmanager
+def _on_disk() -> Iterator[None]:
+    """A full disk has no room now; the same may be tried again."""
+    try:
+        yield
+    except OSError as error:
+        raise Overloaded(f"the spool can not be written: {error}") from error
 
 
 def part_path(folder: Path, number: int) -> Path:
@@ -45,14 +55,15 @@ class PartWriter:
         self._path = part_path(folder, number)
         # Several may write the same, when a task is tried again beside one that hangs.
         self._writing = self._path.with_suffix(f".{os.getpid()}.{id(self)}")
-        self._sink = pa.OSFile(str(self._writing), "wb")
-        self._writer = pa.ipc.new_file(self._sink, schema)
+        with _on_disk():
+            self._sink = pa.OSFile(str(self._writing), "wb")
+            self._writer = pa.ipc.new_file(self._sink, schema)
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
         self._rows = 0
 
     def write(self, events: pa.RecordBatch) -> None:
-        """Some more; OSError when the disk is full."""
+        """Some more; raises `Overloaded` when the disk is full."""
         if events.num_rows:
             self._waiting.append(events)
             self._bytes += events.nbytes
@@ -61,17 +72,19 @@ class PartWriter:
                 self._flush()
 
     def commit(self) -> None:
-        """That is all of them; OSError when the disk is full."""
+        """That is all of them; raises `Overloaded` when the disk is full."""
         self._flush()
-        self._close()
-        if self._rows:
-            self._writing.replace(self._path)
-        else:
-            self._writing.unlink()
+        with _on_disk():
+            self._close()
+            if self._rows:
+                self._writing.replace(self._path)
+            else:
+                self._writing.unlink()
 
     def _flush(self) -> None:
         if self._waiting:
-            self._writer.write_batch(pa.concat_batches(self._waiting))
+            with _on_disk():
+                self._writer.write_batch(pa.concat_batches(self._waiting))
         self._waiting, self._bytes = [], 0
 
     def abandon(self) -> None:
@@ -89,14 +102,18 @@ class PartWriter:
 def write_request(
     folder: Path, number: int, parts: Integers, rows: Integers, sizes: Integers
 ) -> None:
-    """The order in which a request gets the events at these places, and their sizes in bytes."""
+    """The order in which a request gets the events at these places, and their sizes in bytes.
+
+    Raises `Overloaded` when the disk is full.
+    """
     columns = [pa.array(column, pa.int32()) for column in (parts, rows, sizes)]
     batch = pa.RecordBatch.from_arrays(columns, schema=_INDEX)
     path = _request_path(folder, number)
     writing = path.with_suffix(".new")
-    with pa.OSFile(str(writing), "wb") as sink, pa.ipc.new_file(sink, _INDEX) as writer:
-        writer.write_batch(batch)
-    writing.replace(path)
+    with _on_disk():
+        with pa.OSFile(str(writing), "wb") as sink, pa.ipc.new_file(sink, _INDEX) as writer:
+            writer.write_batch(batch)
+        writing.replace(path)
 
 
 class Spool:

@@ -13,13 +13,20 @@ from typing import TypeVar
 
 import pytest
 
-from broker.errors import BadQuery, ReplayTooLarge, UnknownSubscription, from_wire
+from broker.errors import (
+    BadQuery,
+    Overloaded,
+    ReplayTooLarge,
+    UnknownSubscription,
+    from_wire,
+)
 from broker.recovery import replayer_messages as messages
 from broker.recovery.engine.contract import Report
 from broker.recovery.request import ReplayRequest
 from broker.store.chunks import Chunk
 from broker.store.records import LoggedEvent
 from tests.recovery.world import World, archive_world, expected, make_world, some_requests
+from tests.system.mounts import mounted_tmpfs
 
 pytestmark = pytest.mark.system
 SECONDS = 60.0
@@ -174,6 +181,22 @@ def test_bad_requests_and_too_large_ones_fail_by_their_kind(folder: Path) -> Non
     assert isinstance(found[3], messages.Found)
     node.tell(messages.Cancel(3))
     node.close()
+
+
+def test_a_full_disk_is_a_reason_to_try_again(archive: str, tmp_path: Path) -> None:
+    """The node's recovery waits then. It gave up when this was an error of the engine."""
+    with mounted_tmpfs(tmp_path / "disk", "size=32k") as disk:
+        process = started(archive, disk, "--engine", "local")
+        node = Node(disk / "socket")
+        node.tell(messages.Replay(1, ReplayRequest(">", "true()").to_wire()))
+        while not isinstance(failed := node.hear(), messages.Failed):
+            assert isinstance(failed, messages.Accepted | messages.Progress)
+        assert isinstance(from_wire(failed.error), Overloaded)
+        node.tell(messages.Replay(2, ReplayRequest(">", "/flight/id = 'UAL7'").to_wire()))
+        while not isinstance(found := node.hear(), messages.Found):
+            assert isinstance(found, messages.Accepted | messages.Progress)
+        node.close()
+        ended(process)
 
 
 def test_bytes_that_are_no_message_end_the_connection_alone(folder: Path) -> None:

@@ -113,8 +113,9 @@ class Engine(Protocol):
     ) -> list[Report]:
         """A report for each request, in order; its events are in `folder` (see `spool.py`).
 
-        Raises `ReplayCancelled` soon after `cancelled` says so, `ArchiveUnavailable`, and
-        `EngineUnavailable` when the engine itself broke and the same may be tried again.
+        Raises `ReplayCancelled` soon after `cancelled` says so, `ArchiveUnavailable`, `Overloaded`
+        when the disk of `folder` is full, and `EngineUnavailable` when the engine itself broke and
+        the same may be tried again.
         """
 
     def close(self) -> None:

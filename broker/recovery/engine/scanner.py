@@ -57,7 +57,7 @@ class Scanner(Protocol):
         """What somebody wants of these parts (`KEYS`), whose events it has put into the folder, and
         a note for each part, in any order.
 
-        Blocks; raises `ReplayCancelled` or `EngineUnavailable`.
+        Blocks; raises `ReplayCancelled`, `Overloaded` or `EngineUnavailable`.
         """
 
 

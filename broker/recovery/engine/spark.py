@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from broker.dtd.catalogue import Catalogue
-from broker.errors import ArchiveUnavailable, EngineUnavailable, ReplayCancelled
+from broker.errors import ArchiveUnavailable, EngineUnavailable, Overloaded, ReplayCancelled
 from broker.recovery.engine import spark_session, spark_task
 from broker.recovery.engine.contract import LIMITS, Limits, Progress, Report
 from broker.recovery.engine.job import Job
@@ -146,11 +146,13 @@ class SparkEngine:
             # What py4j and Spark raise depends on where they were.
             if cancelled():
                 raise ReplayCancelled("nobody waits for this replay any more") from None
-            if f".{ArchiveUnavailable.__name__}: " in (reason := _reason(error)):
-                # A worker could not read, as this process could not.
-                raise ArchiveUnavailable(reason.partition(": ")[2]) from None
+            reason = _reason(error)
+            for kind in (ArchiveUnavailable, Overloaded):
+                if f".{kind.__name__}: " in reason:
+                    # A worker could not read or write, as this process could not.
+                    raise kind(reason.partition(": ")[2]) from None
             if spark_session.is_alive():
-                raise EngineUnavailable(f"Spark failed: {_reason(error)}") from error
+                raise EngineUnavailable(f"Spark failed: {reason}") from error
             self.close()
             self._tries += 1
             if self._tries > _TRIES:

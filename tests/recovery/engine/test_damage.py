@@ -247,8 +247,9 @@ def test_a_disk_that_is_full_leaves_nothing_half_written(
     def full(_writer: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("broker.recovery.spool.PartWriter._flush", full)
-    with pytest.raises(OSError, match="No space left"):
+    monkeypatch.setattr("broker.recovery.spool.PartWriter._close", full)
+    # The subscription waits for room, and does not end.
+    with pytest.raises(Overloaded, match="No space left"):
         engine_reports(LocalEngine(archive, CATALOGUE), [EVERYTHING], tmp_path / "spool")
     assert list((tmp_path / "spool").iterdir()) == []
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker.errors import ArchiveUnavailable, EngineUnavailable, ReplayCancelled
+from broker.errors import ArchiveUnavailable, EngineUnavailable, Overloaded, ReplayCancelled
 from broker.recovery.engine import spark as spark_module
 from broker.recovery.engine import spark_session
 from broker.recovery.engine.local import LocalEngine
@@ -25,6 +25,7 @@ from tests.capability import needs
 from tests.recovery.answers import answers, compare
 from tests.recovery.world import CATALOGUE, archive_world, make_world, some_requests
 from tests.seeds import seeds
+from tests.system.mounts import mounted_tmpfs
 
 SEED = 3
 
@@ -118,6 +119,19 @@ def test_an_archive_that_goes_away_in_a_job_is_told_as_such(
             at(spark, archive).run(
                 [ReplayRequest(">", "true()")], tmp_path / "spool", rename, lambda: False
             )
+
+
+def test_a_worker_whose_disk_is_full_does_not_break_the_engine(
+    spark: SparkEngine, tmp_path: Path
+) -> None:
+    archive = archive_world(make_world(SEED), str(tmp_path / "archive"), SEED)
+    with (
+        mounted_tmpfs(tmp_path / "spool", "size=16k") as spool,
+        pytest.raises(Overloaded, match="the spool can not be written"),
+    ):
+        at(spark, archive).run(
+            [ReplayRequest(">", "true()")], spool, lambda done, of: None, lambda: False
+        )
 
 
 def test_a_job_that_nobody_waits_for_any_more_ends(spark: SparkEngine, tmp_path: Path) -> None:
