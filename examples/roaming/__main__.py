@@ -39,8 +39,10 @@ LEAVES, LOST, BACK, ALL = 10, 14, 19, 20
 #: A log keeps about such a part of the feed, and not less than the smallest log.
 LOG_PART = 6
 LEAST_LOG = 1 << 20
+#: Bytes that a log needs for an event besides its payload: the envelope, and the event's place.
+ENVELOPE = 1000
 #: Parts of a log that are published before the archive is waited for: or retention, in this haste,
-#: takes what is not yet archived.
+#: takes what is not yet archived. Copies at a neighbour have half of a log.
 WAVES = 4
 #: Seconds without any progress after which what is still missing is given up.
 PATIENCE = 150.0
@@ -120,13 +122,15 @@ class Story:
 
     async def _archived(self) -> None:
         """Wait until all is in the archive: what a lost node had its neighbour brings there."""
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                state = await asyncio.to_thread(self.archive.state)
-                # Nobody tells: it is looked at.
-                if all(state.upto(o, (0, 0)) >= each.mark for o, each in self.last.items()):
-                    return
-                await asyncio.sleep(LOOK)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + PATIENCE
+        while loop.time() < until:
+            state = await asyncio.to_thread(self.archive.state)
+            # Nobody tells: it is looked at.
+            if all(state.upto(o, (0, 0)) >= each.mark for o, each in self.last.items()):
+                return
+            await asyncio.sleep(LOOK)
+        raise TimeoutError(f"the archive does not have all events after {PATIENCE:g} s")
 
     async def _publish_one(self, publisher: AsyncioClient, index: int) -> None:
         item = self.feed.items[index]
@@ -241,7 +245,7 @@ def report(story: Story) -> int:
 
 def log_bytes(feed: Feed) -> int:
     """How much the nodes' logs keep."""
-    whole = sum(len(item.payload) for item in feed.items)
+    whole = sum(len(item.payload) + ENVELOPE for item in feed.items)
     return max(LEAST_LOG, whole // LOG_PART)
 
 
@@ -272,7 +276,7 @@ def main() -> int:
             console.print("interrupted; the nodes are stopped")
             return 130
         except (BrokerError, OSError, TimeoutError) as error:
-            text = str(error) or f"nothing came of it in {START:g} s"
+            text = str(error) or f"a node did not answer in {START:g} s"
             console.print(f"[bold red]{escape(text)}[/]; --keep FOLDER keeps the nodes' logs")
             wrong = 1
     if wrong == 0:
