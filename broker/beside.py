@@ -65,6 +65,7 @@ class ProcessesBeside:
 
         def release(reached: Mapping[str, Mark]) -> None:
             log.hold.archived = reached.get(log.origin, (0, 0))
+            log.hold.archived_copies = reached
 
         log.hold.is_told = False
         self.archiver.on_reached = release

@@ -36,7 +36,8 @@ class ArchiveSettings:
         kinds.size(0, PIB),
         0,
         "Size of the log on disk up to which the node's own events stay in it until the archive "
-        "has them, beyond log.max_bytes and log.max_age; 0: twice log.max_bytes.",
+        "has them, beyond log.max_bytes and log.max_age; 0: twice log.max_bytes. Copies for other "
+        "nodes stay up to half of it.",
     )
     compact: bool = setting(
         kinds.BOOLEAN,

@@ -10,7 +10,7 @@ address of its node in UTF-8. Spans are checked and have a second copy (see `val
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import lmdb
@@ -23,6 +23,7 @@ from broker.store.damage import Damage, DamageFound, Kind, Span
 from broker.store.records import LoggedEvent
 from broker.store.stored_chunk import HeadDamaged, StoredChunk, encode_stored, span_of
 from broker.store.table_size import table_bytes
+from broker.store.unarchived import UnarchivedHold
 from broker.store.values import Values
 
 _MARK = struct.Struct(">IQ")
@@ -53,6 +54,14 @@ class KeptSpan(NamedTuple):
         return cls((epoch, offset), (last_epoch, last_offset), owner)
 
 
+class _OldestChunk(NamedTuple):
+    """The oldest chunk of an origin."""
+
+    arrival: int
+    """When its last event was logged, in ms since 1970."""
+    last: Mark
+
+
 class Kept:
     """The table, as transactions of the log use it."""
 
@@ -66,9 +75,10 @@ class Kept:
         spans: Mapping[str, KeptSpan],
         keeping: Sequence[Keeping],
         max_bytes: int,
+        hold: UnarchivedHold,
     ) -> dict[str, KeptSpan]:
-        """Keep copies beside these spans; the oldest, of whatever origin, make room where that is
-        needed. The spans that are kept then."""
+        """Keep copies beside these spans; the oldest that `hold` does not keep, of whatever origin,
+        make room where that is needed. The spans that are kept then."""
         kept = dict(spans)
         for each in keeping:
             span = kept.get(each.origin)
@@ -83,8 +93,8 @@ class Kept:
                 span = KeptSpan(each.after, each.upto, each.owner)
             self._add(txn, span, each.origin, events)
             kept[each.origin] = span
-        while table_bytes(txn, self.table) > max_bytes:
-            oldest = self.oldest(txn, kept)
+        while (used := table_bytes(txn, self.table)) > max_bytes:
+            oldest = self._oldest(txn, kept, hold, used)
             if oldest is None:
                 break
             kept[oldest] = self.trim(txn, oldest, kept[oldest])
@@ -130,25 +140,29 @@ class Kept:
     ) -> KeptSpan | None:
         """Let chunks go that were logged `before` (ms since 1970); None if nothing is left."""
         while True:
-            arrival = self._oldest_arrival(txn, origin)
-            if arrival is None:
+            oldest = self._oldest_chunk(txn, origin, span)
+            if oldest is None:
                 self.begin_again(txn, origin)
                 return None
-            if arrival >= before:
+            if oldest.arrival >= before:
                 return span
             span = self.trim(txn, origin, span)
 
-    def oldest(self, txn: lmdb.Transaction, origins: Iterable[str]) -> str | None:
-        """The origin that has the oldest chunk, as its owner logged it; None if there is none."""
+    def _oldest(
+        self, txn: lmdb.Transaction, spans: Mapping[str, KeptSpan], hold: UnarchivedHold, used: int
+    ) -> str | None:
+        """The origin that has the oldest chunk, as its owner logged it, that may go."""
         found = [
-            (arrival, origin)
-            for origin in origins
-            for arrival in [self._oldest_arrival(txn, origin)]
-            if arrival is not None
+            (oldest.arrival, origin)
+            for origin, span in spans.items()
+            for oldest in [self._oldest_chunk(txn, origin, span)]
+            if oldest is not None and not hold.keeps_copies(origin, oldest.last, used)
         ]
         return min(found)[1] if found else None
 
-    def _oldest_arrival(self, txn: lmdb.Transaction, origin: str) -> int | None:
+    def _oldest_chunk(
+        self, txn: lmdb.Transaction, origin: str, span: KeptSpan
+    ) -> _OldestChunk | None:
         prefix = _prefix(origin)
         with txn.cursor(db=self.table) as cursor:
             if not cursor.set_range(prefix + b"\0"):
@@ -156,8 +170,10 @@ class Kept:
             if not bytes(cursor.key()).startswith(prefix):
                 return None
             chunk = self._chunk(cursor)
-            # A damaged one is repaired, or goes when something else has to.
-            return _NEVER_OLD if chunk is None else chunk.arrival(chunk.last)
+            if chunk is None:
+                # It is repaired, or goes when something else has to.
+                return _OldestChunk(_NEVER_OLD, self._last_place(txn, cursor, span))
+            return _OldestChunk(chunk.arrival(chunk.last), chunk.mark(chunk.last))
 
     def spans(self, txn: lmdb.Transaction) -> dict[str, KeptSpan]:
         """What is kept of each origin."""

@@ -249,7 +249,7 @@ class LogFile(FileReading):
             kept = self.kept
             if commit.keeping:
                 kept = self._tables.kept.keep(
-                    txn, kept, commit.keeping, self._retention.max_bytes // 2
+                    txn, kept, commit.keeping, self._retention.max_bytes // 2, self.hold
                 )
             since = further(commit.since, self._trim(txn, now_ms))
             last = commit.events[-1].serial if commit.events else self._bounds.last

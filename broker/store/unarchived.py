@@ -1,6 +1,8 @@
-"""Retention and the archive: own events stay in the log until the archive has them."""
+"""Retention and the archive: own events, and copies of others, stay until the archive has them."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import attrs
 
@@ -12,7 +14,7 @@ _UNTOLD = 1 / 8
 
 @attrs.define
 class UnarchivedHold:
-    """Keeps chunks of own events from retention, up to a size of the log.
+    """Keeps chunks of own events and of copies from retention, up to a size.
 
     The log's writing thread asks; the reactor's thread says what is archived, and reads the rest.
     """
@@ -21,6 +23,8 @@ class UnarchivedHold:
     """Size of the log on disk up to which own events are kept; 0: there is no archive."""
     archived: Mark = (0, 0)
     """Up to here the archive has this node's own events, as far as its archiver has said."""
+    archived_copies: Mapping[str, Mark] = attrs.field(factory=dict)
+    """By origin the same of events of which copies are here."""
     taken: int = 0
     """Own events that retention took before they were archived, since the start."""
     is_told: bool = True
@@ -48,3 +52,9 @@ class UnarchivedHold:
             return True
         self.taken += last[1] - max(first[1] - 1, self.archived[1])
         return False
+
+    def keeps_copies(self, origin: str, last: Mark, used_bytes: int) -> bool:
+        """Whether copies of another node's events up to `last` must stay, though all copies take so
+        many bytes: up to half of what the log may have."""
+        unarchived = last > self.archived_copies.get(origin, (0, 0))
+        return unarchived and used_bytes <= self.most_bytes // 2

@@ -145,6 +145,7 @@ class _Archiver:
                 pass
             own = self._process.node.event_log
             own.hold.archived = self._archiving.reached.get(own.origin, (0, 0))
+            own.hold.archived_copies = dict(self._archiving.reached)
         except BrokerError:
             # As the process does: it is tried again.
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import attrs
 import pytest
 
 from broker.event.place import Mark
@@ -57,15 +58,47 @@ def test_what_does_not_go_on_begins_again(tmp_path: Path) -> None:
     assert log.kept == {"far": KeptSpan((1, 20), (1, 40))}
 
 
-def test_the_oldest_copies_make_room_and_the_span_says_so(tmp_path: Path) -> None:
-    log = LogFile(tmp_path, Retention(max_bytes=1 << 20), sync=False)
+def kept_span(log: LogFile) -> KeptSpan:
+    """What is left of 5,000 copies of 900 bytes."""
     after: Mark = (0, 0)
     for first in range(1, 5000, 100):
         new = copies(first, 100, 900)
         keep(log, after, new)
         after = new[-1].mark
-    span = log.kept["far"]
+    return log.kept["far"]
+
+
+def test_the_oldest_copies_make_room_and_the_span_says_so(tmp_path: Path) -> None:
+    log = LogFile(tmp_path, Retention(max_bytes=1 << 20), sync=False)
+    span = kept_span(log)
     read = log.read_kept("far", (0, 0), 10_000, 1 << 30)
-    assert span.upto == after and (0, 0) < span.after < after
-    assert read[0].mark > span.after and len(read) == after[1] - span.after[1]
+    assert span.upto == (11, 5000) and (0, 0) < span.after < span.upto
+    assert read[0].mark > span.after and len(read) == span.upto[1] - span.after[1]
     assert 200 < len(read) < 1000
+
+
+def test_copies_that_the_archive_lacks_stay_while_there_is_room(tmp_path: Path) -> None:
+    small, large = tmp_path / "small", tmp_path / "large"
+    log = LogFile(large, Retention(max_bytes=1 << 20, unarchived_bytes=16 << 20), sync=False)
+    span = kept_span(log)
+    assert span.after == (0, 0)
+    log.hold.archived_copies = {"far": (5, 2000)}
+    keep(log, span.upto, copies(5001, 1, 900))
+    # Copies that the archive has make room, as before.
+    assert log.kept["far"].after >= (5, 2000)
+    log = LogFile(small, Retention(max_bytes=1 << 20, unarchived_bytes=2 << 20), sync=False)
+    span = kept_span(log)
+    assert 700 < span.upto[1] - span.after[1] < 1500
+
+
+def test_archived_copies_of_another_origin_go_before_older_ones(tmp_path: Path) -> None:
+    log = LogFile(tmp_path, Retention(max_bytes=1 << 20, unarchived_bytes=16 << 20), sync=False)
+    keep(log, (0, 0), copies(1, 400, 900))
+    log.hold.archived_copies = {"other": (9, 9999)}
+    after: Mark = (0, 0)
+    for first in range(1, 1000, 100):
+        new = [attrs.evolve(event, origin="other") for event in copies(first, 100, 900)]
+        log.commit(Commit(keeping=[Keeping("other", after, new[-1].mark, new)]), 1, 0)
+        after = new[-1].mark
+    assert log.kept["far"].after == (0, 0)
+    assert log.kept["other"].after > (0, 0)

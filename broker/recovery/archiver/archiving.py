@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 import attrs
@@ -102,9 +102,10 @@ class Archiving:
         self.reached: dict[str, Mark] = {}
         """By origin, up to where the archive has it."""
 
-    def flush(self, dead: Iterable[str] = ()) -> bool:
+    def flush(self, dead: Collection[str] = ()) -> bool:
         """Archive what is new, of the `dead` origins too; whether there is more at once."""
         more = self._flush_own()
+        self._note_others(dead)
         for origin in dead:
             more = self._flush_kept(origin) or more
         self._put_durables()
@@ -112,6 +113,14 @@ class Archiving:
         self._put_uses()
         self._writer.put_witness()
         return more
+
+    def _note_others(self, dead: Collection[str]) -> None:
+        """Note up to where others have archived what is kept here: until then it stays."""
+        state = self._archive.state()
+        for origin, span in self._log.spans().items():
+            if origin not in dead:
+                since = max(span.after, state.forgotten(origin))
+                self.reached[origin] = state.upto(origin, since)
 
     def _flush_own(self) -> bool:
         log = self._log

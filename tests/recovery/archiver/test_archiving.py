@@ -242,6 +242,17 @@ def test_what_is_kept_of_a_dead_origin_is_archived_by_its_keeper(site: Site, kee
     assert site.offsets() == [1, 2, 3, 4, 5, 6]
 
 
+def test_a_keeper_says_what_others_have_archived_of_its_copies(site: Site, keeper: Site) -> None:
+    """Until then they stay, for their node may be lost."""
+    site.log_more(6)
+    keeper.keep(site.made, (0, 0))
+    archiver = keeper.carry()
+    assert archiver.reached[site.origin] == (0, 0)
+    site.carry()
+    keeper.carry(archiver)
+    assert archiver.reached[site.origin] == (1, 6)
+
+
 def test_an_origin_that_comes_back_goes_on_behind_its_keeper(site: Site, keeper: Site) -> None:
     site.log_more(4)
     site.carry()

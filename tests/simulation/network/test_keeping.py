@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
-from broker.config import Settings, StreamSettings
+from broker.config import LogSettings, Settings, StreamSettings
+from broker.config.recovery import ArchiveSettings
 from broker.event.stream import StreamPattern
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
@@ -43,6 +45,39 @@ def test_what_was_acknowledged_is_delivered_when_the_disk_is_lost(seed: int) -> 
         assert safe, f"seed {seed}"
         world.heal("keeper", "zone")
         world.run(30.0)
+        read(world, reader)
+        got = [name_of(event) for event in reader.events]
+        lost = {(e.client_id, e.incarnation, e.sequence_number) for e in safe} - set(got)
+        assert not lost, f"{sorted(lost)} (seed {seed})"
+        assert got == sorted(set(got)), f"seed {seed}"
+
+
+@pytest.mark.parametrize("seed", seeds(1, 3))
+def test_copies_outlive_an_archive_that_is_away(seed: int) -> None:
+    """The neighbour is the only one that has them once their node is lost."""
+    log = LogSettings(max_bytes=64 << 10)
+    archive = ArchiveSettings(location="archive", hold_bytes=512 << 10)
+    settings = attrs.evolve(GUARDED, log=log, archive=archive)
+    with NetworkWorld(seed, archived=True, settings=settings) as world:
+        world.add("owner", "c")
+        world.add("keeper", "c", join=["owner"])
+        world.add("zone", "far", gateways=["keeper"])
+        world.run(3.0)
+        reader = Reader(world, world.client("reader", "zone"))
+        publisher = Publisher(world, world.client("publisher", "owner"))
+        world.run_until(lambda: reader.flowing)
+        world.cut("keeper", "zone", refuse=True)
+        assert world.archive is not None
+        world.archive.broken = True
+        publish(world, publisher, 120)
+        world.run(1.0)
+        world.kill("owner")
+        world.lose_disk("owner")
+        safe = {receipt.event_id for receipt in publisher.receipts}
+        assert len(safe) == 120, f"seed {seed}"
+        world.archive.broken = False
+        world.heal("keeper", "zone")
+        world.run(60.0)
         read(world, reader)
         got = [name_of(event) for event in reader.events]
         lost = {(e.client_id, e.incarnation, e.sequence_number) for e in safe} - set(got)
