@@ -8,7 +8,13 @@ from itertools import islice
 
 from twisted.logger import Logger
 
-from broker.errors import ArchiveUnavailable, Closed, NotConnected, Overloaded
+from broker.errors import (
+    ArchiveUnavailable,
+    Closed,
+    EngineUnavailable,
+    NotConnected,
+    Overloaded,
+)
 from broker.event.place import Mark
 from broker.recovery.archive_access import ArchiveAccess, Replay
 from broker.recovery.engine.contract import Hole
@@ -99,8 +105,8 @@ class FromArchive:
                 if ended == ATTEMPTS or (given and self._missed.last):
                     raise
                 self.log.warn("replaying begins again: {error}", error=error)
-            except (Overloaded, ArchiveUnavailable) as error:
-                # Others go first, or the disk is away for a moment: it is still there.
+            except (Overloaded, ArchiveUnavailable, EngineUnavailable) as error:
+                # Others go first, or a disk is full or away for a moment: it is still there.
                 now = self._around.clock.seconds()
                 if given or until == math.inf:
                     until, pause = now + self._around.patience, LOOK_AGAIN

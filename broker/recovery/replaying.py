@@ -18,7 +18,7 @@ from twisted.internet.protocol import ProcessProtocol
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from broker.errors import BrokerError, Closed, NotConnected, from_wire
+from broker.errors import BrokerError, Closed, EngineUnavailable, NotConnected, from_wire
 from broker.event.place import Mark
 from broker.recovery.engine.contract import Report
 from broker.recovery.messages import unpack_events
@@ -143,6 +143,8 @@ class ReplayProcess:
         self._unsaid: list[Message] = []
         self._link: ReplayerLink | None = None
         self._running: _Running | None = None
+        self._was_connected = False
+        """Whether the process that runs took a connection: else it did not even begin."""
         self._idle: IDelayedCall | None = None
         self._stopped: Deferred[None] | None = None
         self.notices: deque[str] = deque(maxlen=20)
@@ -159,7 +161,11 @@ class ReplayProcess:
         self._say(AskReplay(replay.number, request.to_wire()))
         self._say(More(replay.number, AHEAD))
         if self._running is None:
-            self._start()
+            try:
+                self._start()
+            except OSError as error:
+                # A full disk, or too many processes.
+                self._give_up(EngineUnavailable(f"the replay process can not be started: {error}"))
         return replay
 
     @property
@@ -186,8 +192,7 @@ class ReplayProcess:
     def _start(self) -> None:
         said = self._settings
         said.folder.mkdir(parents=True, exist_ok=True)
-        self.begun += 1
-        self._running = _Running(self)
+        running = _Running(self)
         arguments = [
             *(sys.executable, "-m", "broker.recovery.replayer", "--attached"),
             *("--archive", said.uri, "--socket", SOCKET, "--spool", "spool"),
@@ -197,8 +202,10 @@ class ReplayProcess:
         ]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         self._reactor.spawnProcess(
-            self._running, sys.executable, arguments, env=environment, path=str(said.folder)
+            running, sys.executable, arguments, env=environment, path=str(said.folder)
         )
+        self._running = running
+        self.begun += 1
         self.log.info("the replay process is started")
 
     def ready(self) -> None:
@@ -213,6 +220,7 @@ class ReplayProcess:
 
     def _connected(self, link: ReplayerLink) -> None:
         self._link = link
+        self._was_connected = True
         unsaid, self._unsaid = self._unsaid, []
         for message in unsaid:
             link.send(message)
@@ -225,11 +233,13 @@ class ReplayProcess:
     def ended(self, reason: str) -> None:
         """The process is over."""
         self._running = None
+        kind = NotConnected if self._was_connected else EngineUnavailable
+        self._was_connected = False
         stopped, self._stopped = self._stopped, None
         shutil.rmtree(self._settings.folder / "spool", ignore_errors=True)
         if self.replays and stopped is None:
             self.log.warn("the replay process has ended: {reason}", reason=reason)
-        self._give_up(NotConnected(f"the replay process has ended: {reason}"))
+        self._give_up(kind(f"the replay process has ended: {reason}"))
         if stopped is not None:
             stopped.callback(None)
 

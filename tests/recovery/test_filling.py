@@ -16,6 +16,7 @@ from broker.content.query.query import parse_query
 from broker.errors import (
     ArchiveUnavailable,
     BrokerError,
+    EngineUnavailable,
     NotConnected,
     Overloaded,
     ReplayTooLarge,
@@ -318,7 +319,11 @@ def test_what_logs_have_still_comes_though_nobody_has_what_was_before() -> None:
     assert lost == [Lost(GONE, (0, 0), (1, 2), "lost")]
 
 
-@pytest.mark.parametrize("why", [Overloaded("full"), ArchiveUnavailable("away")], ids=str)
+#: Why an archive can not be searched now, though it may be a moment later.
+AGAIN = (Overloaded("full"), ArchiveUnavailable("away"), EngineUnavailable("broken"))
+
+
+@pytest.mark.parametrize("why", AGAIN, ids=str)
 def test_an_archive_that_can_not_be_searched_now_is_asked_again(why: BrokerError) -> None:
     clock, archive = Clock(), Archived(refuses=why)
     filling = recovered(archive, Log([]), {**WHOLE, GONE: ((0, 0), None)}, clock=clock)
@@ -335,7 +340,7 @@ def test_an_archive_that_can_not_be_searched_now_is_asked_again(why: BrokerError
     assert filling.lost() == []
 
 
-@pytest.mark.parametrize("why", [Overloaded("full"), ArchiveUnavailable("away")], ids=str)
+@pytest.mark.parametrize("why", AGAIN, ids=str)
 def test_what_the_archive_may_have_is_not_called_lost(why: BrokerError) -> None:
     clock, archive = Clock(), Archived(refuses=why)
     filling = recovered(archive, Log([]), {**WHOLE, GONE: ((0, 0), None)}, clock=clock)

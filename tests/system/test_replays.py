@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from broker.errors import ArchiveUnavailable, ReplayTooLarge
 from broker.event.identity import EventId
 from broker.event.place import Position
 from broker.store.archive.archive import Archive
+from tests.system.mounts import mounted_tmpfs
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.recovering import FILLING, archived, ids, publish, settings
 from tests.system.traffic import ask_status, within
@@ -126,6 +128,26 @@ def test_an_archive_that_is_not_mounted_is_waited_for_and_not_taken_for_an_empty
     with NodeProcess(tmp_path, settings(archive)) as node:
         within(work(), 6 * PATIENCE)
         assert "Traceback" not in node.log()
+
+
+def test_a_full_disk_under_the_spool_is_waited_for(tmp_path: Path) -> None:
+    async def work(ballast: Path) -> None:
+        async with connect(node.endpoint, client_id="publisher") as client:
+            receipts = await published(client, tmp_path / "archive")
+            with ballast.open("wb", buffering=0) as file, suppress(OSError):
+                while file.write(bytes(1 << 16)):
+                    pass
+            replay = client.replay()
+            await asyncio.to_thread(node.await_log, "replaying waits: the spool can not be")
+            ballast.unlink()
+            assert await all_of(replay) == ids(receipts)
+            assert not replay.gaps
+
+    with mounted_tmpfs(tmp_path / "disk", "size=24m") as disk:
+        said = settings(tmp_path / "archive")
+        with NodeProcess(tmp_path / "node", said, data=disk / "data") as node:
+            within(work(disk / "ballast"), 4 * PATIENCE)
+            assert "Traceback" not in node.log()
 
 
 def test_who_asks_an_archive_that_is_not_there_is_told_so_in_the_end(tmp_path: Path) -> None:
