@@ -100,11 +100,8 @@ class HandingOver:
             try:
                 if address is not None and follows:
                     return await self._follow(roamer, address)
-                former = (
-                    await self._look_for(roamer)
-                    or await self._look_further(roamer)
-                    or await self._look_in_archive(roamer)
-                )
+                former = await self._look_everywhere(roamer)
+                former = former or await self._look_in_archive(roamer)
                 if former is None and expected:
                     raise NotConnected("nodes that fell silent a moment ago may have it")
                 return former or self._new(roamer, silent)
@@ -113,13 +110,12 @@ class HandingOver:
                     self.log.info("{error}: its client knows how far it has got", error=error)
                     return None
                 waited = self._clock.seconds() - tried
-                if waited >= REACHING and roamer.stored_here:
-                    self.log.info("{error}: it goes on where it was left here", error=error)
-                    return None
                 archived = await self._look_in_archive(roamer) if waited >= REACHING else None
                 if archived is not None:
                     self.log.info("{error}: the archive has its position", error=error)
                     return archived
+                if waited >= REACHING and roamer.stored_here:
+                    return self._as_left_here(roamer, str(error))
                 if waited >= PATIENCE:
                     if address is not None:
                         raise
@@ -145,6 +141,12 @@ class HandingOver:
             return None
         self.log.warn("{reason}: {name} is taken for a new one", reason=reason, name=roamer.name)
         return Former(None, warning=f"{roamer.name!r} begins now as a new one: {reason}")
+
+    def _as_left_here(self, roamer: Roamer, reason: str) -> Former:
+        """The position that is stored here counts, though others may have a newer one."""
+        self.log.warn("{reason}: {name} goes on where it was left", reason=reason, name=roamer.name)
+        warning = f"{roamer.name!r} goes on where it was left at this node: {reason}"
+        return Former(None, warning=f"{warning}. Events may come again")
 
     async def _look_in_archive(self, roamer: Roamer) -> Former | None:
         """What is stored there of it; the node that stored it is better asked, if that can be."""
@@ -184,8 +186,23 @@ class HandingOver:
         self.taken_over += furthest is not None
         return furthest
 
-    async def _look_for(self, roamer: Roamer) -> Former | None:
-        """The client does not know where it was: the nodes of the cluster may."""
+    async def _look_everywhere(self, roamer: Roamer) -> Former | None:
+        """The client does not know where it was: nodes of this cluster, or of others, may.
+
+        Others are also asked where this cluster has it: a node keeps an old position if it was away
+        when its client went on in another cluster. If they do not answer, that position counts.
+        """
+        holders = await self._look_for(roamer)
+        try:
+            holders |= await self._look_further(roamer)
+        except NotConnected as error:
+            if not holders:
+                raise
+            self.log.info("{error}: what this cluster knows counts", error=error)
+        return self._furthest(roamer, holders)
+
+    async def _look_for(self, roamer: Roamer) -> dict[Address, Position]:
+        """The positions that nodes of this cluster have."""
         if not self._seeking.knows_cluster:
             raise NotConnected("this node has just begun, and does not know who may have it")
         if self._post.is_cut_off:
@@ -203,7 +220,7 @@ class HandingOver:
         if not holders and silent:
             raise NotConnected(f"{', '.join(silent)} may have {roamer.name!r} and do not answer")
         self.taken_over += bool(holders)
-        return self._furthest(roamer, holders)
+        return holders
 
     def _furthest(self, roamer: Roamer, holders: Mapping[Address, Position]) -> Former | None:
         """The furthest position of several nodes. A node keeps an old one if it was away when its
@@ -220,8 +237,8 @@ class HandingOver:
             self.release(str(address), roamer.client_id, roamer.name)
         return Former(furthest, str(former))
 
-    async def _look_further(self, roamer: Roamer) -> Former | None:
-        """Nobody here has it: the nodes of other clusters may."""
+    async def _look_further(self, roamer: Roamer) -> dict[Address, Position]:
+        """The positions that nodes of other clusters have."""
         holders: dict[Address, Position] = {}
         for address in await self._seeking.find(roamer.client_id, roamer.name):
             if address == self._post.own:
@@ -230,7 +247,7 @@ class HandingOver:
             former = await self._follow(roamer, address)
             if former is not None and former.position is not None:
                 holders[Address.parse(former.address)] = former.position
-        return self._furthest(roamer, holders)
+        return holders
 
     def _ask(self, roamer: Roamer, address: Address) -> Deferred[HandedOver | None]:
         answer: Deferred[HandedOver | None] = Deferred()

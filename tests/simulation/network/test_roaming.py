@@ -24,8 +24,8 @@ SEEDS = seeds(2, 4)
 class Roaming:
     """A client reads at `old`, leaves, and comes back at `new` as another process."""
 
-    def __init__(self, seed: int, **settings: object) -> None:
-        self.world = world = NetworkWorld(seed)
+    def __init__(self, seed: int, *, archived: bool = False) -> None:
+        self.world = world = NetworkWorld(seed, archived=archived)
         world.add("old", "one")
         world.add("new", "one", join=["old"])
         world.add("far", "two", gateways=["old", "new"])
@@ -180,6 +180,59 @@ def test_a_node_that_was_away_does_not_bring_an_old_position_back(stale: str, th
         name for name in ("old", "new", "far", "third") if it.world[name].durables.get("rover", "d")
     ]
     assert holders == [then]
+    it.world.close()
+
+
+@pytest.mark.parametrize("then", ["old", "new"])
+def test_a_position_at_a_node_that_was_away_does_not_hide_one_in_another_cluster(then: str) -> None:
+    it = Roaming(1)
+    it.publishers = [it.publishers[0]]
+    it.leave()
+    reader = it.come("old", "far")
+    it.publish(10)
+    read(it.world, reader)
+    it.world.kill("old")
+    it.world.run(10.0)
+    it.publish(10)
+    it.leave()
+    it.world.start("old")
+    it.world.run(10.0)
+    it.come(then)
+    it.publish(5)
+    it.check()
+    it.world.run(5.0)
+    holders = [name for name in ("old", "new", "far") if it.world[name].durables.get("rover", "d")]
+    assert holders == [then]
+    it.world.close()
+
+
+@pytest.mark.parametrize("archived", [False, True])
+def test_a_node_with_an_old_position_that_can_ask_nobody(archived: bool) -> None:
+    """The archive may know a newer one. Else events may come again, and the client is told so."""
+    it = Roaming(1, archived=archived)
+    it.publishers = [it.publishers[0]]
+    it.leave()
+    reader = it.come("old", "new")
+    it.publish(10)
+    read(it.world, reader)
+    it.world.kill("old")
+    it.world.run(10.0)
+    it.publish(10)
+    it.leave()
+    it.world.run(5.0)
+    it.world.kill("new")
+    it.world.start("old")
+    back = it.come("old")
+    it.world.run(30.0)
+    assert back.subscription is not None and back.flowing
+    if archived:
+        assert back.subscription.warnings == ()
+    else:
+        (warning,) = back.subscription.warnings
+        assert "goes on where it was left at this node" in warning
+    it.world.start("new")
+    it.publish(5)
+    it.check(once=archived)
     it.world.close()
 
 
