@@ -95,7 +95,6 @@ class Archived:
     fails: int = 0
     refuses: BrokerError | None = None
     """Why it takes no request."""
-
     damaged: frozenset[int] = frozenset()
     """Offsets of what of the origin that is gone can not be read."""
     heals: bool = False
@@ -202,29 +201,32 @@ def recovered(
     return Filling(missed, around, busy)
 
 
+def now(page: Deferred[Sequence[LoggedEvent]]) -> Sequence[LoggedEvent]:
+    """A page that is there."""
+    pages: list[Sequence[LoggedEvent]] = []
+    page.addCallback(pages.append)
+    assert pages, "it waits for something"
+    return pages[0]
+
+
+def offsets(page: Deferred[Sequence[LoggedEvent]]) -> list[int]:
+    return [event.offset for event in now(page)]
+
+
 def all_of(filling: Filling, lost: list[Lost] | None = None) -> list[tuple[str, int]]:
     """What comes, by origin and offset; into `lost` what is reported before events and behind."""
     got: list[LoggedEvent] = []
     losses = [] if lost is None else lost
-    while True:
-        pages: list[Sequence[LoggedEvent]] = []
-        filling.more().addCallback(pages.append)
-        assert pages, "it waits for something"
-        if not pages[0]:
-            losses += filling.lost()
-            return [(e.origin, e.offset) for e in got]
+    while page := now(filling.more()):
         losses += filling.lost_before()
-        got += pages[0]
+        got += page
+    losses += filling.lost()
+    return [(e.origin, e.offset) for e in got]
 
 
 WHOLE: dict[str, MarkRange] = {GONE: ((0, 0), (1, 3)), OWN: ((0, 0), (1, 3))}
+FIRST_TWO: MarkRange = ((0, 0), (1, 2))
 IN_ORDER = [(GONE, 1), (GONE, 2), (GONE, 3), (OWN, 1), (OWN, 2), (OWN, 3)]
-
-
-def test_what_logs_have_comes_in_the_order_of_publishers() -> None:
-    filling = recovered(None, Log([GONE]), WHOLE)
-    assert all_of(filling) == IN_ORDER
-    assert filling.lost() == []
 
 
 @pytest.mark.parametrize("end", [(1, 3), None], ids=["known", "unknown"])
@@ -362,19 +364,20 @@ def test_who_asks_for_too_much_is_told_at_once() -> None:
     assert len(archive.asked) == 1
 
 
-def test_what_is_too_much_for_the_archive_may_come_of_logs() -> None:
-    archive = Archived(refuses=ReplayTooLarge("too much"))
+@pytest.mark.parametrize("archive", [None, Archived(refuses=ReplayTooLarge("too much"))])
+def test_logs_give_in_the_order_of_publishers_what_no_archive_gives(
+    archive: Archived | None,
+) -> None:
     filling = recovered(archive, Log([GONE]), WHOLE, busy=1_000_000)
     assert all_of(filling) == IN_ORDER
-    assert len(archive.asked) == 1
+    assert filling.lost() == []
+    assert archive is None or len(archive.asked) == 1
 
 
 def test_what_nobody_has_is_lost() -> None:
     filling = recovered(None, Log([]), WHOLE)
     assert all_of(filling) == [(OWN, 1), (OWN, 2), (OWN, 3)]
-    assert [(each.origin, each.after, each.upto) for each in filling.lost()] == [
-        (GONE, (0, 0), (1, 3))
-    ]
+    assert filling.lost() == [Lost(GONE, (0, 0), (1, 3), "lost")]
 
 
 @pytest.mark.parametrize("fails", [0, 1])
@@ -383,23 +386,13 @@ def test_of_other_origins_comes_whatever_the_archive_has_behind_what_is_known_he
 ) -> None:
     """One of them may have died since, and nobody else tells what it had yet to send."""
     archive = Archived(fails=fails)
-    filling = recovered(
-        archive, Log([]), {GONE: ((0, 0), (1, 2)), OWN: ((0, 0), (1, 2))}, open_ended=True
-    )
+    filling = recovered(archive, Log([]), dict.fromkeys(EVENTS, FIRST_TWO), open_ended=True)
     assert all_of(filling) == [(GONE, 1), (GONE, 2), (GONE, 3), (OWN, 1), (OWN, 2)]
     assert filling.reached() == {GONE: (1, 3)}
     assert filling.lost() == []
 
 
 def test_what_has_an_end_ends_there() -> None:
-    filling = recovered(Archived(), Log([]), {GONE: ((0, 0), (1, 2)), OWN: ((0, 0), (1, 2))})
+    filling = recovered(Archived(), Log([]), dict.fromkeys(EVENTS, FIRST_TWO))
     assert all_of(filling) == [(GONE, 1), (GONE, 2), (OWN, 1), (OWN, 2)]
     assert filling.reached() == {}
-
-
-def offsets(page: Deferred[Sequence[LoggedEvent]]) -> list[int]:
-    """Of a page that is there."""
-    pages: list[Sequence[LoggedEvent]] = []
-    page.addCallback(pages.append)
-    assert pages, "it waits for something"
-    return [event.offset for event in pages[0]]
