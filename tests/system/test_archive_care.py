@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -54,6 +55,13 @@ def fill(folder: Path) -> int:
     return each * FLUSHES
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("filled") / "archive"
+    assert fill(folder) == THOUSANDS
+    return folder
+
+
 def stored(folder: Path) -> int:
     return sum(1 for _ in (folder / "events").rglob("*.parquet"))
 
@@ -68,9 +76,10 @@ async def publish(node: NodeProcess, first: int, last: int) -> None:
         await asyncio.gather(*published)
 
 
-def test_thousands_of_small_files_become_few_while_the_node_archives(tmp_path: Path) -> None:
-    folder = tmp_path / "archive"
-    count = fill(folder)
+def test_thousands_of_small_files_become_few_while_the_node_archives(
+    filled: Path, tmp_path: Path
+) -> None:
+    folder = copytree(filled, tmp_path / "archive")
     assert listed(folder) == stored(folder) == THOUSANDS > 2_000
 
     async def work() -> None:
@@ -88,13 +97,12 @@ def test_thousands_of_small_files_become_few_while_the_node_archives(tmp_path: P
         node.stop()
         assert "archiver:" not in node.log(), "somebody complained"
     archive = Archive.open(str(folder), create=False)
-    assert len(everything_in(archive)) == count + 400
+    assert len(everything_in(archive)) == THOUSANDS + 400
     assert Verification(archive).run().faults == []
 
 
-def test_what_is_too_old_goes_while_the_node_runs(tmp_path: Path) -> None:
-    folder = tmp_path / "archive"
-    fill(folder)
+def test_what_is_too_old_goes_while_the_node_runs(filled: Path, tmp_path: Path) -> None:
+    folder = copytree(filled, tmp_path / "archive")
     settings = f'[archive]\nlocation = "{folder}"\nevery = 0.5\ncompact = false\nmax_age = "30d"\n'
     with NodeProcess(tmp_path, settings) as node:
         within(publish(node, 0, 50))
