@@ -34,6 +34,8 @@ PATIENCE = 60.0
 ASK_AGAIN = 1.0
 #: Seconds after which a position that may be old is good enough: of the archive, or of this node.
 REACHING = 5.0
+#: The end of a warning that a position may be old.
+MAY_REPEAT = "Events may come again"
 #: Nodes that are asked after each other where one names the next.
 MOST_MOVES = 8
 
@@ -111,11 +113,13 @@ class HandingOver:
                     return None
                 waited = self._clock.seconds() - tried
                 archived = await self._look_in_archive(roamer) if waited >= REACHING else None
-                if archived is not None:
-                    self.log.info("{error}: the archive has its position", error=error)
+                if archived is not None and archived.address:
                     return archived
+                if archived is not None:
+                    where = "where the archive has it"
+                    return self._may_be_old(roamer, archived.position, where, error)
                 if waited >= REACHING and roamer.stored_here:
-                    return self._as_left_here(roamer, str(error))
+                    return self._may_be_old(roamer, None, "where it was left at this node", error)
                 if waited >= PATIENCE:
                     if address is not None:
                         raise
@@ -142,11 +146,13 @@ class HandingOver:
         self.log.warn("{reason}: {name} is taken for a new one", reason=reason, name=roamer.name)
         return Former(None, warning=f"{roamer.name!r} begins now as a new one: {reason}")
 
-    def _as_left_here(self, roamer: Roamer, reason: str) -> Former:
-        """The position that is stored here counts, though others may have a newer one."""
-        self.log.warn("{reason}: {name} goes on where it was left", reason=reason, name=roamer.name)
-        warning = f"{roamer.name!r} goes on where it was left at this node: {reason}"
-        return Former(None, warning=f"{warning}. Events may come again")
+    def _may_be_old(
+        self, roamer: Roamer, position: Position | None, where: str, reason: NotConnected
+    ) -> Former:
+        """This position counts (None: the one stored here), though others may have a newer one."""
+        text = f"{roamer.name!r} goes on {where}: {reason}. {MAY_REPEAT}"
+        self.log.warn("{text}", text=text)
+        return Former(position, warning=text)
 
     async def _look_in_archive(self, roamer: Roamer) -> Former | None:
         """What is stored there of it; the node that stored it is better asked, if that can be."""

@@ -24,7 +24,7 @@ from broker.errors import BrokerError
 from broker.event.envelope import EventType, SecurityLevel
 from broker.event.identity import EventId
 from broker.event.place import Position
-from broker.session.messages import Flowing, Subscribe
+from broker.session.messages import Flowing, Subscribe, Subscribed
 from broker.testing.guarantees import Kind
 from broker.testing.guarantees.records import digest_of
 from tests.simulation.watching import flight
@@ -112,14 +112,20 @@ async def publish(said: dict[str, Any], client: AsyncioClient, notes: Notebook) 
 
 
 def trace_positions(notes: Notebook) -> None:
-    """Note where each subscription goes on, where it flows, and how far a node moves it: the
-    checker does not need that, but whoever looks for the cause of a violation does."""
-    subscribe, flows, progresses = Following.subscribe, Following.flows, Following.progresses
+    """Note where each subscription goes on, what its node warns of, where it flows, and how far a
+    node moves it. The checker needs the warnings alone; the rest helps to find the cause of a
+    violation."""
+    subscribe, accepted = Following.subscribe, Following.accepted
+    flows, progresses = Following.flows, Following.progresses
 
     def subscribing(following: Following) -> Subscribe:
         message = subscribe(following)
         notes.note("subscribes", former=message.former, position=message.position)
         return message
+
+    def accepting(following: Following, message: Subscribed) -> Any:
+        notes.note("accepted", warnings=message.warnings)
+        return accepted(following, message)
 
     def flowing(following: Following, message: Flowing, node: str) -> Any:
         notes.note("flows", node=node, position=message.cut)
@@ -130,6 +136,7 @@ def trace_positions(notes: Notebook) -> None:
         return progresses(following, position, *times)
 
     Following.subscribe = subscribing  # type: ignore[method-assign]
+    Following.accepted = accepting  # type: ignore[method-assign]
     Following.flows = flowing  # type: ignore[method-assign]
     Following.progresses = progressing  # type: ignore[method-assign]
 

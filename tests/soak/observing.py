@@ -10,6 +10,7 @@ import msgpack
 
 from broker.errors import BrokerError
 from broker.event.place import Mark, Place
+from broker.recovery.handing_over import MAY_REPEAT
 from broker.store.archive.archive import Archive
 from broker.store.reading_along import LogAlong, read_only
 from broker.store.records import header_from_fields
@@ -125,6 +126,8 @@ class Observer:
                 cut if cut is None else {origin: tuple(mark) for origin, mark in cut.items()}, at
             )
             self.flowing.add(name)
+        elif kind == "accepted":
+            process.may_repeat |= any(each.endswith(MAY_REPEAT) for each in line["warnings"])
         elif kind == "delivered":
             fields = ("stream", "type", "level", "digest", "liveness")
             process.items.append(

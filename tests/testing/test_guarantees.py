@@ -112,6 +112,18 @@ def again_after_close() -> Run:
     return run
 
 
+@pytest.mark.parametrize("warned", [1, 2, 3])
+def test_events_of_closed_processes_come_again_after_a_warning(warned: int) -> None:
+    run = complete()
+    run.process.end = End.CLOSED
+    again = run.come()
+    again.end = End.CLOSED
+    run.come().items.append(run.delivered(5))
+    run.subscriber.processes[warned - 1].may_repeat = True
+    violations = [each.guarantee for each in check(run.seen)]
+    assert violations == ([Guarantee.ONCE] if warned == 1 else [])
+
+
 def places_fall() -> Run:
     run = Run()
     run.deliver(2, 1, 3, 4, 5)

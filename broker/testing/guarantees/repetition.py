@@ -1,4 +1,5 @@
-"""Guarantee 3: an event comes once, but for the events that a killed process had not confirmed."""
+"""Guarantee 3: an event comes once, but for the events that a killed process had not confirmed,
+and for those of earlier processes after a warning that a position may be old."""
 
 from __future__ import annotations
 
@@ -26,8 +27,13 @@ def repeated_events(
             places = f"at {first.place} and {event.place}"
             if other is process:
                 text = f"twice in process {process.number}, {places}"
-            elif other.end is End.CLOSED:
+            elif other.end is End.CLOSED and not _warned(subscriber, other, process):
                 text = f"in process {process.number} again, after {other.number} closed, {places}"
             else:
                 continue
             yield Violation(Guarantee.ONCE, subscriber.name, text, event.key)
+
+
+def _warned(subscriber: Subscriber, earlier: Process, later: Process) -> bool:
+    """Whether the later process, or one between both, began with the warning."""
+    return any(each.may_repeat for each in subscriber.processes[earlier.number : later.number])

@@ -24,6 +24,8 @@ class Process:
     """Deliveries and gaps in the order in which the user saw them."""
     error: str = ""
     """The error that ended the subscription, if one did."""
+    may_repeat: bool = False
+    """True if a warning told that it goes on from a position that may be old."""
 
     def flowing(self, cut: Mapping[str, Mark] | None, at: float = 0.0) -> None:
         """The node reported the first cut; without one, events published from now on must come."""
