@@ -14,7 +14,7 @@ from broker.dtd.cache import DtdCache
 from broker.dtd.hint import FetchHint
 from broker.dtd.reference import DtdReference
 
-#: Types that are looked for; the one that was needed longest ago goes first.
+#: Types that are looked for; where there are more, the one that was needed first is given up.
 MOST_TYPES: Final = 1000
 #: Seconds until a look-up is repeated, doubled up to the longest.
 PAUSE: Final = 1.0
