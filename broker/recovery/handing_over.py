@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import TypeAlias
 
+import attrs
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
@@ -86,12 +87,14 @@ class HandingOver:
         Nobody is asked while the client has no connection here: it may be where the subscription
         is, and its session there would end.
 
-        Who does not answer is asked again for a while. Raises `IncarnationRefused` where a later
-        process of the client is at another node, and `NotConnected` where the node that the client
-        names can not be reached.
+        A client without memory waits for nodes that do not answer: up to `REACHING` where another
+        node, the archive or this node knows a position, and up to `PATIENCE` else. Raises
+        `IncarnationRefused` where a later process of the client is at another node, and
+        `NotConnected` where the node that the client names can not be reached.
         """
         address = address_or_none(roamer.former)
         tried = self._clock.seconds()
+        holders: dict[Address, Position] = {}
         while roamer.is_open():
             if not roamer.is_connected():
                 await self._pause()
@@ -99,31 +102,33 @@ class HandingOver:
             follows = address is not None and address != self._post.own
             # Before others are asked: who comes back meanwhile has not been.
             expected, silent = (False, 0) if follows else self._seeking.silent()
+            doubt = "nodes that fell silent a moment ago may have it" if expected else ""
             try:
                 if address is not None and follows:
                     return await self._follow(roamer, address)
-                former = await self._look_everywhere(roamer)
-                former = former or await self._look_in_archive(roamer)
-                if former is None and expected:
-                    raise NotConnected("nodes that fell silent a moment ago may have it")
-                return former or self._new(roamer, silent)
+                found, unanswered = await self._look_everywhere(roamer)
+                # A node that answered before, and does not any more, has not got further.
+                holders |= found
+                if unanswered:
+                    doubt = f"{', '.join(unanswered)} may have {roamer.name!r} and do not answer"
             except NotConnected as error:
-                if roamer.knows_position:
-                    self.log.info("{error}: its client knows how far it has got", error=error)
-                    return None
-                waited = self._clock.seconds() - tried
-                archived = await self._look_in_archive(roamer) if waited >= REACHING else None
-                if archived is not None and archived.address:
-                    return archived
-                if archived is not None:
-                    where = "where the archive has it"
-                    return self._may_be_old(roamer, archived.position, where, error)
-                if waited >= REACHING and roamer.stored_here:
-                    return self._may_be_old(roamer, None, "where it was left at this node", error)
-                if waited >= PATIENCE:
-                    if address is not None:
-                        raise
-                    return self._new(roamer, silent, str(error))
+                doubt = str(error)
+            if not doubt or (holders and roamer.knows_position):
+                if holders:
+                    return self._furthest(roamer, holders)
+                return await self._look_in_archive(roamer) or self._new(roamer, silent)
+            if roamer.knows_position:
+                self.log.info("{doubt}: its client knows how far it has got", doubt=doubt)
+                return None
+            waited = self._clock.seconds() - tried
+            if waited >= REACHING:
+                former = await self._look_for_old(roamer, holders, doubt)
+                if former is not None:
+                    return former
+            if waited >= PATIENCE:
+                if address is not None:
+                    raise NotConnected(doubt)
+                return self._new(roamer, silent, doubt)
             await self._pause()
         return None
 
@@ -146,13 +151,28 @@ class HandingOver:
         self.log.warn("{reason}: {name} is taken for a new one", reason=reason, name=roamer.name)
         return Former(None, warning=f"{roamer.name!r} begins now as a new one: {reason}")
 
-    def _may_be_old(
-        self, roamer: Roamer, position: Position | None, where: str, reason: NotConnected
-    ) -> Former:
-        """This position counts (None: the one stored here), though others may have a newer one."""
-        text = f"{roamer.name!r} goes on {where}: {reason}. {MAY_REPEAT}"
+    async def _look_for_old(
+        self, roamer: Roamer, holders: Mapping[Address, Position], doubt: str
+    ) -> Former | None:
+        """The furthest position that is known. Nodes that can not be asked may have a newer one, so
+        its client is warned that events may come again."""
+        archived = await self._look_in_archive(roamer)
+        position = Position() if archived is None else archived.position or Position()
+        if archived is not None and archived.address:
+            # The archive tells at which node it was last, and that one has answered.
+            return self._furthest(roamer, {**holders, Address.parse(archived.address): position})
+        if holders:
+            known = self._furthest(roamer, holders, position)
+            where = f"where {known.address} has it"
+        elif archived is not None:
+            known, where = archived, "where the archive has it"
+        elif roamer.stored_here:
+            known, where = Former(None), "where it was left at this node"
+        else:
+            return None
+        text = f"{roamer.name!r} goes on {where}: {doubt}. {MAY_REPEAT}"
         self.log.warn("{text}", text=text)
-        return Former(position, warning=text)
+        return attrs.evolve(known, warning=text)
 
     async def _look_in_archive(self, roamer: Roamer) -> Former | None:
         """What is stored there of it; the node that stored it is better asked, if that can be."""
@@ -192,48 +212,53 @@ class HandingOver:
         self.taken_over += furthest is not None
         return furthest
 
-    async def _look_everywhere(self, roamer: Roamer) -> Former | None:
-        """The client does not know where it was: nodes of this cluster, or of others, may.
+    async def _look_everywhere(self, roamer: Roamer) -> tuple[dict[Address, Position], list[str]]:
+        """The positions that nodes of all clusters have, and who did not answer.
 
-        Others are also asked where this cluster has it: a node keeps an old position if it was away
-        when its client went on in another cluster. If they do not answer, that position counts.
+        A node keeps an old position if it was away when its client went on at another node, or
+        after it was started from an older copy. So the first position that is found need not be the
+        newest.
         """
-        holders = await self._look_for(roamer)
-        try:
-            holders |= await self._look_further(roamer)
-        except NotConnected as error:
-            if not holders:
-                raise
-            self.log.info("{error}: what this cluster knows counts", error=error)
-        return self._furthest(roamer, holders)
-
-    async def _look_for(self, roamer: Roamer) -> dict[Address, Position]:
-        """The positions that nodes of this cluster have."""
         if not self._seeking.knows_cluster:
             raise NotConnected("this node has just begun, and does not know who may have it")
         if self._post.is_cut_off:
             raise NotConnected("this node has no link to any other one, and they may have it")
         members = self._post.members()
         asked = [self._ask(roamer, address) for address in members]
-        silent: list[str] = []
+        unanswered: list[str] = []
         holders: dict[Address, Position] = {}
         for address, answered in zip(members, asked, strict=True):
             answer = await answered
             if answer is None:
-                silent.append(str(address))
+                unanswered.append(str(address))
             elif answer.position is not None and not answer.moved_to:
                 holders[answer.source] = Position.from_wire(answer.position)
-        if not holders and silent:
-            raise NotConnected(f"{', '.join(silent)} may have {roamer.name!r} and do not answer")
         self.taken_over += bool(holders)
-        return holders
+        further, whole = await self._seeking.find(roamer.client_id, roamer.name)
+        if not whole:
+            unanswered.append("nodes of other clusters")
+        for address in further:
+            if address == self._post.own:
+                # The client went from there to this node.
+                continue
+            try:
+                former = await self._follow(roamer, address)
+            except NotConnected:
+                unanswered.append(str(address))
+                continue
+            if former is not None and former.position is not None:
+                holders[Address.parse(former.address)] = former.position
+        return holders, unanswered
 
-    def _furthest(self, roamer: Roamer, holders: Mapping[Address, Position]) -> Former | None:
+    def _furthest(
+        self,
+        roamer: Roamer,
+        holders: Mapping[Address, Position],
+        archived: Position = Position(),
+    ) -> Former:
         """The furthest position of several nodes. A node keeps an old one if it was away when its
         client went on at another node; it is told to forget that."""
-        if not holders:
-            return None
-        furthest = reduce(Position.merged, holders.values())
+        furthest = reduce(Position.merged, holders.values(), archived)
         reached = {
             address: sum(furthest.marks[origin] == mark for origin, mark in position.marks.items())
             for address, position in holders.items()
@@ -242,18 +267,6 @@ class HandingOver:
         for address in holders.keys() - {former}:
             self.release(str(address), roamer.client_id, roamer.name)
         return Former(furthest, str(former))
-
-    async def _look_further(self, roamer: Roamer) -> dict[Address, Position]:
-        """The positions that nodes of other clusters have."""
-        holders: dict[Address, Position] = {}
-        for address in await self._seeking.find(roamer.client_id, roamer.name):
-            if address == self._post.own:
-                # The client went from there to this node.
-                continue
-            former = await self._follow(roamer, address)
-            if former is not None and former.position is not None:
-                holders[Address.parse(former.address)] = former.position
-        return holders
 
     def _ask(self, roamer: Roamer, address: Address) -> Deferred[HandedOver | None]:
         answer: Deferred[HandedOver | None] = Deferred()

@@ -19,7 +19,6 @@ from broker.cluster.acquaintances import REMEMBERED
 from broker.cluster.address import Address, UnitPath, address_or_none, is_within
 from broker.cluster.correspondence import Correspondence
 from broker.cluster.flows.frame import MAX_HOPS
-from broker.errors import NotConnected
 from broker.recovery.messages import MOST_SOUGHT, Seek, Sought, Wanted
 from broker.router.durables import Durables
 
@@ -55,7 +54,7 @@ class Seeking:
         self._post = post
         self._durables = durables
         self._clock = clock
-        self._gathered: dict[Wanted, list[Deferred[list[Address]]]] = {}
+        self._gathered: dict[Wanted, list[Deferred[tuple[list[Address], bool]]]] = {}
         self._asked: dict[int, Deferred[Sought | None]] = {}
         self._turn = 0
         self._began = clock.seconds()
@@ -96,12 +95,12 @@ class Seeking:
             origin: self._silent.get(origin, since) for origin in self._post.unreachable_origins()
         }
 
-    def find(self, client_id: str, name: str) -> Deferred[list[Address]]:
+    def find(self, client_id: str, name: str) -> Deferred[tuple[list[Address], bool]]:
         """The nodes outside this one's cluster that have a durable subscription, or know where it
-        went. Fails with `NotConnected` where none has it, and some did not answer."""
-        found: Deferred[list[Address]] = Deferred()
+        went; and whether all have answered."""
+        found: Deferred[tuple[list[Address], bool]] = Deferred()
         if not self._post.entrances():
-            found.callback([])
+            found.callback(([], True))
             return found
         if not self._gathered:
             self._clock.callLater(GATHERING, self._begin)
@@ -120,18 +119,14 @@ class Seeking:
     def _tell(
         self,
         answer: tuple[Found, bool],
-        waiting: dict[Wanted, list[Deferred[list[Address]]]],
+        waiting: dict[Wanted, list[Deferred[tuple[list[Address], bool]]]],
     ) -> None:
         found, whole = answer
         for wanted, deferreds in waiting.items():
             named = map(address_or_none, found.get(wanted, ()))
             addresses = [address for address in named if address is not None]
             for each in deferreds:
-                if not addresses and not whole:
-                    units = "not all nodes of other clusters answer"
-                    each.errback(NotConnected(f"{units}, one may have {wanted[1]!r}"))
-                else:
-                    each.callback(addresses)
+                each.callback((addresses, whole))
 
     # ------------------------------------------------------------------ asking
 
@@ -197,9 +192,9 @@ class Seeking:
             return
         found: Found = {}
         for client_id, name in message.wanted:
-            durable = self._durables.get(client_id, name)
-            if durable is not None:
-                _add(found, (client_id, name), durable.moved_to or str(own))
+            # Also if it was handed over: the node that took it may have died before it stored it.
+            if self._durables.get(client_id, name) is not None:
+                _add(found, (client_id, name), str(own))
         scope = message.unit
         if scope is None:
             self._answer(own, message, found, whole=True)
@@ -207,6 +202,8 @@ class Seeking:
         if not (self.knows_cluster and is_within(own.unit, scope)) or len(self._asked) > MOST_OPEN:
             self._answer(own, message, found, whole=False)
             return
+        # A member that fell silent is forgotten before it is no longer expected.
+        expected, _ = self.silent()
         whom = [(address, None) for address in self._post.members()]
         searching = Deferred.fromCoroutine(
             self._search(
@@ -218,7 +215,7 @@ class Seeking:
             for wanted, addresses in answer[0].items():
                 for address in addresses:
                     _add(found, wanted, address)
-            self._answer(own, message, found, whole=answer[1])
+            self._answer(own, message, found, whole=answer[1] and not expected)
 
         searching.addCallback(over)
 

@@ -6,15 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import attrs
-from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
-from twisted.python.failure import Failure
 
 from broker.cluster.acquaintances import REMEMBERED
 from broker.cluster.address import Address, UnitPath
 from broker.cluster.flows.frame import MAX_HOPS
 from broker.cluster.flows.messages import Routed
-from broker.errors import NotConnected
 from broker.recovery.messages import Seek, Sought
 from broker.recovery.seeking import EXPECTED, GATHERING, LOOK, WITHIN, Seeking
 
@@ -64,14 +61,12 @@ class Asking:
     def __attrs_post_init__(self) -> None:
         self.seeking = Seeking(cast(Any, self.post), cast(Any, None), self.clock)
 
-    def seek(self, client_id: str = "rover") -> tuple[list[list[Address]], list[Failure]]:
-        """What is found, or fails, once somebody has answered."""
-        found: list[list[Address]] = []
-        failed: list[Failure] = []
-        asked: Deferred[list[Address]] = self.seeking.find(client_id, "d")
-        asked.addCallbacks(found.append, failed.append)
+    def seek(self, client_id: str = "rover") -> list[tuple[list[Address], bool]]:
+        """What is found once somebody has answered, and whether all have."""
+        found: list[tuple[list[Address], bool]] = []
+        self.seeking.find(client_id, "d").addCallback(found.append)
         self.clock.advance(GATHERING)
-        return found, failed
+        return found
 
     def answer(self, question: Seek, *addresses: str, whole: bool = True) -> None:
         told = tuple((0, address) for address in addresses)
@@ -81,7 +76,7 @@ class Asking:
 
 def test_where_a_subscription_is_comes_from_the_nodes_that_are_asked() -> None:
     asking = Asking(Post({NEAR: AT_NEAR[:1], FAR: [AT_FAR]}))
-    found, failed = asking.seek()
+    found = asking.seek()
     of_far, of_near = asking.post.said
     assert [(each.target, each.unit) for each in (of_far, of_near)] == [
         (AT_FAR, FAR),
@@ -91,27 +86,27 @@ def test_where_a_subscription_is_comes_from_the_nodes_that_are_asked() -> None:
     asking.answer(of_near, str(holder), "no address")
     assert not found
     asking.answer(of_far)
-    assert (found, failed) == ([[holder]], [])
+    assert found == [([holder], True)]
 
 
 def test_a_unit_that_does_not_answer_hides_nothing_that_another_one_tells() -> None:
     asking = Asking(Post({NEAR: AT_NEAR[:1], FAR: [AT_FAR]}))
-    found, _ = asking.seek()
+    found = asking.seek()
     asking.answer(asking.post.said[1], str(AT_NEAR[1]))
     asking.clock.advance(WITHIN / 1000)
-    assert found == [[AT_NEAR[1]]]
+    assert found == [([AT_NEAR[1]], False)]
 
 
 def test_what_nobody_has_may_be_where_nobody_answered() -> None:
     asking = Asking(Post({NEAR: AT_NEAR[:1], FAR: [AT_FAR]}))
-    found, failed = asking.seek()
+    found = asking.seek()
     asking.answer(asking.post.said[1])
     asking.clock.advance(WITHIN / 1000)
-    assert found == [] and isinstance(failed[0].value, NotConnected)
-    found, failed = asking.seek("other")
+    assert found == [([], False)]
+    found = asking.seek("other")
     for question in asking.post.said[2:]:
         asking.answer(question)
-    assert (found, failed) == ([[]], [])
+    assert found == [([], True)]
 
 
 def test_all_gateways_of_a_unit_are_asked_in_turn() -> None:

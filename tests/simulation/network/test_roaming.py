@@ -206,6 +206,36 @@ def test_a_position_at_a_node_that_was_away_does_not_hide_one_in_another_cluster
     it.world.close()
 
 
+@pytest.mark.parametrize("returns", [True, False])
+def test_an_old_position_waits_for_a_silent_node_that_may_have_a_newer_one(returns: bool) -> None:
+    it = Roaming(1)
+    it.leave()
+    reader = it.come("old", "new")
+    it.publish(10)
+    read(it.world, reader)
+    it.world.kill("old")
+    it.world.run(10.0)
+    it.publish(10)
+    it.leave()
+    it.world.run(5.0)
+    it.world.kill("new")
+    it.world.start("old")
+    it.world.run(5.0)
+    back = it.come("far")
+    it.world.run(2.0)
+    assert not back.flowing
+    if returns:
+        it.world.start("new")
+    it.world.run(10.0)
+    assert back.subscription is not None and back.flowing
+    assert [each.endswith(MAY_REPEAT) for each in back.subscription.warnings] == [True][returns:]
+    if not returns:
+        it.world.start("new")
+    it.publish(5)
+    it.check(once=returns)
+    it.world.close()
+
+
 @pytest.mark.parametrize("archived", [False, True])
 def test_a_node_with_an_old_position_that_can_ask_nobody(archived: bool) -> None:
     """The archive may know a newer one. The client is told that events may come again."""
