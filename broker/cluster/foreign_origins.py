@@ -1,9 +1,10 @@
-"""Other nodes' origins, for who answers in a node's place: see `recovery.standing_in`."""
+"""Other nodes' origins, of which the rest is elsewhere: in the archive, or at a third node."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from broker.cluster.address import unit_text
 from broker.cluster.flows.frame import Range
 from broker.cluster.keeping.pages import page_of
 from broker.cluster.network import Network
@@ -12,7 +13,7 @@ from broker.store.records import LoggedEvent
 
 
 class ForeignOrigins:
-    """Implements `recovery.standing_in.Flows`."""
+    """Implements `recovery.silent_origins.SilentFlows`."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -57,3 +58,32 @@ class ForeignOrigins:
             own = knowledge.address
             told = Range(own, after, upto, all=True)
             self._network.driver.send_frame(page_of(origin, own, [told], events))
+
+    def gone(self, origin: str, after: Mark, upto: Mark) -> None:
+        """No node has the events of one in (after, upto]."""
+        knowledge = self._network.knowledge
+        if knowledge is not None:
+            own = knowledge.address
+            told = Range(own, after, upto, gone=upto, all=True)
+            self._network.driver.send_frame(page_of(origin, own, [told], ()))
+
+    def reached(self, origin: str) -> Mark | None:
+        """The furthest place of one in the log or the replica here; None: there is none."""
+        log = self._network.event_log
+        found = [log.coverage[origin]] if origin in log.coverage else []
+        if origin in log.kept:
+            found.append(log.kept[origin].upto)
+        return max(found, default=None)
+
+    def is_here(self, origin: str) -> bool:
+        """Whether the log of one is at this node, or at one of its cluster that can be reached."""
+        knowledge, own = self._network.knowledge, self._network.event_log.origin
+        return origin == own or (knowledge is not None and knowledge.is_here(origin))
+
+    def nodes(self) -> Collection[str]:
+        """The nodes of the cluster that can be reached, and the clusters beside it."""
+        knowledge = self._network.knowledge
+        if knowledge is None:
+            return ()
+        beside = map(unit_text, knowledge.map.entrances())
+        return [*knowledge.map.reachable(), *beside]

@@ -1,4 +1,4 @@
-"""Sources of the own events of another branch: nodes, their replicas, and the archive."""
+"""Sources of the events of one log: other nodes, their replicas, and the archive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EVERYTHING = 2
 
 
 class BranchSources:
-    """Those of one log."""
+    """Those of one origin, for any range of its places."""
 
     log = Logger()
 
@@ -43,40 +43,66 @@ class BranchSources:
         self, address: Address, after: Mark, upto: Mark
     ) -> AsyncIterator[Sequence[LoggedEvent]]:
         """What a node has logged of the branch, and the replica that it has."""
+        try:
+            async for events in self.logged_at(address, after, upto):
+                yield events
+            async for events in self.replica_at(address, after, upto):
+                yield events
+        except BrokerError as error:
+            self.log.info("{node} gives nothing back: {e}", node=str(address), e=error)
+
+    def logged_at(
+        self, address: Address, after: Mark, upto: Mark
+    ) -> AsyncIterator[Sequence[LoggedEvent]]:
+        """Events in a node's log, in the order of their places. Raises `BrokerError`."""
+        return self._pages(address, RETURNED, after, upto)
+
+    def replica_at(
+        self, address: Address, after: Mark, upto: Mark
+    ) -> AsyncIterator[Sequence[LoggedEvent]]:
+        """Events in a node's replica, in the order of their places. Raises `BrokerError`."""
+        return self._pages(address, "", after, upto)
+
+    async def _pages(
+        self, address: Address, name: str, after: Mark, upto: Mark
+    ) -> AsyncIterator[Sequence[LoggedEvent]]:
         origin = self._origin
-        for name in (RETURNED, ""):
-            begun, serial = after, 0
-            while True:
-                request = PageRequest(
-                    *(self._pattern, self._query, _EVERYTHING, {origin: (begun, upto)}, serial),
-                    name=name,
-                )
-                try:
-                    page = await self._fetching.fetch(address, request)
-                except BrokerError as error:
-                    self.log.info("{node} gives nothing back: {e}", node=str(address), e=error)
-                    return
-                events = [
-                    each
-                    for each in page.events
-                    if each.origin == origin
-                    and after < each.mark <= upto
-                    and refusal_code(each.document) is None
-                ]
-                if events:
-                    yield events
-                begun = page.reached.get(origin, begun)
-                if not page.next and page.begins.get(origin, begun) > begun:
-                    # A replica lacks something, and goes on behind it.
-                    begun = page.begins[origin]
-                elif not page.next or page.next == serial and not events:
-                    break
-                if begun >= upto:
-                    break
-                serial = page.next
+        begun, serial = after, 0
+        while True:
+            request = PageRequest(
+                *(self._pattern, self._query, _EVERYTHING, {origin: (begun, upto)}, serial),
+                name=name,
+            )
+            page = await self._fetching.fetch(address, request)
+            events = [
+                each
+                for each in page.events
+                if each.origin == origin
+                and after < each.mark <= upto
+                and refusal_code(each.document) is None
+            ]
+            if events:
+                yield events
+            begun = page.reached.get(origin, begun)
+            if not page.next and page.begins.get(origin, begun) > begun:
+                # A replica lacks something, and goes on behind it.
+                begun = page.begins[origin]
+            elif not page.next or page.next == serial and not events:
+                return
+            if begun >= upto:
+                return
+            serial = page.next
 
     async def of_archive(self, after: Mark, upto: Mark) -> AsyncIterator[Sequence[LoggedEvent]]:
         """What the archive has of the branch; nothing without an archive."""
+        try:
+            async for events in self.archived(after, upto):
+                yield events
+        except BrokerError as error:
+            self.log.warn("the archive gives nothing back: {error}", error=error)
+
+    async def archived(self, after: Mark, upto: Mark) -> AsyncIterator[Sequence[LoggedEvent]]:
+        """Events in the archive, in the order of their places. Raises `BrokerError`."""
         if self._archive is None:
             return
         ranges = {self._origin: (after, upto)}
@@ -87,7 +113,5 @@ class BranchSources:
         try:
             while events := await replay.more():
                 yield events
-        except BrokerError as error:
-            self.log.warn("the archive gives nothing back: {error}", error=error)
         finally:
             replay.cancel()

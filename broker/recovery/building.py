@@ -17,6 +17,7 @@ from broker.config import Settings
 from broker.content.contract import IMatcher
 from broker.content.query.query import Query
 from broker.recovery.archive_access import ArchiveAccess
+from broker.recovery.branch_sources import BranchSources
 from broker.recovery.fetching import Fetching
 from broker.recovery.handing_over import HandingOver, Supersede
 from broker.recovery.log_pages import LogPages
@@ -24,6 +25,7 @@ from broker.recovery.node_recovery import NodeRecovery
 from broker.recovery.page_matching import PageMatching
 from broker.recovery.repairing import Repairing
 from broker.recovery.returning import Committed, Returning
+from broker.recovery.silent_origins import SilentOrigins
 from broker.recovery.standing_in import StandingIn
 from broker.recovery.surroundings import Surroundings
 from broker.router.durables import Durables
@@ -94,10 +96,16 @@ def build_recovery(
     event_log.repairs.find = repairing.find
     if network is not None and archive is not None:
         standing_in = StandingIn(ForeignOrigins(network), archive, around)
-    returning = None
-    if network is not None and fetching is not None:
+    returning = silent_origins = None
+    if network is not None and fetching is not None and questions is not None:
         returning = Returning(
             *(network, event_log, fetching, archive, clock),
             *(parse_query, committed, tell_losses),
         )
-    return NodeRecovery(around, handing, standing_in, questions, returning)
+        others = fetching
+        silent_origins = SilentOrigins(
+            *(ForeignOrigins(network), questions),
+            lambda origin: BranchSources(origin, others, archive, parse_query),
+            *(archive, around),
+        )
+    return NodeRecovery(around, handing, standing_in, questions, returning, silent_origins)

@@ -12,6 +12,7 @@ from broker.recovery.filling import Filling
 from broker.recovery.handing_over import HandingOver
 from broker.recovery.planning import FEW
 from broker.recovery.returning import Returning
+from broker.recovery.silent_origins import SilentOrigins
 from broker.recovery.standing_in import StandingIn
 from broker.recovery.surroundings import Surroundings
 from broker.router.recovery import Former, Missed, Recovering, Roamer
@@ -27,10 +28,12 @@ class NodeRecovery:
         standing_in: StandingIn | None = None,
         questions: Questions | None = None,
         returning: Returning | None = None,
+        silent_origins: SilentOrigins | None = None,
     ) -> None:
         self.around = around
         self.standing_in = standing_in
         self.returning = returning
+        self.silent_origins = silent_origins
         self.handing_over = handing_over
         self.questions = questions
         """To all other nodes; None without a network."""
@@ -76,6 +79,8 @@ class NodeRecovery:
             self.returning.look()
         if self.standing_in is not None:
             self.standing_in.look()
+        if self.silent_origins is not None:
+            self.silent_origins.look()
 
     def recoveries(self, client_id: str) -> list[dict[str, Any]]:
         """Those of a client that are under way, for people."""

@@ -148,7 +148,7 @@ class StandingIn:
                 end = events[-1].mark
                 self._flows.page(origin, after, end, events)
                 self.found += len(events)
-                if not await self._is_in_log(origin, end):
+                if not await is_in_log(self._flows, self._around, origin, end):
                     return
                 after = end
             # A manifest that was deleted meanwhile may have taken the end of it.
@@ -158,11 +158,12 @@ class StandingIn:
         finally:
             replay.cancel()
 
-    async def _is_in_log(self, origin: str, end: Mark) -> bool:
-        """Wait until a page is there; whether it is."""
-        until = self._around.clock.seconds() + _WHILE
-        while (self._flows.stands_at(origin) or (0, 0)) < end:
-            if self._around.clock.seconds() >= until:
-                return False
-            await self._around.after(_SOON)
-        return True
+
+async def is_in_log(flows: Flows, around: Surroundings, origin: str, end: Mark) -> bool:
+    """Wait until a page of an origin is in the log, up to its end; whether it is."""
+    until = around.clock.seconds() + _WHILE
+    while (flows.stands_at(origin) or (0, 0)) < end:
+        if around.clock.seconds() >= until:
+            return False
+        await around.after(_SOON)
+    return True

@@ -1,0 +1,127 @@
+"""An origin's node is gone, and one node has got further with it than another one."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.client.received import ALL
+from broker.recovery.silent_origins import LOOK_EVERY
+from broker.testing.simulated_network import NetworkWorld
+from tests.seeds import seeds
+from tests.simulation.network.watching import INTERESTS, Interest, Publisher, Reader, name_of
+
+#: Until an origin counts as silent, other nodes are asked, and their pages are here.
+LONG = 60.0 + 2 * LOOK_EVERY + 10.0
+
+
+class Behind:
+    """`c` is cut off when `a` publishes, and `a` dies before that is over; `b` has the events."""
+
+    def __init__(
+        self,
+        seed: int,
+        at_b: Interest = INTERESTS[0],
+        *,
+        cluster: str = "c",
+        archived: bool = False,
+    ) -> None:
+        self.world = world = NetworkWorld(seed, archived=archived)
+        world.add("a", "c")
+        world.add("b", "c", join=["a"])
+        near = cluster == "c"
+        world.add("c", cluster, join=["b"] if near else [], gateways=["b"] * (not near))
+        world.run(4.0)
+        self.publisher = Publisher(world, world.client("publisher", "a"))
+        self.reader = Reader(world, world.client("reader", "c"))
+        self.other = Reader(world, world.client("other", "b"), at_b)
+        world.run_until(lambda: self.reader.flowing and self.other.flowing)
+        self.publish(100, 700, 100, 700)
+        self.read()
+        self.origin = world["a"].event_log.origin
+        world.cut("a", "c", refuse=True)
+        world.cut("b", "c", refuse=True)
+        self.publish(700, 100, 700, 700)
+        world.run(1.0)
+        world.kill("a")
+
+    def publish(self, *altitudes: int) -> None:
+        for altitude in altitudes:
+            self.publisher.publish("asdi.zbw.tz", altitude)
+        self.world.run_until(lambda: not self.publisher.client.unacknowledged)
+
+    def meet(self) -> None:
+        """All that are left can reach each other."""
+        self.world.heal("b", "c")
+        self.world.heal("a", "c")
+        self.world.run_until(lambda: self.world.linked("b", "c"))
+
+    def start_without_disk(self) -> None:
+        """The node of the origin begins again, with a log of its own."""
+        self.world.lose_disk("a")
+        self.world.start("a")
+
+    def read(self, seconds: float = 1.0) -> list[int]:
+        """The sequence numbers of all that came to `c`."""
+        until = self.world.clock.seconds() + seconds
+        while self.world.clock.seconds() < until:
+            self.reader.read()
+            self.other.read()
+            self.world.run(0.5)
+        return [number for _, _, number in map(name_of, self.reader.events)]
+
+    def gaps(self) -> list[tuple[int, int]]:
+        """First and last offset of each gap at `c`."""
+        assert all(gap.first.origin == self.origin for gap in self.reader.gaps)
+        return [(gap.first.offset, gap.last.offset) for gap in self.reader.gaps]
+
+
+@pytest.mark.parametrize("archived", [False, True])
+@pytest.mark.parametrize("cluster", ["c", "d"])
+@pytest.mark.parametrize("seed", seeds(1, 4))
+def test_another_node_has_the_last_events_of_a_lost_disk(
+    seed: int, cluster: str, archived: bool
+) -> None:
+    it = Behind(seed, cluster=cluster, archived=archived)
+    it.world.lose_disk("a")
+    it.meet()
+    assert it.read(10.0) == [1, 2, 3, 4]
+    assert it.read(LONG) == list(range(1, 9))
+    assert it.reader.gaps == [] and it.reader.error is None
+    it.world.close()
+
+
+@pytest.mark.parametrize("seed", seeds(1, 4))
+def test_what_no_node_has_is_a_gap_once_no_node_has_that_log(seed: int) -> None:
+    it = Behind(seed, INTERESTS[1])
+    it.meet()
+    assert it.read(LONG) == [1, 2, 3, 4, 5] and it.gaps() == [], "the disk of a may come back"
+    it.start_without_disk()
+    assert it.read(LONG) == [1, 2, 3, 4, 5, 7, 8]
+    assert it.gaps() == [(6, 6)]
+    it.world.close()
+
+
+@pytest.mark.parametrize("seed", seeds(1, 4))
+def test_an_origin_that_comes_back_goes_on_behind_that(seed: int) -> None:
+    it = Behind(seed, INTERESTS[1])
+    it.meet()
+    assert it.read(LONG) == [1, 2, 3, 4, 5]
+    it.world.start("a")
+    it.publish(700, 100)
+    assert it.read(30.0) == list(range(1, 11))
+    assert it.reader.gaps == [] and it.reader.error is None
+    it.world.close()
+
+
+@pytest.mark.parametrize("seed", seeds(1, 4))
+def test_who_comes_late_gets_the_last_events_of_a_lost_disk(seed: int) -> None:
+    """After the archiver of its node, and before the nodes were asked."""
+    it = Behind(seed, INTERESTS[1], archived=True)
+    it.start_without_disk()
+    it.meet()
+    it.reader = Reader(it.world, it.world.client("late", "c"), start=ALL)
+    came = it.read(LONG)
+    gone = [n for first, last in it.gaps() for n in range(first, last + 1)]
+    assert sorted({*came, *gone}) == list(range(1, 9)) and len(came) + len(gone) == 8
+    assert {1, 2, 3, 4, 5, 7, 8} <= set(came)
+    it.world.close()
