@@ -286,6 +286,22 @@ def test_only_an_origin_that_was_set_back_may_log_events_again() -> None:
     assert violation.guarantee is Guarantee.ORDER
 
 
+@pytest.mark.parametrize(
+    ("origin", "again", "broken"),
+    [("a", 6, []), ("b", 6, [Guarantee.ONCE]), ("a", 1, [Guarantee.ONCE])],
+)
+def test_the_next_process_may_get_again_what_was_logged_again(
+    origin: str, again: int, broken: list[Guarantee]
+) -> None:
+    run = complete()
+    run.process.end = End.CLOSED
+    place = Place("a", 1, again)
+    run.seen.logged(run.keys[0], place)
+    run.come().items.append(attrs.evolve(run.delivered(1), place=place))
+    violations = check(run.seen, Allowances(logged_again=frozenset({origin})))
+    assert [each.guarantee for each in violations] == broken
+
+
 def test_the_first_place_at_an_origin_that_was_set_back_has_its_order() -> None:
     run = logged_again()
     run.seen.places[run.keys[0]] = {Place("a", 1, 6), Place("a", 2, 1)}

@@ -39,7 +39,8 @@ class Allowances:
     """True if a publisher's order also holds over the nodes at which it published."""
     logged_again: frozenset[str] = frozenset()
     """Origins that were set back to an older copy: they log events again that others give back. At
-    any but its first place there, an event may come behind its publisher's later ones."""
+    any but its first place there, an event may come behind its publisher's later ones, and to the
+    next process of a subscription again."""
     arrived_in_gaps: bool = False
     """A gap may contain events that the subscription delivered."""
     blind_reasons: frozenset[str] = BLIND_REASONS

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from broker.event.place import Mark
 from broker.testing.guarantees.allowances import Allowances
+from broker.testing.guarantees.logged_again import is_logged_again
 from broker.testing.guarantees.observations import Observations
-from broker.testing.guarantees.records import Delivered, Guarantee, ToldGap, Violation
+from broker.testing.guarantees.records import Guarantee, ToldGap, Violation
 from broker.testing.guarantees.subscriber import Subscriber
 
 
@@ -38,7 +39,7 @@ def order_of_publishers(
     for process in subscriber.processes:
         newest: dict[tuple[str, int, str], int] = {}
         for event in process.deliveries:
-            if not event.handled or _logged_again(seen, event, allowed):
+            if not event.handled or is_logged_again(seen, event, allowed):
                 continue
             origin = "" if allowed.fifo_across_origins else event.place.origin
             publisher = event.key.client_id, event.key.incarnation, origin
@@ -47,12 +48,3 @@ def order_of_publishers(
                 text = f"delivered after number {before}, in process {process.number}"
                 yield Violation(Guarantee.ORDER, subscriber.name, text, event.key)
             newest[publisher] = max(before, event.key.number)
-
-
-def _logged_again(seen: Observations, event: Delivered, allowed: Allowances) -> bool:
-    """True if an origin that was set back had the event at an earlier place, too."""
-    place = event.place
-    return place.origin in allowed.logged_again and any(
-        other.origin == place.origin and other.mark < place.mark
-        for other in seen.places.get(event.key, set())
-    )

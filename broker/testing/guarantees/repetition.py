@@ -1,11 +1,16 @@
-"""Guarantee 3: an event comes once, but for the events that a killed process had not confirmed,
-and for those of earlier processes after a warning that a position may be old."""
+"""Guarantee 3: an event comes once.
+
+Exceptions are the events that a killed process had not confirmed, those of earlier processes after
+a warning that a position may be old, and those that a node logged again after it was set back: the
+position of the earlier process lies on the lost branch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from broker.testing.guarantees.allowances import Allowances
+from broker.testing.guarantees.logged_again import is_logged_again
 from broker.testing.guarantees.observations import Observations
 from broker.testing.guarantees.records import Delivered, End, EventKey, Guarantee, Violation
 from broker.testing.guarantees.subscriber import Process, Subscriber
@@ -27,7 +32,9 @@ def repeated_events(
             places = f"at {first.place} and {event.place}"
             if other is process:
                 text = f"twice in process {process.number}, {places}"
-            elif other.end is End.CLOSED and not _warned(subscriber, other, process):
+            elif other.end is End.CLOSED and not (
+                _warned(subscriber, other, process) or is_logged_again(seen, event, allowed)
+            ):
                 text = f"in process {process.number} again, after {other.number} closed, {places}"
             else:
                 continue
