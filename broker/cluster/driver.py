@@ -145,6 +145,11 @@ class ClusterDriver:
         if self.traffic is not None:
             self.do(self.traffic.frame_came(frame, self.now()))
 
+    def lose(self, origin: str, after: Mark, upto: Mark) -> None:
+        """No node has what lies behind a place of an origin, and up to another."""
+        if self.traffic is not None:
+            self.do(self.traffic.lose(origin, after, upto, self.now()))
+
     def do(self, effects: Iterable[TrafficEffect | KnowledgeEffect]) -> None:
         """Do these, behind what is still to be done."""
         self._effects.extend(effects)

@@ -61,11 +61,7 @@ class ForeignOrigins:
 
     def gone(self, origin: str, after: Mark, upto: Mark) -> None:
         """No node has the events of one in (after, upto]."""
-        knowledge = self._network.knowledge
-        if knowledge is not None:
-            own = knowledge.address
-            told = Range(own, after, upto, gone=upto, all=True)
-            self._network.driver.send_frame(page_of(origin, own, [told], ()))
+        self._network.driver.lose(origin, after, upto)
 
     def reached(self, origin: str) -> Mark | None:
         """The furthest place of one in the log or the replica here; None: there is none."""

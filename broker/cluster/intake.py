@@ -355,7 +355,8 @@ class Intake:
                 return
             self.outcomes.logged += len(events) - refused
             if gone is not None:
-                self._gone(frame.origin, cursor, gone, "retention")
+                reason = "lost" if job.arrived.lost else "retention"
+                self._gone(frame.origin, cursor, gone, reason)
             elif begins:
                 self.begins(frame.origin, told.after)
             if events:

@@ -86,9 +86,10 @@ class Feed:
     goes_on: bool = False
     """Whether it goes on where its client has got to, and the node has wanted it all the time: then
     what lies before `flows_from` comes, too."""
-    recover: Callable[[Mapping[str, MarkRange], str], Recovering | None] | None = None
+    recover: Callable[[Mapping[str, MarkRange], str, bool], Recovering | None] | None = None
     """Begins to recover what does not come by the log, for the reason of a gap that is told if
-    nobody has it; None where there is nobody to ask, or its end is asked for."""
+    nobody has it, and from an archive alone if no log can have it; None where there is nobody to
+    ask, or its end is asked for."""
     times: bool = False
     """Whether its client asked for stream times."""
     pace: Pace = Pace.UNCONFIRMED

@@ -40,11 +40,14 @@ class Lacking:
     def overtaken(self, feed: Feed) -> bool:
         """Retention was faster than a subscription that is behind: all up to now is recovered, if
         that can be, so that it is not overtaken again at once."""
-        return self._recover_again(feed, self._log.position(), "retention")
+        return self._recover_again(feed, self._log.position(), "retention", archived=True)
 
-    def _recover_again(self, feed: Feed, upto: Mapping[str, Mark], reason: str) -> bool:
+    def _recover_again(
+        self, feed: Feed, upto: Mapping[str, Mark], reason: str, *, archived: bool
+    ) -> bool:
         """A subscription lacks something that its log will not bring: all of these origins is
-        recovered, if that can be; what is not found is told as a gap for this reason."""
+        recovered, if that can be; what is not found is told as a gap for this reason. `archived`:
+        only an archive may have it."""
         if feed.recover is None:
             return False
         # Of an origin that its client does not know one that goes on wants all.
@@ -56,7 +59,7 @@ class Lacking:
             for origin, mark in upto.items()
             if begun.get(origin, _NOWHERE)[1] < mark[1]
         }
-        recovering = feed.recover(ranges, reason)
+        recovering = feed.recover(ranges, reason, archived)
         if recovering is None:
             return False
         feed.settle(self._log.bounds.last + 1)
@@ -91,14 +94,15 @@ class Lacking:
         if not feed.goes_on or told == _NOWHERE:
             told = max(told, feed.flows_from.get(gone.origin, _NOWHERE))
         # For what lies before where the node begins it has not waited, if it has had nothing of it.
-        waited = told > _NOWHERE or gone.reason == "retention"
+        begins = gone.after == _NOWHERE and gone.reason == "lost"
+        waited = told > _NOWHERE or not begins
         lacks = waited and told[1] < gone.last[1]
         if not (lacks and feed.accepted and feed.flowing):
             return
         if told == _NOWHERE:
             told = feed.told[gone.origin] = gone.after
         upto = {gone.origin: max(gone.last, self._log.coverage[gone.origin])}
-        if self._recover_again(feed, upto, gone.reason):
+        if self._recover_again(feed, upto, gone.reason, archived=not begins):
             return
         if feed.pace is Pace.LIVE and not waits:
             told = max(told, gone.after)

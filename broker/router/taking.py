@@ -374,9 +374,12 @@ class Taking:
             lack="retention" if self._is_complete_here() else "lost",
         )
 
-    def _recover(self, ranges: Mapping[str, MarkRange], lack: str) -> Recovering | None:
-        """Begin to recover what the log had, until it was taken; or has never had."""
-        if lack == "retention" and not self._around.recovery.has_past:
+    def _recover(
+        self, ranges: Mapping[str, MarkRange], lack: str, archived: bool
+    ) -> Recovering | None:
+        """Begin to recover what the log had, until it was taken; or has never had. `archived`: only
+        an archive may have it."""
+        if archived and not self._around.recovery.has_past:
             return None
         of_log: dict[str, Any] = {"known": {}, "others": False, "open_ended": False, "last": 0}
         of_log |= {"former": "", "lost_branches": {}}

@@ -25,6 +25,8 @@ class Setting:
         self.outlet, self.log = FakeOutlet(), Log(event(1), event(2))
         self.recovery = recovery
         self.asked: list[tuple[Mapping[str, MarkRange], str]] = []
+        self.archived: list[bool] = []
+        """Whether only an archive may have it, each time."""
         self.link = made_link(self.outlet, self.log, Failure.raiseException, Clock())
         self.feed = Feed(1, matcher_number=1, durable=False, cut=2, cursor=3, given=(1, 2))
         self.feed.told = {"n": (1, 2), **told}
@@ -34,8 +36,11 @@ class Setting:
         self.link.start(1)
         assert self.feed.pace is Pace.LIVE
 
-    def recover(self, ranges: Mapping[str, MarkRange], reason: str) -> Recovering | None:
+    def recover(
+        self, ranges: Mapping[str, MarkRange], reason: str, archived: bool
+    ) -> Recovering | None:
         self.asked.append((ranges, reason))
+        self.archived.append(archived)
         return self.recovery
 
     def comes(self, after: int, upto: int, reason: str) -> None:
@@ -51,11 +56,16 @@ class Setting:
         return [each for each in self.outlet.out if isinstance(each, Gap)]
 
 
-@pytest.mark.parametrize("reason", ["lost", "retention"])
-def test_what_others_have_is_recovered_and_the_log_goes_on_behind_it(reason: str) -> None:
+@pytest.mark.parametrize(
+    ("after", "reason", "archived"), [(0, "lost", False), (0, "retention", True), (3, "lost", True)]
+)
+def test_what_others_have_is_recovered_and_the_log_goes_on_behind_it(
+    after: int, reason: str, archived: bool
+) -> None:
+    """Before the place where the node begins, logs have it. Elsewhere they were asked before."""
     it = Setting(recovery := Recovery(), far=(1, 3))
-    it.comes(0, 8, reason)
-    assert it.asked == [({"far": ((1, 3), (1, 9))}, reason)]
+    it.comes(after, 8, reason)
+    assert it.asked == [({"far": ((1, 3), (1, 9))}, reason)] and it.archived == [archived]
     assert it.feed.pace is Pace.RECOVERING and it.outlet.deliveries == []
     recovery.give(far(5), far(9))
     recovery.give()

@@ -209,7 +209,7 @@ class Arrivals:
         if end is None or end <= cursor:
             return []
         told = empty.ranges[0]._replace(after=cursor, upto=end, gone=end)
-        return self.arrive(Arrived(told, empty, 0), now)
+        return self.arrive(Arrived(told, empty, 0, lost=True), now)
 
     def heard(self, origin: str) -> float | None:
         """When something came of an origin last, of whoever answers for it."""

@@ -17,6 +17,8 @@ class Arrived:
     frame: Frame
     index: int
     """Of the range in the frame."""
+    lost: bool = False
+    """Whether what is gone of the range is at no node, and not only behind a log's retention."""
 
 
 @attrs.frozen

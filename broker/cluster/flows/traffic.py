@@ -287,10 +287,17 @@ class Traffic:
     def _go_on_behind(
         self, origin: str, upto: Mark | None, home: Address, now: float
     ) -> list[TrafficEffect]:
-        empty = Departures(origin, home, (0, 0)).frame(
-            [Range(self._own, (0, 0), (0, 0))], [], [], []
-        )
+        empty = self._empty(origin, home, Range(self._own, (0, 0), (0, 0)))
         return self._arrivals(self.arrivals.lost(origin, upto, home, empty, now))
+
+    def lose(self, origin: str, after: Mark, upto: Mark, now: float) -> list[TrafficEffect]:
+        """No node has what lies behind a place of an origin, and up to another."""
+        told = Range(self._own, after, upto, gone=upto)
+        arrived = Arrived(told, self._empty(origin, self._own, told), 0, lost=True)
+        return self._arrivals(self.arrivals.arrive(arrived, now))
+
+    def _empty(self, origin: str, home: Address, told: Range) -> Frame:
+        return Departures(origin, home, (0, 0)).frame([told], [], [], [])
 
     def _by_the_common_way(self, carried: Sequence[Carried], reader: Address) -> list[Carried]:
         """The events that go the way of those that everybody may see: one that is cleared for more

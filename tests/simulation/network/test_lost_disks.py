@@ -69,6 +69,7 @@ def test_a_node_without_its_disk_says_what_can_not_be_had_any_more(seed: int) ->
         read(world, reader, seconds=90.0)
         (gap,) = reader.gaps
         assert (gap.first.origin, gap.first.offset, gap.last.offset) == (origin, 6, 10)
+        assert gap.reason == "lost"
         places = [(event.place.origin == origin, event.place.offset) for event in reader.events]
         assert sorted(places) == [(False, 1), *((True, n) for n in (1, 2, 3, 4, 5, 11))]
         assert world.network_of("b").traffic.arrivals.waiting == 0  # type: ignore[union-attr]

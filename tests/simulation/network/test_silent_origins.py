@@ -72,6 +72,7 @@ class Behind:
     def gaps(self) -> list[tuple[int, int]]:
         """First and last offset of each gap at `c`."""
         assert all(gap.first.origin == self.origin for gap in self.reader.gaps)
+        assert all(gap.reason == "lost" for gap in self.reader.gaps)
         return [(gap.first.offset, gap.last.offset) for gap in self.reader.gaps]
 
 
