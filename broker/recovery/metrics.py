@@ -49,6 +49,16 @@ def recovery_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
         value=recoveries["stood_in"],
     )
     yield CounterMetricFamily(
+        "xmlbroker_silent_origin_events",
+        "Events of origins that send nothing any more, from other nodes.",
+        value=recoveries["of_silent_origins"],
+    )
+    yield CounterMetricFamily(
+        "xmlbroker_silent_origin_lost_places",
+        "Places of such origins that no node has.",
+        value=recoveries["lost_of_silent_origins"],
+    )
+    yield CounterMetricFamily(
         "xmlbroker_returned_events",
         "Events that came back after a start from an older copy of the log.",
         value=recoveries["returned"],

@@ -53,6 +53,7 @@ def _recoveries(recovery: NodeRecovery) -> dict[str, Any]:
         "failed": recovery.failed,
         "lost_places": recovery.lost,
         "stood_in": 0 if recovery.standing_in is None else recovery.standing_in.found,
+        **_silent_origins(recovery),
         **_returning(recovery),
         "events": {source: found[source] for source in ("log", "former", "logs", "archive")},
     }
@@ -65,6 +66,14 @@ def _returning(recovery: NodeRecovery) -> dict[str, int]:
         "branches": counts.branches,
         "returned": counts.returned,
         "lost_on_branches": counts.lost,
+    }
+
+
+def _silent_origins(recovery: NodeRecovery) -> dict[str, int]:
+    silent = recovery.silent_origins
+    return {
+        "of_silent_origins": 0 if silent is None else silent.found,
+        "lost_of_silent_origins": 0 if silent is None else silent.lost,
     }
 
 
