@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from broker.cluster.address import unit_text
+from broker.cluster.address import Address, unit_text
 from broker.cluster.flows.frame import Range
 from broker.cluster.keeping.pages import page_of
 from broker.cluster.network import Network
@@ -81,5 +81,6 @@ class ForeignOrigins:
         knowledge = self._network.knowledge
         if knowledge is None:
             return ()
-        beside = map(unit_text, knowledge.map.entrances())
-        return [*knowledge.map.reachable(), *beside]
+        unit = knowledge.address.unit
+        near = [str(Address(unit, name)) for name in knowledge.map.reachable()]
+        return [*near, *map(unit_text, knowledge.map.entrances())]

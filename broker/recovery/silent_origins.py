@@ -61,7 +61,7 @@ class SilentFlows(Flows, Protocol):
         """Whether the origin's log is here, or at a node of the cluster that can be reached."""
 
     def nodes(self) -> Collection[str]:
-        """The nodes and clusters that can be reached."""
+        """The nodes of the cluster that can be reached, and the clusters beside it."""
 
     def gone(self, origin: str, after: Mark, upto: Mark) -> None:
         """No node has the events of an origin in (after, upto]."""
@@ -118,7 +118,9 @@ class SilentOrigins:
         self._stands: dict[str, tuple[Mark, float]] = {}
         """By origin, how far this node has got, and since when."""
         self._asked: dict[str, _Asked] = {}
-        self._nodes: frozenset[str] = frozenset()
+        self._unasked: frozenset[str] = frozenset()
+        """Nodes and clusters that did not answer the last question. Such a node may have got
+        further, or have the log."""
         self.found = 0
         """Events that were taken."""
         self.lost = 0
@@ -166,11 +168,7 @@ class SilentOrigins:
 
     def _due(self, now: float) -> list[str]:
         """Silent origins about which the nodes are to be asked now."""
-        nodes = frozenset(self._flows.nodes())
-        if nodes != self._nodes:
-            # One that is new may have got further, or have the log.
-            self._nodes = nodes
-            self._asked.clear()
+        came = not self._unasked.isdisjoint(self._flows.nodes())
         before = self._stands
         self._stands = {
             origin: before[origin] if before.get(origin, (None,))[0] == mark else (mark, now)
@@ -179,7 +177,11 @@ class SilentOrigins:
         patience = self._around.patience
         silent = [origin for origin, (_, at) in self._stands.items() if now - at >= patience]
         self._asked = {o: self._asked[o] for o in silent if o in self._asked}
-        due = [o for o in silent if o not in self._asked or now >= self._asked[o].again_at]
+        due = [
+            origin
+            for origin in silent
+            if came or origin not in self._asked or now >= self._asked[origin].again_at
+        ]
         for origin in due[:MOST_ORIGINS]:
             times = self._asked[origin].times + 1 if origin in self._asked else 0
             again_at = now + backoff_bound(times, ASK_AGAIN, MOST_ASK_AGAIN)
@@ -188,6 +190,7 @@ class SilentOrigins:
 
     async def _ask(self, origins: Sequence[str]) -> None:
         gathered = await self._questions.ask_others(REACHED, msgpack.packb(origins))
+        self._unasked = frozenset(gathered.silent) - frozenset(self._flows.nodes())
         answers = _Answers(complete=not gathered.silent)
         for text, content in gathered.answers.items():
             node = address_or_none(text)

@@ -29,7 +29,7 @@ class Flows:
     def __init__(self) -> None:
         self.marks: dict[str, Mark] = {"far": (1, 5)}
         self.idle = False
-        self.linked = {"b"}
+        self.linked = {"c/b"}
         self.out: list[Any] = []
         """Offsets of events, and (first, last) of what is gone."""
 
@@ -181,13 +181,19 @@ def test_nodes_are_asked_once_the_origin_is_silent_and_ever_more_rarely() -> Non
     assert len(it.asked) == 4
 
 
-def test_a_node_that_is_new_is_asked_at_once() -> None:
+def test_a_node_that_did_not_answer_is_asked_when_it_can_be_reached() -> None:
     it = Setting()
+    it.silent.append("c/d")
     it.wait(200.0)
     count = len(it.asked)
-    it.flows.linked.add("d")
-    it.logs["d"] = [6]
-    assert it.wait(2 * LOOK_EVERY) == [6]
+    it.flows.linked.add("c/d")
+    it.silent.clear()
+    it.wait(2 * LOOK_EVERY)
+    assert len(it.asked) == count + 1
+    for _ in range(4):
+        # One that has answered may come and go.
+        it.flows.linked ^= {"c/d"}
+        it.wait(2 * LOOK_EVERY)
     assert len(it.asked) == count + 1
 
 
