@@ -8,7 +8,15 @@ from broker.client.received import ALL
 from broker.recovery.silent_origins import LOOK_EVERY
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
-from tests.simulation.network.watching import INTERESTS, Interest, Publisher, Reader, name_of
+from tests.simulation.network.test_lost_disks import guarded_and_short
+from tests.simulation.network.watching import (
+    INTERESTS,
+    Interest,
+    Publisher,
+    Reader,
+    name_of,
+    read,
+)
 
 #: Until an origin counts as silent, other nodes are asked, and their pages are here.
 LONG = 60.0 + 2 * LOOK_EVERY + 10.0
@@ -17,15 +25,8 @@ LONG = 60.0 + 2 * LOOK_EVERY + 10.0
 class Behind:
     """`c` is cut off when `a` publishes, and `a` dies before that is over; `b` has the events."""
 
-    def __init__(
-        self,
-        seed: int,
-        at_b: Interest = INTERESTS[0],
-        *,
-        cluster: str = "c",
-        archived: bool = False,
-    ) -> None:
-        self.world = world = NetworkWorld(seed, archived=archived)
+    def __init__(self, seed: int, at_b: Interest = INTERESTS[0], *, cluster: str = "c") -> None:
+        self.world = world = NetworkWorld(seed)
         world.add("a", "c")
         world.add("b", "c", join=["a"])
         near = cluster == "c"
@@ -76,13 +77,10 @@ class Behind:
         return [(gap.first.offset, gap.last.offset) for gap in self.reader.gaps]
 
 
-@pytest.mark.parametrize("archived", [False, True])
 @pytest.mark.parametrize("cluster", ["c", "d"])
 @pytest.mark.parametrize("seed", seeds(1, 4))
-def test_another_node_has_the_last_events_of_a_lost_disk(
-    seed: int, cluster: str, archived: bool
-) -> None:
-    it = Behind(seed, cluster=cluster, archived=archived)
+def test_another_node_has_the_last_events_of_a_lost_disk(seed: int, cluster: str) -> None:
+    it = Behind(seed, cluster=cluster)
     it.world.lose_disk("a")
     it.meet()
     assert it.read(10.0) == [1, 2, 3, 4]
@@ -115,14 +113,38 @@ def test_an_origin_that_comes_back_goes_on_behind_that(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(1, 4))
-def test_who_comes_late_gets_the_last_events_of_a_lost_disk(seed: int) -> None:
-    """After the archiver of its node, and before the nodes were asked."""
-    it = Behind(seed, INTERESTS[1], archived=True)
-    it.start_without_disk()
-    it.meet()
-    it.reader = Reader(it.world, it.world.client("late", "c"), start=ALL)
-    came = it.read(LONG)
-    gone = [n for first, last in it.gaps() for n in range(first, last + 1)]
-    assert sorted({*came, *gone}) == list(range(1, 9)) and len(came) + len(gone) == 8
-    assert {1, 2, 3, 4, 5, 7, 8} <= set(came)
-    it.world.close()
+def test_the_origin_loses_its_disk_and_the_keeper_of_its_copies_is_set_back(seed: int) -> None:
+    """A third node has got events by the live flow. Its reader wants only some of them."""
+    with NetworkWorld(seed, settings=guarded_and_short()) as world:
+        world.add("a", "c")
+        world.add("b", "c", join=["a"])
+        world.add("d", "d", gateways=["b"])
+        world.run(4.0)
+        publisher = Publisher(world, world.client("publisher", "a"))
+        high = Reader(world, world.client("high", "d"), INTERESTS[1])
+        reader = Reader(world, world.client("reader", "b", incarnation=1), durable="d")
+        world.run_until(lambda: high.flowing and reader.flowing)
+        for altitude in (700, 100):
+            publisher.publish("asdi.zbw.tz", altitude)
+        read(world, reader)
+        world.kill("b")
+        copy = world.copy_disk("b")
+        world.start("b")
+        world.run_until(lambda: world.linked("a", "b"))
+        for altitude in (700, 100, 700):
+            publisher.publish("asdi.zbw.tz", altitude)
+        world.run_until(lambda: not publisher.client.unacknowledged)
+        read(world, high)
+        origin = world["a"].event_log.origin
+        world.kill("a")
+        world.kill("b")
+        world.lose_disk("a")
+        world.restore_disk("b", copy)
+        world.start("a")
+        world.start("b")
+        late = Reader(world, world.client("late", "b"), start=ALL)
+        read(world, late, seconds=2 * LONG)
+        places = {event.place.offset for event in late.events if event.place.origin == origin}
+        assert {1, 2, 3, 5} <= places and late.error is None
+        gone = [n for gap in late.gaps for n in range(gap.first.offset, gap.last.offset + 1)]
+        assert sorted({*places, *gone}) == [1, 2, 3, 4, 5] and len(gone) == 5 - len(places)
