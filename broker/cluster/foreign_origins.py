@@ -13,7 +13,7 @@ from broker.store.records import LoggedEvent
 
 
 class ForeignOrigins:
-    """Implements `recovery.silent_origins.SilentFlows`."""
+    """Implements `recovery.silent_origins.SilentFlows`, and `recovery.other_logs.KnownOrigins`."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -62,6 +62,11 @@ class ForeignOrigins:
     def gone(self, origin: str, after: Mark, upto: Mark) -> None:
         """No node has the events of one in (after, upto]."""
         self._network.driver.lose(origin, after, upto)
+
+    def foreign(self) -> Collection[str]:
+        """Those whose log is at no node of this one's cluster that can be reached."""
+        log = self._network.event_log
+        return [o for o in {*log.coverage, *log.kept} if not self.is_here(o)]
 
     def reached(self, origin: str) -> Mark | None:
         """The furthest place of one in the log or the replica here; None: there is none."""

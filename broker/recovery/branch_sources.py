@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from twisted.logger import Logger
 
@@ -15,9 +15,9 @@ from broker.event.stream import StreamPattern
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.fetching import Fetching
 from broker.recovery.log_pages import PageRequest
+from broker.recovery.merged_pages import Pages
 from broker.recovery.messages import RETURNED
 from broker.recovery.request import PLACE, ReplayRequest
-from broker.store.records import LoggedEvent
 
 _EVERYTHING = 2
 
@@ -39,9 +39,7 @@ class BranchSources:
         self._archive = archive
         self._pattern, self._query = StreamPattern.parse(">"), parse_query("true()", {})
 
-    async def of_node(
-        self, address: Address, after: Mark, upto: Mark
-    ) -> AsyncIterator[Sequence[LoggedEvent]]:
+    async def of_node(self, address: Address, after: Mark, upto: Mark) -> Pages:
         """What a node has logged of the branch, and the replica that it has."""
         try:
             async for events in self.logged_at(address, after, upto):
@@ -51,21 +49,15 @@ class BranchSources:
         except BrokerError as error:
             self.log.info("{node} gives nothing back: {e}", node=str(address), e=error)
 
-    def logged_at(
-        self, address: Address, after: Mark, upto: Mark
-    ) -> AsyncIterator[Sequence[LoggedEvent]]:
+    def logged_at(self, address: Address, after: Mark, upto: Mark) -> Pages:
         """Events in a node's log, in the order of their places. Raises `BrokerError`."""
         return self._pages(address, RETURNED, after, upto)
 
-    def replica_at(
-        self, address: Address, after: Mark, upto: Mark
-    ) -> AsyncIterator[Sequence[LoggedEvent]]:
+    def replica_at(self, address: Address, after: Mark, upto: Mark) -> Pages:
         """Events in a node's replica, in the order of their places. Raises `BrokerError`."""
         return self._pages(address, "", after, upto)
 
-    async def _pages(
-        self, address: Address, name: str, after: Mark, upto: Mark
-    ) -> AsyncIterator[Sequence[LoggedEvent]]:
+    async def _pages(self, address: Address, name: str, after: Mark, upto: Mark) -> Pages:
         origin = self._origin
         begun, serial = after, 0
         while True:
@@ -93,7 +85,7 @@ class BranchSources:
                 return
             serial = page.next
 
-    async def of_archive(self, after: Mark, upto: Mark) -> AsyncIterator[Sequence[LoggedEvent]]:
+    async def of_archive(self, after: Mark, upto: Mark) -> Pages:
         """What the archive has of the branch; nothing without an archive."""
         try:
             async for events in self.archived(after, upto):
@@ -101,7 +93,7 @@ class BranchSources:
         except BrokerError as error:
             self.log.warn("the archive gives nothing back: {error}", error=error)
 
-    async def archived(self, after: Mark, upto: Mark) -> AsyncIterator[Sequence[LoggedEvent]]:
+    async def archived(self, after: Mark, upto: Mark) -> Pages:
         """Events in the archive, in the order of their places. Raises `BrokerError`."""
         if self._archive is None:
             return

@@ -22,6 +22,7 @@ from broker.recovery.fetching import Fetching
 from broker.recovery.handing_over import HandingOver, Supersede
 from broker.recovery.log_pages import LogPages
 from broker.recovery.node_recovery import NodeRecovery
+from broker.recovery.other_logs import OtherLogs
 from broker.recovery.page_matching import PageMatching
 from broker.recovery.repairing import Repairing
 from broker.recovery.returning import Committed, Returning
@@ -51,7 +52,7 @@ def build_recovery(
     """A node's recovery, with what there is to recover from. `committed` is told own events that
     have become durable, `tell_losses` that some were lost."""
     pages = LogPages(event_log, matcher, matching, durables)
-    post = fetching = handing = standing_in = questions = None
+    post = fetching = handing = standing_in = questions = others = None
     if network is not None:
         members, gateways = settings.network.join, settings.network.gateways
         post = Correspondence(
@@ -61,6 +62,11 @@ def build_recovery(
         )
         questions = Questions(post, clock)
         fetching = Fetching(post, pages, parse_query, clock)
+        nodes_pages = fetching
+        others = OtherLogs(
+            *(ForeignOrigins(network), questions),
+            lambda origin: BranchSources(origin, nodes_pages, archive, parse_query),
+        )
         handing = HandingOver(
             *(post, durables, supersede, clock),
             archived=(lambda *_: succeed(None)) if archive is None else archive.durable,
@@ -79,6 +85,7 @@ def build_recovery(
         archive=archive,
         clock=clock,
         patience=settings.recovery.patience,
+        others=others,
     )
 
     def nodes(origin: str) -> list[Address]:
@@ -97,15 +104,10 @@ def build_recovery(
     if network is not None and archive is not None:
         standing_in = StandingIn(ForeignOrigins(network), archive, around)
     returning = silent_origins = None
-    if network is not None and fetching is not None and questions is not None:
+    if network is not None and fetching is not None and others is not None:
         returning = Returning(
             *(network, event_log, fetching, archive, clock),
             *(parse_query, committed, tell_losses),
         )
-        others = fetching
-        silent_origins = SilentOrigins(
-            *(ForeignOrigins(network), questions),
-            lambda origin: BranchSources(origin, others, archive, parse_query),
-            *(archive, around),
-        )
+        silent_origins = SilentOrigins(ForeignOrigins(network), others, archive, around)
     return NodeRecovery(around, handing, standing_in, questions, returning, silent_origins)

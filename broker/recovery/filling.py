@@ -19,6 +19,7 @@ from broker.recovery.engine.contract import Hole
 from broker.recovery.from_archive import MOST_LAST, FromArchive
 from broker.recovery.from_logs import FromLogs
 from broker.recovery.lost_branches import LostBranches
+from broker.recovery.merged_pages import is_behind
 from broker.recovery.planning import OWN_LOG, Remaining, Step, plan
 from broker.recovery.surroundings import LOOK_AGAIN, Surroundings
 from broker.router.recovery import Lost, Missed
@@ -243,6 +244,7 @@ class Filling:
             self.found["logs"] += len(events)
             yield events
         if self._error is None and not self._cancelled:
+            await self._look_elsewhere()
             for last_resort in (self._logs.ends(), self._logs.scraps()):
                 async for events in last_resort:
                     self.found["logs"] += len(events)
@@ -267,6 +269,18 @@ class Filling:
         own = self._around.origin
         if any(forks(each) for origin, each in told.intervals.items() if origin != own):
             self.steps = plan(ranges, self._sources, whole=True)
+
+    async def _look_elsewhere(self) -> None:
+        """Add what other nodes know of origins that are not known here: the log of one may be lost
+        before all of it was archived."""
+        others, archive = self._around.others, self._archive
+        if others is None or archive is None or not self._missed.others:
+            return
+        answers = await others.reached(None)
+        for origin in answers.marks.keys() - self._missed.ranges.keys() - answers.here:
+            after, upto = archive.unnamed.get(origin, (0, 0)), answers.furthest(origin)
+            if is_behind(after, upto):
+                self._left.add(origin, after, upto)
 
     async def _from(self, step: Step) -> AsyncIterator[Sequence[LoggedEvent]]:
         try:

@@ -67,6 +67,8 @@ class FromArchive:
         """When nodes that can not be reached are waited for no more."""
         self.beyond: dict[str, Mark] = {}
         """By origin how far the archive went, where what is known here is no end."""
+        self.unnamed: Mapping[str, Mark] = {}
+        """The same of origins that the ranges do not name."""
 
     @property
     def holes(self) -> Sequence[Hole]:
@@ -155,6 +157,11 @@ class FromArchive:
         finally:
             self._replay = None
         self._note(replay.reached())
+        self.unnamed = {
+            origin: mark
+            for origin, mark in replay.reached().items()
+            if origin not in self._missed.ranges
+        }
         self._left.reached(replay.reached())
         self._left.close()
 

@@ -15,6 +15,8 @@ from broker.errors import BrokerError
 from broker.event.place import Mark
 from broker.recovery.log_merging import in_order
 from broker.recovery.log_pages import Page, PageRequest
+from broker.recovery.merged_pages import MergedPages, Pages
+from broker.recovery.other_logs import Answers
 from broker.recovery.planning import Remaining
 from broker.recovery.surroundings import Surroundings
 from broker.router.recovery import MarkRange, Missed
@@ -128,24 +130,50 @@ class FromLogs:
         return found
 
     async def scraps(self) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """What this node has logged for others of what nobody else has any more. It may not be all;
-        but what is here as another origin's does not come again under a new place."""
-        for origin, (after, upto) in self._left.ranges.items():
-            if upto is None or origin == self._around.origin:
-                continue
-            request = attrs.evolve(self._request({origin: (after, upto)}), any_origin=True)
-            while not self._cancelled:
-                page = await self._page(None, request)
-                for event in page.events:
-                    epoch, offset = event.mark
-                    if offset > after[1] + 1:
-                        self.holes.append((origin, after, (epoch, offset - 1)))
-                    after = event.mark
-                yield page.events
-                self._left.reached({origin: after})
-                if not page.next:
-                    break
-                request = attrs.evolve(request, serial=page.next)
+        """What nodes have logged for their own subscriptions of what no log has all of: this node,
+        and others. What is here as another origin's does not come again under a new place."""
+        ranges = {
+            origin: (after, upto)
+            for origin, (after, upto) in self._left.ranges.items()
+            if upto is not None and origin != self._around.origin
+        }
+        others, answers = self._around.others, Answers()
+        if others is not None and ranges:
+            answers = await others.reached(list(ranges))
+        for origin, (after, upto) in ranges.items():
+            request = self._request({origin: (after, upto)})
+            pages = [self._logged_here(request)]
+            if others is not None:
+                pages += others.pages(origin, after, upto, answers)
+            merged = MergedPages(pages)
+            try:
+                while run := await self._next_run(merged, after):
+                    for event in run:
+                        if event.offset > after[1] + 1:
+                            self.holes.append((origin, after, (event.epoch, event.offset - 1)))
+                        after = event.mark
+                    yield await self._around.pages.matching(request, run)
+                    self._left.reached({origin: after})
+            finally:
+                await merged.close()
+
+    async def _logged_here(self, request: PageRequest) -> Pages:
+        request = attrs.evolve(request, any_origin=True, as_logged=True)
+        while True:
+            page = await self._page(None, request)
+            yield page.events
+            if not page.next:
+                return
+            request = attrs.evolve(request, serial=page.next)
+
+    async def _next_run(self, merged: MergedPages, after: Mark) -> list[LoggedEvent]:
+        run: list[LoggedEvent] = []
+        while len(run) < RUN and not self._cancelled:
+            event = await merged.next(run[-1].mark if run else after)
+            if event is None:
+                break
+            run.append(event)
+        return run
 
     def cut_off(self) -> list[str]:
         """The origins of which something known is left that their own node may have: it could not

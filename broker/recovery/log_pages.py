@@ -10,7 +10,8 @@ at: a log that lacks a part of one origin tells nothing of other origins but its
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import attrs
 
@@ -19,11 +20,18 @@ from broker.content.query.query import Query
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.recovery.page_matching import PageMatching, Reader, without_placeholders
+from broker.recovery.page_ranges import (
+    before_hole,
+    beginnings,
+    marks_at_end,
+    marks_before,
+    marks_in,
+)
 from broker.router.beginning import serial_behind
 from broker.router.durables import Durables
 from broker.router.recovery import MarkRange
 from broker.store.chunk_table import EVENTS
-from broker.store.damage import Damage, DamageFound
+from broker.store.damage import DamageFound
 from broker.store.event_log import EventLog
 from broker.store.kept import KEPT
 from broker.store.records import LoggedEvent
@@ -194,16 +202,11 @@ class LogPages:
         """The next page. Raises `BrokerError` where the log can not be read, or the query takes too
         long; `LogDamaged` where the log is being repaired, and `Overloaded` where a DTD is looked
         for, unless it is to `wait` for that."""
-        # For as long as the page takes; it counts as the client's, whose queries have a share.
-        number = self._matcher.subscribe(request.pattern, request.query, request.client_id)
-        try:
-            reader = Reader(request.pattern, request.query, number, patient=wait)
+        with self._reading(request, patient=wait) as reader:
             ranges = self._up_to_loss(request, self._in_order(request))
             if not ranges:
                 return self._telling(request, await self._kept_page(request, reader, wait))
             page = await self._page(request, ranges, reader, wait)
-        finally:
-            self._matcher.unsubscribe(number)
         # What retention took meanwhile was not looked at: of that origin others are to be asked.
         left = self.has_all_of(request)
         if ranges.keys() == left.keys():
@@ -244,7 +247,7 @@ class LogPages:
         log = self._log
         covered = log.coverage.marks
         last = log.bounds.last
-        serial = request.serial or serial_behind(log, _beginnings(ranges, covered))
+        serial = request.serial or serial_behind(log, beginnings(ranges, covered))
         found: list[LoggedEvent] = []
         passed: dict[str, Mark] = {}
         ended: dict[str, Mark] = {}
@@ -254,7 +257,7 @@ class LogPages:
                 events = await log.read(serial, READ_EVENTS, PAGE_BYTES, wait=wait)
             except DamageFound as error:
                 if log.repairs.gave_up(error.damage):
-                    passed.update(_passed_before(error.damage, ranges))
+                    passed.update(marks_before(error.damage, ranges))
                     return Page(found, passed, error.damage.last + 1, denied)
                 if not found:
                     raise
@@ -263,7 +266,7 @@ class LogPages:
             matched = await self._matching(request, reader, wanted)
             cleared = [event for event in matched if event.level <= request.clearance]
             denied += len(matched) - len(cleared)
-            passed.update(_passed(events, ranges))
+            passed.update(marks_in(events, ranges))
             if not request.placeholders:
                 cleared, ends = without_placeholders(cleared)
                 passed.update(ends)
@@ -273,7 +276,7 @@ class LogPages:
             size += sum([event.size for event in cleared])
             serial = events[-1].serial + 1 if events else last + 1
             if serial > last:
-                return Page(found, {**_reached(ranges, covered), **ended}, 0, denied)
+                return Page(found, {**marks_at_end(ranges, covered), **ended}, 0, denied)
             if size >= PAGE_BYTES:
                 break
         return Page(found, passed, serial, denied)
@@ -292,7 +295,7 @@ class LogPages:
                 if not self._log.repairs.gave_up(error.damage):
                     raise
                 break
-            events, behind = _before_hole(after, events, upto)
+            events, behind = before_hole(after, events, upto)
             wanted = [event for event in events if _lies_in(event, request.ranges, request)]
             matched = await self._matching(request, reader, wanted)
             span = self._log.kept.get(origin)
@@ -314,6 +317,24 @@ class LogPages:
             return Page(cleared, {origin: reached}, int(more), len(matched) - len(cleared))
         return Page([], {}, 0)
 
+    async def matching(
+        self, request: PageRequest, events: Sequence[LoggedEvent]
+    ) -> list[LoggedEvent]:
+        """Those events of any log that are wanted, and cleared. Raises like `page`."""
+        wanted = [event for event in events if _lies_in(event, request.ranges, request)]
+        with self._reading(request, patient=True) as reader:
+            matched = await self._page_matching.matching(reader, wanted)
+        return [event for event in matched if event.level <= request.clearance]
+
+    @contextmanager
+    def _reading(self, request: PageRequest, *, patient: bool) -> Iterator[Reader]:
+        """The query counts as the client's, whose queries have a share."""
+        number = self._matcher.subscribe(request.pattern, request.query, request.client_id)
+        try:
+            yield Reader(request.pattern, request.query, number, patient=patient)
+        finally:
+            self._matcher.unsubscribe(number)
+
     async def _matching(
         self, request: PageRequest, reader: Reader, events: list[LoggedEvent]
     ) -> list[LoggedEvent]:
@@ -334,31 +355,6 @@ def _used(query: Query, namespaces: Mapping[str, str]) -> tuple[tuple[str, str],
     return tuple((prefix, namespaces.get(prefix, "")) for prefix, _ in query.namespaces)
 
 
-def _beginnings(ranges: Mapping[str, MarkRange], covered: Mapping[str, Mark]) -> dict[str, Mark]:
-    """Behind which marks to read; of origins that are not wanted there is nothing behind them."""
-    return {
-        origin: ranges[origin][0] if origin in ranges else mark for origin, mark in covered.items()
-    }
-
-
-def _before_hole(
-    after: Mark, events: list[LoggedEvent], upto: Mark | None
-) -> tuple[list[LoggedEvent], Mark | None]:
-    """The copies behind a mark up to the first offset that is missing, and where they go on.
-
-    A log gives its events offsets without a hole, but for those of events that it has lost
-    (`broker.store.histories`): nobody may take these places for ones at which nothing matches.
-    """
-    offset = after[1]
-    for index, event in enumerate(events):
-        if upto is not None and event.mark > upto:
-            break
-        if event.offset > offset + 1:
-            return events[:index], (event.epoch, event.offset - 1)
-        offset = event.offset
-    return events, None
-
-
 def _lies_in(event: LoggedEvent, ranges: Mapping[str, MarkRange], request: PageRequest) -> bool:
     found = ranges.get(event.origin)
     if found is None:
@@ -369,32 +365,3 @@ def _lies_in(event: LoggedEvent, ranges: Mapping[str, MarkRange], request: PageR
     if event.arrival < request.from_ms:
         return False
     return not request.until_ms or event.arrival < request.until_ms
-
-
-def _passed(events: Sequence[LoggedEvent], ranges: Mapping[str, MarkRange]) -> dict[str, Mark]:
-    passed: dict[str, Mark] = {}
-    for event in events:
-        if event.origin in ranges:
-            upto = ranges[event.origin][1]
-            passed[event.origin] = event.mark if upto is None else min(event.mark, upto)
-    return passed
-
-
-def _passed_before(damage: Damage, ranges: Mapping[str, MarkRange]) -> dict[str, Mark]:
-    """Where the damage begins, by origin: this log has nothing of the damage itself."""
-    passed: dict[str, Mark] = {}
-    for span in damage.spans:
-        if span.origin in ranges:
-            after, upto = ranges[span.origin]
-            mark = span.after if upto is None else min(span.after, upto)
-            if mark > after:
-                passed[span.origin] = mark
-    return passed
-
-
-def _reached(ranges: Mapping[str, MarkRange], covered: Mapping[str, Mark]) -> dict[str, Mark]:
-    return {
-        origin: covered[origin] if upto is None else min(upto, covered[origin])
-        for origin, (_, upto) in ranges.items()
-        if origin in covered
-    }

@@ -166,6 +166,10 @@ class Remaining:
             else:
                 del self._left[origin]
 
+    def add(self, origin: str, after: Mark, upto: Mark) -> None:
+        """Something is wanted of an origin that was not named."""
+        self._left[origin] = (after, upto)
+
     def close(self) -> None:
         """Ranges without an end have come to it."""
         self.end(list(self._left))

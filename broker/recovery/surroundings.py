@@ -12,6 +12,7 @@ from broker.cluster.address import Address
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.fetching import Fetching
 from broker.recovery.log_pages import LogPages
+from broker.recovery.other_logs import OtherLogs
 from broker.recovery.planning import Sources
 from broker.router.recovery import Missed
 
@@ -36,6 +37,8 @@ class Surroundings:
     patience: float
     """Seconds from its beginning that a recovery waits for nodes that can not be reached, for what
     nobody else has; and since its last event for an archive that can not be searched."""
+    others: OtherLogs | None = None
+    """What other nodes have logged of an origin whose log can not be read."""
 
     def after(self, seconds: float) -> Deferred[None]:
         """Fires when they have passed."""

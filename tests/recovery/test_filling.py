@@ -65,11 +65,14 @@ class Log:
     def keeps(self, origin: str) -> bool:
         return origin in self.has
 
+    async def matching(self, request: PageRequest, events: Any) -> list[LoggedEvent]:
+        cleared = 2 if request.as_logged else request.clearance
+        return [event for event in events if event.level <= cleared]
+
     async def page(self, request: PageRequest, *, wait: bool = False) -> Page:
         self.asked.append(request)
         events: list[LoggedEvent] = []
-        reached: dict[str, Mark] = {}
-        begins: dict[str, Mark] = {}
+        reached, begins = dict[str, Mark](), dict[str, Mark]()
         for origin, each in request.ranges.items():
             if origin in self.has and each[0] < self.begins:
                 begins[origin] = self.begins
@@ -77,8 +80,7 @@ class Log:
                 whole = origin in self.has
                 events += [e for e in lying_in(origin, each) if whole or e.offset in self.scraps]
                 reached[origin] = EVENTS[origin][-1].mark
-        events = [event for event in events if event.level <= request.clearance]
-        return Page(events, reached, 0, begins=begins)
+        return Page(await self.matching(request, events), reached, 0, begins=begins)
 
     def fetch(self, node: Address, request: PageRequest) -> Deferred[Page]:
         if not self.is_there:

@@ -16,7 +16,8 @@ from broker.cluster.questions import Gathered
 from broker.errors import NotConnected
 from broker.event.place import Mark
 from broker.recovery.archive_access import ArchiveAccess, Covered
-from broker.recovery.silent_origins import ASK_AGAIN, LOOK_EVERY, REACHED, SilentOrigins
+from broker.recovery.other_logs import REACHED, OtherLogs
+from broker.recovery.silent_origins import ASK_AGAIN, LOOK_EVERY, SilentOrigins
 from broker.store.records import LoggedEvent
 from tests.router.test_recovering import far
 
@@ -41,6 +42,9 @@ class Flows:
 
     def stands_at(self, origin: str) -> Mark | None:
         return self.marks.get(origin)
+
+    def foreign(self) -> Collection[str]:
+        return self.marks
 
     def reached(self, origin: str) -> Mark | None:
         return self.marks.get(origin)
@@ -95,12 +99,9 @@ class Setting:
         access = None
         if archive is not None:
             access = cast(Any, _Archive(archive))
+        others = OtherLogs(self.flows, cast(Any, self), lambda origin: cast(Any, self))
         self.it = SilentOrigins(
-            cast(Any, self.flows),
-            cast(Any, self),
-            lambda origin: cast(Any, self),
-            cast("ArchiveAccess | None", access),
-            cast(Any, self.around),
+            self.flows, others, cast("ArchiveAccess | None", access), cast(Any, self.around)
         )
 
     # As `Questions`.
@@ -277,5 +278,7 @@ def test_a_node_says_how_far_it_has_got_and_which_logs_are_there() -> None:
     content, rank = it.answer(msgpack.packb(["far", "own", "other"]))
     assert msgpack.unpackb(content) == [["far", [1, 5], False], ["own", [0, 0], True]]
     assert rank == 0
+    content, rank = it.answer(msgpack.packb(None))
+    assert msgpack.unpackb(content) == [["far", [1, 5], False]]
     for bad in (b"", b"\xc1", msgpack.packb(7), msgpack.packb([7])):
         assert it.answer(bad) is None

@@ -148,3 +148,57 @@ def test_the_origin_loses_its_disk_and_the_keeper_of_its_copies_is_set_back(seed
         assert {1, 2, 3, 5} <= places and late.error is None
         gone = [n for gap in late.gaps for n in range(gap.first.offset, gap.last.offset + 1)]
         assert sorted({*places, *gone}) == [1, 2, 3, 4, 5] and len(gone) == 5 - len(places)
+
+
+class Unarchived:
+    """`a` publishes 1 to 8; the archive has 1 to 4 when `a` loses its disk and starts again.
+
+    `b` has logged 1 to 8 or the higher ones of these, and `c` has logged 1 to 4 and 7."""
+
+    def __init__(self, seed: int, at_b: Interest = INTERESTS[0]) -> None:
+        self.world = world = NetworkWorld(seed, archived=True)
+        for name, known in (("a", []), ("b", ["a"]), ("c", ["a", "b"])):
+            world.add(name, "c", join=known)
+        world.run(4.0)
+        publisher = Publisher(world, world.client("publisher", "a"))
+        readers = [
+            Reader(world, world.client("b-reader", "b"), at_b),
+            Reader(world, world.client("c-reader", "c"), INTERESTS[3]),
+        ]
+        world.run_until(lambda: all(each.flowing for each in readers))
+        for altitude in (7, 7, 7, 7):
+            publisher.publish("asdi.zbw.tz", altitude)
+        read(world, *readers, seconds=10.0)
+        for altitude in (600, 100, 7, 700):
+            publisher.publish("asdi.zbw.tz", altitude)
+        world.run_until(lambda: not publisher.client.unacknowledged)
+        world.run(0.2)
+        self.origin = world["a"].event_log.origin
+        world.kill("a")
+        world.lose_disk("a")
+        world.start("a")
+        world.run_until(lambda: world.linked("a", "b") and world.linked("a", "c"))
+
+    def all_at(self, node: str) -> tuple[list[int], list[tuple[int, int, str]]]:
+        """The offsets of the events, and the gaps, of one who wants all of the past."""
+        late = Reader(self.world, self.world.client("late", node), start=ALL)
+        read(self.world, late, seconds=LONG)
+        assert late.error is None
+        came = [event.place.offset for event in late.events if event.place.origin == self.origin]
+        return came, [(gap.first.offset, gap.last.offset, gap.reason) for gap in late.gaps]
+
+
+@pytest.mark.parametrize("node", ["a", "b", "c"])
+@pytest.mark.parametrize("seed", seeds(1, 4))
+def test_who_wants_all_gets_what_other_nodes_have_of_a_lost_log(seed: int, node: str) -> None:
+    it = Unarchived(seed)
+    assert it.all_at(node) == ([*range(1, 9)], [])
+    it.world.close()
+
+
+@pytest.mark.parametrize("node", ["a", "b", "c"])
+@pytest.mark.parametrize("seed", seeds(1, 4))
+def test_who_wants_all_is_told_what_no_node_has_of_a_lost_log(seed: int, node: str) -> None:
+    it = Unarchived(seed, INTERESTS[1])
+    assert it.all_at(node) == ([1, 2, 3, 4, 5, 7, 8], [(6, 6, "lost")])
+    it.world.close()

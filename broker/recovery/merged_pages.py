@@ -1,0 +1,50 @@
+"""Pages of several logs with events of one origin, merged by their places."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import TypeAlias
+
+from broker.event.place import Mark
+from broker.store.records import LoggedEvent
+
+#: The pages of one log, with events in the order of their places.
+Pages: TypeAlias = AsyncGenerator[Sequence[LoggedEvent], None]
+
+
+def is_behind(mark: Mark, other: Mark) -> bool:
+    """Whether events may lie between two places: an epoch may have begun in which there is none."""
+    return mark < other and mark[1] < other[1]
+
+
+class MergedPages:
+    """One page of each log is in memory."""
+
+    def __init__(self, logs: Sequence[Pages]) -> None:
+        self._logs: dict[Pages, list[LoggedEvent]] = {each: [] for each in logs}
+
+    async def next(self, after: Mark) -> LoggedEvent | None:
+        """The first event behind a place; None at the end."""
+        for pages in list(self._logs):
+            await self._fill(pages, after)
+        heads = [events[0] for events in self._logs.values()]
+        return min(heads, key=lambda each: each.mark, default=None)
+
+    async def _fill(self, pages: Pages, after: Mark) -> None:
+        """Let the first event of a log be one behind a place."""
+        events = self._logs[pages]
+        while True:
+            while events and not is_behind(after, events[0].mark):
+                del events[0]
+            if events:
+                return
+            try:
+                events += await anext(pages)
+            except StopAsyncIteration:
+                del self._logs[pages]
+                return
+
+    async def close(self) -> None:
+        """Read no more."""
+        for pages in self._logs:
+            await pages.aclose()

@@ -1,0 +1,151 @@
+"""The events of an origin that other nodes have logged for their own subscriptions, or keep.
+
+They are asked for when the origin's log can not be: up to which place of it has each node got, and
+does one of them have its log? Nodes have logged only the events that somebody asked for there, so
+each may have others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, Protocol
+
+import attrs
+import msgpack
+from twisted.logger import Logger
+
+from broker.cluster.address import Address, address_or_none
+from broker.cluster.questions import Questions
+from broker.errors import BrokerError
+from broker.event.place import Mark
+from broker.recovery.branch_sources import BranchSources
+from broker.recovery.merged_pages import Pages, is_behind
+from broker.session import fields
+
+#: The kind of the question.
+REACHED: Final = "reached"
+#: Origins in one question, or in the answer to one that names none.
+MOST_ORIGINS: Final = 512
+#: Nodes whose logs are read at a time; of more, those that have got furthest.
+MOST_NODES: Final = 4
+_NOWHERE: Mark = (0, 0)
+
+
+class KnownOrigins(Protocol):
+    """Other nodes' origins, as this node knows them."""
+
+    def foreign(self) -> Collection[str]:
+        """Those whose log is at no node of this one's cluster that can be reached."""
+
+    def reached(self, origin: str) -> Mark | None:
+        """The furthest place of an origin in the log or the replica here; None: there is none."""
+
+    def is_here(self, origin: str) -> bool:
+        """Whether the origin's log is here, or at a node of the cluster that can be reached."""
+
+
+@attrs.define
+class Answers:
+    """What other nodes have said, and whether all could be read."""
+
+    marks: dict[str, dict[Address, Mark]] = attrs.field(factory=dict)
+    """By origin, how far which node has got."""
+    here: set[str] = attrs.field(factory=set)
+    """Origins whose log a node has."""
+    silent: Collection[str] = ()
+    """Nodes and clusters that did not answer."""
+    is_complete: bool = True
+    """Whether all nodes have answered, and all pages that were asked for have come so far."""
+
+    def add(self, node: Address, content: bytes) -> None:
+        """Add the answer of one node. Raises `ValueError` or `TypeError`."""
+        for origin, mark, is_here in msgpack.unpackb(content):
+            self.marks.setdefault(fields.text(origin), {})[node] = fields.mark(mark)
+            if fields.flag(is_here):
+                self.here.add(origin)
+
+    def furthest(self, origin: str) -> Mark:
+        """The furthest place that a node has got to."""
+        return max(self.marks.get(origin, {}).values(), default=_NOWHERE)
+
+
+class OtherLogs:
+    """Both sides, of one node."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        known: KnownOrigins,
+        questions: Questions,
+        sources: Callable[[str], BranchSources],
+    ) -> None:
+        """`sources` reads the events of one origin."""
+        self._known = known
+        self._questions = questions
+        self._sources = sources
+        questions.answer_with(REACHED, self._answer)
+
+    def _answer(self, content: bytes) -> tuple[bytes, int] | None:
+        known = self._known
+        try:
+            asked = msgpack.unpackb(content)
+            origins = None if asked is None else fields.text_list(asked)
+        except (ValueError, TypeError):
+            return None
+        if origins is None:
+            # Their names begin with the time: those of the oldest logs are left out.
+            origins = tuple(sorted(known.foreign(), reverse=True))
+        rows: list[tuple[str, Mark, bool]] = []
+        for origin in origins[:MOST_ORIGINS]:
+            mark, is_here = known.reached(origin), known.is_here(origin)
+            if mark is not None or is_here:
+                rows.append((origin, mark or _NOWHERE, is_here))
+        return msgpack.packb(rows), 0
+
+    async def reached(self, origins: Sequence[str] | None) -> Answers:
+        """How far other nodes have got with these origins; None: with all whose log they do not
+        find in their cluster."""
+        content = None if origins is None else list(origins[:MOST_ORIGINS])
+        gathered = await self._questions.ask_others(REACHED, msgpack.packb(content))
+        answers = Answers(silent=gathered.silent, is_complete=not gathered.silent)
+        for text, answer in gathered.answers.items():
+            node = address_or_none(text)
+            try:
+                if node is None:
+                    raise ValueError("no address")
+                answers.add(node, answer)
+            except (ValueError, TypeError) as error:
+                answers.is_complete = False
+                self.log.warn("{node} answers badly: {error}", node=text, error=error)
+        return answers
+
+    def pages(self, origin: str, after: Mark, upto: Mark, answers: Answers) -> list[Pages]:
+        """The events of an origin in (`after`, `upto`] in the logs and the replicas of those that
+        have got further than `after`. A node that can not be read makes the answers incomplete."""
+        marks: Mapping[Address, Mark] = answers.marks.get(origin, {})
+        further = [node for node, mark in marks.items() if is_behind(after, mark)]
+        nodes = sorted(further, key=marks.__getitem__, reverse=True)
+        if len(nodes) > MOST_NODES:
+            # Of those that are left out it is not known what they have.
+            answers.is_complete = False
+        sources = self._sources(origin)
+        return [
+            self._until_broken(read(node, after, upto), answers)
+            for node in nodes[:MOST_NODES]
+            for read in (sources.logged_at, sources.replica_at)
+        ]
+
+    def archived(self, origin: str, after: Mark, upto: Mark, answers: Answers) -> Pages:
+        """The events of an origin in the archive."""
+        return self._until_broken(self._sources(origin).archived(after, upto), answers)
+
+    async def _until_broken(self, pages: Pages, answers: Answers) -> Pages:
+        try:
+            async for events in pages:
+                yield events
+        except BrokerError as error:
+            answers.is_complete = False
+            self.log.info("a log of an origin can not be read: {error}", error=error)
+        finally:
+            await pages.aclose()
