@@ -129,21 +129,23 @@ class FromLogs:
                 found = True
         return found
 
-    async def scraps(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+    async def scraps(self, answers: Answers | None = None) -> AsyncIterator[Sequence[LoggedEvent]]:
         """What nodes have logged for their own subscriptions of what no log has all of: this node,
-        and others. What is here as another origin's does not come again under a new place."""
+        and others. What is here as another origin's does not come again under a new place.
+
+        `answers` are those of other nodes; None: they are asked."""
         ranges = {
             origin: (after, upto)
             for origin, (after, upto) in self._left.ranges.items()
             if upto is not None and origin != self._around.origin
         }
-        others, answers = self._around.others, Answers()
-        if others is not None and ranges:
+        others = self._around.others
+        if answers is None and others is not None and ranges:
             answers = await others.reached(list(ranges))
         for origin, (after, upto) in ranges.items():
             request = self._request({origin: (after, upto)})
             pages = [self._logged_here(request)]
-            if others is not None:
+            if others is not None and answers is not None:
                 pages += others.pages(origin, after, upto, answers)
             merged = MergedPages(pages)
             try:

@@ -18,6 +18,7 @@ from broker.event.place import Mark
 from broker.recovery.engine.contract import Hole
 from broker.recovery.from_logs import FromLogs
 from broker.recovery.log_merging import in_order
+from broker.recovery.other_logs import Answers
 from broker.recovery.planning import FEW, Remaining
 from broker.recovery.surroundings import LOOK_AGAIN, Surroundings
 from broker.router.recovery import Missed
@@ -44,6 +45,10 @@ class MissingEvents:
         self._holes: dict[str, list[Interval]] = {}
         self._arrived: dict[str, list[Mark]] = defaultdict(list)
         self._noted = 0
+        self._origins: list[str] = []
+        """Those of which something is missing."""
+        self._answers: Answers | None = None
+        """What other nodes have of these."""
 
     @property
     def holes(self) -> list[Hole]:
@@ -63,6 +68,7 @@ class MissingEvents:
         of_origin: dict[str, list[Interval]] = defaultdict(list)
         for origin, after, upto in holes:
             of_origin[origin].append((after, upto))
+        self._origins = list(of_origin)
         budget = FEW
         for origin, intervals in of_origin.items():
             for after, upto in merged(intervals):
@@ -81,12 +87,19 @@ class MissingEvents:
         while left.ranges and logs.cut_off() and self._around.clock.seconds() < until:
             await self._around.after(LOOK_AGAIN)
             self._add(origin, await logs.gather())
-        async for events in logs.scraps():
-            self._add(origin, events)
+        if left.ranges:
+            async for events in logs.scraps(await self._ask_others()):
+                self._add(origin, events)
         for _, start, end in logs.holes:
             self._keep_hole(origin, (start, end))
         for start, end_or_none in left.ranges.values():
             self._keep_hole(origin, (start, end_or_none or upto))
+
+    async def _ask_others(self) -> Answers | None:
+        others = self._around.others
+        if others is not None and self._answers is None:
+            self._answers = await others.reached(self._origins)
+        return self._answers
 
     def _keep_hole(self, origin: str, hole: Interval) -> None:
         self._holes.setdefault(origin, []).append(hole)

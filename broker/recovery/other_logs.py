@@ -26,8 +26,8 @@ from broker.session import fields
 REACHED: Final = "reached"
 #: Origins in one question, or in the answer to one that names none.
 MOST_ORIGINS: Final = 512
-#: Nodes whose logs are read at a time; of more, those that have got furthest.
-MOST_NODES: Final = 4
+#: Nodes whose logs are read; of more, those that have got furthest.
+MOST_NODES: Final = 32
 _NOWHERE: Mark = (0, 0)
 
 
@@ -126,9 +126,6 @@ class OtherLogs:
         marks: Mapping[Address, Mark] = answers.marks.get(origin, {})
         further = [node for node, mark in marks.items() if is_behind(after, mark)]
         nodes = sorted(further, key=marks.__getitem__, reverse=True)
-        if len(nodes) > MOST_NODES:
-            # Of those that are left out it is not known what they have.
-            answers.is_complete = False
         sources = self._sources(origin)
         return [
             self._until_broken(read(node, after, upto), answers)

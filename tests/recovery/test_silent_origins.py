@@ -16,7 +16,7 @@ from broker.cluster.questions import Gathered
 from broker.errors import NotConnected
 from broker.event.place import Mark
 from broker.recovery.archive_access import ArchiveAccess, Covered
-from broker.recovery.other_logs import REACHED, OtherLogs
+from broker.recovery.other_logs import MOST_NODES, REACHED, OtherLogs
 from broker.recovery.silent_origins import ASK_AGAIN, LOOK_EVERY, SilentOrigins
 from broker.store.records import LoggedEvent
 from tests.router.test_recovering import far
@@ -246,6 +246,14 @@ def test_a_node_whose_pages_can_not_be_read_may_have_the_missing_events() -> Non
     assert it.wait() == [6]
     it.broken.clear()
     assert it.wait(8 * ASK_AGAIN) == [6, (7, 7), 8, 9]
+
+
+def test_of_many_nodes_those_that_have_got_furthest_are_read() -> None:
+    it = Setting()
+    it.logs |= {f"n{number}": [6, 9 + number] for number in range(MOST_NODES)}
+    it.logs["d"] = [8]
+    assert it.wait()[:3] == [6, (7, 8), 9]
+    assert "d" not in it.read
 
 
 def test_what_the_archive_has_comes_between_them() -> None:
