@@ -28,7 +28,8 @@ async def cut_object(world: World) -> None:
 
 
 def _cut(world: World, path: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
+    # The archive may be away.
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         size = path.stat().st_size
         left = world.random.randrange(size) if size else 0
         world.note(f"archive-cut: {left} of {size} bytes are left of {_name(world, path)}")
