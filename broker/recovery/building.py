@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random
 
 from twisted.internet.defer import succeed
@@ -62,11 +63,10 @@ def build_recovery(
         )
         questions = Questions(post, clock)
         fetching = Fetching(post, pages, parse_query, clock)
-        nodes_pages = fetching
-        others = OtherLogs(
-            *(ForeignOrigins(network), questions),
-            lambda origin: BranchSources(origin, nodes_pages, archive, parse_query),
+        sources = partial(
+            BranchSources, fetching=fetching, archive=archive, parse_query=parse_query
         )
+        others = OtherLogs(ForeignOrigins(network), questions, sources)
         handing = HandingOver(
             *(post, durables, supersede, clock),
             archived=(lambda *_: succeed(None)) if archive is None else archive.durable,

@@ -1,8 +1,8 @@
-"""The events of an origin that other nodes have logged for their own subscriptions, or keep.
+"""Events of an origin in the logs and replicas of other nodes, where its own log is out of reach.
 
-They are asked for when the origin's log can not be: up to which place of it has each node got, and
-does one of them have its log? Nodes have logged only the events that somebody asked for there, so
-each may have others.
+A node asks all others up to which place of the origin they have got, and whether one of them has
+its log. Then it reads pages of those that have got further. Each node has logged only the events
+that its own subscriptions asked for, so each may have other events.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Answers:
 
 
 class OtherLogs:
-    """Both sides, of one node."""
+    """Asks other nodes, and answers them."""
 
     log = Logger()
 
