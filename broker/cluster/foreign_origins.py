@@ -81,6 +81,11 @@ class ForeignOrigins:
         knowledge, own = self._network.knowledge, self._network.event_log.origin
         return origin == own or (knowledge is not None and knowledge.is_here(origin))
 
+    def homes(self, origin: str) -> Sequence[str]:
+        """The addresses of the nodes that have sent events of one since this node began."""
+        traffic = self._network.traffic
+        return [] if traffic is None else [str(each) for each in traffic.arrivals.homes(origin)]
+
     def nodes(self) -> Collection[str]:
         """The nodes of the cluster that can be reached, and the clusters beside it."""
         knowledge = self._network.knowledge

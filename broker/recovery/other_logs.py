@@ -43,6 +43,10 @@ class KnownOrigins(Protocol):
     def is_here(self, origin: str) -> bool:
         """Whether the origin's log is here, or at a node of the cluster that can be reached."""
 
+    def homes(self, origin: str) -> Sequence[str]:
+        """The addresses of the nodes that have sent events of an origin since this one began: its
+        own node, and who answered in its place."""
+
 
 @attrs.define
 class Answers:
@@ -52,6 +56,10 @@ class Answers:
     """By origin, how far which node has got."""
     here: set[str] = attrs.field(factory=set)
     """Origins whose log a node has."""
+    homes: dict[str, set[str]] = attrs.field(factory=dict)
+    """By origin the addresses of the nodes that have sent its events."""
+    answered: set[str] = attrs.field(factory=set)
+    """The addresses of the nodes that have answered, and of the one that has asked."""
     silent: Collection[str] = ()
     """Nodes and clusters that did not answer."""
     is_complete: bool = True
@@ -59,10 +67,17 @@ class Answers:
 
     def add(self, node: Address, content: bytes) -> None:
         """Add the answer of one node. Raises `ValueError` or `TypeError`."""
-        for origin, mark, is_here in msgpack.unpackb(content):
+        for origin, mark, is_here, homes in msgpack.unpackb(content):
             self.marks.setdefault(fields.text(origin), {})[node] = fields.mark(mark)
+            self.homes.setdefault(origin, set()).update(map(fields.address, homes))
             if fields.flag(is_here):
                 self.here.add(origin)
+        self.answered.add(str(node))
+
+    def has_origin_node(self, origin: str) -> bool:
+        """Whether all nodes that have sent events of an origin, as far as is known, are among those
+        that have answered."""
+        return self.homes.get(origin, set()) <= self.answered
 
     def furthest(self, origin: str) -> Mark:
         """The furthest place that a node has got to."""
@@ -96,11 +111,11 @@ class OtherLogs:
         if origins is None:
             # Their names begin with the time: those of the oldest logs are left out.
             origins = tuple(sorted(known.foreign(), reverse=True))
-        rows: list[tuple[str, Mark, bool]] = []
+        rows: list[tuple[str, Mark, bool, Sequence[str]]] = []
         for origin in origins[:MOST_ORIGINS]:
             mark, is_here = known.reached(origin), known.is_here(origin)
             if mark is not None or is_here:
-                rows.append((origin, mark or _NOWHERE, is_here))
+                rows.append((origin, mark or _NOWHERE, is_here, known.homes(origin)))
         return msgpack.packb(rows), 0
 
     async def reached(self, origins: Sequence[str] | None) -> Answers:
@@ -109,6 +124,8 @@ class OtherLogs:
         content = None if origins is None else list(origins[:MOST_ORIGINS])
         gathered = await self._questions.ask_others(REACHED, msgpack.packb(content))
         answers = Answers(silent=gathered.silent, is_complete=not gathered.silent)
+        answers.answered.add(self._questions.own)
+        answers.homes = {origin: {*self._known.homes(origin)} for origin in origins or ()}
         for text, answer in gathered.answers.items():
             node = address_or_none(text)
             try:

@@ -7,9 +7,10 @@ difference from the logs and replicas of those that have got further, and from t
 merges the events by their places, and takes them like pages of the origin's log.
 
 Those nodes have logged only the events that somebody asked for there. So a missing range between
-their events is a loss only when the origin's log is at no node: all nodes have answered, and none
-has it. Then subscriptions are told a gap. Until then nothing behind a missing range is taken, for
-the origin's node may come back, and it has the events.
+their events is a loss only when the origin's log is at no node: all nodes have answered, that of
+the origin among them, and none has it. Then subscriptions are told a gap. Until then nothing behind
+a missing range is taken, for the origin's node may come back, and it has the events. One that does
+not come within a day is not waited for.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.channel.backoff import backoff_bound
+from broker.cluster.acquaintances import REMEMBERED
 from broker.event.place import Mark
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.merged_pages import MergedPages, is_behind
@@ -147,6 +149,8 @@ class SilentOrigins:
         if after is None or not is_behind(after, upto):
             return
         answers = attrs.evolve(answers)
+        if not answers.has_origin_node(origin) and not self._is_forgotten(origin):
+            answers.is_complete = False
         pages = self._others.pages(origin, after, upto, answers)
         if self._archive is not None:
             told = await self._archive.covered({origin: after})
@@ -159,6 +163,11 @@ class SilentOrigins:
             await self._take(origin, after, upto, merged, answers)
         finally:
             await merged.close()
+
+    def _is_forgotten(self, origin: str) -> bool:
+        """Whether nothing new has come of an origin for so long that its node is not waited for."""
+        _, since = self._stands.get(origin, (None, float("inf")))
+        return self._around.clock.seconds() - since >= REMEMBERED
 
     async def _take(
         self, origin: str, after: Mark, upto: Mark, merged: MergedPages, answers: Answers

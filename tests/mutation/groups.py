@@ -114,6 +114,17 @@ GROUPS: Final = (
         """),
     ),
     Group(
+        "lost-logs",
+        """
+        broker/recovery: silent_origins other_logs merged_pages
+        """,
+        _tests("""
+        recovery: silent_origins
+        simulation/network: silent_origins
+        """),
+        share=0.3,
+    ),
+    Group(
         "order",
         """
         broker/recovery: ordering log_merging page_turns page_matching

@@ -12,12 +12,13 @@ import pytest
 from twisted.internet.defer import succeed
 from twisted.internet.task import Clock
 
+from broker.cluster.acquaintances import REMEMBERED
 from broker.cluster.questions import Gathered
 from broker.errors import NotConnected
 from broker.event.place import Mark
 from broker.recovery.archive_access import ArchiveAccess, Covered
 from broker.recovery.other_logs import MOST_NODES, REACHED, OtherLogs
-from broker.recovery.silent_origins import ASK_AGAIN, LOOK_EVERY, SilentOrigins
+from broker.recovery.silent_origins import ASK_AGAIN, LOOK_EVERY, MOST_ASK_AGAIN, SilentOrigins
 from broker.store.records import LoggedEvent
 from tests.router.test_recovering import far
 
@@ -31,6 +32,7 @@ class Flows:
         self.marks: dict[str, Mark] = {"far": (1, 5)}
         self.idle = False
         self.linked = {"c/b"}
+        self.sent_by: list[str] = []
         self.out: list[Any] = []
         """Offsets of events, and (first, last) of what is gone."""
 
@@ -51,6 +53,9 @@ class Flows:
 
     def is_here(self, origin: str) -> bool:
         return origin == "own"
+
+    def homes(self, origin: str) -> Sequence[str]:
+        return self.sent_by if origin == "far" else []
 
     def nodes(self) -> Collection[str]:
         return self.linked
@@ -110,11 +115,13 @@ class Setting:
         assert what == REACHED
         self.answer = answerer
 
+    own = "c/own"
+
     async def ask_others(self, what: str, content: bytes, rank: int = 0) -> Gathered:
         assert (what, msgpack.unpackb(content)) == (REACHED, ["far"])
         self.asked.append(self.around.clock.seconds())
         answers = {
-            f"c/{node}": msgpack.packb([("far", (1, max(offsets)), node in self.here)])
+            f"c/{node}": msgpack.packb([("far", (1, max(offsets)), node in self.here, [])])
             for node, offsets in self.logs.items()
             if node != "archive"
         }
@@ -219,13 +226,17 @@ def test_what_no_node_has_is_a_gap() -> None:
     it = Setting()
     it.logs["b"] = [6, 9]
     # An event that was refused there is not in its page.
-    it.said["c/d"] = msgpack.packb([("far", (1, 11), False)])
+    it.said["c/d"] = msgpack.packb([("far", (1, 11), False, ["c/b"])])
     assert it.wait() == [6, (7, 8), 9, (10, 11)]
     assert (it.it.found, it.it.lost) == (2, 4)
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\xc1", msgpack.packb(7), msgpack.packb([("far", 7, True)]), b"\x91\x01"]
+    "content",
+    [
+        *(b"", b"\xc1", b"\x91\x01", msgpack.packb(7)),
+        *(msgpack.packb([("far", 7, False, [])]), msgpack.packb([("far", (1, 6), False, [7])])),
+    ],
 )
 def test_while_a_node_does_not_answer_it_may_have_the_missing_events(content: bytes) -> None:
     it = Setting()
@@ -256,6 +267,19 @@ def test_of_many_nodes_those_that_have_got_furthest_are_read() -> None:
     assert "d" not in it.read
 
 
+@pytest.mark.parametrize("knows", ["own", "other"])
+def test_the_node_of_the_origin_may_have_the_missing_events_and_be_out_of_sight(knows: str) -> None:
+    """No table names its cluster any more."""
+    it = Setting()
+    it.logs["b"] = [6, 9]
+    if knows == "own":
+        it.flows.sent_by.append("ship/f")
+    else:
+        it.said["c/d"] = msgpack.packb([("far", (1, 6), False, ["ship/f"])])
+    assert it.wait(REMEMBERED - 2 * LOOK_EVERY) == [6]
+    assert it.wait(REMEMBERED + MOST_ASK_AGAIN) == [6, (7, 8), 9]
+
+
 def test_what_the_archive_has_comes_between_them() -> None:
     it = Setting(Covered({"far": [((1, 7), (1, 8))]}, is_known=True))
     it.logs |= {"b": [6, 9], "archive": [8]}
@@ -282,11 +306,12 @@ def test_an_origin_that_flows_again_sends_the_rest_itself() -> None:
 
 def test_a_node_says_how_far_it_has_got_and_which_logs_are_there() -> None:
     it = Setting()
+    it.flows.sent_by.append("c/f")
     assert it.answer is not None
     content, rank = it.answer(msgpack.packb(["far", "own", "other"]))
-    assert msgpack.unpackb(content) == [["far", [1, 5], False], ["own", [0, 0], True]]
+    assert msgpack.unpackb(content) == [["far", [1, 5], False, ["c/f"]], ["own", [0, 0], True, []]]
     assert rank == 0
     content, rank = it.answer(msgpack.packb(None))
-    assert msgpack.unpackb(content) == [["far", [1, 5], False]]
+    assert msgpack.unpackb(content) == [["far", [1, 5], False, ["c/f"]]]
     for bad in (b"", b"\xc1", msgpack.packb(7), msgpack.packb([7])):
         assert it.answer(bad) is None

@@ -25,10 +25,12 @@ LONG = 60.0 + 2 * LOOK_EVERY + 10.0
 class Behind:
     """`c` is cut off when `a` publishes, and `a` dies before that is over; `b` has the events."""
 
-    def __init__(self, seed: int, at_b: Interest = INTERESTS[0], *, cluster: str = "c") -> None:
+    def __init__(
+        self, seed: int, at_b: Interest = INTERESTS[0], *, cluster: str = "c", of_a: str = "c"
+    ) -> None:
         self.world = world = NetworkWorld(seed)
-        world.add("a", "c")
-        world.add("b", "c", join=["a"])
+        world.add("a", of_a)
+        world.add("b", "c", **{"join" if of_a == "c" else "gateways": ["a"]})
         near = cluster == "c"
         world.add("c", cluster, join=["b"] if near else [], gateways=["b"] * (not near))
         world.run(4.0)
@@ -100,11 +102,13 @@ def test_what_no_node_has_is_a_gap_once_no_node_has_that_log(seed: int) -> None:
     it.world.close()
 
 
+@pytest.mark.parametrize("cluster", ["c", "ship"])
 @pytest.mark.parametrize("seed", seeds(1, 4))
-def test_an_origin_that_comes_back_goes_on_behind_that(seed: int) -> None:
-    it = Behind(seed, INTERESTS[1])
+def test_an_origin_that_comes_back_goes_on_behind_that(seed: int, cluster: str) -> None:
+    """Long after the tables have forgotten a cluster of its own."""
+    it = Behind(seed, INTERESTS[1], of_a=cluster)
     it.meet()
-    assert it.read(LONG) == [1, 2, 3, 4, 5]
+    assert it.read(5 * LONG) == [1, 2, 3, 4, 5]
     it.world.start("a")
     it.publish(700, 100)
     assert it.read(30.0) == list(range(1, 11))
