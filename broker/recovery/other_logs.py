@@ -19,7 +19,7 @@ from broker.cluster.questions import Questions
 from broker.errors import BrokerError
 from broker.event.place import Mark
 from broker.recovery.branch_sources import BranchSources
-from broker.recovery.merged_pages import Pages, is_behind
+from broker.recovery.merged_pages import Pages
 from broker.session import fields
 
 #: The kind of the question.
@@ -141,7 +141,7 @@ class OtherLogs:
         """The events of an origin in (`after`, `upto`] in the logs and the replicas of those that
         have got further than `after`. A node that can not be read makes the answers incomplete."""
         marks: Mapping[Address, Mark] = answers.marks.get(origin, {})
-        further = [node for node, mark in marks.items() if is_behind(after, mark)]
+        further = [node for node, mark in marks.items() if mark > after]
         nodes = sorted(further, key=marks.__getitem__, reverse=True)
         sources = self._sources(origin)
         return [

@@ -146,7 +146,7 @@ class SilentOrigins:
     async def _catch_up(self, origin: str, answers: Answers) -> None:
         """Take the events of an origin up to the furthest place of other nodes."""
         after, upto = self._flows.stands_at(origin), answers.furthest(origin)
-        if after is None or not is_behind(after, upto):
+        if after is None or upto <= after:
             return
         answers = attrs.evolve(answers)
         if not answers.has_origin_node(origin) and not self._is_forgotten(origin):
