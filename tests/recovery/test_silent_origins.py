@@ -16,9 +16,15 @@ from broker.cluster.acquaintances import REMEMBERED
 from broker.cluster.questions import Gathered
 from broker.errors import NotConnected
 from broker.event.place import Mark
-from broker.recovery.archive_access import ArchiveAccess, Covered
+from broker.recovery.archive_access import Covered
 from broker.recovery.other_logs import MOST_NODES, REACHED, OtherLogs
-from broker.recovery.silent_origins import ASK_AGAIN, LOOK_EVERY, MOST_ASK_AGAIN, SilentOrigins
+from broker.recovery.silent_origins import (
+    ASK_AGAIN,
+    LOOK_EVERY,
+    MOST_ASK_AGAIN,
+    RUN,
+    SilentOrigins,
+)
 from broker.store.records import LoggedEvent
 from tests.router.test_recovering import far
 
@@ -33,6 +39,8 @@ class Flows:
         self.idle = False
         self.linked = {"c/b"}
         self.sent_by: list[str] = []
+        self.pages: list[int] = []
+        """How many events they had."""
         self.out: list[Any] = []
         """Offsets of events, and (first, last) of what is gone."""
 
@@ -63,6 +71,7 @@ class Flows:
     def page(self, origin: str, after: Mark, upto: Mark, events: Sequence[LoggedEvent]) -> None:
         assert self.marks[origin] == after and events[-1].mark == upto
         self.marks[origin] = upto
+        self.pages.append(len(events))
         self.out += [each.offset for each in events]
 
     def gone(self, origin: str, after: Mark, upto: Mark) -> None:
@@ -100,14 +109,12 @@ class Setting:
         self.before_page: Callable[[], object] = lambda: None
         self.asked: list[float] = []
         self.read: list[str] = []
+        self.reading = 0
+        """Logs that are being read."""
         self.answer: Callable[[bytes], Any] | None = None
-        access = None
-        if archive is not None:
-            access = cast(Any, _Archive(archive))
+        self.archive = None if archive is None else _Archive(archive)
         others = OtherLogs(self.flows, cast(Any, self), lambda origin: cast(Any, self))
-        self.it = SilentOrigins(
-            self.flows, others, cast("ArchiveAccess | None", access), cast(Any, self.around)
-        )
+        self.it = SilentOrigins(self.flows, others, cast(Any, self.archive), cast(Any, self.around))
 
     # As `Questions`.
 
@@ -145,10 +152,14 @@ class Setting:
         self.read.append(name)
         if name in self.broken:
             raise NotConnected("it is away")
-        for offset in self.logs.get(name, []):
-            if after[1] < offset <= upto[1]:
-                self.before_page()
-                yield [far(offset)]
+        self.reading += 1
+        try:
+            for offset in self.logs.get(name, []):
+                if after[1] < offset <= upto[1]:
+                    self.before_page()
+                    yield [far(offset)]
+        finally:
+            self.reading -= 1
 
     # ----------
 
@@ -163,9 +174,20 @@ class Setting:
 class _Archive:
     def __init__(self, told: Covered) -> None:
         self._told = told
+        self.asked = 0
 
     def covered(self, after: Mapping[str, Mark]) -> Any:
+        self.asked += 1
         return succeed(self._told)
+
+
+def test_the_archive_is_asked_only_if_a_node_has_got_further() -> None:
+    it = Setting(Covered(is_known=True))
+    it.logs["b"] = [5]
+    it.wait()
+    assert it.archive is not None and it.archive.asked == 0 and len(it.asked) == 1
+    it.logs["b"] = [6]
+    assert it.wait(2 * ASK_AGAIN) == [6] and it.archive.asked == 1
 
 
 def test_events_of_several_nodes_come_once_and_in_their_order() -> None:
@@ -187,6 +209,8 @@ def test_nodes_are_asked_once_the_origin_is_silent_and_ever_more_rarely() -> Non
     it.flows.marks["far"] = (1, 6)
     it.wait(PATIENCE)
     assert len(it.asked) == 4
+    it.wait(2 * LOOK_EVERY)
+    assert len(it.asked) == 5, "it was heard of, and is silent again"
 
 
 def test_a_node_that_did_not_answer_is_asked_when_it_can_be_reached() -> None:
@@ -301,7 +325,30 @@ def test_an_origin_that_flows_again_sends_the_rest_itself() -> None:
     it.logs["b"] = [6, 7]
     it.before_page = lambda: it.flows.marks.update(far=(1, 7))
     assert it.wait() == []
-    assert it.it.found == 0
+    assert (it.it.found, it.reading) == (0, 0)
+
+
+def test_a_log_that_stays_unread_is_let_go() -> None:
+    it = Setting()
+    it.logs["b"] = [6, 9, 10]
+    it.silent.append("c/d")
+    assert it.wait() == [6]
+    assert it.reading == 0
+
+
+def test_pages_have_few_events() -> None:
+    it = Setting()
+    it.logs["b"] = list(range(6, 6 + 2 * RUN + 1))
+    assert it.wait() == it.logs["b"]
+    assert it.flows.pages == [RUN, RUN, 1]
+
+
+def test_an_epoch_that_began_with_nothing_in_it_is_no_gap() -> None:
+    it = Setting()
+    it.logs["b"] = [6, 7]
+    it.said["c/d"] = msgpack.packb([("far", (2, 7), False, [])])
+    assert it.wait() == [6, 7]
+    assert it.it.lost == 0
 
 
 def test_a_node_says_how_far_it_has_got_and_which_logs_are_there() -> None:
