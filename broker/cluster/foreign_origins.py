@@ -63,10 +63,10 @@ class ForeignOrigins:
         """No node has the events of one in (after, upto]."""
         self._network.driver.lose(origin, after, upto)
 
-    def foreign(self) -> Collection[str]:
-        """Those whose log is at no node of this one's cluster that can be reached."""
+    def all(self) -> Collection[str]:
+        """Those of which something is in the log or the replicas here, and this node's own."""
         log = self._network.event_log
-        return [o for o in {*log.coverage, *log.kept} if not self.is_here(o)]
+        return {log.origin, *log.coverage, *log.kept}
 
     def reached(self, origin: str) -> Mark | None:
         """The furthest place of one in the log or the replica here; None: there is none."""

@@ -240,11 +240,11 @@ class Filling:
         if self._error is None:
             # What has no end ends where its sources did, or where something is known to be.
             self._left.close()
+            await self._look_elsewhere()
         async for events in self._from_cut_off(until):
             self.found["logs"] += len(events)
             yield events
         if self._error is None and not self._cancelled:
-            await self._look_elsewhere()
             for last_resort in (self._logs.ends(), self._logs.scraps()):
                 async for events in last_resort:
                     self.found["logs"] += len(events)
@@ -272,7 +272,7 @@ class Filling:
 
     async def _look_elsewhere(self) -> None:
         """Add what other nodes know of origins that are not known here: the log of one may be lost
-        before all of it was archived."""
+        before all of it was archived. Unless all nodes say that it is, its node is waited for."""
         others, archive = self._around.others, self._archive
         if others is None or archive is None or not self._missed.others:
             return
@@ -281,6 +281,8 @@ class Filling:
             after, upto = archive.unnamed.get(origin, (0, 0)), answers.furthest(origin)
             if is_behind(after, upto):
                 self._left.add(origin, after, upto)
+                if answers.log_is_gone(origin):
+                    self._logs.has_no_log(origin)
 
     async def _from(self, step: Step) -> AsyncIterator[Sequence[LoggedEvent]]:
         try:

@@ -177,6 +177,10 @@ class FromLogs:
             run.append(event)
         return run
 
+    def has_no_log(self, origin: str) -> None:
+        """No node has the log of an origin: none is waited for."""
+        self._told.add(origin)
+
     def cut_off(self) -> list[str]:
         """The origins of which something known is left that their own node may have: it could not
         be asked, or did not answer."""

@@ -34,8 +34,8 @@ _NOWHERE: Mark = (0, 0)
 class KnownOrigins(Protocol):
     """Other nodes' origins, as this node knows them."""
 
-    def foreign(self) -> Collection[str]:
-        """Those whose log is at no node of this one's cluster that can be reached."""
+    def all(self) -> Collection[str]:
+        """Those of which something is in the log or the replicas here, and this node's own."""
 
     def reached(self, origin: str) -> Mark | None:
         """The furthest place of an origin in the log or the replica here; None: there is none."""
@@ -74,6 +74,11 @@ class Answers:
                 self.here.add(origin)
         self.answered.add(str(node))
 
+    def log_is_gone(self, origin: str) -> bool:
+        """Whether the log of an origin is at no node, for certain."""
+        known = self.is_complete and self.has_origin_node(origin)
+        return known and origin not in self.here
+
     def has_origin_node(self, origin: str) -> bool:
         """Whether all nodes that have sent events of an origin, as far as is known, are among those
         that have answered."""
@@ -109,8 +114,9 @@ class OtherLogs:
         except (ValueError, TypeError):
             return None
         if origins is None:
-            # Their names begin with the time: those of the oldest logs are left out.
-            origins = tuple(sorted(known.foreign(), reverse=True))
+            # Their names begin with the time: of logs that are not here the oldest are left out.
+            order = sorted(known.all(), reverse=True)
+            origins = tuple(sorted(order, key=known.is_here, reverse=True))
         rows: list[tuple[str, Mark, bool, Sequence[str]]] = []
         for origin in origins[:MOST_ORIGINS]:
             mark, is_here = known.reached(origin), known.is_here(origin)
@@ -119,8 +125,7 @@ class OtherLogs:
         return msgpack.packb(rows), 0
 
     async def reached(self, origins: Sequence[str] | None) -> Answers:
-        """How far other nodes have got with these origins; None: with all whose log they do not
-        find in their cluster."""
+        """How far other nodes have got with these origins; None: with all that they know."""
         content = None if origins is None else list(origins[:MOST_ORIGINS])
         gathered = await self._questions.ask_others(REACHED, msgpack.packb(content))
         answers = Answers(silent=gathered.silent, is_complete=not gathered.silent)

@@ -170,6 +170,7 @@ def recovered(
     known: Mapping[str, Mark] | None = None,
     busy: int = 0,
     scraps: Sequence[int] = (),
+    elsewhere: Any = None,
     others: bool = False,
     warm: bool = True,
     clearance: int = 2,
@@ -188,10 +189,7 @@ def recovered(
         cast(Any, Log([OWN], scraps=scraps)),
         cast(Any, keeper),
         lambda origin: [KEEPER] if origin == GONE and keeper.is_there else [],
-        lambda _: False,
-        access,
-        clock or Clock(),
-        PATIENCE,
+        *(lambda _: False, access, clock or Clock(), PATIENCE, elsewhere),
     )
     missed = Missed(
         *(StreamPattern.parse(">"), parse_query("true()"), clearance, ranges, known or {}),

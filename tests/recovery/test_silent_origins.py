@@ -53,8 +53,8 @@ class Flows:
     def stands_at(self, origin: str) -> Mark | None:
         return self.marks.get(origin)
 
-    def foreign(self) -> Collection[str]:
-        return self.marks
+    def all(self) -> Collection[str]:
+        return {"own", *self.marks}
 
     def reached(self, origin: str) -> Mark | None:
         return self.marks.get(origin)
@@ -359,6 +359,6 @@ def test_a_node_says_how_far_it_has_got_and_which_logs_are_there() -> None:
     assert msgpack.unpackb(content) == [["far", [1, 5], False, ["c/f"]], ["own", [0, 0], True, []]]
     assert rank == 0
     content, rank = it.answer(msgpack.packb(None))
-    assert msgpack.unpackb(content) == [["far", [1, 5], False, ["c/f"]]]
+    assert msgpack.unpackb(content) == [["own", [0, 0], True, []], ["far", [1, 5], False, ["c/f"]]]
     for bad in (b"", b"\xc1", msgpack.packb(7), msgpack.packb([7])):
         assert it.answer(bad) is None

@@ -206,3 +206,37 @@ def test_who_wants_all_is_told_what_no_node_has_of_a_lost_log(seed: int, node: s
     it = Unarchived(seed, INTERESTS[1])
     assert it.all_at(node) == ([1, 2, 3, 4, 5, 7, 8], [(6, 6, "lost")])
     it.world.close()
+
+
+@pytest.mark.parametrize("seed", seeds(1, 4))
+def test_who_wants_all_waits_for_a_log_that_is_out_of_sight(seed: int) -> None:
+    """The reader's node has lost its disk, and does not know the origin."""
+    with NetworkWorld(seed, archived=True) as world:
+        world.add("a", "ship")
+        world.add("b", "c", gateways=["a"])
+        world.add("c", "c", join=["b"])
+        world.run(4.0)
+        publisher = Publisher(world, world.client("publisher", "a"))
+        high = Reader(world, world.client("high", "b"), INTERESTS[1])
+        world.run_until(lambda: high.flowing)
+        for altitude in (700, 100):
+            publisher.publish("asdi.zbw.tz", altitude)
+        read(world, high, seconds=10.0)
+        for altitude in (600, 100, 700):
+            publisher.publish("asdi.zbw.tz", altitude)
+        world.run_until(lambda: not publisher.client.unacknowledged)
+        read(world, high, seconds=0.2)
+        world.cut("a", "b", refuse=True)
+        world.kill("a")
+        world.kill("c")
+        world.lose_disk("c")
+        world.start("c")
+        world.run(30.0)
+        late = Reader(world, world.client("late", "c"), start=ALL)
+        read(world, late, seconds=30.0)
+        assert late.gaps == [], "the archive and this log are not all that there is"
+        world.start("a")
+        world.heal("a", "b")
+        read(world, late, seconds=LONG)
+        assert sorted(event.place.offset for event in late.events) == [1, 2, 3, 4, 5]
+        assert late.gaps == [] and late.error is None
