@@ -18,11 +18,11 @@ from broker.config import Settings
 from broker.content.contract import IMatcher
 from broker.content.query.query import Query
 from broker.recovery.archive_access import ArchiveAccess
-from broker.recovery.branch_sources import BranchSources
 from broker.recovery.fetching import Fetching
 from broker.recovery.handing_over import HandingOver, Supersede
 from broker.recovery.log_pages import LogPages
 from broker.recovery.node_recovery import NodeRecovery
+from broker.recovery.origin_sources import OriginSources
 from broker.recovery.other_logs import OtherLogs
 from broker.recovery.page_matching import PageMatching
 from broker.recovery.repairing import Repairing
@@ -64,7 +64,7 @@ def build_recovery(
         questions = Questions(post, clock)
         fetching = Fetching(post, pages, parse_query, clock)
         sources = partial(
-            BranchSources, fetching=fetching, archive=archive, parse_query=parse_query
+            OriginSources, fetching=fetching, archive=archive, parse_query=parse_query
         )
         others = OtherLogs(ForeignOrigins(network), questions, sources)
         handing = HandingOver(

@@ -18,8 +18,8 @@ from broker.cluster.address import Address, address_or_none
 from broker.cluster.questions import Questions
 from broker.errors import BrokerError
 from broker.event.place import Mark
-from broker.recovery.branch_sources import BranchSources
 from broker.recovery.merged_pages import Pages
+from broker.recovery.origin_sources import OriginSources
 from broker.session import fields
 
 #: The kind of the question.
@@ -98,7 +98,7 @@ class OtherLogs:
         self,
         known: KnownOrigins,
         questions: Questions,
-        sources: Callable[[str], BranchSources],
+        sources: Callable[[str], OriginSources],
     ) -> None:
         """`sources` reads the events of one origin."""
         self._known = known

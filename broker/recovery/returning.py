@@ -29,8 +29,8 @@ from broker.content.query.query import Query
 from broker.errors import BrokerError, LogUnavailable
 from broker.event.place import Mark
 from broker.recovery.archive_access import ArchiveAccess
-from broker.recovery.branch_sources import BranchSources
 from broker.recovery.fetching import Fetching
+from broker.recovery.origin_sources import OriginSources
 from broker.store.deduplication import Freshness
 from broker.store.event_log import EventLog
 from broker.store.histories import Loss, runs_without
@@ -91,7 +91,7 @@ class Returning:
         self._network = network
         self._event_log = event_log
         self._archive = archive
-        self._sources = BranchSources(event_log.origin, fetching, archive, parse_query)
+        self._sources = OriginSources(event_log.origin, fetching, archive, parse_query)
         self._clock = clock
         self._committed = committed
         self._tell_losses = tell_losses

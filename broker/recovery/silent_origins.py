@@ -15,11 +15,10 @@ not come within a day is not waited for.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Final, Protocol
+from collections.abc import Collection, Coroutine, Sequence
+from typing import Any, Final, Protocol
 
 import attrs
-from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.channel.backoff import backoff_bound
@@ -28,6 +27,7 @@ from broker.event.place import Mark
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.merged_pages import MergedPages, is_behind
 from broker.recovery.other_logs import MOST_ORIGINS, Answers, OtherLogs
+from broker.recovery.regular_job import RegularJob
 from broker.recovery.standing_in import Flows, is_in_log
 from broker.recovery.surroundings import Surroundings
 from broker.store.records import LoggedEvent
@@ -75,12 +75,11 @@ class SilentOrigins:
         self._others = others
         self._archive = archive
         self._around = around
-        self._look_at = around.clock.seconds() + LOOK_EVERY
-        self._is_looking = False
+        self._job = RegularJob(around.clock, LOOK_EVERY, self._begin)
         self._stands: dict[str, tuple[Mark, float]] = {}
         """By origin, how far this node has got, and since when."""
         self._asked: dict[str, _Asked] = {}
-        self._unasked: frozenset[str] = frozenset()
+        self._unanswered: frozenset[str] = frozenset()
         """Nodes and clusters that did not answer the last question. Such a node may have got
         further, or have the log."""
         self.found = 0
@@ -91,30 +90,20 @@ class SilentOrigins:
     # ------------------------------------------------------------------ asking
 
     def look(self) -> None:
-        """To be called each second."""
-        now = self._around.clock.seconds()
-        if self._is_looking or now < self._look_at:
-            return
-        self._look_at = now + LOOK_EVERY
+        """To be called each second: once in a while it looks."""
+        self._job.look()
+
+    def _begin(self) -> Coroutine[Any, Any, None] | None:
         if self._flows.idle:
             self._stands.clear()
-            return
-        due = self._due(now)
-        if not due:
-            return
-        self._is_looking = True
-        looking = Deferred.fromCoroutine(self._ask(due))
-        looking.addErrback(
-            lambda failure: self.log.failure("asking about silent origins failed", failure)
-        )
-        looking.addBoth(self._looked)
+            return None
+        due = self._due()
+        return self._ask(due) if due else None
 
-    def _looked(self, _: object) -> None:
-        self._is_looking = False
-
-    def _due(self, now: float) -> list[str]:
+    def _due(self) -> list[str]:
         """Silent origins about which the nodes are to be asked now."""
-        came = not self._unasked.isdisjoint(self._flows.nodes())
+        now = self._around.clock.seconds()
+        came = not self._unanswered.isdisjoint(self._flows.nodes())
         before = self._stands
         self._stands = {
             origin: before[origin] if before.get(origin, (None,))[0] == mark else (mark, now)
@@ -136,7 +125,7 @@ class SilentOrigins:
 
     async def _ask(self, origins: Sequence[str]) -> None:
         answers = await self._others.reached(origins)
-        self._unasked = frozenset(answers.silent) - frozenset(self._flows.nodes())
+        self._unanswered = frozenset(answers.silent) - frozenset(self._flows.nodes())
         for origin in origins:
             if origin not in answers.here:
                 await self._catch_up(origin, answers)

@@ -8,16 +8,16 @@ log, and logs what is wanted here. It does not matter why it has not come.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from typing import Any, Protocol
 
 import attrs
-from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.errors import BrokerError
 from broker.event.place import Mark
 from broker.recovery.archive_access import ArchiveAccess
+from broker.recovery.regular_job import RegularJob
 from broker.recovery.request import PLACE, ReplayRequest
 from broker.recovery.surroundings import Surroundings
 from broker.store.archive.intervals import reach
@@ -72,28 +72,20 @@ class StandingIn:
         self._flows = flows
         self._archive = archive
         self._around = around
-        self._look_at = around.clock.seconds() + LOOK_EVERY
-        self._is_looking = False
+        self._job = RegularJob(around.clock, LOOK_EVERY, self._begin)
         self._lacking: dict[str, _Lack] = {}
         self.found = 0
         """Events that came so."""
 
     def look(self) -> None:
         """To be called each second: once in a while it looks."""
-        now = self._around.clock.seconds()
-        if self._is_looking or now < self._look_at:
-            return
-        self._look_at = now + LOOK_EVERY
+        self._job.look()
+
+    def _begin(self) -> Coroutine[Any, Any, None] | None:
         if self._flows.idle:
             self._lacking.clear()
-            return
-        self._is_looking = True
-        looking = Deferred.fromCoroutine(self._compare(self._flows.wanted()))
-        looking.addErrback(lambda failure: self.log.failure("standing in failed", failure))
-        looking.addBoth(self._looked)
-
-    def _looked(self, _: object) -> None:
-        self._is_looking = False
+            return None
+        return self._compare(self._flows.wanted())
 
     async def _compare(self, wanted: Mapping[str, Mark]) -> None:
         known = await self._archive.covered(wanted)

@@ -11,9 +11,9 @@ from broker.cluster.address import Address
 from broker.content.query.query import parse_query
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
-from broker.recovery.branch_sources import BranchSources
 from broker.recovery.from_logs import FromLogs
 from broker.recovery.log_pages import Page, PageRequest
+from broker.recovery.origin_sources import OriginSources
 from broker.recovery.planning import Remaining
 from broker.recovery.surroundings import Surroundings
 from broker.router.recovery import Missed
@@ -99,7 +99,7 @@ def test_a_log_goes_on_only_behind_what_was_looked_at(
 
 
 def test_a_node_gives_a_branch_back_also_behind_what_it_lacks_of_it() -> None:
-    sources = BranchSources(ORIGIN, cast(Any, Nodes()), None, lambda text, _: parse_query(text))
+    sources = OriginSources(ORIGIN, cast(Any, Nodes()), None, lambda text, _: parse_query(text))
     found: list[int] = []
 
     async def read() -> None:

@@ -134,7 +134,7 @@ class Setting:
         }
         return Gathered({**answers, **self.said}, list(self.silent))
 
-    # As `BranchSources`.
+    # As `OriginSources`.
 
     async def logged_at(self, address: Any, after: Mark, upto: Mark) -> AsyncIterator[Any]:
         async for events in self._pages(address.node, after, upto):

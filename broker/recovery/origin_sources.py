@@ -22,7 +22,7 @@ from broker.recovery.request import PLACE, ReplayRequest
 _EVERYTHING = 2
 
 
-class BranchSources:
+class OriginSources:
     """Those of one origin, for any range of its places."""
 
     log = Logger()
