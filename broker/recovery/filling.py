@@ -211,7 +211,7 @@ class Filling:
             origin: LostBranches(self._logs, origin, branches)
             for origin, branches in self._missed.lost_branches.items()
         }
-        had = self._missed.had
+        had = self._missed.position
         async for found in self._steps():
             events = [e for e in found if e.mark > had.get(e.origin, (0, 0))] if had else found
             begun = 0

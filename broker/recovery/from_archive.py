@@ -49,10 +49,13 @@ class FromArchive:
         self._around = around
         self._archive = archive
         self._left = left
-        # With `others` the archive must be told what is not wanted any more of an origin.
-        self._had: dict[str, MarkRange] = {
-            origin: (upto, upto) for origin, (_, upto) in missed.ranges.items() if upto is not None
-        }
+        # An event may stand at a place that its client has passed, too: it is not given again.
+        self._had: dict[str, MarkRange] = {o: (mark, mark) for o, mark in missed.position.items()}
+        if missed.others:
+            # The archive must be told what is not wanted any more of an origin.
+            self._had |= {
+                o: (upto, upto) for o, (_, upto) in missed.ranges.items() if upto is not None
+            }
         self._replay: Replay | None = None
         self._cancelled = False
         self._missing: MissingEvents | None = None
@@ -152,7 +155,7 @@ class FromArchive:
                 reached = _marks(found)
                 self._note(reached)
                 unknown = reached.keys() - self._missed.ranges.keys()
-                self._had.update({origin: (reached[origin], None) for origin in unknown})
+                self._had |= {origin: (reached[origin], None) for origin in unknown}
                 self._left.reached(reached)
         finally:
             self._replay = None
@@ -214,7 +217,7 @@ class FromArchive:
             }
             for origin, mark in self.beyond.items():
                 wanted.setdefault(origin, (mark, None))
-        return {**self._had, **wanted} if self._missed.others else wanted
+        return {**self._had, **wanted}
 
     def _end(self, origin: str, upto: Mark | None) -> Mark | None:
         return upto if origin == self._around.origin else None

@@ -84,9 +84,9 @@ class Missed:
     """Of the durable subscription, where it is one."""
     former: str = ""
     """The address of a node whose log has all of it that was for the client."""
-    had: Mapping[str, Mark] = attrs.field(factory=dict)
-    """Up to where the client has had an origin, where its range begins before that: its place lies
-    on a branch that the origin has lost."""
+    position: Mapping[str, Mark] = attrs.field(factory=dict)
+    """Up to where the client has had each origin. A range may begin before that, where the place
+    lies on a branch that the origin has lost."""
     lost_branches: Mapping[str, Sequence[tuple[Mark, Mark]]] = attrs.field(factory=dict)
     """By origin the places that its log has lost, and this node's log may have: it leaves their
     events out where the origin logs them again."""

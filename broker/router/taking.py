@@ -350,7 +350,7 @@ class Taking:
             # Of an origin that is named not all is wanted, even where nothing is left of it.
             named = {origin: (mark, mark) for origin, mark in position.items()}
             ranges = {**({} if in_past else named), **ranges}
-        had = {} if in_past else self._begins.position
+        begun = {} if in_past else self._begins.position
         origins = () if self._is_complete_here() else feed.flows_from
         return Missed(
             pattern=feed.pattern,
@@ -368,8 +368,8 @@ class Taking:
             client_id=self._profile.identity.client_id,
             name=wanted.durable,
             former=self._former,
-            had={origin: mark for origin, mark in had.items() if position[origin] != mark},
-            lost_branches=lost_branches(self._around.log, origins, had),
+            position=begun,
+            lost_branches=lost_branches(self._around.log, origins, begun),
             # What was wanted here all the time was in the log, until retention took it.
             lack="retention" if self._is_complete_here() else "lost",
         )

@@ -136,5 +136,5 @@ def test_events_of_a_lost_branch_come_where_their_places_lie(
 
 def test_what_the_client_has_had_of_an_origin_does_not_come_again() -> None:
     """Its range begins before that, since its place lies on a lost branch."""
-    came = all_of(branched(had={GONE: (1, 2), OWN: (1, 1)}))
+    came = all_of(branched(position={GONE: (1, 2), OWN: (1, 1)}))
     assert came == [(GONE, 3), (OWN, 2), (OWN, 3)]

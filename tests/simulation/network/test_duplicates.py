@@ -110,6 +110,39 @@ def test_the_second_place_of_an_event_is_not_passed_where_the_first_can_not_be_r
         assert {(gap.first.offset, gap.last.offset) for gap in gaps} == {(2, 2)}
 
 
+def test_an_event_that_its_client_had_does_not_come_again_from_the_archive() -> None:
+    """Its second place is at a node that is gone, so that only the archive has it there."""
+    with NetworkWorld(5, archived=True) as world:
+        world.add("a", "one")
+        world.add("b", "one", join=["a"])
+        world.add("c", "two", gateways=["a"])
+        world.run(3.0)
+        publisher = Publisher(world, world.client("publisher", "a", "b"))
+        away = world.client("reader", "c")
+        before = Reader(world, away)
+        world.run_until(lambda: before.flowing)
+        world.network.set_delay(world.address("a", "publisher"), 0.3)
+        for _ in range(5):
+            publisher.publish()
+        read(world, before, seconds=0.5)
+        assert len(before.events) == 5
+        assert before.subscription is not None
+        position = before.subscription.position
+        world.kill_client(away)
+        # It has no receipt, and sends them again to another node, which has not heard of them.
+        world.network.refuse(world.address("a", "publisher"))
+        world.cut_client("publisher")
+        publisher.publish()
+        world.run_until(lambda: not publisher.client.unacknowledged)
+        world.run(30.0)
+        assert [len(logged) for logged in truths(world).values()].count(6) == 1
+        world.stop("b")
+        after = Reader(world, world.client("reader", "c", incarnation=2), start=since(position))
+        read(world, after, seconds=120.0)
+        assert [name_of(event) for event in after.events] == [("publisher", 1, 6)]
+        assert after.gaps == []
+
+
 def test_what_is_remembered_of_publishers_is_bounded() -> None:
     settings = Settings()
     settings = attrs.evolve(settings, log=attrs.evolve(settings.log, deduplication_window=16))
