@@ -72,7 +72,9 @@ def plan(state: ArchiveState, requests: Sequence[ReplayRequest]) -> Plan:
     damaged = state.damaged.values()
     files = sorted(state.files.values(), key=_age)
     origins = tuple(sorted({o for file in (*files, *damaged) for o in file.spans}))
-    scope = Scope(requests, origins)
+    covers = state.everything.covers
+    begins = {origin: [after for after, _ in intervals] for origin, intervals in covers.items()}
+    scope = Scope(requests, origins, begins)
     wanted = _Wanted(requests, scope)
     parts = _parts(wanted, files)
     return Plan(

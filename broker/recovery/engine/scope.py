@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from broker.event.place import Mark
 from broker.recovery.ordering import Integers
 from broker.recovery.request import ReplayRequest
 
@@ -47,7 +48,16 @@ class Places:
 class Scope:
     """The ranges, times and clearances of requests, numbered as they stand."""
 
-    def __init__(self, requests: Sequence[ReplayRequest], origins: Sequence[str]) -> None:
+    def __init__(
+        self,
+        requests: Sequence[ReplayRequest],
+        origins: Sequence[str],
+        begins: Mapping[str, Sequence[Mark]] | None = None,
+    ) -> None:
+        """`begins` has by origin the marks behind which what is archived of it goes on: one of them
+        is the branch place of each history that does not follow all of the ones before."""
+        begins = begins or {}
+        self._begins = [begins.get(origin, ()) for origin in origins]
         size = (len(requests), len(origins))
         self.origins = tuple(origins)
         self._wanted = np.zeros(size, dtype=np.bool_)
@@ -90,13 +100,17 @@ class Scope:
         )
 
     def passed(self, place: tuple[int, int, int], requests: Integers) -> Flags:
-        """Which requests begin behind this place (origin, epoch, offset): their clients have had
-        what is there."""
+        """Which requests begin behind this place (origin, epoch, offset), on the same branch: their
+        clients have had what is there."""
         origin, epoch, offset = place
         after = self._after_epoch[requests, origin]
         found: Flags = self._wanted[requests, origin] & (
             (epoch < after) | ((epoch == after) & (offset <= self._after_offset[requests, origin]))
         )
+        for later, branch in self._begins[origin]:
+            if epoch < later and offset > branch:
+                # A client that is in that epoch, or a later one, may have come on the other branch.
+                found &= after < later
         return found
 
     def for_any(self, places: Places, requests: Integers) -> Flags:

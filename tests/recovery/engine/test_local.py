@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import attrs
 import pytest
 
+from broker.event.place import Mark
 from broker.recovery.engine.local import LocalEngine
+from broker.recovery.request import ReplayRequest
+from broker.store.archive.archive import Archive
+from broker.store.archive.writer import ArchiveWriter
 from tests.recovery.answers import answers, compare
-from tests.recovery.world import CATALOGUE, archive_world, make_world, some_requests
+from tests.recovery.test_log_merging import logged
+from tests.recovery.world import BEGIN, CATALOGUE, archive_world, make_world, some_requests
 from tests.seeds import seeds
 
 
@@ -21,3 +27,36 @@ def test_each_request_gets_what_it_is_to_get(seed: int, tmp_path: Path) -> None:
     got = answers(engine, requests, tmp_path / "spool")
     for request, answer in zip(requests, got, strict=True):
         compare(world, request, answer)
+
+
+@pytest.mark.parametrize(
+    ("position", "comes"),
+    [
+        # It went on in the second epoch, so it may not have had the event in the first one.
+        ((2, 5), [("a", (2, 7))]),
+        # It has had all of the first epoch.
+        ((1, 4), []),
+        # It was before the event.
+        ((1, 3), [("a", (1, 4))]),
+    ],
+)
+def test_what_is_on_another_branch_was_not_had(
+    position: Mark, comes: list[tuple[str, Mark]], tmp_path: Path
+) -> None:
+    """Origin `a` was set back to its second event. It got back the fourth, and logged it again."""
+    archive = Archive.open(str(tmp_path / "archive"))
+    writer = ArchiveWriter(archive, "a", lambda: BEGIN)
+    first = [logged("a", n, BEGIN + n, "p", n) for n in (1, 2, 3, 4)]
+    writer.write([("a", (0, 0), (1, 4))], first, {})
+    second = [
+        attrs.evolve(logged("a", n, BEGIN + n, publisher, number), epoch=2)
+        for n, publisher, number in [(5, "q", 1), (7, "p", 4)]
+    ]
+    writer.write([("a", (2, 2), (2, 5)), ("a", (2, 6), (2, 7))], second, {})
+    ArchiveWriter(archive, "b", lambda: BEGIN).write(
+        [("b", (0, 0), (1, 1))], [logged("b", 1, BEGIN, "r", 1)], {}
+    )
+    request = ReplayRequest(">", "true()", ranges={"a": (position, None)}, others=False)
+    [(_, got)] = answers(LocalEngine(archive, CATALOGUE), [request], tmp_path / "spool")
+
+    assert [(e.origin, e.mark) for e in got if e.mark != (2, 5)] == comes
