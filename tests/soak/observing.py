@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import msgpack
 
 from broker.errors import BrokerError
-from broker.event.place import Mark, Place
+from broker.event.place import Place
 from broker.recovery.handing_over import MAY_REPEAT
 from broker.store.archive.archive import Archive
 from broker.store.reading_along import LogAlong, read_only
@@ -28,6 +28,7 @@ from tests.soak.clients import SoakClient
 from tests.soak.interests import INTERESTS_OF_ALL
 from tests.soak.node import SoakNode
 from tests.soak.notebook import Pages
+from tests.soak.witnesses import Witnesses
 
 #: Events of one page of a log.
 PAGE = 5000
@@ -48,8 +49,7 @@ class Observer:
         """Clients to which a node has sent all of the past."""
         self.refused: list[str] = []
         """Publications that the node refused."""
-        self.heard: dict[str, Mark] = {}
-        """By origin the furthest place that any log, replica or the archive tells of in the end."""
+        self.witnesses = Witnesses()
 
     def read(self, clients: Iterable[SoakClient]) -> Observations:
         """Take in all that was noted since the last call."""
@@ -68,7 +68,8 @@ class Observer:
         """Take in how far the archive goes; complaints."""
         try:
             covered = Archive.open(str(location), create=False).state().covered
-            self._hear({origin: found[-1][1] for origin, found in covered.items() if found})
+            for origin, found in covered.items():
+                self.witnesses.tell(origin, [upto for _, upto in found])
         except BrokerError as error:
             return [f"the archive can not be read: {error!r}"]
         return []
@@ -156,16 +157,18 @@ class Observer:
     def _read_log(self, node: SoakNode) -> None:
         folder = node.layout.data(node.name) / "log"
         log = LogAlong(folder)
-        self._hear(log.covered())
-        self._hear({origin: span.upto for origin, span in log.spans().items()})
+        for origin, mark in log.covered().items():
+            self.witnesses.tell(origin, [mark])
+        for origin, span in log.spans().items():
+            self.witnesses.tell(origin, [span.upto])
+        chain = log.chain()
+        self.witnesses.began(log.origin, chain.histories)
+        self.witnesses.tell(log.origin, [loss.upto for loss in chain.losses])
         log.close()
         start = 1
         while events := read_only(folder, start, PAGE):
             for event in events:
                 header = header_from_fields(msgpack.unpackb(event.record))
                 self.seen.logged(EventKey.of(header.event_id), event.place)
+                self.witnesses.tell(event.origin, [event.mark])
             start = events[-1].serial + 1
-
-    def _hear(self, marks: Mapping[str, Mark]) -> None:
-        for origin, mark in marks.items():
-            self.heard[origin] = max(mark, self.heard.get(origin, mark))

@@ -8,14 +8,14 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Final
 
 import attrs
 
-from broker.event.place import Mark, Place
+from broker.event.place import Place
 from broker.testing.guarantees import (
     Allowances,
     EventKey,
@@ -29,6 +29,7 @@ from broker.testing.guarantees import (
 from tests.soak.faults import FAULTS
 from tests.soak.interests import INTERESTS, INTERESTS_OF_ALL, LATE, PUBLISHERS
 from tests.soak.observing import Observer
+from tests.soak.witnesses import Witnesses
 from tests.soak.world import World, last_lines, make_layout
 
 #: Seconds for subscribers to begin, and between two looks at the notebooks.
@@ -195,10 +196,8 @@ def _come_again(world: World) -> None:
             client.come()
 
 
-def _allowances(
-    world: World, seen: Observations, heard: Mapping[str, Mark] | None = None
-) -> Allowances:
-    """Exceptions that the faults of this run justify; `heard` as in `Observer`, in the end."""
+def _allowances(world: World, seen: Observations, witnesses: Witnesses | None = None) -> Allowances:
+    """Exceptions that the faults of this run justify; `witnesses` in the end."""
     damaged = {
         origin: until
         for name, until in world.damaged.items()
@@ -220,9 +219,9 @@ def _allowances(
         return was_on_lost_disk(key, place)
 
     def unheard_of(key: EventKey, place: Place) -> bool:
-        if heard is None or not was_on_lost_disk(key, place):
+        if witnesses is None or not was_on_lost_disk(key, place):
             return False
-        return place.mark > heard.get(place.origin, (0, 0))
+        return not witnesses.know(place)
 
     return Allowances(
         may_be_gone=may_be_gone,
@@ -243,7 +242,7 @@ def _verdict(world: World, observer: Observer, plan: Plan) -> Verdict:
     world.odd += observer.read_archive(world.layout.archive)
     for line in world.lines:
         seen.fault(line)
-    violations = check(seen, _allowances(world, seen, observer.heard))
+    violations = check(seen, _allowances(world, seen, observer.witnesses))
     if observer.refused:
         world.odd.append(f"{len(observer.refused)} refused, for example {observer.refused[0]}")
     for subscriber in seen.subscribers:
