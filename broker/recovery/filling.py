@@ -154,9 +154,19 @@ class Filling:
     def _untold(self, holes: Sequence[Hole]) -> dict[str, Intervals]:
         found: dict[str, list[Interval]] = {}
         for origin, after, upto in holes:
-            found.setdefault(origin, []).append((after, upto))
+            found.setdefault(origin, []).append((self._not_had(origin, after, upto), upto))
         told = self._told
         return {origin: without(each, told.get(origin, ())) for origin, each in found.items()}
+
+    def _not_had(self, origin: str, after: Mark, upto: Mark) -> Mark:
+        """Behind which mark a client lacks what is missing in (`after`, `upto`]."""
+        had = self._missed.position.get(origin, after)
+        if had <= after or upto <= had:
+            return max(had, after)
+        # Its place lies on a lost branch. The origin has logged anew behind the branch place, with
+        # which the range begins.
+        branch, _ = self._missed.ranges.get(origin, (had, None))
+        return upto[0], branch[1]
 
     def _as_lost(self, origin: str, intervals: Iterable[Interval]) -> list[Lost]:
         return [Lost(origin, *each, self._missed.lack) for each in intervals]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, cast
 
 import attrs
@@ -13,8 +13,9 @@ from broker.event.place import Mark
 from broker.recovery.filling import Filling
 from broker.recovery.log_pages import Page, PageRequest
 from broker.recovery.lost_branches import MOST, LostBranches
+from broker.router.recovery import Lost
 from broker.store.records import LoggedEvent
-from tests.recovery.test_filling import EVENTS, GONE, OWN, WHOLE, all_of, recovered
+from tests.recovery.test_filling import EVENTS, GONE, OWN, WHOLE, Archived, all_of, recovered
 from tests.recovery.test_filling import Log as Sources
 from tests.recovery.test_log_merging import logged
 from tests.recovery.test_log_pages import WHOLE as WHOLE_LOG
@@ -138,3 +139,30 @@ def test_what_the_client_has_had_of_an_origin_does_not_come_again() -> None:
     """Its range begins before that, since its place lies on a lost branch."""
     came = all_of(branched(position={GONE: (1, 2), OWN: (1, 1)}))
     assert came == [(GONE, 3), (OWN, 2), (OWN, 3)]
+
+
+def losses_of(filling: Filling, position: Mapping[str, Mark]) -> list[tuple[Mark, Mark]]:
+    """What a client is told that comes with a position on a lost branch."""
+    missed = attrs.evolve(filling._missed, position=position)
+    lost: list[Lost] = []
+    all_of(Filling(missed, filling._around, 0), lost)
+    return [(each.after, each.upto) for each in lost]
+
+
+@pytest.mark.parametrize(("had", "told"), [(1, [((1, 1), (1, 2))]), (2, []), (3, [])])
+def test_no_loss_is_told_of_what_the_client_has_had(
+    had: int, told: list[tuple[Mark, Mark]]
+) -> None:
+    archive = Archived(damaged=frozenset([2]))
+    filling = recovered(archive, Sources([]), {GONE: ((0, 0), (1, 3))})
+    assert losses_of(filling, {GONE: (1, had)}) == told
+
+
+@pytest.mark.parametrize(
+    ("had", "told"),
+    [((1, 1), ((1, 1), (2, 5))), ((1, 4), ((2, 1), (2, 5))), ((1, 9), ((2, 1), (2, 5)))],
+)
+def test_a_loss_begins_where_the_origin_went_on(had: Mark, told: tuple[Mark, Mark]) -> None:
+    """It was set back to its first event, and logged up to the fifth anew."""
+    filling = recovered(None, Sources([]), {GONE: ((1, 1), (2, 5))})
+    assert losses_of(filling, {GONE: had}) == [told]

@@ -281,6 +281,25 @@ def test_a_sound_run_has_no_violation(make: Callable[[], Run], allowed: Allowanc
     assert check(make().seen, allowed) == []
 
 
+@pytest.mark.parametrize(
+    ("unplaced", "justified", "broken"),
+    [((3,), True, 0), ((3,), False, 1), ((3, 4), True, 1), ((), True, 0)],
+)
+def test_a_place_of_a_gap_that_no_event_is_known_to_have_stands_for_one(
+    unplaced: tuple[int, ...], justified: bool, broken: int
+) -> None:
+    run = Run()
+    run.deliver(1, 2)
+    run.gap(3, 3)
+    run.deliver(*({4, 5} - {*unplaced}))
+    run.seen.logs_read = False
+    for number in unplaced:
+        run.seen.places.pop(run.keys[number - 1])
+    allowed = Allowances(may_be_gone=lambda key, place, gap: justified)
+    violations = check(run.seen, allowed)
+    assert [each.guarantee for each in violations] == [Guarantee.DURABILITY] * broken
+
+
 def test_only_an_origin_that_was_set_back_may_log_events_again() -> None:
     (violation,) = check(logged_again().seen, Allowances(logged_again=frozenset({"b"})))
     assert violation.guarantee is Guarantee.ORDER

@@ -17,6 +17,7 @@ from broker.testing.guarantees.records import (
     Violation,
 )
 from broker.testing.guarantees.subscriber import Subscriber
+from broker.testing.guarantees.unseen_places import UnseenPlaces
 
 _FIRST: Mark = (0, 0)
 _NEVER: Mark = (1 << 32, 0)
@@ -48,6 +49,7 @@ def lost_events(
     handled = subscriber.handled
     given_out = {each.key for each in subscriber.deliveries}
     gaps = list(subscriber.gaps)
+    unseen = UnseenPlaces(seen, gaps)
     for key in seen.receipts:
         event = seen.events[key]
         if key in handled or not subscriber.matches(event) or not subscriber.may_read(event):
@@ -56,6 +58,8 @@ def lost_events(
         if not _must_come(subscriber, event, places, allowed):
             continue
         if places and all(allowed.unheard_of(key, place) for place in places):
+            continue
+        if not places and unseen.take(key, allowed):
             continue
         excuse = _excuse(key, places, gaps, allowed)
         if excuse is None:
