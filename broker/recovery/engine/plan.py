@@ -14,6 +14,7 @@ from broker.event.stream import StreamPattern
 from broker.recovery.engine.scope import Flags, Scope
 from broker.recovery.ordering import Integers
 from broker.recovery.request import NOWHERE, ReplayRequest
+from broker.store.archive.intervals import branches
 from broker.store.archive.layout import partition_meets
 from broker.store.archive.listed import ArchivedFile
 from broker.store.archive.state import ArchiveState
@@ -73,8 +74,7 @@ def plan(state: ArchiveState, requests: Sequence[ReplayRequest]) -> Plan:
     files = sorted(state.files.values(), key=_age)
     origins = tuple(sorted({o for file in (*files, *damaged) for o in file.spans}))
     covers = state.everything.covers
-    begins = {origin: [after for after, _ in intervals] for origin, intervals in covers.items()}
-    scope = Scope(requests, origins, begins)
+    scope = Scope(requests, origins, {origin: branches(each) for origin, each in covers.items()})
     wanted = _Wanted(requests, scope)
     parts = _parts(wanted, files)
     return Plan(

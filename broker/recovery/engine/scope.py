@@ -52,12 +52,12 @@ class Scope:
         self,
         requests: Sequence[ReplayRequest],
         origins: Sequence[str],
-        begins: Mapping[str, Sequence[Mark]] | None = None,
+        branches: Mapping[str, Sequence[Mark]] | None = None,
     ) -> None:
-        """`begins` has by origin the marks behind which what is archived of it goes on: one of them
-        is the branch place of each history that does not follow all of the ones before."""
-        begins = begins or {}
-        self._begins = [begins.get(origin, ()) for origin in origins]
+        """`branches` has by origin where its branches begin in the archive: its log was set back to
+        the offset of such a mark, and went on in its epoch."""
+        branches = branches or {}
+        self._branches = [branches.get(origin, ()) for origin in origins]
         size = (len(requests), len(origins))
         self.origins = tuple(origins)
         self._wanted = np.zeros(size, dtype=np.bool_)
@@ -107,7 +107,7 @@ class Scope:
         found: Flags = self._wanted[requests, origin] & (
             (epoch < after) | ((epoch == after) & (offset <= self._after_offset[requests, origin]))
         )
-        for later, branch in self._begins[origin]:
+        for later, branch in self._branches[origin]:
             if epoch < later and offset > branch:
                 # A client that is in that epoch, or a later one, may have come on the other branch.
                 found &= after < later

@@ -57,6 +57,11 @@ def reach(intervals: Intervals, after: Mark) -> Mark:
     return after
 
 
+def branches(intervals: Sequence[Interval]) -> tuple[Mark, ...]:
+    """The marks behind which they go on as another branch: before the end of the one before."""
+    return tuple(after for (_, end), (after, _) in pairwise(intervals) if after[1] < end[1])
+
+
 def forks(intervals: Sequence[Interval]) -> bool:
-    """Whether they are of several branches: one begins before the end of the one before it."""
-    return any(after[1] < end[1] for (_, end), (after, _) in pairwise(intervals))
+    """Whether they are of several branches."""
+    return bool(branches(intervals))
