@@ -105,12 +105,13 @@ GROUPS: Final = (
         broker/recovery: missing_events seeking
         """,
         _tests("""
-        recovery: fetching filling filling_branches filling_cut_off filling_healing from_logs
+        recovery: fetching filling filling_branches filling_cut_off filling_elsewhere
+        recovery: filling_healing from_logs merged_pages silent_origins
         recovery: log_pages kept_pages messages planning page_turns explaining
         recovery: request repairing returning returned_events
         recovery: missing_events lost_branches seeking
         simulation/network: recovery seeking restored restored_sources restored_archives
-        simulation/network: refused_in_recovery clearance clones
+        simulation/network: refused_in_recovery clearance clones silent_origins duplicates
         """),
     ),
     Group(

@@ -6,13 +6,17 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 import pytest
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from broker.cluster.address import Address
 from broker.event.place import Mark
+from broker.recovery.from_logs import FromLogs
 from broker.recovery.merged_pages import Pages
 from broker.recovery.other_logs import Answers
+from broker.recovery.planning import Remaining
 from broker.recovery.request import ReplayRequest
+from broker.store.records import LoggedEvent
 from tests.recovery.test_filling import (
     EVENTS,
     GONE,
@@ -103,3 +107,17 @@ def test_a_log_that_is_at_a_node_is_none_of_these() -> None:
     )
     assert sorted(all_of(filling)) == sorted(ALL)
     assert filling.lost() == []
+
+
+def test_what_this_node_lost_of_its_own_is_not_read_at_others() -> None:
+    """It logs that again itself, under new places."""
+    filling = recovered(None, Log([]), {OWN: ((0, 0), (1, 3))}, elsewhere=Others(Answers()))
+    missed = filling._missed
+    logs = FromLogs(missed, filling._around, Remaining(missed.ranges))
+    found: list[list[LoggedEvent]] = []
+
+    async def scraps() -> list[LoggedEvent]:
+        return [event async for events in logs.scraps() for event in events]
+
+    Deferred.fromCoroutine(scraps()).addCallback(found.append)
+    assert found == [[]]

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import attrs
 from twisted.internet.defer import Deferred
 
+from broker.event.place import Mark
 from broker.recovery.engine.contract import Hole
+from broker.recovery.merged_pages import Pages
 from broker.recovery.missing_events import MissingEvents
+from broker.recovery.other_logs import Answers
 from broker.store.records import LoggedEvent
 from tests.recovery.test_filling import EVENTS, GONE, IN_ORDER, OWN, WHOLE, Log, recovered
 from tests.recovery.test_log_merging import logged
 
 
-def missing(*holes: Hole, log: Log | None = None) -> MissingEvents:
+def missing(*holes: Hole, log: Log | None = None, others: Any = None) -> MissingEvents:
     """What the logs have of these ranges."""
-    filling = recovered(None, log or Log([GONE]), WHOLE)
+    filling = recovered(None, log or Log([GONE]), WHOLE, elsewhere=others)
     found = MissingEvents(filling._missed, filling._around)
     gathered = Deferred.fromCoroutine(found.gather(holes, (), 0.0))
     assert gathered.called
@@ -60,3 +64,28 @@ def test_an_epoch_in_which_there_is_nothing_is_no_hole() -> None:
     found.note(attrs.evolve(EVENTS[GONE][0], epoch=1, offset=3))
     assert found.holes == []
     assert missing((GONE, (1, 3), (2, 3)), log=Log([])).holes == []
+
+
+@attrs.define
+class Others:
+    """Another node has all events of the origin that is gone."""
+
+    asked: list[Sequence[str] | None] = attrs.field(factory=list)
+
+    async def reached(self, origins: Sequence[str] | None) -> Answers:
+        self.asked.append(origins)
+        return Answers()
+
+    def pages(self, origin: str, after: Mark, upto: Mark, answers: Answers) -> list[Pages]:
+        return [self._page(after, upto)]
+
+    async def _page(self, after: Mark, upto: Mark) -> Pages:
+        yield [event for event in EVENTS[GONE] if after < event.mark <= upto]
+
+
+def test_other_nodes_are_asked_once_for_all_that_is_missing() -> None:
+    others = Others()
+    found = missing((GONE, (0, 0), (1, 1)), (GONE, (1, 2), (1, 3)), log=Log([]), others=others)
+    assert places(found.merge(EVENTS[GONE][1:2])) == [(GONE, 1), (GONE, 2)]
+    assert places(found.rest()) == [(GONE, 3)]
+    assert others.asked == [[GONE]]
