@@ -169,6 +169,16 @@ def test_a_page_leaves_out_and_counts_what_is_above_the_clearance(
     assert page.reached == dict.fromkeys(request.ranges, (1, 6))
 
 
+@pytest.mark.parametrize("clearance", [0, 1, 2])
+def test_of_events_of_any_log_those_above_the_clearance_are_left_out(clearance: int) -> None:
+    events = [attrs.evolve(event, level=event.offset // 3) for event in EVENTS]
+    request = attrs.evolve(WHOLE, clearance=clearance)
+    matched: list[list[LoggedEvent]] = []
+    matching = pages_of(Log(), Matcher()).matching(request, events)
+    Deferred.fromCoroutine(matching).addCallback(matched.append)
+    assert matched == [[event for event in events if event.level <= clearance]]
+
+
 def test_who_asks_at_the_same_time_is_not_in_the_way() -> None:
     matcher = Matcher()
     matcher.waits = True

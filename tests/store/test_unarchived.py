@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from twisted.logger import capturedLogs, formatEvent
 
+from broker.event.place import Mark
 from broker.recovery.archiver.hold_report import HoldReport
 from broker.store.commit import Retention
 from broker.store.unarchived import UnarchivedHold
@@ -111,3 +112,14 @@ def test_it_is_said_before_events_go() -> None:
     hold.archived = (1, 9)
     [over] = said(990)
     assert over.startswith("info: ")
+
+
+@pytest.mark.parametrize(
+    ("used_bytes", "archived", "stay"),
+    [(200, (1, 6), True), (201, (1, 6), False), (200, (1, 7), False)],
+)
+def test_copies_that_are_not_archived_stay_up_to_half_of_the_limit(
+    used_bytes: int, archived: Mark, stay: bool
+) -> None:
+    hold = UnarchivedHold(most_bytes=400, archived_copies={"o": archived})
+    assert hold.keeps_copies("o", (1, 7), used_bytes) is stay
