@@ -58,5 +58,4 @@ def test_what_is_on_another_branch_was_not_had(
     )
     request = ReplayRequest(">", "true()", ranges={"a": (position, None)}, others=False)
     [(_, got)] = answers(LocalEngine(archive, CATALOGUE), [request], tmp_path / "spool")
-
     assert [(e.origin, e.mark) for e in got if e.mark != (2, 5)] == comes
