@@ -154,11 +154,11 @@ class Filling:
     def _untold(self, holes: Sequence[Hole]) -> dict[str, Intervals]:
         found: dict[str, list[Interval]] = {}
         for origin, after, upto in holes:
-            found.setdefault(origin, []).append((self._not_had(origin, after, upto), upto))
+            found.setdefault(origin, []).append((self._lacks_behind(origin, after, upto), upto))
         told = self._told
         return {origin: without(each, told.get(origin, ())) for origin, each in found.items()}
 
-    def _not_had(self, origin: str, after: Mark, upto: Mark) -> Mark:
+    def _lacks_behind(self, origin: str, after: Mark, upto: Mark) -> Mark:
         """Behind which mark a client lacks what is missing in (`after`, `upto`]."""
         had = self._missed.position.get(origin, after)
         if had <= after or upto <= had:

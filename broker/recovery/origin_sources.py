@@ -1,4 +1,4 @@
-"""Sources of the events of one log: other nodes, their replicas, and the archive."""
+"""Reads the events of one origin from other nodes, their replicas, and the archive."""
 
 from __future__ import annotations
 

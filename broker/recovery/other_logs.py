@@ -32,7 +32,7 @@ _NOWHERE: Mark = (0, 0)
 
 
 class KnownOrigins(Protocol):
-    """Other nodes' origins, as this node knows them."""
+    """The origins that this node knows."""
 
     def all(self) -> Collection[str]:
         """Those of which something is in the log or the replicas here, and this node's own."""

@@ -1,4 +1,4 @@
-"""A job that begins every so many seconds, and never while it is under way."""
+"""A job that runs at a fixed interval, and never twice at a time."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from tests.soak.clients import SoakClient
 from tests.soak.interests import INTERESTS_OF_ALL
 from tests.soak.node import SoakNode
 from tests.soak.notebook import Pages
-from tests.soak.witnesses import Witnesses
+from tests.soak.recorded_places import RecordedPlaces
 
 #: Events of one page of a log.
 PAGE = 5000
@@ -49,7 +49,7 @@ class Observer:
         """Clients to which a node has sent all of the past."""
         self.refused: list[str] = []
         """Publications that the node refused."""
-        self.witnesses = Witnesses()
+        self.recorded = RecordedPlaces()
 
     def read(self, clients: Iterable[SoakClient]) -> Observations:
         """Take in all that was noted since the last call."""
@@ -69,7 +69,7 @@ class Observer:
         try:
             covered = Archive.open(str(location), create=False).state().covered
             for origin, found in covered.items():
-                self.witnesses.tell(origin, [upto for _, upto in found])
+                self.recorded.add(origin, [upto for _, upto in found])
         except BrokerError as error:
             return [f"the archive can not be read: {error!r}"]
         return []
@@ -158,17 +158,17 @@ class Observer:
         folder = node.layout.data(node.name) / "log"
         log = LogAlong(folder)
         for origin, mark in log.covered().items():
-            self.witnesses.tell(origin, [mark])
+            self.recorded.add(origin, [mark])
         for origin, span in log.spans().items():
-            self.witnesses.tell(origin, [span.upto])
+            self.recorded.add(origin, [span.upto])
         chain = log.chain()
-        self.witnesses.began(log.origin, chain.histories)
-        self.witnesses.tell(log.origin, [loss.upto for loss in chain.losses])
+        self.recorded.set_histories(log.origin, chain.histories)
+        self.recorded.add(log.origin, [loss.upto for loss in chain.losses])
         log.close()
         start = 1
         while events := read_only(folder, start, PAGE):
             for event in events:
                 header = header_from_fields(msgpack.unpackb(event.record))
                 self.seen.logged(EventKey.of(header.event_id), event.place)
-                self.witnesses.tell(event.origin, [event.mark])
+                self.recorded.add(event.origin, [event.mark])
             start = events[-1].serial + 1

@@ -29,7 +29,7 @@ from broker.testing.guarantees import (
 from tests.soak.faults import FAULTS
 from tests.soak.interests import INTERESTS, INTERESTS_OF_ALL, LATE, PUBLISHERS
 from tests.soak.observing import Observer
-from tests.soak.witnesses import Witnesses
+from tests.soak.recorded_places import RecordedPlaces
 from tests.soak.world import World, last_lines, make_layout
 
 #: Seconds for subscribers to begin, and between two looks at the notebooks.
@@ -196,8 +196,10 @@ def _come_again(world: World) -> None:
             client.come()
 
 
-def _allowances(world: World, seen: Observations, witnesses: Witnesses | None = None) -> Allowances:
-    """Exceptions that the faults of this run justify; `witnesses` in the end."""
+def _allowances(
+    world: World, seen: Observations, recorded: RecordedPlaces | None = None
+) -> Allowances:
+    """Exceptions that the faults of this run justify; `recorded` when it has ended."""
     damaged = {
         origin: until
         for name, until in world.damaged.items()
@@ -219,9 +221,9 @@ def _allowances(world: World, seen: Observations, witnesses: Witnesses | None = 
         return was_on_lost_disk(key, place)
 
     def unheard_of(key: EventKey, place: Place) -> bool:
-        if witnesses is None or not was_on_lost_disk(key, place):
+        if recorded is None or not was_on_lost_disk(key, place):
             return False
-        return not witnesses.know(place)
+        return place not in recorded
 
     return Allowances(
         may_be_gone=may_be_gone,
@@ -242,7 +244,7 @@ def _verdict(world: World, observer: Observer, plan: Plan) -> Verdict:
     world.odd += observer.read_archive(world.layout.archive)
     for line in world.lines:
         seen.fault(line)
-    violations = check(seen, _allowances(world, seen, observer.witnesses))
+    violations = check(seen, _allowances(world, seen, observer.recorded))
     if observer.refused:
         world.odd.append(f"{len(observer.refused)} refused, for example {observer.refused[0]}")
     for subscriber in seen.subscribers:

@@ -9,18 +9,18 @@ import pytest
 
 from broker.event.place import Mark, Place
 from broker.testing.guarantees import Allowances, EventKey, Observations, Published, ToldGap
+from tests.soak.recorded_places import RecordedPlaces
 from tests.soak.run import _allowances
-from tests.soak.witnesses import Witnesses
 
 GAP = ToldGap("a", (1, 1), (1, 9), 9, "lost")
 KEY = EventKey("p", 1, 1)
 
 
-def told(marks: dict[str, Mark]) -> Witnesses:
-    witnesses = Witnesses()
+def recorded(marks: dict[str, Mark]) -> RecordedPlaces:
+    places = RecordedPlaces()
     for origin, mark in marks.items():
-        witnesses.tell(origin, [mark])
-    return witnesses
+        places.add(origin, [mark])
+    return places
 
 
 def allowances(
@@ -36,7 +36,7 @@ def allowances(
     world: Any = SimpleNamespace(
         damaged=damaged, set_back={"b"}, nodes=nodes, stepped=False, emptied=False, versions=0
     )
-    allowed = _allowances(world, seen, None if heard is None else told(heard))
+    allowed = _allowances(world, seen, None if heard is None else recorded(heard))
     assert allowed.logged_again == {"b"}
     return allowed
 

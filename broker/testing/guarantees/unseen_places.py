@@ -1,4 +1,4 @@
-"""Places that gaps tell of, and at which no observed log or receipt has an event.
+"""Places inside reported gaps at which no log and no receipt of the run shows an event.
 
 The receipt of an event that was sent again names no place. If the log has lost the event since, to
 damage, nothing else does either. Then it may have had any such place.

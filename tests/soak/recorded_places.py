@@ -1,4 +1,4 @@
-"""What the disks of all nodes tell of an origin's places at the end of a run."""
+"""Places that a log, a replica or the archive of a run records as used, when the run has ended."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ from broker.event.place import Mark, Place
 from broker.store.histories import History
 
 
-class Witnesses:
-    """Places of which a log, a replica or the archive tells that they were given."""
+class RecordedPlaces:
+    """By origin the furthest recorded mark of each epoch, and where its log was set back."""
 
     def __init__(self) -> None:
         self._furthest: defaultdict[str, dict[int, int]] = defaultdict(dict)
         self._branches: dict[str, list[tuple[int, Mark]]] = {}
 
-    def tell(self, origin: str, marks: Iterable[Mark]) -> None:
-        """These places were given, and what lies before them."""
+    def add(self, origin: str, marks: Iterable[Mark]) -> None:
+        """Record these places, and those before them on the same branch."""
         furthest = self._furthest[origin]
         for epoch, offset in marks:
             furthest[epoch] = max(offset, furthest.get(epoch, 0))
 
-    def began(self, origin: str, histories: Iterable[History]) -> None:
-        """The histories of the branch to which an origin's log belongs."""
+    def set_histories(self, origin: str, histories: Iterable[History]) -> None:
+        """Set the histories of the branch on which an origin's log ended."""
         self._branches[origin] = [(history.epoch, history.branch) for history in histories]
 
-    def know(self, place: Place) -> bool:
-        """Whether a disk tells that this place was given.
+    def __contains__(self, place: Place) -> bool:
+        """Whether a place is recorded.
 
-        A place in a later epoch tells of it, unless the origin went back behind it between both.
+        A mark of a later epoch records it, unless the origin was set back behind the place between
+        both.
         """
         mark = place.mark
         branches = self._branches.get(place.origin, ())
