@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from broker.content.contract import Accepted
-from broker.content.query.limits import QueryLimits
 from broker.content.query.query import parse_query
 from broker.dtd.dtd import Dtd
 from broker.event.envelope import Liveness
 from broker.event.stream import StreamPattern
 from tests.content.conftest import ENGINES, KnownDtds, event
+from tests.content.unlimited import ANY_COST
 
-ANY_COST = QueryLimits(max_cost=10**15)
 _VALUES = st.sampled_from(
     [
         "",

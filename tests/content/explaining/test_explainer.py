@@ -15,7 +15,8 @@ from broker.content.query.query import parse_query
 from broker.dtd.dtd import Dtd
 from broker.event.stream import StreamPattern
 from tests.content.conftest import ENGINES, FLIGHT, KnownDtds, event
-from tests.content.test_oracle import _QUERIES, ANY_COST, payloads
+from tests.content.test_oracle import _QUERIES, payloads
+from tests.content.unlimited import ANY_COST
 
 EVERYTHING = StreamPattern.parse(">")
 BINDINGS = {"p": "urn:x"}

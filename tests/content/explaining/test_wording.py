@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from broker.content.explaining.wording import Wording
 from broker.content.partial.template import instances
 from broker.content.query.query import parse_query
-from tests.content.test_oracle import _QUERIES, ANY_COST
+from tests.content.test_oracle import _QUERIES
+from tests.content.unlimited import ANY_COST
 
 BINDINGS = {"p": "urn:x"}
 

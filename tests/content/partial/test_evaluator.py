@@ -24,11 +24,10 @@ from broker.content.partial.formula import (
 )
 from broker.content.partial.subjects import Subjects
 from broker.content.partial.template import Instance, instances
-from broker.content.query.limits import QueryLimits
 from broker.content.query.query import parse_query
 from tests.content.partial.trees import Slotted, value_in
+from tests.content.unlimited import ANY_COST
 
-ANY_COST = QueryLimits(max_cost=10**15)
 COMPARE: dict[Operator, Any] = {
     Operator.EQUAL: lambda value, literal: value == literal,
     Operator.NOT_EQUAL: lambda value, literal: value != literal,

@@ -15,7 +15,7 @@ from broker.content.query.tree import ValueType
 from broker.content.query.variables import VARIABLES
 from tests.content.partial.test_bounds import calls_of
 from tests.content.partial.test_evaluator import QUERIES, documents, oracle
-from tests.content.switching.twins import ANY_COST
+from tests.content.unlimited import ANY_COST
 
 ENOUGH = 200_000
 

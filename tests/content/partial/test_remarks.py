@@ -19,7 +19,6 @@ from broker.content.query.query import parse_query
 from broker.dtd.dtd import Dtd
 from tests.content.conftest import event
 from tests.content.partial.test_evaluator import (
-    ANY_COST,
     LITERALS,
     PATHS,
     _calls,
@@ -28,6 +27,7 @@ from tests.content.partial.test_evaluator import (
     oracle,
 )
 from tests.content.switching.twins import Twins
+from tests.content.unlimited import ANY_COST
 
 REMARKS = ("<!---->", "<!--290-->", "<?a?>", "<?p 5?>")
 

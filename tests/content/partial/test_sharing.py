@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -19,7 +19,6 @@ from broker.content.partial.template import Template, instances
 from broker.content.query.query import parse_query
 from broker.content.shape.tree import Node
 from tests.content.partial.test_evaluator import (
-    ANY_COST,
     LITERALS,
     QUERIES,
     documents,
@@ -27,6 +26,7 @@ from tests.content.partial.test_evaluator import (
     verdict,
 )
 from tests.content.partial.trees import Slotted
+from tests.content.unlimited import ANY_COST
 
 XML = "<f x='1'><a b='1' c='2'>3<b>4</b></a><a b='5' c='6'>7<b>8</b></a><b>9</b></f>"
 ENVELOPE = "<e><a b='10'/></e>"
@@ -156,6 +156,9 @@ def test_what_depends_on_the_node_is_found_for_each(predicate: str, nothing: str
     more=st.lists(st.tuples(QUERIES, st.sampled_from([" and ", " or ", " = "])), max_size=3),
     literal=LITERALS,
 )
+@example(
+    etree.fromstring(XML), ["/f", "//a[//*[//*[//b/preceding-sibling::a]/b]/b]"], [], "290"
+).via("the estimate of the last query was above the limit that this test had set")
 def test_any_queries_are_decided_together_as_alone(
     root: etree._Element, parts: list[str], more: list[tuple[str, str]], literal: str
 ) -> None:

@@ -10,7 +10,7 @@ from broker.content.query.limits import QueryLimits
 from broker.content.query.query import parse_query
 from broker.content.query.worst import Extent, worst_case
 from tests.content.partial.test_evaluator import QUERIES
-from tests.content.switching.twins import ANY_COST
+from tests.content.unlimited import ANY_COST
 
 WIDE = Extent(nodes=20_000, depth=4, bytes=80_000)
 DEEP = Extent(nodes=20_000, depth=250, bytes=140_000)

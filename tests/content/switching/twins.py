@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from broker.content.contract import Accepted, Refused, Verdict
-from broker.content.query.limits import QueryLimits
 from broker.content.query.query import parse_query
 from broker.content.reference import ReferenceMatcher
 from broker.content.shape.bounds import ShapeBounds
@@ -15,8 +14,7 @@ from broker.dtd.dtd import Dtd
 from broker.event.envelope import Liveness
 from broker.event.stream import StreamPattern
 from tests.content.conftest import KnownDtds
-
-ANY_COST = QueryLimits(max_cost=10**30)
+from tests.content.unlimited import ANY_COST
 
 
 class Twins:

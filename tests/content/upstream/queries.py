@@ -7,11 +7,10 @@ from xml.sax.saxutils import escape, quoteattr
 from hypothesis import strategies as st
 from lxml import etree
 
-from broker.content.query.limits import QueryLimits
 from broker.content.query.query import Query, parse_query
 from broker.errors import BadQuery
+from tests.content.unlimited import ANY_COST
 
-ANY_COST = QueryLimits(max_cost=10**15)
 _NAMES = st.sampled_from(["a", "b", "c"])
 _VALUES = st.sampled_from(["", "5", "7", "7.0", "9", "-1", "U", "UA", "UAL1", "inf", " 7 "])
 
