@@ -17,6 +17,7 @@ from benchmarks.harness.actor import Actor
 from benchmarks.harness.flow import PATIENCE
 from benchmarks.harness.lab import Lab
 from benchmarks.harness.report import Floor, Report, Sheet, number
+from broker.testing.free_ports import free_port
 
 DESCRIPTION: Final = "packets a second over tcp, udp and multicast links that lose datagrams"
 
@@ -67,7 +68,13 @@ def run(lab: Lab) -> Report:
 
 
 def _measured(lab: Lab, kind: str, size: int, loss: float, count: int) -> Run:
-    task = {"kind": kind, "size": size, "count": count, "loss": 0.0, "port": _free_port()}
+    task = {
+        "kind": kind,
+        "size": size,
+        "count": count,
+        "loss": 0.0,
+        "port": free_port(socket.SOCK_DGRAM),
+    }
     receiver = Actor(lab.children, "link_end", {**task, "part": "receive"})
     task["port"] = receiver.hear("ready", PATIENCE)["port"]
     sender = Actor(lab.children, "link_end", {**task, "part": "send", "loss": loss})
@@ -82,12 +89,6 @@ def _measured(lab: Lab, kind: str, size: int, loss: float, count: int) -> Run:
         *(kind, size, loss, arrived / (came["ended"] - sent["began"])),
         *(sent["cpu"] / count * 1e6, came["cpu"] / count * 1e6, came["missing"]),
     )
-
-
-def _free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.bind(("", 0))
-        return int(sock.getsockname()[1])
 
 
 def report(works: Works) -> Report:

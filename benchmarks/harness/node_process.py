@@ -14,6 +14,7 @@ from typing import Final
 from benchmarks.harness.actor import ROOT
 from benchmarks.harness.children import Children
 from benchmarks.harness.failure import BenchmarkFailed
+from broker.testing.free_ports import free_port
 
 _START: Final = "from twisted.scripts.twistd import run; run()"
 _STARTUP: Final = 30.0
@@ -84,14 +85,6 @@ class NodeProcess:
 
     def _last_words(self) -> str:
         return self._log.read_text(errors="replace").strip().rpartition("\n")[2][:500]
-
-
-def free_port() -> int:
-    """A TCP port of the loopback interface that nobody uses at this moment."""
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def is_listening(port: int) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from broker.testing.free_ports import free_port
 
 
 class NodeProcess:
@@ -20,7 +21,7 @@ class NodeProcess:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        self.port = free_port()
         self.endpoint = f"tcp:127.0.0.1:{self.port}"
         self._config = folder / "node.toml"
         self._config.write_text(
@@ -67,9 +68,3 @@ class NodeProcess:
 
 
 _TWISTD = str(Path(sys.executable).with_name("twistd"))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from broker.testing.free_ports import free_ports
 
 #: A cluster's first node founds it; the others ask it to be let in.
 CLUSTERS: Mapping[str, tuple[str, ...]] = {
@@ -154,12 +155,3 @@ def _settings(name: str, folder: Path, ports: Mapping[str, tuple[int, int]]) -> 
         # Nobody comes back later than the logs remember; see examples/roaming for that.
         "[archive]\nenabled = false\n"
     )
-
-
-def free_ports(count: int) -> list[int]:
-    """So many TCP ports of the loopback interface that nobody uses at this moment."""
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+
+from broker.testing.free_ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Seconds after which something that should have happened is taken as never to happen.
@@ -162,10 +163,3 @@ class NodeProcess:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
-
-
-def free_port() -> int:
-    """A TCP port of the loopback interface that nobody uses at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -15,7 +15,8 @@ from broker.event.identity import EventId
 from broker.event.place import Mark
 from broker.store.archive.archive import Archive
 from broker.store.archive.objects import objects_at
-from tests.system.node_process import PATIENCE, NodeProcess, free_port
+from broker.testing.free_ports import free_port
+from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.traffic import FLIGHT, Inbox, flight
 
 #: Makes an event so long that the smallest log, of 1 MiB, keeps some hundred.

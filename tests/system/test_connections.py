@@ -22,8 +22,9 @@ from broker.client.subscription import Subscription
 from broker.errors import Closed, GaveUp, NotConnected
 from broker.event.identity import EventId
 from broker.event.writing import write_event
+from broker.testing.free_ports import free_port
 from tests.seeds import seeds
-from tests.system.node_process import PATIENCE, NodeProcess, free_port
+from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.proxy import Proxy, unanswering_port
 from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, within
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from broker.testing.free_ports import free_port
 from tests.system.name_server import NameServer
 from tests.system.namespaces import need_namespaces
 from tests.system.network_nodes import node_on, running
-from tests.system.node_process import NodeProcess, free_port
+from tests.system.node_process import NodeProcess
 from tests.system.segment import Segment
 
 pytestmark = pytest.mark.system

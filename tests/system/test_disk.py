@@ -13,8 +13,9 @@ import pytest
 from broker.client.asyncio_face import connect
 from broker.client.received import Receipt
 from broker.errors import BrokerError, LogUnavailable
+from broker.testing.free_ports import free_port
 from tests.system.mounts import mounted_tmpfs
-from tests.system.node_process import PATIENCE, NodeProcess, free_port
+from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, within
 
 pytestmark = pytest.mark.system

@@ -11,7 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from broker.client.asyncio_face import connect
 from broker.errors import BadQuery, InvalidEvent
 from broker.event.envelope import EventType
-from tests.system.node_process import NodeProcess, free_port
+from broker.testing.free_ports import free_port
+from tests.system.node_process import NodeProcess
 from tests.system.test_disk import http
 from tests.system.traffic import FLIGHT, Inbox, flight, within
 

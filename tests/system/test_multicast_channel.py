@@ -12,17 +12,12 @@ from twisted.trial.unittest import SkipTest
 
 from broker.channel.socket.multicast import MulticastPort
 from broker.errors import Closed, ConfigurationError
+from broker.testing.free_ports import free_port
 from tests.capability import skipped
 from tests.system.events import Events
 from tests.system.group_member import NotingMember
 
 reactor = cast(Any, the_reactor)
-
-
-def free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.bind(("", 0))
-        return int(sock.getsockname()[1])
 
 
 class MulticastTests(Events):
@@ -33,7 +28,7 @@ class MulticastTests(Events):
 
     def setUp(self) -> None:
         super().setUp()
-        self.port = free_port()
+        self.port = free_port(socket.SOCK_DGRAM)
         self.present: list[MulticastPort] = []
 
     def member(self, name: str, **settings: Any) -> tuple[MulticastPort, NotingMember]:

@@ -9,9 +9,10 @@ import pytest
 
 from broker.client.asyncio_face import connect
 from broker.event.envelope import SecurityLevel
+from broker.testing.free_ports import free_port
 from tests.system.certificates import Certificate, make_certificate
 from tests.system.network_nodes import running
-from tests.system.node_process import NodeProcess, free_port
+from tests.system.node_process import NodeProcess
 from tests.system.test_starting import the_line
 from tests.system.traffic import FLIGHT, ask_status, flight, within
 

@@ -20,8 +20,9 @@ from broker.client.received import Receipt
 from broker.store.archive.archive import Archive
 from broker.store.archive.copying import Copying
 from broker.store.archive.verification import Verification
+from broker.testing.free_ports import free_port
 from tests.capability import needs
-from tests.system.node_process import PATIENCE, NodeProcess, free_port
+from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.recovering import FILLING, archived, ids, publish, settings
 from tests.system.test_replays import all_of
 from tests.system.traffic import within

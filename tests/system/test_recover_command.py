@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from broker.client.asyncio_face import connect
-from tests.system.node_process import PATIENCE, ROOT, NodeProcess, free_port
+from broker.testing.free_ports import free_port
+from tests.system.node_process import PATIENCE, ROOT, NodeProcess
 from tests.system.test_cli import lines, run, start
 from tests.system.test_disk import http
 from tests.system.test_metrics import figures

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.testing.free_ports import free_port
 from tests.system.namespaces import need_namespaces
 from tests.system.network_nodes import members
-from tests.system.node_process import ROOT, NodeProcess, free_port
+from tests.system.node_process import ROOT, NodeProcess
 from tests.system.segment import Segment
 from tests.system.test_starting import the_line
 from tests.system.traffic import ask_status

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.system.node_process import PATIENCE, ROOT, NodeProcess, free_port
+from broker.testing.free_ports import free_port
+from tests.system.node_process import PATIENCE, ROOT, NodeProcess
 
 pytestmark = pytest.mark.system
 
