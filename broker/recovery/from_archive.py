@@ -122,18 +122,21 @@ class FromArchive:
                 pause = min(2 * pause, LONGEST_PAUSE)
 
     def _begin(self) -> Replay:
-        missed = self._missed
+        missed, left = self._missed, self._left.ranges
+        wanted = self._wanted_of_archive()
+        ends = {origin: upto or missed.known.get(origin) for origin, (_, upto) in left.items()}
         self._replay = self._archive.replays.replay(
             ReplayRequest(
                 pattern=missed.pattern.text,
                 query=missed.query.text,
                 namespaces=dict(missed.query.namespaces),
                 clearance=missed.clearance,
-                ranges=self._wanted_of_archive(),
+                ranges=wanted,
                 others=missed.others,
                 from_ms=missed.from_ms,
                 until_ms=missed.until_ms,
                 last=min(missed.last, MOST_LAST),
+                known={o: end for o, end in ends.items() if end and wanted[o][1] is None},
             )
         )
         return self._replay

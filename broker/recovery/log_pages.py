@@ -27,7 +27,7 @@ from broker.recovery.page_ranges import (
     marks_before,
     marks_in,
 )
-from broker.router.beginning import serial_behind
+from broker.router.beginning import serial_behind, set_back
 from broker.router.durables import Durables
 from broker.router.recovery import MarkRange
 from broker.store.chunk_table import EVENTS
@@ -140,6 +140,14 @@ class LogPages:
             return True
         return bool(events) and events[0].mark <= upto
 
+    def _on_lost_branches(self, ranges: Mapping[str, MarkRange]) -> set[str]:
+        """Other origins whose range ends on a branch that they have lost. This log may have got to
+        a part of it only: nobody can tell what it lacks up to the end of the range."""
+        ends = {o: upto for o, (_, upto) in ranges.items() if upto is not None}
+        ends.pop(self._log.origin, None)
+        back = set_back(self._log, ends)
+        return {origin for origin, upto in ends.items() if back[origin] != upto}
+
     def _begins(self, request: PageRequest) -> dict[str, Mark]:
         """By origin behind which mark the log has all of it."""
         complete: dict[str, Mark] = {self._log.origin: _NOWHERE}
@@ -247,6 +255,7 @@ class LogPages:
         log = self._log
         covered = log.coverage.marks
         last = log.bounds.last
+        lost = self._on_lost_branches(ranges)
         serial = request.serial or serial_behind(log, beginnings(ranges, covered))
         found: list[LoggedEvent] = []
         passed: dict[str, Mark] = {}
@@ -266,7 +275,7 @@ class LogPages:
             matched = await self._matching(request, reader, wanted)
             cleared = [event for event in matched if event.level <= request.clearance]
             denied += len(matched) - len(cleared)
-            passed.update(marks_in(events, ranges))
+            passed.update(marks_in(events, ranges, lost))
             if not request.placeholders:
                 cleared, ends = without_placeholders(cleared)
                 passed.update(ends)
@@ -276,7 +285,8 @@ class LogPages:
             size += sum([event.size for event in cleared])
             serial = events[-1].serial + 1 if events else last + 1
             if serial > last:
-                return Page(found, {**marks_at_end(ranges, covered), **ended}, 0, denied)
+                whole = {origin: each for origin, each in ranges.items() if origin not in lost}
+                return Page(found, {**passed, **marks_at_end(whole, covered), **ended}, 0, denied)
             if size >= PAGE_BYTES:
                 break
         return Page(found, passed, serial, denied)
@@ -296,6 +306,11 @@ class LogPages:
                     raise
                 break
             events, behind = before_hole(after, events, upto)
+            if upto is not None and self._on_lost_branches({origin: (after, upto)}):
+                # The copies behind it are of another branch.
+                events = [event for event in events if event.mark <= upto]
+                if not events:
+                    continue
             wanted = [event for event in events if _lies_in(event, request.ranges, request)]
             matched = await self._matching(request, reader, wanted)
             span = self._log.kept.get(origin)

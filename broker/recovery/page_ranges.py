@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from broker.event.place import Mark
 from broker.router.recovery import MarkRange
@@ -35,13 +35,21 @@ def before_hole(
     return events, None
 
 
-def marks_in(events: Sequence[LoggedEvent], ranges: Mapping[str, MarkRange]) -> dict[str, Mark]:
-    """Up to where these events go, by origin."""
+def marks_in(
+    events: Sequence[LoggedEvent],
+    ranges: Mapping[str, MarkRange],
+    lost_branches: Collection[str] = (),
+) -> dict[str, Mark]:
+    """Up to where these events go, by origin. A range that ends on a lost branch of its origin goes
+    no further than its own events: those behind it are of another branch."""
     passed: dict[str, Mark] = {}
     for event in events:
         if event.origin in ranges:
             upto = ranges[event.origin][1]
-            passed[event.origin] = event.mark if upto is None else min(event.mark, upto)
+            if upto is None or event.mark <= upto:
+                passed[event.origin] = event.mark
+            elif event.origin not in lost_branches:
+                passed[event.origin] = upto
     return passed
 
 

@@ -160,8 +160,9 @@ class Remaining:
             if origin not in self._open or self._left.get(origin, (None, (0, 0)))[1] is not None:
                 continue
             reached, known = self._open[origin], self._known.get(origin, (0, 0))
-            # An epoch may have begun in which there is nothing.
-            if known[1] > reached[1]:
+            # An epoch may have begun in which there is nothing. If its log was set back behind what
+            # is known, its later places may have lower offsets.
+            if known > reached and known[1] > reached[1]:
                 self._left[origin] = (reached, known)
             else:
                 del self._left[origin]

@@ -67,6 +67,9 @@ class ReplayRequest:
     """Only the last n events that match, in the order of the result; 0: all."""
     order: str = PUBLISHER
     """One of `ORDERS`."""
+    known: Mapping[str, Mark] = attrs.field(factory=dict)
+    """By origin whose range has no end: a place that it has given. What the archive lacks up to
+    there is a hole, though the origin was set back and has logged anew behind it."""
 
     def stream_pattern(self) -> StreamPattern:
         """The pattern, read; raises `BadName`."""
@@ -99,6 +102,8 @@ class ReplayRequest:
             raise BadPosition(f"the request names {len(self.ranges)} origins, over {MOST_ORIGINS}")
         for origin, (after, upto) in self.ranges.items():
             _check_range(origin, after, upto)
+        if not self.known.keys() <= self.ranges.keys():
+            raise BadPosition("a known place is of an origin that the request does not name")
         if self.until_ms and self.from_ms > self.until_ms:
             raise BadPosition(f"the time {self.until_ms} is before {self.from_ms}")
         return self
@@ -116,13 +121,14 @@ class ReplayRequest:
             self.until_ms,
             self.last,
             self.order,
+            [[origin, mark] for origin, mark in sorted(self.known.items())],
         ]
 
     @classmethod
     def from_wire(cls, value: Any, limits: QueryLimits = QueryLimits()) -> ReplayRequest:
         """The request that `to_wire` wrote, checked; raises as `checked` does."""
         try:
-            pattern, query, namespaces, clearance, ranges, others, *numbers, order = value
+            pattern, query, namespaces, clearance, ranges, others, *numbers, order, known = value
             from_ms, until_ms, last = numbers
             read = cls(
                 fields.text(pattern),
@@ -135,8 +141,9 @@ class ReplayRequest:
                 _number(until_ms),
                 _number(last),
                 fields.text(order),
+                {fields.text(origin): fields.mark(mark) for origin, mark in known},
             )
-            if len(read.ranges) != len(ranges):
+            if len(read.ranges) != len(ranges) or len(read.known) != len(known):
                 raise ValueError("an origin is named twice")
         except (TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"this is no replay request: {error}") from None

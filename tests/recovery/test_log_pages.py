@@ -14,7 +14,7 @@ from broker.content.contract import NO_VARIANTS, Variants
 from broker.content.query.query import Query, parse_query
 from broker.errors import UnknownSubscription
 from broker.event.envelope import Liveness
-from broker.event.place import Mark, Position
+from broker.event.place import Mark, NamedHistory, Position
 from broker.event.placeholder import placeholder
 from broker.event.stream import StreamPattern
 from broker.recovery.log_pages import LogPages, Page, PageRequest
@@ -60,6 +60,10 @@ class Log:
     chain: Chain = attrs.field(factory=Chain)
     forks_at: Mark | None = None
     """Where the branch of any own place leaves this log."""
+    histories: dict[str, tuple[NamedHistory, ...]] = attrs.field(factory=dict)
+
+    def histories_of(self, origin: str) -> tuple[NamedHistory, ...]:
+        return self.histories.get(origin, ())
 
     def fork(self, mark: Mark) -> Mark | None:
         return self.forks_at

@@ -9,11 +9,14 @@ import attrs
 import pytest
 from twisted.internet.defer import Deferred
 
-from broker.event.place import Mark
+from broker.event.place import Mark, Position
 from broker.recovery.filling import Filling
 from broker.recovery.log_pages import Page, PageRequest
 from broker.recovery.lost_branches import MOST, LostBranches
+from broker.router.durables import Durable
 from broker.router.recovery import Lost
+from broker.store.coverage import Coverage
+from broker.store.kept import KeptSpan
 from broker.store.records import LoggedEvent
 from tests.recovery.test_filling import EVENTS, GONE, OWN, WHOLE, Archived, all_of, recovered
 from tests.recovery.test_filling import Log as Sources
@@ -97,6 +100,49 @@ def test_whether_a_log_has_any_of_a_range_counts_its_last_place(
     asked = pages_of(OneLog(), Matcher()).has_any("own", after, upto)
     Deferred.fromCoroutine(asked).addCallback(told.append)
     assert told == [found]
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["log", "copies"])
+@pytest.mark.parametrize(
+    ("upto", "found", "reached"),
+    [
+        # Of the lost branch nobody can tell what it lacks behind its last event.
+        ((1, 5), [(1, 1), (1, 2), (1, 3)], (1, 3)),
+        ((1, 3), [(1, 1), (1, 2), (1, 3)], (1, 3)),
+        # These lie before the branch, and on the other one.
+        ((1, 2), [(1, 1), (1, 2)], (1, 2)),
+        ((2, 4), [(1, 1), (1, 2), (1, 3), (2, 3), (2, 4)], (2, 4)),
+    ],
+)
+def test_a_log_claims_of_a_lost_branch_no_more_than_its_events(
+    upto: Mark,
+    found: list[Mark],
+    reached: Mark,
+    kept: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Origin `far` was set back to its second event, and logged up to the fifth anew."""
+    marks = [(1, 1), (1, 2), (1, 3), (2, 3), (2, 4), (2, 5)]
+    events = [
+        attrs.evolve(logged("far", offset, 0, "p", offset), epoch=epoch, serial=serial)
+        for serial, (epoch, offset) in enumerate(marks, 1)
+    ]
+    monkeypatch.setattr("tests.recovery.test_log_pages.EVENTS", events)
+    log = OneLog(histories={"far": ((2, 7, (1, 2)),)})
+    stored = None
+    if kept:
+        log.kept = {"far": KeptSpan((0, 0), (2, 5))}
+    else:
+        log.coverage = Coverage({"own": (1, 0), "far": (2, 5)})
+        stored = Durable(">", "true()", {}, Position(), 0, flows_from=Position({"far": (1, 0)}))
+    request = attrs.evolve(WHOLE_LOG, ranges={"far": ((1, 0), upto)})
+    (page,) = ask(pages_of(log, Matcher(), stored), request)
+    assert [event.mark for event in page.events] == found
+    assert page.reached == {"far": reached}
+    if upto > reached:
+        request = attrs.evolve(request, ranges={"far": (reached, upto)}, serial=page.next)
+        (page,) = ask(pages_of(log, Matcher(), stored), request)
+        assert (page.events, page.reached, page.next) == ([], {}, 0)
 
 
 class WithBranch(Sources):

@@ -86,10 +86,11 @@ def test_what_was_looked_at_is_left_no_more() -> None:
 
 def test_ranges_without_an_end_come_to_one() -> None:
     ranges: dict[str, MarkRange] = {"z": ((1, 0), (1, 2))}
-    ranges |= dict.fromkeys("abcd", ((1, 3), None))
-    left = Remaining(ranges, {"a": (1, 9), "b": (2, 5), "c": (1, 3)})
-    left.reached({"a": (1, 5), "b": (1, 5)})
-    assert left.open_ends == {"a": (1, 5), "b": (1, 5), "c": (1, 3), "d": (1, 3)}
+    ranges |= dict.fromkeys("abcde", ((1, 3), None))
+    left = Remaining(ranges, {"a": (1, 9), "b": (2, 5), "c": (1, 3), "e": (1, 9)})
+    reached: dict[str, Mark] = {"a": (1, 5), "b": (1, 5), "e": (2, 4)}
+    left.reached(reached)
+    assert left.open_ends == {**reached, "c": (1, 3), "d": (1, 3)}
     left.end(["z", "unknown", "a"])
     assert left.ranges == {
         "z": ((1, 0), (1, 2)),
@@ -97,8 +98,9 @@ def test_ranges_without_an_end_come_to_one() -> None:
         "b": ((1, 5), None),
         "c": ((1, 3), None),
         "d": ((1, 3), None),
+        "e": ((2, 4), None),
     }
     left.close()
-    # Of `b` an epoch has begun in which there is nothing.
+    # Of `b` an epoch has begun in which there is nothing; `e` was set back, and went on.
     assert left.ranges == {"z": ((1, 0), (1, 2)), "a": ((1, 5), (1, 9))}
     assert Remaining({"a": ((0, 0), None)}).ranges == {"a": ((0, 0), None)}

@@ -21,7 +21,11 @@ RANGES = st.one_of(
 TIMES = st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)).map(sorted)
 REQUESTS = st.builds(
     lambda ranges, times, **rest: ReplayRequest(
-        ranges=ranges, from_ms=times[0], until_ms=times[1], **rest
+        ranges=ranges,
+        from_ms=times[0],
+        until_ms=times[1],
+        known={origin: after for origin, (after, upto) in ranges.items() if upto is None},
+        **rest,
     ),
     st.dictionaries(ORIGINS, RANGES, max_size=4),
     TIMES,
@@ -76,6 +80,10 @@ def changed(place: int, value: Any) -> list[Any]:
         (7, -1, ProtocolError),
         (8, 1.5, ProtocolError),
         (9, "random", ProtocolError),
+        (10, [["b", [1, 9]]], BadPosition),
+        (10, [["a", [1, 9]], ["a", [1, 8]]], ProtocolError),
+        (10, [["a", 9]], ProtocolError),
+        (10, 7, ProtocolError),
     ],
 )
 def test_a_request_that_can_not_be_is_refused_by_its_kind(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from broker.event.place import Mark
 from broker.recovery.engine.contract import Hole
@@ -59,13 +59,23 @@ class Telling:
                 self._intervals.get(origin, ()),
             )
             damaged = common([(after, _EVERYWHERE if upto is None else upto)], lost[origin])
-            missing = merged((*uncovered, *damaged))
+            missing = _split(merged((*uncovered, *damaged)), request.known.get(origin))
             found += [(origin, *each) for each in missing if _has_places(each)]
         return tuple(found)
 
     def _last(self, origin: str) -> Mark:
         ends = (end for _, end in self._intervals.get(origin, ()))
         return max((*ends, self._state.lost_ends.get(origin, _NOWHERE)))
+
+
+def _split(intervals: Intervals, mark: Mark | None) -> Iterator[Interval]:
+    """The intervals, with one around a mark as two. If the origin was set back behind the mark,
+    the offsets fall there, and the interval as a whole would seem to have no places."""
+    for after, upto in intervals:
+        if mark is not None and after < mark < upto:
+            yield after, mark
+            after = mark
+        yield after, upto
 
 
 def _has_places(interval: Interval) -> bool:

@@ -8,6 +8,7 @@ import attrs
 import pytest
 
 from broker.event.place import Mark
+from broker.recovery.engine.contract import Hole
 from broker.recovery.engine.local import LocalEngine
 from broker.recovery.request import ReplayRequest
 from broker.store.archive.archive import Archive
@@ -43,8 +44,36 @@ def test_each_request_gets_what_it_is_to_get(seed: int, tmp_path: Path) -> None:
 def test_what_is_on_another_branch_was_not_had(
     position: Mark, comes: list[tuple[str, Mark]], tmp_path: Path
 ) -> None:
-    """Origin `a` was set back to its second event. It got back the fourth, and logged it again."""
-    archive = Archive.open(str(tmp_path / "archive"))
+    """It got back the fourth event, and logged it again."""
+    request = ReplayRequest(">", "true()", ranges={"a": (position, None)}, others=False)
+    engine = LocalEngine(archive_of_two_branches(tmp_path), CATALOGUE)
+    [(_, got)] = answers(engine, [request], tmp_path / "spool")
+    assert [(e.origin, e.mark) for e in got if e.mark != (2, 5)] == comes
+
+
+@pytest.mark.parametrize(
+    ("known", "lacks"),
+    [
+        ({}, []),
+        ({"a": (1, 4)}, []),
+        ({"a": (2, 5)}, []),
+        ({"a": (1, 6)}, [("a", (1, 4), (1, 6))]),
+    ],
+)
+def test_the_end_of_a_lost_branch_is_a_hole_if_it_is_known(
+    known: dict[str, Mark], lacks: list[Hole], tmp_path: Path
+) -> None:
+    """Behind it come lower offsets, so that it looks as if nothing was missing."""
+    request = ReplayRequest(">", "true()", ranges={"a": ((1, 1), None)}, others=False, known=known)
+    engine = LocalEngine(archive_of_two_branches(tmp_path), CATALOGUE)
+    [(report, _)] = answers(engine, [request], tmp_path / "spool")
+    assert list(report.holes) == [*lacks, ("a", (2, 5), (2, 6))]
+    assert report.upto == {"a": (2, 7)}
+
+
+def archive_of_two_branches(folder: Path) -> Archive:
+    """Origin `a` was set back to its second event."""
+    archive = Archive.open(str(folder / "archive"))
     writer = ArchiveWriter(archive, "a", lambda: BEGIN)
     first = [logged("a", n, BEGIN + n, "p", n) for n in (1, 2, 3, 4)]
     writer.write([("a", (0, 0), (1, 4))], first, {})
@@ -56,6 +85,4 @@ def test_what_is_on_another_branch_was_not_had(
     ArchiveWriter(archive, "b", lambda: BEGIN).write(
         [("b", (0, 0), (1, 1))], [logged("b", 1, BEGIN, "r", 1)], {}
     )
-    request = ReplayRequest(">", "true()", ranges={"a": (position, None)}, others=False)
-    [(_, got)] = answers(LocalEngine(archive, CATALOGUE), [request], tmp_path / "spool")
-    assert [(e.origin, e.mark) for e in got if e.mark != (2, 5)] == comes
+    return archive

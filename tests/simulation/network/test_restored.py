@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.client.received import since
+from broker.client.received import STORED, since
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
 from tests.simulation.network.watching import INTERESTS, Publisher, Reader, name_of, read, settle
@@ -113,14 +113,15 @@ def test_what_nobody_has_is_a_gap_for_who_lacks_it(seed: int) -> None:
 
 @pytest.mark.parametrize("moment", [-5.0, -1.0, 0.5, 1.5, 3.0, 8.0])
 @pytest.mark.parametrize("more", [1, 5, 30])
+@pytest.mark.parametrize("archived", [False, True])
 def test_a_client_that_goes_where_the_lost_branch_is_gets_the_rest_of_it(
-    moment: float, more: int
+    archived: bool, moment: float, more: int
 ) -> None:
     """Its new node has events of the lost branch, and does not log them again.
 
     It comes so many seconds after the restored node can be reached from there; that has given as
-    many places as `more` by then."""
-    with NetworkWorld(1) as world:
+    many places as `more` by then. An archive has the beginning of the lost branch alone."""
+    with NetworkWorld(1, archived=archived) as world:
         world.add("a", "one")
         world.add("near", "two", gateways=["a"])
         world.add("far", "three", gateways=["a", "near"])
@@ -135,8 +136,10 @@ def test_a_client_that_goes_where_the_lost_branch_is_gets_the_rest_of_it(
         world.run_until(lambda: stays.flowing and goes.flowing)
         for _ in range(5):
             publisher.publish()
-        read(world, stays, goes)
+        read(world, stays, goes, seconds=10.0)
         world.kill("far")
+        if world.archive is not None:
+            world.archive.broken = True
         for _ in range(3):
             publisher.publish()
         read(world, stays, goes)
@@ -147,6 +150,8 @@ def test_a_client_that_goes_where_the_lost_branch_is_gets_the_rest_of_it(
         world.kill("a")
         world.restore_disk("a", copy)
         world.cut("a", "near", refuse=True)
+        if world.archive is not None:
+            world.archive.broken = False
         world.start("a")
         for _ in range(more):
             publisher.publish()
@@ -163,6 +168,60 @@ def test_a_client_that_goes_where_the_lost_branch_is_gets_the_rest_of_it(
             assert [n for n in sorted(names(reader)) if n >= first] == [*range(first, 10 + more)]
             again = [event for event in went.events if event.place.mark <= position.marks[origin]]
             assert not again
+            assert reader.gaps == []
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.5, 3.0])
+@pytest.mark.parametrize("more", [1, 30])
+def test_a_former_node_without_the_end_of_a_lost_branch_does_not_hide_it(
+    moment: float, more: int
+) -> None:
+    """A durable subscription moves to a node that has the end of that branch.
+
+    Its former node was cut off before the end came, and has the new branch of the restored node.
+    It can be reached from the other one so many seconds before the client comes there."""
+    with NetworkWorld(1) as world:
+        world.add("a", "one")
+        world.add("near", "two", gateways=["a"])
+        world.add("far", "three", gateways=["a", "near"])
+        world.run(3.0)
+        world.stop("a")
+        copy = world.copy_disk("a")
+        world.start("a")
+        world.run(3.0)
+        stays = Reader(world, world.client("stays", "near"))
+        goes = Reader(world, world.client("goes", "far"), durable="d")
+        publisher = Publisher(world, world.client("publisher", "a"))
+        world.run_until(lambda: stays.flowing and goes.flowing)
+        for _ in range(5):
+            publisher.publish()
+        read(world, stays, goes, seconds=10.0)
+        world.kill_client(goes.client)
+        for name in ("a", "near"):
+            world.cut(name, "far", refuse=True)
+        world.run(5.0)
+        for _ in range(3):
+            publisher.publish()
+        read(world, stays)
+        assert (names(stays), names(goes)) == ([*range(1, 9)], [*range(1, 6)])
+        world.kill("a")
+        world.restore_disk("a", copy)
+        world.cut("a", "near", refuse=True)
+        world.start("a")
+        world.heal("a", "far")
+        for _ in range(more):
+            publisher.publish()
+        world.run_until(lambda: not publisher.client.unacknowledged)
+        world.run(30.0)
+        world.clock.callLater(5.0, world.heal, "near", "far")
+        world.run(5.0 + moment)
+        went = Reader(world, world.client("goes", "near", incarnation=2), durable="d", start=STORED)
+        publisher.publish()
+        world.clock.callLater(30.0, world.heal, "a", "near")
+        read(world, stays, went, seconds=120.0)
+        for reader, first in ((stays, 1), (went, 6)):
+            assert reader.error is None
+            assert sorted(names(reader)) == [*range(first, 10 + more)]
             assert reader.gaps == []
 
 
