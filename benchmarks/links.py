@@ -17,7 +17,7 @@ from benchmarks.harness.actor import Actor
 from benchmarks.harness.flow import PATIENCE
 from benchmarks.harness.lab import Lab
 from benchmarks.harness.report import Floor, Report, Sheet, number
-from broker.testing.free_ports import free_port
+from examples.free_ports import free_port
 
 DESCRIPTION: Final = "packets a second over tcp, udp and multicast links that lose datagrams"
 

@@ -12,7 +12,7 @@ from benchmarks.harness.children import Children
 from benchmarks.harness.debian import Unavailable, install, package_version
 from benchmarks.harness.failure import BenchmarkFailed
 from benchmarks.harness.node_process import is_listening
-from broker.testing.free_ports import free_port
+from examples.free_ports import free_port
 
 #: What the virtual machine is given; the rest is as it comes.
 JAVA_OPTIONS: Final = ("-Xms1g", "-Xmx1g", "-Dorg.apache.activemq.UseDedicatedTaskRunner=false")

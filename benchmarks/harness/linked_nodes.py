@@ -13,7 +13,7 @@ from benchmarks.harness.children import Children
 from benchmarks.harness.failure import BenchmarkFailed
 from benchmarks.harness.node_process import NodeProcess
 from benchmarks.harness.node_status import node_status
-from broker.testing.free_ports import free_port
+from examples.free_ports import free_port
 
 #: How long (seconds) nodes may take to find each other.
 _PATIENCE: Final = 30.0

@@ -13,7 +13,7 @@ from benchmarks.harness.children import Children
 from benchmarks.harness.debian import Unavailable, install
 from benchmarks.harness.failure import BenchmarkFailed
 from benchmarks.harness.node_process import is_listening
-from broker.testing.free_ports import free_port
+from examples.free_ports import free_port
 
 _STARTUP: Final = 10.0
 _GLANCE: Final = 0.01

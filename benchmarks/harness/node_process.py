@@ -14,7 +14,7 @@ from typing import Final
 from benchmarks.harness.actor import ROOT
 from benchmarks.harness.children import Children
 from benchmarks.harness.failure import BenchmarkFailed
-from broker.testing.free_ports import free_port
+from examples.free_ports import free_port
 
 _START: Final = "from twisted.scripts.twistd import run; run()"
 _STARTUP: Final = 30.0

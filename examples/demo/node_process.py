@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from broker.testing.free_ports import free_port
+from examples.free_ports import free_port
 
 
 class NodeProcess:

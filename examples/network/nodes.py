@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from broker.testing.free_ports import free_ports
+from examples.free_ports import free_ports
 
 #: A cluster's first node founds it; the others ask it to be let in.
 CLUSTERS: Mapping[str, tuple[str, ...]] = {

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from broker.testing.free_ports import free_ports
+from examples.free_ports import free_ports
 from examples.network.nodes import GOODBYE, NodeProcess
 
 #: The first is where the client is at first; the last is where it comes back.

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-from broker.testing.free_ports import free_ports
+from examples.free_ports import free_ports
 from tests.soak.clients import SoakClient, all_clients
 from tests.soak.layout import BY_UDP, CLUSTERS, FETCHING, GATEWAYS, NAMES, Layout, Ports
 from tests.soak.node import SoakNode

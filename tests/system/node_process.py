@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from broker.testing.free_ports import free_port
+from examples.free_ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Seconds after which something that should have happened is taken as never to happen.

@@ -15,7 +15,7 @@ from broker.event.identity import EventId
 from broker.event.place import Mark
 from broker.store.archive.archive import Archive
 from broker.store.archive.objects import objects_at
-from broker.testing.free_ports import free_port
+from examples.free_ports import free_port
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.traffic import FLIGHT, Inbox, flight
 

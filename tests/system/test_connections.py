@@ -22,7 +22,7 @@ from broker.client.subscription import Subscription
 from broker.errors import Closed, GaveUp, NotConnected
 from broker.event.identity import EventId
 from broker.event.writing import write_event
-from broker.testing.free_ports import free_port
+from examples.free_ports import free_port
 from tests.seeds import seeds
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.proxy import Proxy, unanswering_port

@@ -13,7 +13,7 @@ import pytest
 from broker.client.asyncio_face import connect
 from broker.client.received import Receipt
 from broker.errors import BrokerError, LogUnavailable
-from broker.testing.free_ports import free_port
+from examples.free_ports import free_port
 from tests.system.mounts import mounted_tmpfs
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, within

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from broker.client.asyncio_face import connect
 from broker.errors import BadQuery, InvalidEvent
 from broker.event.envelope import EventType
-from broker.testing.free_ports import free_port
+from examples.free_ports import free_port
 from tests.system.node_process import NodeProcess
 from tests.system.test_disk import http
 from tests.system.traffic import FLIGHT, Inbox, flight, within

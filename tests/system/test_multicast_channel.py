@@ -12,7 +12,7 @@ from twisted.trial.unittest import SkipTest
 
 from broker.channel.socket.multicast import MulticastPort
 from broker.errors import Closed, ConfigurationError
-from broker.testing.free_ports import free_port
+from examples.free_ports import free_port
 from tests.capability import skipped
 from tests.system.events import Events
 from tests.system.group_member import NotingMember

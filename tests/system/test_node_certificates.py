@@ -9,7 +9,7 @@ import pytest
 
 from broker.client.asyncio_face import connect
 from broker.event.envelope import SecurityLevel
-from broker.testing.free_ports import free_port
+from examples.free_ports import free_port
 from tests.system.certificates import Certificate, make_certificate
 from tests.system.network_nodes import running
 from tests.system.node_process import NodeProcess

@@ -20,7 +20,7 @@ from broker.client.received import Receipt
 from broker.store.archive.archive import Archive
 from broker.store.archive.copying import Copying
 from broker.store.archive.verification import Verification
-from broker.testing.free_ports import free_port
+from examples.free_ports import free_port
 from tests.capability import needs
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.recovering import FILLING, archived, ids, publish, settings

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from broker.client.asyncio_face import connect
-from broker.testing.free_ports import free_port
+from examples.free_ports import free_port
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
 from tests.system.test_cli import lines, run, start
 from tests.system.test_disk import http

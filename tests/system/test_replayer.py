@@ -164,7 +164,7 @@ def test_a_broken_connection_is_resumed_from_the_event_that_did_not_come(
 
 def test_bad_requests_and_too_large_ones_fail_by_their_kind(folder: Path) -> None:
     node = Node(folder / "socket")
-    node.tell(messages.Replay(1, [">", "//x[", {}, 2, [], True, 0, 0, 0, "publisher"]))
+    node.tell(messages.Replay(1, [">", "//x[", {}, 2, [], True, 0, 0, 0, "publisher", []]))
     bad = node.hear()
     assert isinstance(bad, messages.Failed)
     assert isinstance(from_wire(bad.error), BadQuery)

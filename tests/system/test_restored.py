@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.client.asyncio_face import connect
-from broker.testing.free_ports import free_port
+from examples.free_ports import free_port
 from tests.system.network_nodes import running
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.recovering import come_back, ids, publish, until_all

@@ -15,7 +15,7 @@ from broker.client.received import Receipt
 from broker.event.origin import born
 from broker.store.tables import FORMAT_NAME
 from broker.store.values import Values
-from broker.testing.free_ports import free_port
+from examples.free_ports import free_port
 from tests.system.network_nodes import running
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
 from tests.system.previous_client import PreviousClient

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.testing.free_ports import free_port
+from examples.free_ports import free_port
 from tests.system.namespaces import need_namespaces
 from tests.system.network_nodes import members
 from tests.system.node_process import ROOT, NodeProcess

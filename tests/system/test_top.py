@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker.testing.free_ports import free_port
+from examples.free_ports import free_port
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
 
 pytestmark = pytest.mark.system

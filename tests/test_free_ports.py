@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.testing import free_ports as module
-from broker.testing.free_ports import CANDIDATES, free_port, free_ports
+from examples import free_ports as module
+from examples.free_ports import CANDIDATES, free_port, free_ports
 
 
 def test_ports_are_different_and_free() -> None:
