@@ -59,7 +59,7 @@ class Telling:
                 self._intervals.get(origin, ()),
             )
             damaged = common([(after, _EVERYWHERE if upto is None else upto)], lost[origin])
-            missing = _split(merged((*uncovered, *damaged)), request.known.get(origin))
+            missing = _split_at_mark(merged((*uncovered, *damaged)), request.known.get(origin))
             found += [(origin, *each) for each in missing if _has_places(each)]
         return tuple(found)
 
@@ -68,9 +68,9 @@ class Telling:
         return max((*ends, self._state.lost_ends.get(origin, _NOWHERE)))
 
 
-def _split(intervals: Intervals, mark: Mark | None) -> Iterator[Interval]:
-    """The intervals, with one around a mark as two. If the origin was set back behind the mark,
-    the offsets fall there, and the interval as a whole would seem to have no places."""
+def _split_at_mark(intervals: Intervals, mark: Mark | None) -> Iterator[Interval]:
+    """Split the interval that holds a mark in two. If the origin was set back behind the mark, the
+    offsets fall there, and the interval as a whole would seem to have no places."""
     for after, upto in intervals:
         if mark is not None and after < mark < upto:
             yield after, mark

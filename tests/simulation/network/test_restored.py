@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from broker.client.received import STORED, since
@@ -111,6 +113,19 @@ def test_what_nobody_has_is_a_gap_for_who_lacks_it(seed: int) -> None:
         assert (restoring.counts.returned, restoring.counts.lost) == (1, 9)
 
 
+def three_clusters(world: NetworkWorld) -> Path:
+    """Start nodes `a`, `near` and `far`; return a copy of the disk of `a`, whose log is empty."""
+    world.add("a", "one")
+    world.add("near", "two", gateways=["a"])
+    world.add("far", "three", gateways=["a", "near"])
+    world.run(3.0)
+    world.stop("a")
+    copy = world.copy_disk("a")
+    world.start("a")
+    world.run(3.0)
+    return copy
+
+
 @pytest.mark.parametrize("moment", [-5.0, -1.0, 0.5, 1.5, 3.0, 8.0])
 @pytest.mark.parametrize("more", [1, 5, 30])
 @pytest.mark.parametrize("archived", [False, True])
@@ -122,14 +137,7 @@ def test_a_client_that_goes_where_the_lost_branch_is_gets_the_rest_of_it(
     It comes so many seconds after the restored node can be reached from there; that has given as
     many places as `more` by then. An archive has the beginning of the lost branch alone."""
     with NetworkWorld(1, archived=archived) as world:
-        world.add("a", "one")
-        world.add("near", "two", gateways=["a"])
-        world.add("far", "three", gateways=["a", "near"])
-        world.run(3.0)
-        world.stop("a")
-        copy = world.copy_disk("a")
-        world.start("a")
-        world.run(3.0)
+        copy = three_clusters(world)
         stays = Reader(world, world.client("stays", "near"))
         goes = Reader(world, world.client("goes", "far"))
         publisher = Publisher(world, world.client("publisher", "a"))
@@ -181,14 +189,7 @@ def test_a_former_node_without_the_end_of_a_lost_branch_does_not_hide_it(
     Its former node was cut off before the end came, and has the new branch of the restored node.
     It can be reached from the other one so many seconds before the client comes there."""
     with NetworkWorld(1) as world:
-        world.add("a", "one")
-        world.add("near", "two", gateways=["a"])
-        world.add("far", "three", gateways=["a", "near"])
-        world.run(3.0)
-        world.stop("a")
-        copy = world.copy_disk("a")
-        world.start("a")
-        world.run(3.0)
+        copy = three_clusters(world)
         stays = Reader(world, world.client("stays", "near"))
         goes = Reader(world, world.client("goes", "far"), durable="d")
         publisher = Publisher(world, world.client("publisher", "a"))
