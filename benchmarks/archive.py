@@ -16,18 +16,18 @@ from benchmarks.harness.flights import flight_documents
 from benchmarks.harness.lab import Lab
 from benchmarks.harness.report import Report
 from benchmarks.workloads.voevent_packets import NoData, packets, voevent_events
-from broker.channel.clock import wall_clock_ms
+from broker.archive.archive import Archive
+from broker.archive.compaction import Compaction, CompactionRules
+from broker.archive.manifests import Ledger
+from broker.archive.parquet import COMPRESSION_LEVEL
+from broker.archive.table import batch_to_events
+from broker.archive.verification import Verification
+from broker.archive.writer import ArchiveWriter
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.identity import EventId, Mint
-from broker.recovery.collector import quieten_collector
-from broker.store.archive.archive import Archive
-from broker.store.archive.compaction import Compaction, CompactionRules
-from broker.store.archive.manifests import Ledger
-from broker.store.archive.parquet import COMPRESSION_LEVEL
-from broker.store.archive.table import batch_to_events
-from broker.store.archive.verification import Verification
-from broker.store.archive.writer import ArchiveWriter
-from broker.store.records import LoggedEvent, encode_header
+from broker.log.records import LoggedEvent, encode_header
+from broker.replay.collector import quieten_collector
+from broker.transport.clock import wall_clock_ms
 
 DESCRIPTION: Final = "events archived as Parquet: processor time, size against raw XML and gzip"
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 
 from benchmarks.harness.report import Floor, Report, Sheet, number
-from broker.store.archive.parquet import COMPRESSION_LEVEL
+from broker.archive.parquet import COMPRESSION_LEVEL
 
 #: Most of the processor's microseconds that archiving one flight event may take.
 MOST_MICROSECONDS: Final = 6.0

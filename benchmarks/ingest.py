@@ -15,8 +15,8 @@ from benchmarks.harness.report import Report
 from benchmarks.harness.speed import parse_microseconds
 from benchmarks.harness.usage import cpu_seconds
 from benchmarks.ingest_report import Archived, Run, report
-from broker.store.archive.archive import Archive
-from broker.store.reading_along import LogAlong
+from broker.archive.archive import Archive
+from broker.log.reading_along import LogAlong
 
 DESCRIPTION: Final = "live events a second with the archive off and on, and how far behind it is"
 
@@ -29,7 +29,7 @@ WARM_UP: Final = 2_000
 #: Seconds between two flushes: less than the default, so that none falls behind a run's end alone.
 EVERY: Final = 1.0
 _GLANCE: Final = 0.02
-_ARCHIVER: Final = b"broker.recovery.archiver"
+_ARCHIVER: Final = b"broker.archiver"
 
 
 def run(lab: Lab) -> Report:

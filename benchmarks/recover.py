@@ -22,7 +22,7 @@ from benchmarks.harness.speed import parse_microseconds
 from benchmarks.recover_report import LOG, Cold, Return, report
 from benchmarks.workloads.archived_flights import ORIGIN, write_flights
 from broker.errors import EngineUnavailable
-from broker.recovery.engine.spark_session import check_java
+from broker.replay.engine.spark_session import check_java
 
 DESCRIPTION: Final = (
     "clients that come back: cold, to few and many events, one and a thousand of them"

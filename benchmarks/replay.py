@@ -18,15 +18,15 @@ from benchmarks.harness.failure import BenchmarkFailed
 from benchmarks.harness.lab import Lab
 from benchmarks.harness.report import Floor, Report, Sheet, number
 from benchmarks.workloads.archived_flights import FLUSH, band_queries, write_flights
+from broker.archive.archive import Archive
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.errors import EngineUnavailable
-from broker.recovery.engine.contract import Engine
-from broker.recovery.engine.local import LocalEngine
-from broker.recovery.engine.spark import SparkEngine
-from broker.recovery.engine.spark_session import SparkSettings
-from broker.recovery.request import ReplayRequest
-from broker.recovery.spool import Spool
-from broker.store.archive.archive import Archive
+from broker.replay.engine.contract import Engine
+from broker.replay.engine.local import LocalEngine
+from broker.replay.engine.spark import SparkEngine
+from broker.replay.engine.spark_session import SparkSettings
+from broker.replay.request import ReplayRequest
+from broker.replay.spool import Spool
 
 DESCRIPTION: Final = "1, 100 and 1,000 clients recover from an archive in one job"
 

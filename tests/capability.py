@@ -22,7 +22,7 @@ import attrs
 import pytest
 
 from broker.errors import EngineUnavailable
-from broker.recovery.engine.spark_session import check_java
+from broker.replay.engine.spark_session import check_java
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 #: Real events made by others; the folder lies beside the checkout and is never part of it.

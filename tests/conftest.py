@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.recovery.collector import quieten_collector
+from broker.replay.collector import quieten_collector
 from tests.capability import SHARED_DATA, need
 from tests.skip_rule import SkipRule
 

@@ -23,39 +23,42 @@ ROOT = Path(__file__).resolve().parents[1]
 
 #: Bottom up: a module imports only what is on its own floor or below.
 FLOORS = (
-    ("broker", "broker.errors", "broker.troubles"),
-    ("broker.event", "broker.channel"),
+    ("broker", "broker.errors", "broker.rate_limited_log"),
+    ("broker.event", "broker.transport"),
     ("broker.dtd", "broker.config"),
-    ("broker.content", "broker.store", "broker.identity"),
-    ("broker.session",),
-    ("broker.router", "broker.cluster", "broker.client", "broker.recovery", "plugins"),
+    ("broker.matching", "broker.log", "broker.archive", "broker.identity"),
+    ("broker.wire",),
     (
-        *("broker.answers", "broker.interfaces", "broker.metrics", "broker.status", "broker.node"),
-        *("broker.service", "broker.beside", "broker.tap", "broker.cli", "broker.threads"),
-        *("broker.event_types", "broker.matching"),
+        *("broker.ingest", "broker.delivery", "broker.subscriptions", "broker.sessions"),
+        *("broker.tracing", "broker.cluster", "broker.client", "plugins"),
+        *("broker.recovery", "broker.replay", "broker.archiver"),
     ),
+    ("broker.node", "broker.cli"),
     # Fakes of everything; nothing that runs imports them.
     ("broker.testing",),
 )
 #: (who, must not import, except from these modules); names stand for all below them.
 FORBIDDEN_IMPORTS = (
-    ("broker.event", "broker.channel", ()),
-    ("broker.channel", "broker.event", ()),
+    ("broker.event", "broker.transport", ()),
+    ("broker.transport", "broker.event", ()),
     ("broker", "plugins", ()),
     ("broker", "broker.testing", ("broker.testing",)),
     ("plugins", "broker.testing", ()),
-    ("broker", "broker.content.reference", ("broker.content", "broker.matching")),
-    ("plugins", "broker.content.reference", ()),
+    ("broker", "broker.matching.reference", ("broker.matching", "broker.node.matcher")),
+    ("plugins", "broker.matching.reference", ()),
 )
 #: lxml's XPath engine is known here alone.
-XPATH_HOME = "broker.content"
+XPATH_HOME = "broker.matching"
 XPATH_NAMES = frozenset({"XPath", "ETXPath", "XPathEvaluator", "xpath"})
 #: Sans-I/O: files of these names take messages and `now`, and return effects.
 CORES = (
     *("broker/event/*.py", "plugins/*/core.py", "plugins/*/*_core.py"),
     *(
         f"broker/{folder}/{name}"
-        for folder in ("channel", "session", "router", "cluster", "client", "recovery")
+        for folder in (
+            *("transport", "wire", "ingest", "delivery", "subscriptions", "sessions"),
+            *("cluster", "client", "recovery", "replay"),
+        )
         for name in ("core.py", "*/core.py", "*_core.py", "*sender.py", "*receiver.py")
     ),
 )
@@ -241,31 +244,43 @@ SLASH = "/"
     ("rule", "files", "told"),
     [
         (imports_go_down, {"broker/event/a.py": "import broker.dtd.b"}, "a:1 imports broker.dtd.b"),
-        (imports_go_down, {"broker/dtd/a.py": "from broker.node import x"}, "broker.node"),
         (
             imports_go_down,
-            {"broker/store/a.py": "\ndef f():\n    from ..session import x"},
-            "a:3 imports broker.session",
+            {"broker/dtd/a.py": "from broker.node.node import x"},
+            "broker.node.node",
+        ),
+        (
+            imports_go_down,
+            {"broker/log/a.py": "\ndef f():\n    from ..wire import x"},
+            "a:3 imports broker.wire",
         ),
         (imports_go_down, {"broker/newcomer/a.py": ""}, "newcomer.a is on no floor"),
-        (strangers_stay_apart, {"broker/event/a.py": "import broker.channel"}, "broker.channel"),
-        (strangers_stay_apart, {"broker/channel/a.py": "import broker.event.x"}, "broker.event.x"),
-        (strangers_stay_apart, {"broker/node.py": "import plugins.rcm"}, "plugins.rcm"),
-        (strangers_stay_apart, {"broker/node.py": "from broker.testing import x"}, "testing"),
+        (
+            strangers_stay_apart,
+            {"broker/event/a.py": "import broker.transport"},
+            "broker.transport",
+        ),
+        (
+            strangers_stay_apart,
+            {"broker/transport/a.py": "import broker.event.x"},
+            "broker.event.x",
+        ),
+        (strangers_stay_apart, {"broker/node/node.py": "import plugins.rcm"}, "plugins.rcm"),
+        (strangers_stay_apart, {"broker/node/node.py": "from broker.testing import x"}, "testing"),
         (
             strangers_stay_apart,
             {
-                "broker/content/reference.py": "",
-                "broker/router/a.py": "from broker.content import reference",
+                "broker/matching/reference.py": "",
+                "broker/ingest/a.py": "from broker.matching import reference",
             },
-            "broker.router.a:1 must not import broker.content.reference",
+            "broker.ingest.a:1 must not import broker.matching.reference",
         ),
         (no_circle_when_imported, CIRCLE, "is imported by"),
         (no_circle_for_the_type_checker, TYPING_CIRCLE, "is imported by"),
-        (cores_do_nothing_but_compute, {"broker/channel/p2p/core.py": "import time"}, "time"),
+        (cores_do_nothing_but_compute, {"broker/transport/p2p/core.py": "import time"}, "time"),
         (
             cores_do_nothing_but_compute,
-            {"broker/session/login_core.py": "from twisted.internet import reactor"},
+            {"broker/wire/login_core.py": "from twisted.internet import reactor"},
             "twisted.internet.reactor",
         ),
         (cores_do_nothing_but_compute, {"broker/event/a.py": "from socket import x"}, "socket"),
@@ -298,9 +313,9 @@ def test_what_is_allowed_is_not_told(tmp_path: Path) -> None:
             "broker/event/one.py": "from broker.errors import x\nfrom broker.event import two",
             "broker/event/two.py": "def f():\n    from broker.event.one import x",
             "broker/dtd/fetch.py": "import time, socket",
-            "broker/content/reference.py": "from lxml import etree\netree.XPath('//a')",
-            "broker/matching.py": "from broker.content.reference import x",
-            "plugins/rcm/stack.py": "from broker.channel.stack import x",
+            "broker/matching/reference.py": "from lxml import etree\netree.XPath('//a')",
+            "broker/node/matcher.py": "from broker.matching.reference import x",
+            "plugins/rcm/stack.py": "from broker.transport.stack import x",
             "tests/a.py": "clock.sleep(1)",
             "README.md": f"https://example.org{SLASH}home/page and ..{SLASH}tmp",
             ".venv/lib/utils.py": "\n" * 500,

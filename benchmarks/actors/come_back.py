@@ -18,7 +18,7 @@ from benchmarks.harness.failure import BenchmarkFailed
 from benchmarks.harness.lean_session import LeanSession
 from benchmarks.workloads.archived_flights import band_counts, band_queries
 from broker.client.settings import client_settings
-from broker.session.messages import Credit, Subscribe
+from broker.wire.messages import Credit, Subscribe
 
 #: Seconds without an event for anybody, after which what is missing will not come: a job in a large
 #: archive takes long before its first event.

@@ -14,7 +14,7 @@ from benchmarks.routing.changes import shares
 from benchmarks.routing.engine import Engine, known_dtds
 from benchmarks.routing.workload import voevents
 from benchmarks.workloads.mix import STANDARD
-from broker.service import collect_rarely
+from broker.node.service import collect_rarely
 
 _libc = ctypes.CDLL(None)
 

@@ -18,13 +18,13 @@ from twisted.internet import reactor as the_reactor
 from twisted.internet.endpoints import clientFromString, serverFromString
 from zope.interface import implementer
 
-from broker.channel.socket import ISocketChannel, ISocketReceiver
-from broker.channel.socket.datagram_group import IGroupReceiver
-from broker.channel.socket.datagram_socket import DatagramSocket
-from broker.channel.socket.multicast import MulticastPort
-from broker.channel.socket.tcp import TcpChannelFactory
-from broker.channel.socket.udp import UdpPort
 from broker.errors import BrokerError
+from broker.transport.socket import ISocketChannel, ISocketReceiver
+from broker.transport.socket.datagram_group import IGroupReceiver
+from broker.transport.socket.datagram_socket import DatagramSocket
+from broker.transport.socket.multicast import MulticastPort
+from broker.transport.socket.tcp import TcpChannelFactory
+from broker.transport.socket.udp import UdpPort
 
 reactor = cast(Any, the_reactor)
 

@@ -15,9 +15,9 @@ from benchmarks.harness.lean_session import LeanSession
 from broker.client.settings import client_settings
 from broker.errors import from_wire
 from broker.event.identity import Mint
-from broker.session import messages
-from broker.session.batches import encode_batch
-from broker.session.messages import Published
+from broker.wire import messages
+from broker.wire.batches import encode_batch
+from broker.wire.messages import Published
 
 
 class Publisher:

@@ -10,7 +10,7 @@ from benchmarks.harness.cue import Cue, act
 from benchmarks.harness.delivery_count import DeliveryCount
 from benchmarks.harness.lean_session import LeanSession
 from broker.client.settings import client_settings
-from broker.session.messages import Credit, Subscribe
+from broker.wire.messages import Credit, Subscribe
 
 EVERYTHING: Final = "true()"
 

@@ -15,8 +15,8 @@ from benchmarks.harness.lean_session import LeanSession
 from benchmarks.workloads.flights import rare_queries
 from broker.client.settings import client_settings
 from broker.errors import from_wire
-from broker.session import messages
-from broker.session.messages import DELIVER, Credit, Ended, Flowing, Gap, Refuse, Subscribe
+from broker.wire import messages
+from broker.wire.messages import DELIVER, Credit, Ended, Flowing, Gap, Refuse, Subscribe
 
 _HEAD: Final = struct.Struct(">BII")
 

@@ -10,8 +10,8 @@ import msgpack
 
 from benchmarks.harness.failure import BenchmarkFailed
 from broker.errors import from_wire
-from broker.session import messages
-from broker.session.messages import DELIVER, Ended, Flowing, Gap, Progress, Refuse, Subscribed
+from broker.wire import messages
+from broker.wire.messages import DELIVER, Ended, Flowing, Gap, Progress, Refuse, Subscribed
 
 _HEAD: Final = struct.Struct(">BII")
 

@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 from zope.interface import implementer
 
 from benchmarks.harness.failure import BenchmarkFailed
-from broker.channel.driver import IStackReceiver, StackDriver
-from broker.channel.socket import ISocketChannel
-from broker.channel.view import LinkState, View
 from broker.client.asyncio_face import AsyncioLoop
 from broker.client.connection import Connection, connecting
 from broker.client.settings import ClientSettings
 from broker.errors import BrokerError
-from broker.session import messages
-from broker.session.messages import MAGIC, PROTOCOL_VERSIONS, Goodbye, Hello, Message, Welcome
-from broker.session.stack import session_layers
+from broker.transport.driver import IStackReceiver, StackDriver
+from broker.transport.socket import ISocketChannel
+from broker.transport.view import LinkState, View
+from broker.wire import messages
+from broker.wire.messages import MAGIC, PROTOCOL_VERSIONS, Goodbye, Hello, Message, Welcome
+from broker.wire.stack import session_layers
 
 
 @implementer(IStackReceiver)

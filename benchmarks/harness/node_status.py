@@ -9,7 +9,7 @@ from broker.client.asyncio_face import connect
 
 
 def node_status(endpoint: str) -> dict[str, Any]:
-    """The answer to `status`; see `broker.status`."""
+    """The answer to `status`; see `broker.node.status`."""
 
     async def ask() -> dict[str, Any]:
         async with connect(endpoint) as client:

@@ -11,7 +11,7 @@ import attrs
 
 from benchmarks.latency import percentile
 from benchmarks.routing.engine import Engine
-from broker.content.query.query import parse_query
+from broker.matching.query.query import parse_query
 
 #: Matches of each event while nothing changes, to know what it usually takes.
 _USUAL = 5

@@ -14,19 +14,19 @@ from benchmarks.harness.failure import BenchmarkFailed
 from benchmarks.harness.flights import FLIGHT
 from benchmarks.workloads.nitf_grammar import nitf_dtd
 from benchmarks.workloads.voevent_packets import NoData
-from broker.content.contract import Accepted
-from broker.content.query.query import parse_query
 from broker.dtd.cache import CacheLimits, DtdCache
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.event.stream import StreamPattern
-from broker.router.turns import SECONDS_A_TURN
+from broker.matching.contract import Accepted
+from broker.matching.query.query import parse_query
+from broker.sessions.turns import SECONDS_A_TURN
 
 #: Module and class of each engine; one that is not measured is not imported either.
 ENGINES: Final = {
-    "switch": ("broker.content.switch", "Switch"),
-    "reference": ("broker.content.reference", "ReferenceMatcher"),
+    "switch": ("broker.matching.switch", "Switch"),
+    "reference": ("broker.matching.reference", "ReferenceMatcher"),
 }
 #: The one that the floors are for, and the one that is right by definition.
 ENGINE: Final = "switch"

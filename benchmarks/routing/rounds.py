@@ -12,7 +12,7 @@ from lxml import etree
 
 from benchmarks.harness.failure import BenchmarkFailed
 from benchmarks.routing.engine import Matched
-from broker.service import collect_rarely
+from broker.node.service import collect_rarely
 
 
 @attrs.frozen

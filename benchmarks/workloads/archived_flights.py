@@ -17,14 +17,14 @@ from benchmarks.harness.flights import (
     flight_documents,
     report,
 )
+from broker.archive.archive import Archive
+from broker.archive.writer import ArchiveWriter
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import Header
 from broker.event.identity import Mint
-from broker.store.archive.archive import Archive
-from broker.store.archive.writer import ArchiveWriter
-from broker.store.records import LoggedEvent, encode_header
+from broker.log.records import LoggedEvent, encode_header
 
 ORIGIN: Final = "f1" * 8
 #: Events of a file: what 10,000 a second come to in the five seconds between flushes.

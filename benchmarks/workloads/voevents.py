@@ -16,7 +16,7 @@ import attrs
 from benchmarks.workloads.mix import STANDARD, Draw, Mix, distinct_queries
 from benchmarks.workloads.voevent_packets import Sample
 from benchmarks.workloads.windows import Scale
-from broker.content.query.number import number_of
+from broker.matching.query.number import number_of
 
 #: A parameter is asked for by its number when it has taken so many different ones.
 _MANY: Final = 100

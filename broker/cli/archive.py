@@ -56,7 +56,7 @@ def verify(where: str, as_json: bool, keep: bool) -> None:
     Damaged files are set aside: nobody reads them any more, the rest stays usable. The exit status
     is 1 if anything is wrong.
     """
-    from broker.store.archive.verification import Verification
+    from broker.archive.verification import Verification
 
     archive = opened_archive(where)
     with progress_of("verified", bytes_=True) as progress:
@@ -82,9 +82,9 @@ def compact(where: str, as_json: bool, dry_run: bool, target: int) -> None:
 
     The exit status is 1 if a damaged file was found.
     """
-    from broker.store.archive.archive import guest_name
-    from broker.store.archive.compaction import Compaction, CompactionRules
-    from broker.store.archive.manifests import Ledger
+    from broker.archive.archive import guest_name
+    from broker.archive.compaction import Compaction, CompactionRules
+    from broker.archive.manifests import Ledger
 
     archive = opened_archive(where)
     ledger = Ledger(archive.manifests, guest_name(), archive.wall_clock)
@@ -109,8 +109,8 @@ def copy_(where: str, target: str, as_json: bool) -> None:
     The copy is an archive of its own. To restore it copy it back, or let nodes write to it. The
     exit status is 1 if something is damaged or missing: the copy lacks it.
     """
-    from broker.store.archive.archive import Archive
-    from broker.store.archive.copying import Copying
+    from broker.archive.archive import Archive
+    from broker.archive.copying import Copying
 
     copying = Copying(opened_archive(where), Archive.open(target))
     with progress_of("copied", bytes_=True) as progress:
@@ -165,11 +165,11 @@ def _expire(
     hard_age: int,
     grace: int,
 ) -> None:
-    from broker.recovery.archiver.needed import needed_by_durables
-    from broker.store.archive.archive import guest_name
-    from broker.store.archive.expiry import Expiry, ExpiryRules
-    from broker.store.archive.manifests import Ledger
-    from broker.store.archive.retention import Retention
+    from broker.archive.archive import guest_name
+    from broker.archive.expiry import Expiry, ExpiryRules
+    from broker.archive.manifests import Ledger
+    from broker.archive.retention import Retention
+    from broker.archiver.needed import needed_by_durables
 
     archive = opened_archive(where)
     rules = ExpiryRules(Retention(age, size, events, hard_age), grace_ms=grace)

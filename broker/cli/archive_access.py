@@ -12,7 +12,7 @@ from broker.cli.failing import Failure
 from broker.config.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
-    from broker.store.archive.archive import Archive
+    from broker.archive.archive import Archive
 
 
 class _Quantity(click.ParamType[int]):
@@ -36,7 +36,7 @@ size_type = _Quantity("size", parse_size)
 
 def opened_archive(where: str) -> Archive:
     """The archive that a URI, a path or a node's configuration names; it must be there."""
-    from broker.store.archive.archive import Archive
+    from broker.archive.archive import Archive
 
     uri = _uri_in(Path(where)) if where.endswith(".toml") and "://" not in where else where
     return Archive.open(uri, create=False)

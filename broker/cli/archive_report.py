@@ -14,12 +14,12 @@ import click
 from broker.cli.terminal import console, json_line, one_line
 
 if TYPE_CHECKING:
-    from broker.store.archive.compaction import Compacted, Merge
-    from broker.store.archive.copying import Copied
-    from broker.store.archive.expiry import Expired
-    from broker.store.archive.listed import ArchivedFile
-    from broker.store.archive.state import ArchiveState
-    from broker.store.archive.verification import Verified
+    from broker.archive.compaction import Compacted, Merge
+    from broker.archive.copying import Copied
+    from broker.archive.expiry import Expired
+    from broker.archive.listed import ArchivedFile
+    from broker.archive.state import ArchiveState
+    from broker.archive.verification import Verified
 
 #: Prints something.
 Printing = Callable[[], None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from broker.troubles import readable
+from broker.rate_limited_log import readable
 
 
 def report_lines(report: Mapping[str, Any]) -> Iterator[str]:

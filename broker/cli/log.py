@@ -17,7 +17,7 @@ from broker.cli.failing import Failure
 from broker.cli.terminal import json_line, note, on_terminal, one_line
 
 if TYPE_CHECKING:
-    from broker.store.log_verification import Verified
+    from broker.log.log_verification import Verified
 
 
 @click.group(no_args_is_help=True)
@@ -67,7 +67,7 @@ def _folder(where: Path) -> Path:
 def _claimed(folder: Path) -> Iterator[bool]:
     """Keep nodes from opening the log; whether it is ours."""
     from broker.errors import LogUnavailable
-    from broker.store.claim import claim_folder
+    from broker.log.claim import claim_folder
 
     try:
         claim = claim_folder(folder)
@@ -81,8 +81,8 @@ def _claimed(folder: Path) -> Iterator[bool]:
 
 
 def _verified(folder: Path, *, is_ours: bool) -> Verified:
-    from broker.store.log_verification import Verification
-    from broker.store.reading_along import pinned
+    from broker.log.log_verification import Verification
+    from broker.log.reading_along import pinned
 
     with progress_of("verified", bytes_=True) as progress:
         if is_ours:
@@ -97,9 +97,9 @@ def _verified(folder: Path, *, is_ours: bool) -> Verified:
 
 def _repair(folder: Path, *, as_json: bool) -> None:
     """Heal what has an intact copy; write the file anew where its pages are damaged."""
-    from broker.store.commit import Retention
-    from broker.store.log_file import LogFile
-    from broker.store.salvage import salvage
+    from broker.log.commit import Retention
+    from broker.log.log_file import LogFile
+    from broker.log.salvage import salvage
 
     before = _verified(folder, is_ours=True)
     _print(before, as_json=as_json)

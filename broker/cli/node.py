@@ -23,9 +23,9 @@ def restored(data: Path) -> None:
     each subscription that returns is told a gap of unknown size. Other nodes, replicas and the
     archive still give back what they have.
     """
-    from broker.store.commit import Retention
-    from broker.store.histories import Histories
-    from broker.store.log_file import LogFile
+    from broker.log.commit import Retention
+    from broker.log.histories import Histories
+    from broker.log.log_file import LogFile
 
     folder = data / "log"
     if not (folder / "data.mdb").exists():

@@ -10,7 +10,6 @@ from typing import Any
 import attrs
 import click
 
-from broker.channel.clock import wall_clock_ms
 from broker.cli.namespaces import namespace_option
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.output import Output
@@ -26,6 +25,7 @@ from broker.client.subscription import Subscription
 from broker.errors import BrokerError
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
+from broker.transport.clock import wall_clock_ms
 
 _FORMS = {"payload": as_payload, "document": as_document, "json": as_json, "text": as_text}
 

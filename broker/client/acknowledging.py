@@ -9,8 +9,8 @@ from broker.client.effects import Effect, Left, Send
 from broker.client.following import Following
 from broker.client.leaving import ASK_AGAIN, Leaving
 from broker.event.place import Position
-from broker.session import messages
-from broker.session.messages import Acknowledge, Answer, Goodbye, Message
+from broker.wire import messages
+from broker.wire.messages import Acknowledge, Answer, Goodbye, Message
 
 #: A subscription reports its position after so many processed events, or `ACKNOWLEDGE_AFTER` s.
 ACKNOWLEDGE_EVENTS: Final = 1000

@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from broker.channel.clock import IClock
-from broker.channel.socket import ISocketChannel
-from broker.channel.socket.asyncio_tcp import AsyncioClock, AsyncioSocketChannel
 from broker.client.address import parse_address, trusting_context
 from broker.client.client import Client
 from broker.client.settings import client_settings
 from broker.errors import BrokerError, NotConnected
+from broker.transport.clock import IClock
+from broker.transport.socket import ISocketChannel
+from broker.transport.socket.asyncio_tcp import AsyncioClock, AsyncioSocketChannel
 
 #: Seconds that an attempt to connect may take: then the next endpoint has its turn.
 DIAL_TIMEOUT = 10.0

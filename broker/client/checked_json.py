@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from broker.store.checksum import checksum_of
+from broker.log.checksum import checksum_of
 
 
 def encode_checked(format_name: str, durables: dict[str, Any]) -> str:

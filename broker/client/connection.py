@@ -12,8 +12,6 @@ import attrs
 from automat import TypeMachineBuilder
 from zope.interface import implementer
 
-from broker.channel.backoff import Backoff
-from broker.channel.socket import ISocketChannel, ISocketReceiver
 from broker.client.loop import Loop
 from broker.errors import (
     AuthenticationFailed,
@@ -28,8 +26,10 @@ from broker.errors import (
     VersionMismatch,
     from_wire,
 )
-from broker.session import messages
-from broker.session.messages import Hello, Refuse, Welcome
+from broker.transport.backoff import Backoff
+from broker.transport.socket import ISocketChannel, ISocketReceiver
+from broker.wire import messages
+from broker.wire.messages import Hello, Refuse, Welcome
 
 #: What trying again can not mend: the user has to change something.
 FATAL = (

@@ -8,10 +8,6 @@ from typing import Any
 
 from zope.interface import implementer
 
-from broker.channel.alarm import Alarm
-from broker.channel.driver import IStackReceiver, StackDriver
-from broker.channel.socket import DEFAULT_MAX_FRAME, ISocketChannel
-from broker.channel.view import LinkState, View
 from broker.client.connection import FATAL, Connection, connecting
 from broker.client.core import ClientCore
 from broker.client.effects import (
@@ -32,8 +28,12 @@ from broker.client.settings import ClientSettings
 from broker.client.subscription import Subscription
 from broker.client.waiting import Waiting
 from broker.errors import BrokerError, Closed
-from broker.session.messages import Welcome
-from broker.session.stack import session_layers
+from broker.transport.alarm import Alarm
+from broker.transport.driver import IStackReceiver, StackDriver
+from broker.transport.socket import DEFAULT_MAX_FRAME, ISocketChannel
+from broker.transport.view import LinkState, View
+from broker.wire.messages import Welcome
+from broker.wire.stack import session_layers
 
 
 @implementer(IStackReceiver)

@@ -36,9 +36,9 @@ from broker.client.wish import Wish
 from broker.errors import ProtocolError, UnknownSubscription, from_wire
 from broker.event.identity import EventId
 from broker.event.place import Place, Position
-from broker.session import messages
-from broker.session.batches import Delivered, decode_delivery
-from broker.session.messages import (
+from broker.wire import messages
+from broker.wire.batches import Delivered, decode_delivery
+from broker.wire.messages import (
     DELIVER,
     Acknowledge,
     Answer,

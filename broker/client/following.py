@@ -20,9 +20,9 @@ from broker.client.wish import Wish
 from broker.errors import from_wire
 from broker.event.envelope import Liveness
 from broker.event.place import Mark, Place, Position
-from broker.session import messages
-from broker.session.fields import WireTimes
-from broker.session.messages import Ended, Flowing, Subscribe, Subscribed
+from broker.wire import messages
+from broker.wire.fields import WireTimes
+from broker.wire.messages import Ended, Flowing, Subscribe, Subscribed
 
 _NOWHERE: Mark = (0, 0)
 _START = Position()

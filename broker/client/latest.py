@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from broker.client.received import ReceivedEvent
-from broker.content.keys import key_of
 from broker.errors import Overloaded
+from broker.matching.keys import key_of
 
 #: What an event is about.
 Key: TypeAlias = Callable[[ReceivedEvent], str]

@@ -12,8 +12,8 @@ from typing import Any, Final
 from broker.client.effects import Effect, Keep, Left
 from broker.client.following import Following
 from broker.event.place import Position
-from broker.session import fields
-from broker.session.messages import Ask
+from broker.wire import fields
+from broker.wire.messages import Ask
 
 #: The question whose answer names the committed position of each durable subscription.
 POSITIONS: Final = "durable-positions"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
-from broker.channel.clock import IClock
-from broker.channel.socket import ISocketChannel
 from broker.errors import BrokerError
+from broker.transport.clock import IClock
+from broker.transport.socket import ISocketChannel
 
 
 class Promise(Protocol):

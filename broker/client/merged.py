@@ -13,7 +13,6 @@ from functools import partial
 
 import attrs
 
-from broker.channel.alarm import Alarm
 from broker.client.effects import Item, Moved, Portion
 from broker.client.loop import Loop
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
@@ -27,6 +26,7 @@ from broker.event.merging.reading import linkage_of
 from broker.event.merging.settings import Merging
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
+from broker.transport.alarm import Alarm
 
 __all__ = ("MergedEvent", "MergedSubscription", "Merging", "subscription_as")
 

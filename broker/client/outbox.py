@@ -19,8 +19,8 @@ from broker.client.received import Receipt
 from broker.errors import BrokerError, Overloaded, ProtocolError, TooLarge, from_wire
 from broker.event.identity import EventId
 from broker.event.place import Place
-from broker.session.batches import encode_batch
-from broker.session.messages import Published
+from broker.wire.batches import encode_batch
+from broker.wire.messages import Published
 
 #: A batch is closed when it holds so much, even if more is published in the same moment.
 BATCH_EVENTS = 1000

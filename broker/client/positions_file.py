@@ -20,7 +20,7 @@ from broker.client.effects import Left
 from broker.client.incarnation import incarnation_file
 from broker.errors import ConfigurationError, SessionSuperseded
 from broker.event.place import Position
-from broker.session import fields
+from broker.wire import fields
 
 FORMAT = "xmlbroker-positions-1"
 

@@ -7,7 +7,7 @@ import attrs
 from broker.client.effects import Answered
 from broker.client.outbox import too_large
 from broker.errors import BadName, TooLarge
-from broker.session.messages import MAX_CONTROL, Ask, encode
+from broker.wire.messages import MAX_CONTROL, Ask, encode
 
 
 class Questions:

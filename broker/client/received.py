@@ -10,7 +10,7 @@ from broker.event.envelope import Event, Header, Liveness
 from broker.event.identity import EventId
 from broker.event.place import Place, Position
 from broker.event.reading import read_event
-from broker.session import messages
+from broker.wire import messages
 
 
 @attrs.frozen

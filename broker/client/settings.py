@@ -10,15 +10,15 @@ from random import Random
 
 import attrs
 
-from broker.channel.backoff import Backoff
-from broker.channel.clock import wall_clock_ms
 from broker.client.attempts_file import AttemptsFile
 from broker.client.effects import Left
 from broker.client.incarnation import raise_incarnation
 from broker.client.positions_file import PositionsFile
 from broker.event.identity import next_incarnation
 from broker.event.stream import check_client_id
-from broker.session.messages import MAGIC, PROTOCOL_VERSIONS, Hello
+from broker.transport.backoff import Backoff
+from broker.transport.clock import wall_clock_ms
+from broker.wire.messages import MAGIC, PROTOCOL_VERSIONS, Hello
 
 
 @attrs.frozen

@@ -12,13 +12,13 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime, IStreamClien
 from twisted.internet.ssl import Certificate, optionsForClientTLS, trustRootFromCertificates
 from twisted.python.failure import Failure
 
-from broker.channel.clock import IClock
-from broker.channel.socket import ISocketChannel
-from broker.channel.socket.tcp import TcpChannelFactory
 from broker.client.address import parse_address, trusted_certificates, trusting_context
 from broker.client.client import Client
 from broker.client.settings import client_settings
 from broker.errors import BrokerError, NotConnected
+from broker.transport.clock import IClock
+from broker.transport.socket import ISocketChannel
+from broker.transport.socket.tcp import TcpChannelFactory
 
 
 class DeferredPromise:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from broker.channel.clock import IDelayed
 from broker.client.loop import Loop, Promise
 from broker.errors import BrokerError, GaveUp
+from broker.transport.clock import IDelayed
 
 
 class Waiting:

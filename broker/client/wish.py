@@ -10,7 +10,7 @@ import attrs
 from broker.client.received import NEW, Start
 from broker.errors import BadName, BadPosition, BadQuery
 from broker.event.place import Position
-from broker.session.messages import MAX_CONTROL
+from broker.wire.messages import MAX_CONTROL
 
 #: Bytes of all texts of a wish; the rest of a message is for positions.
 MOST_TEXT = MAX_CONTROL - 64 * 1024

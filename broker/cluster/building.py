@@ -11,10 +11,6 @@ from typing import Any
 
 from twisted.logger import Logger
 
-from broker.channel.faults import layers_for, warning
-from broker.channel.socket.contract import TCP_PROPERTIES
-from broker.channel.stack import Stack
-from broker.channel.stacks import StackSettings, Transport, build, stack_named
 from broker.cluster.address import NETWORK, Address, parse_unit
 from broker.cluster.admission import AdmissionRules, IpRules
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
@@ -36,15 +32,19 @@ from broker.cluster.types.service import NetworkTypes
 from broker.cluster.wants import RemoteWants
 from broker.config import Settings
 from broker.config.kinds import split_place
-from broker.content.contract import IMatcher
 from broker.dtd.cache import DtdCache
 from broker.errors import ConfigurationError
 from broker.event.place import Mark
-from broker.router.awaited_types import AwaitedTypes
-from broker.router.quarantine import Quarantine
-from broker.router.undecided import UndecidedEvents
-from broker.store.event_log import EventLog
-from broker.store.records import LoggedEvent
+from broker.ingest.awaited_types import AwaitedTypes
+from broker.ingest.quarantine import Quarantine
+from broker.ingest.undecided import UndecidedEvents
+from broker.log.event_log import EventLog
+from broker.log.records import LoggedEvent
+from broker.matching.contract import IMatcher
+from broker.transport.faults import layers_for, warning
+from broker.transport.socket.contract import TCP_PROPERTIES
+from broker.transport.stack import Stack
+from broker.transport.stacks import StackSettings, Transport, build, stack_named
 
 #: The stack of nodes of a cluster and their gateways (DESIGN 7).
 STACK = "mspaces"

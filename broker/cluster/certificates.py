@@ -20,9 +20,9 @@ from twisted.internet.ssl import (
 )
 from twisted.protocols.tls import TLSMemoryBIOFactory
 
-from broker.channel.socket.tcp import common_name
 from broker.config import Settings
 from broker.errors import ConfigurationError
+from broker.transport.socket.tcp import common_name
 
 _T = TypeVar("_T")
 

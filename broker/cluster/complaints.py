@@ -7,10 +7,10 @@ from typing import Final
 
 from twisted.logger import Logger
 
-from broker.channel.clock import IClock
 from broker.cluster.descriptor import Endpoint
 from broker.errors import BrokerError, PeerError
-from broker.troubles import Troubles
+from broker.rate_limited_log import Troubles
+from broker.transport.clock import IClock
 
 #: Places named in one line; those behind are counted.
 _MOST_PLACES: Final = 4

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from broker.cluster.address import Address, check_name, check_unit
 from broker.errors import BadName, ProtocolError
 from broker.event.origin import ORIGIN
-from broker.session.fields import count, flag, text, text_list
+from broker.wire.fields import count, flag, text, text_list
 
 #: Ranks of the three security levels of events: low, med, high.
 CLEARANCES = range(3)

@@ -9,15 +9,15 @@ from twisted.internet.endpoints import HostnameEndpoint, clientFromString
 from twisted.internet.interfaces import IProtocolFactory
 from twisted.python.failure import Failure
 
-from broker.channel.socket import ISocketChannel
-from broker.channel.socket.tcp import TcpChannelFactory
-from broker.channel.socket.udp import UdpPort
 from broker.cluster.certificates import Certificates, certificates_of
 from broker.cluster.connecting import not_connected
 from broker.cluster.descriptor import Endpoint
 from broker.cluster.names import address_of
 from broker.config import Settings
 from broker.errors import NotConnected
+from broker.transport.socket import ISocketChannel
+from broker.transport.socket.tcp import TcpChannelFactory
+from broker.transport.socket.udp import UdpPort
 
 #: Seconds until a connection is given up that nobody answers.
 TIMEOUT = 5.0

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 
 from zope.interface import implementer
 
-from broker.channel.alarm import Alarm
-from broker.channel.clock import IClock
-from broker.channel.socket import ISocketChannel, ISocketReceiver
 from broker.cluster import messages
 from broker.cluster.connecting import advice
 from broker.cluster.greeting import NodeRefuse
 from broker.cluster.greeting_core import Accepted, Answering, Dialling, Effect, Refused, Send
 from broker.errors import BrokerError, ProtocolError
+from broker.transport.alarm import Alarm
+from broker.transport.clock import IClock
+from broker.transport.socket import ISocketChannel, ISocketReceiver
 
 #: A greeting is no longer than this: a welcome names the members of a cluster.
 MAX_GREETING = 1 << 20

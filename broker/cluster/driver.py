@@ -11,8 +11,6 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from twisted.logger import Logger
 
-from broker.channel.alarm import Alarm
-from broker.channel.clock import IClock
 from broker.cluster import messages
 from broker.cluster.clones import later_process
 from broker.cluster.dtds import NeighbourDtds
@@ -45,8 +43,10 @@ from broker.cluster.types.service import NetworkTypes
 from broker.cluster.wants import RemoteWants
 from broker.errors import BrokerError, Cloned, LogUnavailable
 from broker.event.place import Mark
-from broker.store.event_log import EventLog
-from broker.store.gathering import Relayed
+from broker.log.event_log import EventLog
+from broker.log.gathering import Relayed
+from broker.transport.alarm import Alarm
+from broker.transport.clock import IClock
 
 
 class ClusterDriver:

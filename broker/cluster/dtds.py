@@ -11,7 +11,6 @@ import attrs
 from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
-from broker.channel.clock import IClock, IDelayed
 from broker.cluster.address import Address
 from broker.cluster.flows.frame import MAX_HOPS
 from broker.cluster.flows.messages import AskDtd, Routed, TellDtd
@@ -19,7 +18,8 @@ from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtd, IDtdSource
 from broker.dtd.reference import DtdReference
 from broker.errors import BadName, BrokerError, PeerSilent, UnknownType, from_wire
-from broker.session.messages import NO_ERROR
+from broker.transport.clock import IClock, IDelayed
+from broker.wire.messages import NO_ERROR
 
 #: Seconds that a node has to answer; and, after a text that does not fit, to send another.
 TIMEOUT = 2.5

@@ -1,4 +1,4 @@
-"""Ways of the events of this node to a subscriber, for tracing (`broker.router.tracing.Ways`)."""
+"""Ways of the events of this node to a subscriber, for tracing (`broker.tracing.tracing.Ways`)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from broker.cluster.flows.frame import Range
 from broker.cluster.keeping.pages import page_of
 from broker.cluster.network import Network
 from broker.event.place import Mark
-from broker.store.records import LoggedEvent
+from broker.log.records import LoggedEvent
 
 
 class ForeignOrigins:

@@ -16,7 +16,7 @@ from broker.cluster.address import Address, UnitPath, check_unit
 from broker.cluster.descriptor import Endpoint, NodeDescriptor, checked_address, checked_endpoint
 from broker.cluster.messages import Message, encode, register
 from broker.errors import WireError
-from broker.session import fields
+from broker.wire import fields
 
 MAGIC = "xmlbroker-node"
 #: Versions of the protocol between nodes. Commit 55c726e and earlier speak 1 alone. Messages and

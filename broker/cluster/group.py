@@ -11,9 +11,9 @@ from typing import Protocol
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from broker.channel.correction.group_core import GroupCore
-from broker.channel.socket.datagram_group import IGroupReceiver
 from broker.errors import Overloaded, ProtocolError
+from broker.transport.correction.group_core import GroupCore
+from broker.transport.socket.datagram_group import IGroupReceiver
 
 
 class Port(Protocol):

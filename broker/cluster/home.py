@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from broker.channel.socket import ISocketChannel
 from broker.cluster.address import UnitPath
 from broker.cluster.admission import Situation
 from broker.cluster.greeting_core import Accepted
 from broker.errors import Cloned
+from broker.transport.socket import ISocketChannel
 
 
 class Home(Protocol):

@@ -14,23 +14,23 @@ import attrs
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from broker.channel.clock import IClock
 from broker.cluster.address import Address
 from broker.cluster.flows.arrived import Arrived
 from broker.cluster.flows.frame import Carried, Frame
 from broker.cluster.jobs import Job, Line
 from broker.cluster.missing_types import MissingTypes
 from broker.cluster.relayed_entries import gather
-from broker.content.contract import Accepted, IMatcher, Refused, TypeMissing, Variants, Verdict
 from broker.errors import BrokerError, LogUnavailable, ProtocolError
 from broker.event.place import Mark
 from broker.event.placeholder import placeholder, refusal_code
-from broker.router.quarantine import Quarantine
-from broker.router.turns import MOST_DOCUMENTS, SECONDS_A_TURN, Turns
-from broker.router.undecided import UndecidedEvents
-from broker.store.event_log import EventLog
-from broker.store.gathering import Relayed
-from broker.store.records import LoggedEvent
+from broker.ingest.quarantine import Quarantine
+from broker.ingest.undecided import UndecidedEvents
+from broker.log.event_log import EventLog
+from broker.log.gathering import Relayed
+from broker.log.records import LoggedEvent
+from broker.matching.contract import Accepted, IMatcher, Refused, TypeMissing, Variants, Verdict
+from broker.sessions.turns import MOST_DOCUMENTS, SECONDS_A_TURN, Turns
+from broker.transport.clock import IClock
 
 #: Bytes of events that wait here; more are not taken, and come again when their home is asked.
 MOST_WAITING_BYTES = 32 << 20

@@ -9,9 +9,9 @@ import attrs
 
 from broker.cluster.flows.arrived import Arrived
 from broker.cluster.flows.frame import Carried
-from broker.content.contract import TypeMissing, Verdict
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, OurError
+from broker.matching.contract import TypeMissing, Verdict
 
 
 @attrs.define(eq=False)

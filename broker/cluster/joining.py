@@ -18,11 +18,11 @@ from typing import TypeAlias
 
 import attrs
 
-from broker.channel.backoff import backoff_wait
 from broker.cluster.address import UnitPath
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
 from broker.cluster.greeting_core import Accepted, Refused
 from broker.errors import AddressNotAllowed, BrokerError, ClusterFull, NotConnected
+from broker.transport.backoff import backoff_wait
 
 #: Nodes asked in one round; who follows alternatives must come to an end.
 MOST_ASKED = 64

@@ -31,10 +31,10 @@ from broker.cluster.tables.table import TableKey, TableTimes
 from broker.cluster.tables.waves import CutSource
 from broker.cluster.types.announcement import TYPES, UNIT_TYPES
 from broker.cluster.types.core import Announced, TypesEffect, TypeTables
-from broker.content.query.query import Query
-from broker.content.upstream.union import MAX_QUERIES
 from broker.dtd.reference import DtdReference
 from broker.event.stream import StreamPattern
+from broker.matching.query.query import Query
+from broker.matching.upstream.union import MAX_QUERIES
 
 
 @attrs.frozen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.channel.clock import IClock
+from broker.transport.clock import IClock
 
 #: Seconds from a probe to the moment at which it is due.
 AHEAD: Final = 0.1

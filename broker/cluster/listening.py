@@ -13,9 +13,6 @@ from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory
 from twisted.names import client, dns
 
-from broker.channel.socket.multicast import MulticastPort
-from broker.channel.socket.tcp import TcpChannelFactory
-from broker.channel.socket.udp import UdpPort
 from broker.cluster.descriptor import Endpoint, Group
 from broker.cluster.dialling import TwistedDialler
 from broker.cluster.discovery.asking import Asking
@@ -27,6 +24,9 @@ from broker.config.endpoints import is_group_place
 from broker.config.kinds import split_place
 from broker.config.network import NetworkSettings
 from broker.errors import ConfigurationError
+from broker.transport.socket.multicast import MulticastPort
+from broker.transport.socket.tcp import TcpChannelFactory
+from broker.transport.socket.udp import UdpPort
 
 
 class Listening:

@@ -8,10 +8,10 @@ from typing import TypeAlias
 import attrs
 
 from broker.cluster.newcomers import Newcomers
-from broker.content.query.query import Query
-from broker.content.upstream.want import Want
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
+from broker.matching.query.query import Query
+from broker.matching.upstream.want import Want
 
 #: Told the cut after which nothing is missed: by origin, where that is not where the log stands.
 FlowingCallback: TypeAlias = Callable[[Mapping[str, Mark]], object]

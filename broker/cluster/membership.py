@@ -16,9 +16,6 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from broker.channel.alarm import Alarm
-from broker.channel.clock import IClock
-from broker.channel.socket import ISocketChannel
 from broker.cluster.acquaintances import Acquaintances
 from broker.cluster.address import UnitPath
 from broker.cluster.admission import AdmissionRules, Situation
@@ -41,6 +38,9 @@ from broker.cluster.joining import Effect as JoiningEffect
 from broker.cluster.meshing import Dial, Meshing, Target
 from broker.cluster.reception import Reception
 from broker.errors import AddressNotAllowed, BrokerError, Cloned, Closed, PeerError, ShuttingDown
+from broker.transport.alarm import Alarm
+from broker.transport.clock import IClock
+from broker.transport.socket import ISocketChannel
 
 #: A member's transports, as a node's settings name them.
 TCP, UDP = "tcp", "udp"

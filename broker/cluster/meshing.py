@@ -12,9 +12,9 @@ from collections.abc import Collection, Mapping
 
 import attrs
 
-from broker.channel.backoff import LASTED, backoff_wait
 from broker.cluster.address import UnitPath
 from broker.cluster.descriptor import Endpoint
+from broker.transport.backoff import LASTED, backoff_wait
 
 #: Seconds before a target is tried again: doubled up to the longest, of that half to all by chance.
 SHORTEST_REST = 0.5

@@ -1,6 +1,6 @@
 """The control messages between nodes, as both ends use them.
 
-As in a session (`broker.session.messages`): one byte of kind and a msgpack array of the class's
+As in a session (`broker.wire.messages`): one byte of kind and a msgpack array of the class's
 fields in their order. Every field is checked where a message is made and on arrival: what does not
 fit is a `ProtocolError`, never an exception of another kind. Kinds: 0x40 to 0x4F joining and map,
 0x50 to 0x5F tables (`docs/protocols/tables.md`), 0x60 to 0x6F flows, 0x70 to 0x7F DTDs,
@@ -17,8 +17,8 @@ import msgpack
 
 from broker.cluster.address import UnitPath, check_name, check_unit
 from broker.errors import BadName, ProtocolError
-from broker.session import fields
-from broker.session.fields import WirePosition
+from broker.wire import fields
+from broker.wire.fields import WirePosition
 
 #: No control message is longer, in bytes; what is larger is sent in parts.
 MAX_CONTROL = 1024 * 1024

@@ -8,18 +8,18 @@ from typing import Final
 from twisted.internet.defer import DeferredList
 from twisted.python.failure import Failure
 
-from broker.channel.clock import IClock
 from broker.cluster.flows.frame import Carried, Frame
 from broker.cluster.jobs import Line
 from broker.cluster.relayed_entries import claimed_header
 from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
-from broker.content.contract import Accepted, Refused, Verdict
 from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.owner import of_node
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, OurError, UnknownType
-from broker.router.awaited_types import AwaitedTypes
+from broker.ingest.awaited_types import AwaitedTypes
+from broker.matching.contract import Accepted, Refused, Verdict
+from broker.transport.clock import IClock
 
 #: Seconds that an origin's events wait for a DTD. Then they go on, and those of the type are
 #: logged undecided.

@@ -11,17 +11,17 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from broker.channel.clock import IClock
-from broker.channel.correction.figures import Corrections
-from broker.channel.driver import IStackReceiver, StackDriver
-from broker.channel.multicast import IMulticastReceiver, MulticastChannel, Outcome
-from broker.channel.socket import ISocketChannel
-from broker.channel.socket.datagram_channel import DatagramChannel
-from broker.channel.stack import Stack
-from broker.channel.view import LinkState, View
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.meshing import keeps
 from broker.errors import BrokerError, Closed, Overloaded, ProtocolError
+from broker.transport.clock import IClock
+from broker.transport.correction.figures import Corrections
+from broker.transport.driver import IStackReceiver, StackDriver
+from broker.transport.multicast import IMulticastReceiver, MulticastChannel, Outcome
+from broker.transport.socket import ISocketChannel
+from broker.transport.socket.datagram_channel import DatagramChannel
+from broker.transport.stack import Stack
+from broker.transport.view import LinkState, View
 
 
 class LinkListener(Protocol):

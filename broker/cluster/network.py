@@ -6,8 +6,6 @@ from collections.abc import Callable, Collection, Sequence
 
 from twisted.logger import Logger
 
-from broker.channel.clock import IClock
-from broker.channel.socket import ISocketChannel
 from broker.cluster import messages
 from broker.cluster.address import Address, UnitPath, is_within
 from broker.cluster.admission import Situation, surplus
@@ -38,8 +36,10 @@ from broker.cluster.terms import LinkTerms
 from broker.cluster.types.service import NetworkTypes
 from broker.cluster.wants import RemoteWants
 from broker.errors import BrokerError, Cloned, Closed, ProtocolError, ShuttingDown
-from broker.store.event_log import EventLog
-from broker.store.records import LoggedEvent
+from broker.log.event_log import EventLog
+from broker.log.records import LoggedEvent
+from broker.transport.clock import IClock
+from broker.transport.socket import ISocketChannel
 
 _FRAME = bytes([frames.KIND])
 _KEEP = bytes([KEEP])
@@ -147,7 +147,7 @@ class Network:
         self.driver.do(self.traffic.began(after, self._sent, departing))
 
     def lost(self) -> None:
-        """Own events were lost (`broker.store.histories`): everybody asks what follows the last
+        """Own events were lost (`broker.log.histories`): everybody asks what follows the last
         own place, and is told."""
         self._sent = self.event_log.coverage[self.event_log.origin]
         if self.traffic is not None:

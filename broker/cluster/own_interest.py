@@ -6,13 +6,13 @@ from collections.abc import Hashable, Mapping
 
 from broker.cluster.driver import ClusterDriver
 from broker.cluster.local_wants import FlowingCallback
-from broker.content.query.query import Query
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
+from broker.matching.query.query import Query
 
 
 class OwnInterest:
-    """Implements `broker.router.interest.Interest`."""
+    """Implements `broker.subscriptions.interest.Interest`."""
 
     def __init__(self, driver: ClusterDriver) -> None:
         self._driver = driver

@@ -9,18 +9,18 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from broker.channel.clock import IClock
 from broker.cluster.address import Address
 from broker.cluster.flows.frame import Carried, Range
 from broker.cluster.flows.messages import Resume
 from broker.cluster.wants import RemoteWants
-from broker.content.contract import Accepted, IMatcher
 from broker.event.place import Mark
-from broker.router.turns import SECONDS_A_TURN
-from broker.store.damage import DamageFound
-from broker.store.event_log import EventLog
-from broker.store.histories import Loss
-from broker.store.records import LoggedEvent
+from broker.log.damage import DamageFound
+from broker.log.event_log import EventLog
+from broker.log.histories import Loss
+from broker.log.records import LoggedEvent
+from broker.matching.contract import Accepted, IMatcher
+from broker.sessions.turns import SECONDS_A_TURN
+from broker.transport.clock import IClock
 
 #: A page: so many events that are looked at, of about so many bytes.
 PAGE_EVENTS = 512

@@ -17,13 +17,13 @@ import attrs
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.logger import Logger
 
-from broker.channel.clock import IClock, IDelayed
 from broker.cluster.address import Address, UnitPath, check_unit, is_within, unit_text
 from broker.cluster.correspondence import Correspondence
 from broker.cluster.flows.frame import MAX_HOPS
 from broker.cluster.flows.messages import Routed
 from broker.cluster.messages import MAX_CONTROL, register
-from broker.session import fields
+from broker.transport.clock import IClock, IDelayed
+from broker.wire import fields
 
 #: Ms that all have to answer; those that a gateway asks have `_SHARE` of its time.
 WITHIN: Final = 3_000

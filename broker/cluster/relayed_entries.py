@@ -11,15 +11,15 @@ import msgpack
 
 from broker.cluster.flows.frame import Carried, Range
 from broker.cluster.jobs import Job
-from broker.content.contract import Accepted, Verdict
 from broker.errors import BadName
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.identity import EventId
 from broker.event.place import Mark
 from broker.event.placeholder import placeholder
 from broker.event.stream import check_client_id, check_stream_name
-from broker.store.deduplication import Deduplication, Freshness
-from broker.store.records import encode_header, header_from_fields
+from broker.log.deduplication import Deduplication, Freshness
+from broker.log.records import encode_header, header_from_fields
+from broker.matching.contract import Accepted, Verdict
 
 #: Mark, record, rank of the security level, document.
 Entry: TypeAlias = tuple[Mark, bytes, int, bytes]

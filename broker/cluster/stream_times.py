@@ -16,17 +16,17 @@ from typing import ClassVar, Final
 
 import attrs
 
-from broker.channel.alarm import Alarm
-from broker.channel.clock import IClock
 from broker.cluster.address import Address
 from broker.cluster.correspondence import Correspondence
 from broker.cluster.flows.frame import MAX_HOPS
 from broker.cluster.flows.messages import Routed
 from broker.cluster.messages import register
 from broker.event.place import Mark
-from broker.session import fields
-from broker.session.fields import WireTimes
-from broker.store.event_log import EventLog
+from broker.log.event_log import EventLog
+from broker.transport.alarm import Alarm
+from broker.transport.clock import IClock
+from broker.wire import fields
+from broker.wire.fields import WireTimes
 
 #: Origins that are asked, and whose times are sent to clients; those of more stay unknown.
 MOST_ORIGINS: Final = 1_024

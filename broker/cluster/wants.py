@@ -11,9 +11,9 @@ from broker.cluster.address import Address, unit_text
 from broker.cluster.flows.departures import Departing
 from broker.cluster.jobs import Job
 from broker.cluster.relayed_entries import claimed_header
-from broker.content.contract import Accepted, IMatcher
-from broker.content.query.query import Query, parse_query
-from broker.content.upstream.want import Want
+from broker.matching.contract import Accepted, IMatcher
+from broker.matching.query.query import Query, parse_query
+from broker.matching.upstream.want import Want
 
 #: Sets of matches whose destinations are remembered; then they are worked out anew.
 _REMEMBERED = 10_000

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import attrs
 
-from broker.channel.faults.configured import KINDS, make_layer
 from broker.config.endpoints import is_group_place, is_loopback, is_loopback_place
 from broker.config.locate import KeyPath
 from broker.config.settings import FaultSettings, Settings
 from broker.config.units import format_size
 from broker.errors import ConfigurationError
+from broker.transport.faults.configured import KINDS, make_layer
 
 #: Interfaces of a multicast group that only this machine is on.
 _LOOPBACK = ("", "lo", "127.0.0.1")

@@ -14,7 +14,6 @@ from typing import Final
 
 import attrs
 
-from broker.channel.faults.configured import DIRECTIONS, KINDS
 from broker.config import kinds
 from broker.config.network import NetworkSettings
 from broker.config.recovery import ArchiveSettings, RecoverySettings
@@ -22,6 +21,7 @@ from broker.config.setting import derived_setting, required_setting, setting
 from broker.config.stored_secret import StoredSecret
 from broker.event.envelope import SecurityLevel
 from broker.event.stream import StreamPattern
+from broker.transport.faults.configured import DIRECTIONS, KINDS
 
 KIB: Final = 2**10
 MIB: Final = 2**20

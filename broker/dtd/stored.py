@@ -8,11 +8,11 @@ from typing import Any
 import attrs
 from twisted.internet.defer import Deferred
 
-from broker.channel.clock import IClock
 from broker.dtd.interfaces import IDtd
 from broker.dtd.reference import DtdReference
 from broker.dtd.store import DtdStore, StoredDtd
 from broker.errors import Overloaded, TooManyTypes
+from broker.transport.clock import IClock
 
 #: Texts that are not on disk yet; no further one is taken.
 MAX_UNSAVED = 256

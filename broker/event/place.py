@@ -10,7 +10,7 @@ import attrs
 
 #: (epoch, offset): what orders the events of one origin.
 Mark: TypeAlias = tuple[int, int]
-#: (epoch, id, branch place): a history of an origin as nodes name it (`broker.store.histories`).
+#: (epoch, id, branch place): a history of an origin as nodes name it (`broker.log.histories`).
 NamedHistory: TypeAlias = tuple[int, int, Mark]
 
 
@@ -19,7 +19,7 @@ class Place:
     """Where the origin put an event: offsets are gapless per origin and go on through epochs.
 
     An epoch begins with each start, since the log may be an older copy, and after a failed commit
-    (`broker.store.histories`). Within one origin (epoch, offset) rises from event to event.
+    (`broker.log.histories`). Within one origin (epoch, offset) rises from event to event.
     """
 
     origin: str

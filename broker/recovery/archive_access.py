@@ -10,8 +10,8 @@ from twisted.internet.defer import Deferred, succeed
 
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
-from broker.recovery.request import ReplayRequest
-from broker.store.records import LoggedEvent
+from broker.log.records import LoggedEvent
+from broker.replay.request import ReplayRequest
 
 #: By origin intervals in order: behind the first mark, up to the second.
 Intervals: TypeAlias = Mapping[str, Sequence[tuple[Mark, Mark]]]
@@ -40,7 +40,7 @@ class ArchivedDurable:
     origin: str
     """Of the log of the node that had it last."""
     stored: bytes
-    """See `broker.router.durables.Durable`."""
+    """See `broker.subscriptions.durables.Durable`."""
 
 
 class Replay(Protocol):

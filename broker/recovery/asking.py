@@ -9,22 +9,22 @@ from typing import Any
 import attrs
 from twisted.internet.defer import Deferred
 
-from broker.content.query.query import Query
+from broker.delivery.feed import Feed, Pace
+from broker.delivery.recovery import MarkRange, Missed
+from broker.delivery.seam import at_cut, at_retention, up_to, whole_past
 from broker.errors import BadPosition, BadQuery, UnknownSubscription
 from broker.event.place import Mark, Position
 from broker.event.stream import StreamPattern
 from broker.identity import Identity
+from broker.log.event_log import EventLog
+from broker.matching.query.query import Query
 from broker.recovery.archive_access import Covered
 from broker.recovery.explaining import Known, explanation
 from broker.recovery.node_recovery import NodeRecovery
 from broker.recovery.planning import OWN_LOG, plan
-from broker.router.beginning import check_position, set_back
-from broker.router.durables import Durable, Durables
-from broker.router.feed import Feed, Pace
-from broker.router.recovery import MarkRange, Missed
-from broker.router.seam import at_cut, at_retention, up_to, whole_past
-from broker.session.messages import Ask
-from broker.store.event_log import EventLog
+from broker.subscriptions.beginning import check_position, set_back
+from broker.subscriptions.durables import Durable, Durables
+from broker.wire.messages import Ask
 
 _NOWHERE: Mark = (0, 0)
 

@@ -8,15 +8,15 @@ from random import Random
 
 from twisted.internet.defer import succeed
 
-from broker.channel.clock import IClock
 from broker.cluster.address import Address, address_or_none
 from broker.cluster.correspondence import Correspondence
 from broker.cluster.foreign_origins import ForeignOrigins
 from broker.cluster.network import Network
 from broker.cluster.questions import Questions
 from broker.config import Settings
-from broker.content.contract import IMatcher
-from broker.content.query.query import Query
+from broker.log.event_log import EventLog
+from broker.matching.contract import IMatcher
+from broker.matching.query.query import Query
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.fetching import Fetching
 from broker.recovery.handing_over import HandingOver, Supersede
@@ -30,8 +30,8 @@ from broker.recovery.returning import Committed, Returning
 from broker.recovery.silent_origins import SilentOrigins
 from broker.recovery.standing_in import StandingIn
 from broker.recovery.surroundings import Surroundings
-from broker.router.durables import Durables
-from broker.store.event_log import EventLog
+from broker.subscriptions.durables import Durables
+from broker.transport.clock import IClock
 
 
 def build_recovery(

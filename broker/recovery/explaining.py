@@ -10,11 +10,11 @@ from typing import Any
 
 import attrs
 
+from broker.archive.intervals import Interval, common, merged, without
+from broker.delivery.recovery import MarkRange
 from broker.event.place import Mark
 from broker.recovery.archive_access import Intervals
 from broker.recovery.planning import OWN_LOG, Sources, Step, places
-from broker.router.recovery import MarkRange
-from broker.store.archive.intervals import Interval, common, merged, without
 
 #: An end for what has none.
 _ENDLESS: Mark = (1 << 32, 1 << 62)

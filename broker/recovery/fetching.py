@@ -9,16 +9,16 @@ import attrs
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 
-from broker.channel.clock import IClock, IDelayed
 from broker.cluster.address import Address
 from broker.cluster.correspondence import Correspondence
 from broker.cluster.flows.frame import MAX_HOPS
-from broker.content.query.query import Query
 from broker.errors import BrokerError, NotConnected, Overloaded, PeerSilent
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
+from broker.matching.query.query import Query
 from broker.recovery.log_pages import LogPages, Page, PageRequest
 from broker.recovery.messages import RETURNED, FetchPage, PageFetched, pack_events, unpack_events
+from broker.transport.clock import IClock, IDelayed
 
 #: Seconds that another node has for a page, which may have to read and match thousands of events.
 TIMEOUT = 15.0

@@ -13,25 +13,25 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from broker.archive.intervals import Interval, Intervals, forks, without
+from broker.delivery.recovery import Lost, Missed
 from broker.errors import BrokerError
 from broker.event.place import Mark
-from broker.recovery.engine.contract import Hole
+from broker.log.records import LoggedEvent
 from broker.recovery.from_archive import MOST_LAST, FromArchive
 from broker.recovery.from_logs import FromLogs
 from broker.recovery.lost_branches import LostBranches
 from broker.recovery.merged_pages import is_behind
 from broker.recovery.planning import OWN_LOG, Remaining, Step, plan
 from broker.recovery.surroundings import LOOK_AGAIN, Surroundings
-from broker.router.recovery import Lost, Missed
-from broker.store.archive.intervals import Interval, Intervals, forks, without
-from broker.store.records import LoggedEvent
+from broker.replay.engine.contract import Hole
 
 #: The stage in which nodes are waited for that can not be reached.
 CUT_OFF = "cut off"
 
 
 class Filling:
-    """See `broker.router.recovery.Recovering`."""
+    """See `broker.delivery.recovery.Recovering`."""
 
     log = Logger()
 

@@ -8,6 +8,8 @@ from itertools import islice
 
 from twisted.logger import Logger
 
+from broker.archive.intervals import without
+from broker.delivery.recovery import MarkRange, Missed
 from broker.errors import (
     ArchiveUnavailable,
     Closed,
@@ -16,16 +18,14 @@ from broker.errors import (
     Overloaded,
 )
 from broker.event.place import Mark
+from broker.log.records import LoggedEvent
 from broker.recovery.archive_access import ArchiveAccess, Replay
-from broker.recovery.engine.contract import Hole
 from broker.recovery.from_logs import RUN
 from broker.recovery.missing_events import MissingEvents
 from broker.recovery.planning import Remaining, holes
-from broker.recovery.request import ReplayRequest
 from broker.recovery.surroundings import LOOK_AGAIN, Surroundings
-from broker.router.recovery import MarkRange, Missed
-from broker.store.archive.intervals import without
-from broker.store.records import LoggedEvent
+from broker.replay.engine.contract import Hole
+from broker.replay.request import ReplayRequest
 
 #: How often a replay is begun whose process ends.
 ATTEMPTS = 3

@@ -11,16 +11,16 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.cluster.address import Address
+from broker.delivery.recovery import MarkRange, Missed
 from broker.errors import BrokerError
 from broker.event.place import Mark
+from broker.log.records import LoggedEvent
 from broker.recovery.log_merging import in_order
 from broker.recovery.log_pages import Page, PageRequest
 from broker.recovery.merged_pages import MergedPages, Pages
 from broker.recovery.other_logs import Answers
 from broker.recovery.planning import Remaining
 from broker.recovery.surroundings import Surroundings
-from broker.router.recovery import MarkRange, Missed
-from broker.store.records import LoggedEvent
 
 #: Events that are given at a time of those that were gathered.
 RUN = 256

@@ -15,18 +15,18 @@ import attrs
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from broker.channel.clock import IClock
 from broker.cluster.address import Address, address_or_none
 from broker.cluster.correspondence import Correspondence
 from broker.cluster.flows.frame import MAX_HOPS
+from broker.delivery.recovery import Former, Roamer
 from broker.errors import BrokerError, NotConnected, SubscriptionHeld, from_wire
 from broker.event.place import Position
 from broker.recovery.archive_access import ArchivedDurable
 from broker.recovery.messages import HandedOver, Release, Released, TakeOver
 from broker.recovery.seeking import Seeking
-from broker.router.durables import Durable, Durables
-from broker.router.recovery import Former, Roamer
-from broker.session.messages import NO_ERROR
+from broker.subscriptions.durables import Durable, Durables
+from broker.transport.clock import IClock
+from broker.wire.messages import NO_ERROR
 
 #: Seconds that a node has to hand a subscription over.
 TIMEOUT = 3.0

@@ -15,10 +15,16 @@ from contextlib import contextmanager
 
 import attrs
 
-from broker.content.contract import IMatcher
-from broker.content.query.query import Query
+from broker.delivery.recovery import MarkRange
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
+from broker.log.chunk_table import EVENTS
+from broker.log.damage import DamageFound
+from broker.log.event_log import EventLog
+from broker.log.kept import KEPT
+from broker.log.records import LoggedEvent
+from broker.matching.contract import IMatcher
+from broker.matching.query.query import Query
 from broker.recovery.page_matching import PageMatching, Reader, without_placeholders
 from broker.recovery.page_ranges import (
     before_hole,
@@ -27,14 +33,8 @@ from broker.recovery.page_ranges import (
     marks_before,
     marks_in,
 )
-from broker.router.beginning import serial_behind, set_back
-from broker.router.durables import Durables
-from broker.router.recovery import MarkRange
-from broker.store.chunk_table import EVENTS
-from broker.store.damage import DamageFound
-from broker.store.event_log import EventLog
-from broker.store.kept import KEPT
-from broker.store.records import LoggedEvent
+from broker.subscriptions.beginning import serial_behind, set_back
+from broker.subscriptions.durables import Durables
 
 #: A page has about so many bytes. The log is read for it at most so often, so many events at a
 #: time: a rare query must not take a question to another node for each of them.

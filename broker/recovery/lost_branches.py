@@ -1,6 +1,6 @@
 """Read this node's copies of events that a restored origin has lost, in the order of their places.
 
-The origin was started from an older copy of its log (`broker.store.histories`). What this node has
+The origin was started from an older copy of its log (`broker.log.histories`). What this node has
 of its lost branch is given among what is recovered of the origin.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
 from broker.event.place import Mark
+from broker.log.records import LoggedEvent
 from broker.recovery.from_logs import FromLogs
-from broker.store.records import LoggedEvent
 
 #: Events that are given at a time.
 MOST: Final = 256

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import TypeAlias
 
 from broker.event.place import Mark
-from broker.store.records import LoggedEvent
+from broker.log.records import LoggedEvent
 
 #: The pages of one log, with events in the order of their places.
 Pages: TypeAlias = AsyncGenerator[Sequence[LoggedEvent], None]

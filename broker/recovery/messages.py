@@ -1,6 +1,6 @@
 """What nodes say to each other about roaming clients and what they missed (P11, X6).
 
-Events travel as chunks of a log (`broker.store.chunks`), one for each run of an origin's.
+Events travel as chunks of a log (`broker.log.chunks`), one for each run of an origin's.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from broker.cluster.flows.messages import Routed
 from broker.cluster.messages import register
 from broker.errors import ProtocolError, WireError
 from broker.event.place import Mark
-from broker.session import fields
-from broker.session.fields import WirePosition
-from broker.session.messages import NO_ERROR
-from broker.store.chunks import Chunk, encode_chunk
-from broker.store.records import LoggedEvent
+from broker.log.chunks import Chunk, encode_chunk
+from broker.log.records import LoggedEvent
+from broker.wire import fields
+from broker.wire.fields import WirePosition
+from broker.wire.messages import NO_ERROR
 
 #: A page holds one event at least, however large: no longer than a frame of a link may be.
 MOST_PAGE = 1 << 30

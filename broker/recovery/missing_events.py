@@ -14,16 +14,16 @@ from typing import Final, TypeAlias
 
 import msgpack
 
+from broker.archive.intervals import Interval, merged, without
+from broker.delivery.recovery import Missed
 from broker.event.place import Mark
-from broker.recovery.engine.contract import Hole
+from broker.log.records import LoggedEvent
 from broker.recovery.from_logs import FromLogs
 from broker.recovery.log_merging import in_order
 from broker.recovery.other_logs import Answers
 from broker.recovery.planning import FEW, Remaining
 from broker.recovery.surroundings import LOOK_AGAIN, Surroundings
-from broker.router.recovery import Missed
-from broker.store.archive.intervals import Interval, merged, without
-from broker.store.records import LoggedEvent
+from broker.replay.engine.contract import Hole
 
 #: ClientId, incarnation and sequence number.
 Identity: TypeAlias = tuple[str, int, int]

@@ -8,6 +8,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, succeed
 
 from broker.cluster.questions import Questions
+from broker.delivery.recovery import Former, Missed, Recovering, Roamer
 from broker.recovery.filling import Filling
 from broker.recovery.handing_over import HandingOver
 from broker.recovery.planning import FEW
@@ -15,7 +16,6 @@ from broker.recovery.returning import Returning
 from broker.recovery.silent_origins import SilentOrigins
 from broker.recovery.standing_in import StandingIn
 from broker.recovery.surroundings import Surroundings
-from broker.router.recovery import Former, Missed, Recovering, Roamer
 
 
 class NodeRecovery:

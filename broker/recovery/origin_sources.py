@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping
 from twisted.logger import Logger
 
 from broker.cluster.address import Address
-from broker.content.query.query import Query
 from broker.errors import BrokerError
 from broker.event.place import Mark
 from broker.event.placeholder import refusal_code
 from broker.event.stream import StreamPattern
+from broker.matching.query.query import Query
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.fetching import Fetching
 from broker.recovery.log_pages import PageRequest
 from broker.recovery.merged_pages import Pages
 from broker.recovery.messages import RETURNED
-from broker.recovery.request import PLACE, ReplayRequest
+from broker.replay.request import PLACE, ReplayRequest
 
 _EVERYTHING = 2
 

@@ -20,7 +20,7 @@ from broker.errors import BrokerError
 from broker.event.place import Mark
 from broker.recovery.merged_pages import Pages
 from broker.recovery.origin_sources import OriginSources
-from broker.session import fields
+from broker.wire import fields
 
 #: The kind of the question.
 REACHED: Final = "reached"

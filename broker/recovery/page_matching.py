@@ -12,16 +12,16 @@ from typing import Any, Final, TypeAlias
 import attrs
 from twisted.internet.defer import Deferred
 
-from broker.channel.clock import IClock
-from broker.content.contract import NO_VARIANTS, DtdNeeded, TypeMissing, Variants
-from broker.content.query.query import Query
 from broker.errors import Overloaded
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
 from broker.event.placeholder import placeholder, refusal_code
 from broker.event.stream import StreamPattern
-from broker.router.late_judgement import UNKNOWN_TYPE, LateJudgement, Run, wants_stream
-from broker.store.records import LoggedEvent
+from broker.ingest.late_judgement import UNKNOWN_TYPE, LateJudgement, Run, wants_stream
+from broker.log.records import LoggedEvent
+from broker.matching.contract import NO_VARIANTS, DtdNeeded, TypeMissing, Variants
+from broker.matching.query.query import Query
+from broker.transport.clock import IClock
 
 #: Seconds that a page for another node waits for a DTD. That node gives up after 15 s.
 REMOTE_PATIENCE: Final = 4.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from broker.delivery.recovery import MarkRange
 from broker.event.place import Mark
-from broker.router.recovery import MarkRange
-from broker.store.damage import Damage
-from broker.store.records import LoggedEvent
+from broker.log.damage import Damage
+from broker.log.records import LoggedEvent
 
 
 def beginnings(ranges: Mapping[str, MarkRange], covered: Mapping[str, Mark]) -> dict[str, Mark]:
@@ -23,7 +23,7 @@ def before_hole(
     """The copies behind a mark up to the first offset that is missing, and where they go on.
 
     A log gives its events offsets without a hole, but for those of events that it has lost
-    (`broker.store.histories`): nobody may take these places for ones at which nothing matches.
+    (`broker.log.histories`): nobody may take these places for ones at which nothing matches.
     """
     offset = after[1]
     for index, event in enumerate(events):

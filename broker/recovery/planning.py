@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 
+from broker.archive.intervals import Interval, without
+from broker.delivery.recovery import MarkRange
 from broker.event.place import Mark
-from broker.router.recovery import MarkRange
-from broker.store.archive.intervals import Interval, without
 
 #: Places that logs are asked for rather than the archive, by all recoveries at a time together: to
 #: look at so many takes a node about as long as a job in the archive, which serves all at once.

@@ -8,7 +8,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from broker.channel.clock import IClock
+from broker.transport.clock import IClock
 
 
 class RegularJob:

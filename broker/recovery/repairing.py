@@ -12,20 +12,20 @@ import attrs
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from broker.archive.intervals import without
 from broker.cluster.address import Address
-from broker.content.query.query import Query
 from broker.errors import BrokerError
 from broker.event.place import Mark
 from broker.event.placeholder import refusal_code
 from broker.event.stream import StreamPattern
+from broker.log.damage import Damage, Span
+from broker.log.event_log import EventLog
+from broker.log.kept import KEPT
+from broker.log.records import LoggedEvent
+from broker.matching.query.query import Query
 from broker.recovery.log_pages import PageRequest
-from broker.recovery.request import PLACE, ReplayRequest
 from broker.recovery.surroundings import Surroundings
-from broker.store.archive.intervals import without
-from broker.store.damage import Damage, Span
-from broker.store.event_log import EventLog
-from broker.store.kept import KEPT
-from broker.store.records import LoggedEvent
+from broker.replay.request import PLACE, ReplayRequest
 
 #: Seconds between two rounds, while a source can not be asked.
 ASK_AGAIN = 2.0
@@ -67,7 +67,7 @@ class _Search:
 
 
 class Repairing:
-    """Implements `broker.store.repairs.Find` for one node."""
+    """Implements `broker.log.repairs.Find` for one node."""
 
     log = Logger()
 
@@ -89,7 +89,7 @@ class Repairing:
         self._parse_query = parse_query
 
     def find(self, damage: Damage) -> Deferred[Sequence[LoggedEvent]]:
-        """See `broker.store.repairs.Find`."""
+        """See `broker.log.repairs.Find`."""
         return Deferred.fromCoroutine(self._find(damage))
 
     async def _find(self, damage: Damage) -> Sequence[LoggedEvent]:

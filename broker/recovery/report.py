@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker.event.place import Mark
+from broker.log.event_log import EventLog
 from broker.recovery.node_recovery import NodeRecovery
 from broker.recovery.returning import ReturnCounts
-from broker.store.event_log import EventLog
 
 
 def report(recovery: NodeRecovery, log: EventLog) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 A log that was started from an older copy lacks what its node logged since. Another node that has
 more shows it when it asks this node to go on: its place lies on another branch of this log's
-history (`broker.store.histories`). What that node, its replica and the archive still have of that
+history (`broker.log.histories`). What that node, its replica and the archive still have of that
 branch is fetched and logged again, each event under a new place unless its EventId is known here.
 So it reaches all subscribers that lack it, wherever they are. What nobody has is a loss: so many
 places that hold nothing, which every reader is told as a gap when it passes them.
@@ -16,7 +16,6 @@ import attrs
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from broker.channel.clock import IClock
 from broker.cluster.address import Address
 from broker.cluster.flows.arrived import Arrived
 from broker.cluster.flows.frame import Range
@@ -24,17 +23,18 @@ from broker.cluster.flows.messages import Resume
 from broker.cluster.jobs import Job
 from broker.cluster.keeping.pages import page_of
 from broker.cluster.network import Network
-from broker.content.contract import Accepted
-from broker.content.query.query import Query
 from broker.errors import BrokerError, LogUnavailable
 from broker.event.place import Mark
+from broker.log.deduplication import Freshness
+from broker.log.event_log import EventLog
+from broker.log.histories import Loss, runs_without
+from broker.log.records import LoggedEvent, encode_header
+from broker.matching.contract import Accepted
+from broker.matching.query.query import Query
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.fetching import Fetching
 from broker.recovery.origin_sources import OriginSources
-from broker.store.deduplication import Freshness
-from broker.store.event_log import EventLog
-from broker.store.histories import Loss, runs_without
-from broker.store.records import LoggedEvent, encode_header
+from broker.transport.clock import IClock
 
 #: Seconds that the first node with a place on another branch waits for others to show theirs.
 GATHERING = 1.0

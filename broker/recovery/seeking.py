@@ -14,13 +14,13 @@ from typing import TypeAlias
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from broker.channel.clock import IClock
 from broker.cluster.acquaintances import REMEMBERED
 from broker.cluster.address import Address, UnitPath, address_or_none, is_within
 from broker.cluster.correspondence import Correspondence
 from broker.cluster.flows.frame import MAX_HOPS
 from broker.recovery.messages import MOST_SOUGHT, Seek, Sought, Wanted
-from broker.router.durables import Durables
+from broker.subscriptions.durables import Durables
+from broker.transport.clock import IClock
 
 #: Clients that come together are sought together: seconds that the first of them waits.
 GATHERING = 0.05

@@ -21,16 +21,16 @@ from typing import Any, Final, Protocol
 import attrs
 from twisted.logger import Logger
 
-from broker.channel.backoff import backoff_bound
 from broker.cluster.acquaintances import REMEMBERED
 from broker.event.place import Mark
+from broker.log.records import LoggedEvent
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.merged_pages import MergedPages, is_behind
 from broker.recovery.other_logs import MOST_ORIGINS, Answers, OtherLogs
 from broker.recovery.regular_job import RegularJob
 from broker.recovery.standing_in import Flows, is_in_log
 from broker.recovery.surroundings import Surroundings
-from broker.store.records import LoggedEvent
+from broker.transport.backoff import backoff_bound
 
 #: Seconds between two looks at which origins are silent.
 LOOK_EVERY: Final = 5.0

@@ -14,14 +14,14 @@ from typing import Any, Protocol
 import attrs
 from twisted.logger import Logger
 
+from broker.archive.intervals import reach
 from broker.errors import BrokerError
 from broker.event.place import Mark
+from broker.log.records import LoggedEvent
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.regular_job import RegularJob
-from broker.recovery.request import PLACE, ReplayRequest
 from broker.recovery.surroundings import Surroundings
-from broker.store.archive.intervals import reach
-from broker.store.records import LoggedEvent
+from broker.replay.request import PLACE, ReplayRequest
 
 #: Seconds between two looks.
 LOOK_EVERY = 20.0

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import attrs
 from twisted.internet.defer import Deferred
 
-from broker.channel.clock import IClock
 from broker.cluster.address import Address
+from broker.delivery.recovery import Missed
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.fetching import Fetching
 from broker.recovery.log_pages import LogPages
 from broker.recovery.other_logs import OtherLogs
 from broker.recovery.planning import Sources
-from broker.router.recovery import Missed
+from broker.transport.clock import IClock
 
 #: Seconds between looks whether what is waited for is there.
 LOOK_AGAIN = 0.5

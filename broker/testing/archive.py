@@ -15,29 +15,29 @@ from random import Random
 import attrs
 from twisted.internet.defer import Deferred, succeed
 
-from broker.channel.clock import IClock
+from broker.archive.archive import Archive
+from broker.archive.columns import ChunkColumns
+from broker.archive.disk import Disk
+from broker.archive.noticed_holes import NoticedHoles
+from broker.archiver.archiving import Archiving
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.reference import DtdReference
 from broker.errors import ArchiveUnavailable, BrokerError
 from broker.event.place import Mark
+from broker.log.chunks import Chunk, chunks_of, encode_chunk
+from broker.log.histories import Chain
+from broker.log.kept import KeptSpan
+from broker.log.log_file import LogFile
+from broker.log.records import LoggedEvent
 from broker.recovery.archive_access import ArchiveAccess, ArchivedDurable, Covered
-from broker.recovery.archiver.archiving import Archiving
-from broker.recovery.engine.contract import Report
-from broker.recovery.engine.local import LocalEngine
-from broker.recovery.request import ReplayRequest
-from broker.recovery.spool import Spool
-from broker.store.archive.archive import Archive
-from broker.store.archive.columns import ChunkColumns
-from broker.store.archive.disk import Disk
-from broker.store.archive.noticed_holes import NoticedHoles
-from broker.store.chunks import Chunk, chunks_of, encode_chunk
-from broker.store.histories import Chain
-from broker.store.kept import KeptSpan
-from broker.store.log_file import LogFile
-from broker.store.records import LoggedEvent
+from broker.replay.engine.contract import Report
+from broker.replay.engine.local import LocalEngine
+from broker.replay.request import ReplayRequest
+from broker.replay.spool import Spool
 from broker.testing.archive_care import SimulatedCare
 from broker.testing.dying_disk import DyingDisk, ProcessDied
 from broker.testing.node_process import NodeProcess
+from broker.transport.clock import IClock
 
 #: Events of a page: few, so that much happens between two.
 PAGE_EVENTS = 7

@@ -7,12 +7,12 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from broker.archive.archive import Archive
+from broker.archive.compaction import Compaction, CompactionRules
+from broker.archive.expiry import Expiry, ExpiryRules
+from broker.archive.layout import CARER
+from broker.archive.manifests import Ledger
 from broker.errors import BrokerError
-from broker.store.archive.archive import Archive
-from broker.store.archive.compaction import Compaction, CompactionRules
-from broker.store.archive.expiry import Expiry, ExpiryRules
-from broker.store.archive.layout import CARER
-from broker.store.archive.manifests import Ledger
 from broker.testing.dying_disk import DyingDisk, ProcessDied
 
 #: By so much (ms) the clock is ahead by which files are deleted: no reader is at any of them then.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.store.archive.disk import Disk
+from broker.archive.disk import Disk
 
 
 class ProcessDied(BaseException):

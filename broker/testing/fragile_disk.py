@@ -11,7 +11,7 @@ from random import Random
 import attrs
 import pyarrow as pa
 
-from broker.store.archive.disk import Disk
+from broker.archive.disk import Disk
 
 
 class Died(BaseException):

@@ -9,13 +9,13 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from broker.channel.clock import IClock
-from broker.channel.socket import ISocketChannel
 from broker.client.client import Client
 from broker.client.settings import ClientSettings
 from broker.client.twisted_face import DeferredPromise, limited
 from broker.errors import BrokerError, NotConnected
 from broker.testing.network import MemoryNetwork
+from broker.transport.clock import IClock
+from broker.transport.socket import ISocketChannel
 
 
 class SimulatedLoop:

@@ -9,8 +9,8 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.task import Clock
 from zope.interface import implementer
 
-from broker.channel.socket.contract import DEFAULT_MAX_FRAME, ISocketChannel, ISocketReceiver
 from broker.errors import BrokerError, FrameTooLarge, NotConnected
+from broker.transport.socket.contract import DEFAULT_MAX_FRAME, ISocketChannel, ISocketReceiver
 
 #: Bytes under way to one end at which the other is told to stop writing, and to go on.
 HIGH_WATER = 64 * 1024

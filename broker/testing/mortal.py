@@ -10,10 +10,10 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from broker.channel.socket import ISocketChannel
 from broker.errors import BrokerError, NotConnected
 from broker.testing.loop import SimulatedLoop
 from broker.testing.network import MemoryNetwork
+from broker.transport.socket import ISocketChannel
 
 
 class MortalClock:
@@ -100,15 +100,15 @@ class SlowThreads:
         self._free: dict[str, float] = {}
 
     def write(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
-        """See `broker.threads.Threads`."""
+        """See `broker.node.threads.Threads`."""
         return self._run("writer", call, args)
 
     def read(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
-        """See `broker.threads.Threads`."""
+        """See `broker.node.threads.Threads`."""
         return self._run("reader", call, args)
 
     def elsewhere(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
-        """See `broker.threads.Threads`."""
+        """See `broker.node.threads.Threads`."""
         return self._run("others", call, args)
 
     def start(self) -> None:

@@ -11,8 +11,8 @@ from twisted.internet.error import CannotListenError, ConnectionRefusedError
 from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.task import Clock
 
-from broker.channel.socket.contract import ISocketChannel
 from broker.testing.memory_channel import MemoryChannel, pair
+from broker.transport.socket.contract import ISocketChannel
 
 
 class MemoryPort:

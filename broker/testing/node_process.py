@@ -20,10 +20,10 @@ from twisted.internet.task import LoopingCall
 from broker.cluster.membership import Dialler
 from broker.config import Settings
 from broker.errors import LogUnavailable
-from broker.node import CARE_EVERY, PROGRESS_EVERY, Node
+from broker.ingest.outcomes import DeliveryOutcomes
+from broker.log.log_file import LogFile
+from broker.node.node import CARE_EVERY, PROGRESS_EVERY, Node
 from broker.recovery.archive_access import ArchiveAccess
-from broker.router.outcomes import DeliveryOutcomes
-from broker.store.log_file import LogFile
 from broker.testing.mortal import MortalCall, MortalClock, SlowThreads
 from broker.testing.network import MemoryNetwork, MemoryPort
 from broker.testing.virtual_time import VirtualTime

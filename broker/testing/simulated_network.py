@@ -16,19 +16,19 @@ from typing import Any
 import attrs
 from twisted.internet.defer import Deferred
 
-from broker.channel.socket import ISocketChannel
 from broker.client.client import Client
 from broker.cluster.descriptor import Endpoint
 from broker.cluster.network import Network
 from broker.config import Settings
 from broker.config.network import NetworkSettings
-from broker.node import Node
+from broker.node.node import Node
 from broker.testing.archive import SimulatedArchive
 from broker.testing.mortal import MortalClock, MortalLoop
 from broker.testing.network import MemoryNetwork
 from broker.testing.node_process import NodeProcess, in_virtual_time
 from broker.testing.simulated_clients import SimulatedClients
 from broker.testing.virtual_time import VirtualTime
+from broker.transport.socket import ISocketChannel
 
 #: The port of all nodes: their names are their hosts.
 PORT = 1

@@ -22,9 +22,9 @@ from broker.cluster.knowledge import Knowledge, KnowledgeEffect, MapMoved
 from broker.cluster.messages import Message
 from broker.cluster.profiles.effects import Flowing, Unwanted, Wanted
 from broker.cluster.tables.effects import Send
-from broker.content.query.query import Query, parse_query
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
+from broker.matching.query.query import Query, parse_query
 from broker.testing.node_log import NodeLog, Numbered
 
 STREAM = StreamPattern.parse("s")

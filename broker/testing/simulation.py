@@ -15,7 +15,7 @@ import attrs
 
 from broker.client.client import Client
 from broker.config import Settings
-from broker.node import Node
+from broker.node.node import Node
 from broker.testing.network import MemoryNetwork
 from broker.testing.node_process import Disk, NodeProcess, in_virtual_time, left_over
 from broker.testing.simulated_clients import SimulatedClients

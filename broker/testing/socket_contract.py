@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from broker.channel.socket.contract import ISocketChannel, ISocketReceiver
 from broker.errors import BrokerError, Closed, FrameTooLarge, NotConnected
+from broker.transport.socket.contract import ISocketChannel, ISocketReceiver
 
 #: More than any operating system keeps in its buffers for two loopback sockets.
 A_LOT = 40 * 1024 * 1024

@@ -15,14 +15,14 @@ from twisted.internet.task import Clock
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from broker.channel.driver import StackDriver
-from broker.channel.layer import ILayer, ILayerCore, Property
-from broker.channel.receiver import IStackReceiver
-from broker.channel.socket.contract import TCP_PROPERTIES, ISocketChannel
-from broker.channel.stacks import IProtocolStack, StackSettings, Transport, build
-from broker.channel.view import View
 from broker.errors import BrokerError, ConfigurationError, Overloaded
 from broker.testing.network import MemoryNetwork
+from broker.transport.driver import StackDriver
+from broker.transport.layer import ILayer, ILayerCore, Property
+from broker.transport.receiver import IStackReceiver
+from broker.transport.socket.contract import TCP_PROPERTIES, ISocketChannel
+from broker.transport.stacks import IProtocolStack, StackSettings, Transport, build
+from broker.transport.view import View
 
 #: What a stack may hold for a peer that takes nothing, before it stops its user.
 MOST_BUFFERED = 256 * 1024 * 1024

@@ -15,15 +15,15 @@ class NoThreads:
         self._clock = clock
 
     def write(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
-        """See `broker.threads.Threads`."""
+        """See `broker.node.threads.Threads`."""
         return self._later(call, *args)
 
     def read(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
-        """See `broker.threads.Threads`."""
+        """See `broker.node.threads.Threads`."""
         return self._later(call, *args)
 
     def elsewhere(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
-        """See `broker.threads.Threads`."""
+        """See `broker.node.threads.Threads`."""
         return self._later(call, *args)
 
     def start(self) -> None:

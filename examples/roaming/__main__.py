@@ -23,10 +23,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from broker.archive.archive import Archive
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.errors import BrokerError
 from broker.event.place import Place
-from broker.store.archive.archive import Archive
 from examples.demo.feed import Feed, choose
 from examples.network.__main__ import Publications, network_of, spread
 from examples.network.subscribers import START

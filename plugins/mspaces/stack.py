@@ -8,9 +8,9 @@ import attrs
 from twisted.plugin import IPlugin
 from zope.interface import implementer
 
-from broker.channel.layer import ILayer
-from broker.channel.p2p import P2PLayer
-from broker.channel.stacks import IProtocolStack, StackSettings, Transport, read_options
+from broker.transport.layer import ILayer
+from broker.transport.p2p import P2PLayer
+from broker.transport.stacks import IProtocolStack, StackSettings, Transport, read_options
 from plugins.mspaces.settings import MspacesSettings
 
 

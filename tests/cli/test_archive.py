@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from broker.archive.archive import Archive
+from broker.archive.writer import ArchiveWriter
 from broker.cli import main
 from broker.event.place import Position
-from broker.router.durables import Durable
-from broker.store.archive.archive import Archive
-from broker.store.archive.writer import ArchiveWriter
-from tests.store.archive.events import MORNING, covering, event
+from broker.subscriptions.durables import Durable
+from tests.archive.events import MORNING, covering, event
 
 MADE = [event(n) for n in range(1, 9)]
 

@@ -14,11 +14,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from broker.cli import main
-from broker.store.commit import Commit, Retention
-from broker.store.log_file import LogFile
-from broker.store.page_file import FILE
-from tests.store.damaging import damage_folder, flipped, read_past_damage
-from tests.store.old_log import made
+from broker.log.commit import Commit, Retention
+from broker.log.log_file import LogFile
+from broker.log.page_file import FILE
+from tests.log.damaging import damage_folder, flipped, read_past_damage
+from tests.log.old_log import made
 
 
 def run(*arguments: object) -> Result:

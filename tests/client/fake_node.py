@@ -8,17 +8,17 @@ from typing import Any
 from twisted.internet.task import Clock
 from zope.interface import implementer
 
-from broker.channel.driver import IStackReceiver, StackDriver
-from broker.channel.socket import ISocketChannel, ISocketReceiver
-from broker.channel.view import LinkState, View
 from broker.client.client import Client
 from broker.client.settings import ClientSettings
 from broker.errors import BrokerError
-from broker.session import messages
-from broker.session.messages import Message, Subscribe, Welcome
-from broker.session.stack import session_layers
 from broker.testing.loop import simulated_client
 from broker.testing.network import MemoryNetwork
+from broker.transport.driver import IStackReceiver, StackDriver
+from broker.transport.socket import ISocketChannel, ISocketReceiver
+from broker.transport.view import LinkState, View
+from broker.wire import messages
+from broker.wire.messages import Message, Subscribe, Welcome
+from broker.wire.stack import session_layers
 
 WINDOW = 1 << 20
 #: What virtual clocks of walls say, in ms since 1970.

@@ -17,19 +17,19 @@ from broker.client.wish import Wish
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.identity import EventId
 from broker.event.place import Position
-from broker.session import messages
-from broker.session.batches import (
+from broker.log.records import LoggedEvent, encode_header
+from broker.wire import messages
+from broker.wire.batches import (
     EncodedEvents,
     encode_delivery,
     encode_events,
 )
-from broker.session.messages import (
+from broker.wire.messages import (
     Credit,
     Flowing,
     Message,
     Subscribed,
 )
-from broker.store.records import LoggedEvent, encode_header
 
 
 def at(offset: int, epoch: int = 1) -> Position:

@@ -9,7 +9,7 @@ import pytest
 from broker.client.client import FAREWELL, Client
 from broker.client.leaving import ASK_AGAIN, POSITIONS
 from broker.errors import ProtocolError
-from broker.session.messages import (
+from broker.wire.messages import (
     NO_ERROR,
     Acknowledge,
     Answer,

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 
 from twisted.internet.task import Clock
 
-from broker.channel.backoff import LASTED, Backoff
-from broker.channel.socket import ISocketChannel
 from broker.client.connection import GREETING_TIMEOUT, Connection, connecting
 from broker.client.twisted_face import DeferredPromise
 from broker.errors import (
@@ -19,8 +17,10 @@ from broker.errors import (
     ProtocolError,
     ShuttingDown,
 )
-from broker.session import messages
-from broker.session.messages import MAGIC, Goodbye, Hello, Refuse, Welcome
+from broker.transport.backoff import LASTED, Backoff
+from broker.transport.socket import ISocketChannel
+from broker.wire import messages
+from broker.wire.messages import MAGIC, Goodbye, Hello, Refuse, Welcome
 
 HELLO = Hello(MAGIC, (1,), "a", 1, b"t" * 16, "", "")
 WELCOME = messages.encode(Welcome(1, "node", "origin", 1000, 1000, "node"))

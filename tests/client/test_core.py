@@ -19,12 +19,12 @@ from broker.errors import BadQuery, LogUnavailable, ProtocolError
 from broker.event.envelope import Liveness
 from broker.event.identity import EventId
 from broker.event.place import Place, Position
-from broker.session import messages
-from broker.session.batches import (
+from broker.wire import messages
+from broker.wire.batches import (
     decode_batch,
     encode_delivery,
 )
-from broker.session.messages import (
+from broker.wire.messages import (
     Acknowledge,
     Ended,
     Flowing,

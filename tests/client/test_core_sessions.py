@@ -18,7 +18,7 @@ from broker.client.received import ALL
 from broker.client.wish import Wish
 from broker.errors import BadQuery, ProtocolError, ShuttingDown
 from broker.event.place import Position
-from broker.session.messages import (
+from broker.wire.messages import (
     NO_ERROR,
     Acknowledge,
     Answer,

@@ -13,9 +13,9 @@ from broker.client.wish import Wish
 from broker.errors import BadPosition
 from broker.event.envelope import Liveness
 from broker.event.place import Position
-from broker.session import messages
-from broker.session.batches import encode_delivery, encode_events
-from broker.session.messages import (
+from broker.wire import messages
+from broker.wire.batches import encode_delivery, encode_events
+from broker.wire.messages import (
     NO_ERROR,
     Acknowledge,
     Ended,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.client.effects import Effect, Portion
-from broker.session.messages import Subscribed
+from broker.wire.messages import Subscribed
 from tests.client.node_words import arrived, tell
 from tests.client.test_following import begun, flows, says
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred
 
 from broker.client.merged import MergedSubscription, Merging
-from broker.session.messages import NO_ERROR, Ended, Flowing, Subscribed
+from broker.wire.messages import NO_ERROR, Ended, Flowing, Subscribed
 from tests.client.fake_node import FakeNet, FakeNode
 from tests.client.node_words import at, delivery
 

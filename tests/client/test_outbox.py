@@ -9,8 +9,8 @@ from broker.client.received import Receipt
 from broker.errors import NotValid, Overloaded, ProtocolError, TooLarge
 from broker.event.identity import EventId
 from broker.event.place import Place
-from broker.session.batches import decode_batch
-from broker.session.messages import Published
+from broker.wire.batches import decode_batch
+from broker.wire.messages import Published
 
 
 def event_id(number: int) -> EventId:

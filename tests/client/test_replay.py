@@ -19,7 +19,7 @@ from broker.errors import BadPosition, BadQuery
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.identity import EventId
 from broker.event.place import Place, Position
-from broker.session.messages import NO_ERROR, Ended, Flowing, Subscribed, Unsubscribe
+from broker.wire.messages import NO_ERROR, Ended, Flowing, Subscribed, Unsubscribe
 from tests.client.fake_node import NOW, FakeNet, FakeNode
 from tests.client.node_words import at, delivery
 

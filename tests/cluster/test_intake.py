@@ -17,14 +17,14 @@ from broker.cluster.flows.frame import ZSTD, Carried, Frame, Range
 from broker.cluster.intake import MOST_WAITING_BYTES, Intake
 from broker.cluster.missing_types import MissingTypes
 from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
-from broker.content.contract import Accepted, TypeMissing
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, LogUnavailable, Overloaded
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.identity import EventId
 from broker.event.place import Mark
-from broker.router.awaited_types import AwaitedTypes
-from broker.store.deduplication import Deduplication
+from broker.ingest.awaited_types import AwaitedTypes
+from broker.log.deduplication import Deduplication
+from broker.matching.contract import Accepted, TypeMissing
 
 HOME, OWN = Address(("c",), "home"), Address(("c",), "own")
 

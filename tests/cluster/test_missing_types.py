@@ -15,7 +15,7 @@ from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
 from broker.dtd.hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.errors import ForbiddenPointer, Overloaded, UnknownType
-from broker.router.awaited_types import AwaitedTypes
+from broker.ingest.awaited_types import AwaitedTypes
 from tests.cluster.flows.frames import frame
 
 ONE = DtdReference("one", "1")

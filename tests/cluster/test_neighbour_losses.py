@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.channel.correction.figures import Corrections
-from broker.channel.socket import ISocketChannel
 from broker.cluster.neighbours import Neighbour
 from broker.testing.datagrams import DatagramFaults
-from tests.channel.correction.datagram_pair import Pair, User
+from broker.transport.correction.figures import Corrections
+from broker.transport.socket import ISocketChannel
 from tests.cluster.made_up_nodes import a_node
+from tests.transport.correction.datagram_pair import Pair, User
 
 PACKETS = [bytes(900)] * 300
 

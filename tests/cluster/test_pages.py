@@ -13,16 +13,16 @@ from broker.cluster.flows.frame import MAX_HOPS, Carried, Frame, Range
 from broker.cluster.flows.messages import Resume
 from broker.cluster.keeping.side import Keeping
 from broker.cluster.pages import Pages
-from broker.content.contract import Accepted
 from broker.event.place import Mark
-from broker.store.commit import Keeping as ToKeep
-from broker.store.commit import Retention
-from broker.store.event_log import EventLog
-from broker.store.histories import Chain, Loss
-from broker.store.log_file import LogFile
-from broker.store.records import LoggedEvent
+from broker.log.commit import Keeping as ToKeep
+from broker.log.commit import Retention
+from broker.log.event_log import EventLog
+from broker.log.histories import Chain, Loss
+from broker.log.log_file import LogFile
+from broker.log.records import LoggedEvent
+from broker.matching.contract import Accepted
 from tests.cluster.flows.frames import node
-from tests.store.test_event_log import HEADER_RECORD, Thread
+from tests.log.test_event_log import HEADER_RECORD, Thread
 
 SHORT = Retention(max_bytes=1 << 20)
 

@@ -11,13 +11,13 @@ from broker.cluster.flows.arrived import Arrived
 from broker.cluster.flows.frame import Carried, Range
 from broker.cluster.jobs import Job
 from broker.cluster.relayed_entries import Gathered, claimed_header, gather
-from broker.content.contract import Accepted, Refused, Verdict
 from broker.errors import NotValid
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.identity import EventId
 from broker.event.placeholder import placeholder
-from broker.store.deduplication import Deduplication
-from broker.store.records import encode_header
+from broker.log.deduplication import Deduplication
+from broker.log.records import encode_header
+from broker.matching.contract import Accepted, Refused, Verdict
 from tests.cluster.flows.frames import frame, node
 
 FIELDS: tuple[Any, ...] = ("p", 5, 1, 7, "s", "t", "1.0", "low", "live")

@@ -22,9 +22,9 @@ from broker.cluster.stream_times import (
 )
 from broker.errors import ProtocolError
 from broker.event.place import Mark
-from broker.session.fields import WireTimes
-from broker.store.coverage import Coverage
-from broker.store.event_log import EventLog
+from broker.log.coverage import Coverage
+from broker.log.event_log import EventLog
+from broker.wire.fields import WireTimes
 
 OWN, OTHER, THIRD = (Address(("c",), name) for name in ("own", "other", "third"))
 NOW = 1_000_000

@@ -78,18 +78,24 @@ GROUPS: Final = (
         "clearance",
         """
         broker: answers
-        broker/router: subscribing judging type_answers durable_answers
-        broker/router: link catching_up late_judgement
+        broker/subscriptions: subscribing durable_answers
+        broker/ingest: judging
+        broker/node: type_answers
+        broker/delivery: link catching_up
+        broker/ingest: late_judgement
         broker/cluster: terms network correspondence dtds building pages
         broker/cluster/map: paths far near own ways
         broker/cluster/flows: departures
         broker/recovery: fetching asking log_pages from_archive from_logs
-        broker/recovery/engine: matching scope
+        broker/replay/engine: matching scope
         """,
         _tests("""
-        router: link catching_up session durables parts judging input
+        delivery: link catching_up
+        sessions: session
+        subscriptions: durables
+        ingest: parts judging input
         recovery: log_pages kept_pages fetching filling explaining
-        recovery/engine: matching
+        replay/engine: matching
         cluster: pages
         cluster/map: *
         simulation: durable_commands registered_types identities strangers
@@ -108,7 +114,8 @@ GROUPS: Final = (
         recovery: fetching filling filling_branches filling_cut_off filling_elsewhere
         recovery: filling_healing from_logs merged_pages silent_origins
         recovery: log_pages kept_pages messages planning page_turns explaining
-        recovery: request repairing returning returned_events
+        replay: request
+        recovery: repairing returning returned_events
         recovery: missing_events lost_branches seeking
         simulation/network: recovery seeking restored restored_sources restored_archives
         simulation/network: refused_in_recovery clearance clones silent_origins duplicates
@@ -128,22 +135,30 @@ GROUPS: Final = (
     Group(
         "order",
         """
-        broker/recovery: ordering log_merging page_turns page_matching
+        broker/replay: ordering
+        broker/recovery: log_merging page_turns page_matching
         """,
         _tests("""
-        recovery: ordering log_merging page_turns page_matching log_pages
+        replay: ordering
+        recovery: log_merging page_turns page_matching log_pages
         """),
     ),
     Group(
         "gaps",
         """
-        broker/router: lacking catching_up recovering beginning late_judgement awaited_types seam
-        broker/router: undecided safety
+        broker/delivery: lacking catching_up recovering seam
+        broker/subscriptions: beginning
+        broker/ingest: late_judgement awaited_types
+        broker/ingest: undecided safety
         broker/cluster: missing_types relayed_entries pages
         """,
         _tests("""
-        router: catching_up lacking recovering beginning link session durables parts gone
-        router: undecided seam awaited_types
+        delivery: catching_up lacking recovering link gone
+        subscriptions: beginning durables
+        sessions: session
+        ingest: parts
+        ingest: undecided awaited_types
+        delivery: seam
         cluster: pages neighbour_losses intake missing_types relayed_entries
         simulation/network: gaps seams types types_stay hostile_types clearance flowing
         simulation/network: damaged_logs lost_disks
@@ -153,14 +168,15 @@ GROUPS: Final = (
     Group(
         "log",
         """
-        broker/store: event_log commit gathering checksum histories log_histories deduplication
-        broker/store: damage coverage places stored_chunk origins values records unarchived repairs
-        broker/store: rewriting
+        broker/log: event_log commit gathering checksum histories log_histories deduplication
+        broker/log: damage coverage places stored_chunk origins values records unarchived repairs
+        broker/log: rewriting
         """,
         _tests("""
-        store: chunk_table chunks damage deduplication event_log event_log_places formats
-        store: gathering histories kept kept_truth log_file log_histories origins repairs
-        store: rewriting unarchived values
+        log: chunk_table chunks damage deduplication event_log event_log_places formats
+        log: gathering
+        log: histories kept kept_truth log_file log_histories origins repairs
+        log: rewriting unarchived values
         simulation: retention restored_alone restarts
         simulation/network: damaged_logs clones restored
         """),

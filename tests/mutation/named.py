@@ -30,7 +30,7 @@ NAMED: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
     ("recovery/log_pages", _PAGES, {"if event.level <= request.clearance": "if True"}),
     (
         "recovery/engine/matching",
-        "tests/recovery/engine/test_matching.py::test_clearance_leaves_out_and_counts",
+        "tests/replay/engine/test_matching.py::test_clearance_leaves_out_and_counts",
         {"places.level[rows] <= self.scope.clearance[requests]": "places.level[rows] <= 2"},
     ),
     (

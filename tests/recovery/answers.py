@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeAlias
 
-from broker.recovery.engine.contract import Engine, Report
-from broker.recovery.request import ReplayRequest
-from broker.recovery.spool import Spool
-from broker.store.records import LoggedEvent
+from broker.log.records import LoggedEvent
+from broker.replay.engine.contract import Engine, Report
+from broker.replay.request import ReplayRequest
+from broker.replay.spool import Spool
 from tests.recovery.world import World, expected
 
 Answer: TypeAlias = tuple[Report, list[LoggedEvent]]

@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.delivery.recovery import MarkRange
 from broker.event.place import Mark
 from broker.recovery.explaining import Known, explanation
 from broker.recovery.planning import Sources, plan
-from broker.router.recovery import MarkRange
 
 
 def told(

@@ -12,9 +12,9 @@ from twisted.internet.task import Clock
 
 from broker.cluster.address import Address
 from broker.cluster.flows.messages import Routed
-from broker.content.query.query import parse_query
 from broker.errors import BrokerError, NotConnected, Overloaded, PeerSilent
 from broker.event.stream import StreamPattern
+from broker.matching.query.query import parse_query
 from broker.recovery.fetching import ASK_AGAIN, TIMEOUT, Fetching
 from broker.recovery.log_pages import Page, PageRequest
 from broker.recovery.messages import FetchPage, PageFetched

@@ -11,8 +11,9 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
+from broker.archive.intervals import without
 from broker.cluster.address import Address
-from broker.content.query.query import parse_query
+from broker.delivery.recovery import Lost, MarkRange, Missed
 from broker.errors import (
     ArchiveUnavailable,
     BrokerError,
@@ -23,14 +24,13 @@ from broker.errors import (
 )
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
+from broker.log.records import LoggedEvent
+from broker.matching.query.query import parse_query
 from broker.recovery.archive_access import ArchiveAccess, Covered
 from broker.recovery.filling import Filling
 from broker.recovery.log_pages import Page, PageRequest
-from broker.recovery.request import ReplayRequest
 from broker.recovery.surroundings import Surroundings
-from broker.router.recovery import Lost, MarkRange, Missed
-from broker.store.archive.intervals import without
-from broker.store.records import LoggedEvent
+from broker.replay.request import ReplayRequest
 from tests.recovery.test_log_merging import logged
 
 OWN, GONE = "own", "gone"

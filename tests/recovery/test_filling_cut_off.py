@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from twisted.internet.task import Clock
 
+from broker.delivery.recovery import MarkRange
 from broker.event.place import Mark
-from broker.router.recovery import MarkRange
 from tests.recovery.test_filling import (
     GONE,
     IN_ORDER,

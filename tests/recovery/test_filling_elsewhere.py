@@ -11,12 +11,12 @@ from twisted.internet.task import Clock
 
 from broker.cluster.address import Address
 from broker.event.place import Mark
+from broker.log.records import LoggedEvent
 from broker.recovery.from_logs import FromLogs
 from broker.recovery.merged_pages import Pages
 from broker.recovery.other_logs import Answers
 from broker.recovery.planning import Remaining
-from broker.recovery.request import ReplayRequest
-from broker.store.records import LoggedEvent
+from broker.replay.request import ReplayRequest
 from tests.recovery.test_filling import (
     EVENTS,
     GONE,

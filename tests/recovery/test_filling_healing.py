@@ -6,9 +6,9 @@ import attrs
 import pytest
 from twisted.internet.task import Clock
 
+from broker.delivery.recovery import Lost
 from broker.recovery.planning import FEW
-from broker.recovery.request import ReplayRequest
-from broker.router.recovery import Lost
+from broker.replay.request import ReplayRequest
 from tests.recovery.test_filling import (
     GONE,
     IN_ORDER,

@@ -8,16 +8,16 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 
 from broker.cluster.address import Address
-from broker.content.query.query import parse_query
+from broker.delivery.recovery import Missed
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
+from broker.log.records import LoggedEvent
+from broker.matching.query.query import parse_query
 from broker.recovery.from_logs import FromLogs
 from broker.recovery.log_pages import Page, PageRequest
 from broker.recovery.origin_sources import OriginSources
 from broker.recovery.planning import Remaining
 from broker.recovery.surroundings import Surroundings
-from broker.router.recovery import Missed
-from broker.store.records import LoggedEvent
 from tests.recovery.test_log_merging import logged
 
 ORIGIN = "far"

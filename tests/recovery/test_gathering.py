@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.recovery.replays import GATHERING, LONGEST_GATHERING
-from tests.recovery.test_replayer_core import Process
+from broker.replay.replays import GATHERING, LONGEST_GATHERING
+from tests.replay.test_replayer_core import Process
 
 
 def test_requests_that_keep_coming_do_not_keep_the_first_one_waiting() -> None:

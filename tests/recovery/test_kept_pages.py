@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from broker.event.place import Mark
-from broker.store.kept import KeptSpan
+from broker.log.kept import KeptSpan
 from tests.recovery import test_log_pages
 from tests.recovery.test_log_pages import EVENTS, WHOLE, Log, Matcher, ask, pages_of
 

@@ -8,8 +8,8 @@ import pytest
 
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.identity import EventId
+from broker.log.records import LoggedEvent, encode_header
 from broker.recovery.log_merging import in_order
-from broker.store.records import LoggedEvent, encode_header
 
 
 def logged(origin: str, offset: int, arrival: int, publisher: str, number: int) -> LoggedEvent:

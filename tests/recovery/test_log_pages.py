@@ -10,21 +10,21 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
-from broker.content.contract import NO_VARIANTS, Variants
-from broker.content.query.query import Query, parse_query
 from broker.errors import UnknownSubscription
 from broker.event.envelope import Liveness
 from broker.event.place import Mark, NamedHistory, Position
 from broker.event.placeholder import placeholder
 from broker.event.stream import StreamPattern
+from broker.ingest.late_judgement import LateJudgement
+from broker.log.coverage import Coverage
+from broker.log.histories import Chain, Loss
+from broker.log.kept import KeptSpan
+from broker.log.records import LoggedEvent
+from broker.matching.contract import NO_VARIANTS, Variants
+from broker.matching.query.query import Query, parse_query
 from broker.recovery.log_pages import LogPages, Page, PageRequest
 from broker.recovery.page_matching import PageMatching
-from broker.router.durables import Durable
-from broker.router.late_judgement import LateJudgement
-from broker.store.coverage import Coverage
-from broker.store.histories import Chain, Loss
-from broker.store.kept import KeptSpan
-from broker.store.records import LoggedEvent
+from broker.subscriptions.durables import Durable
 from tests.recovery.test_log_merging import logged
 
 EVENTS = [attrs.evolve(logged("own", n, n, "p", n), serial=n) for n in range(1, 7)]

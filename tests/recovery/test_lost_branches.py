@@ -9,15 +9,15 @@ import attrs
 import pytest
 from twisted.internet.defer import Deferred
 
+from broker.delivery.recovery import Lost
 from broker.event.place import Mark, Position
+from broker.log.coverage import Coverage
+from broker.log.kept import KeptSpan
+from broker.log.records import LoggedEvent
 from broker.recovery.filling import Filling
 from broker.recovery.log_pages import Page, PageRequest
 from broker.recovery.lost_branches import MOST, LostBranches
-from broker.router.durables import Durable
-from broker.router.recovery import Lost
-from broker.store.coverage import Coverage
-from broker.store.kept import KeptSpan
-from broker.store.records import LoggedEvent
+from broker.subscriptions.durables import Durable
 from tests.recovery.test_filling import EVENTS, GONE, OWN, WHOLE, Archived, all_of, recovered
 from tests.recovery.test_filling import Log as Sources
 from tests.recovery.test_log_merging import logged

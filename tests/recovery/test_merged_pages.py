@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 
 from broker.event.place import Mark
 from broker.recovery.merged_pages import MergedPages, Pages
-from tests.router.test_recovering import far
+from tests.delivery.test_recovering import far
 
 
 async def pages_of(*pages: Sequence[Mark]) -> Pages:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from broker.cluster.address import Address
 from broker.cluster.messages import decode, encode
 from broker.errors import ProtocolError
+from broker.log.records import LoggedEvent
 from broker.recovery.messages import MOST_SOUGHT, Seek, Sought, pack_events, unpack_events
-from broker.store.records import LoggedEvent
 
 HERE, THERE = Address(("alps", "a"), "a1"), Address(("sea",), "c1")
 WANTED = st.lists(st.tuples(st.text(max_size=9), st.text(max_size=9)), max_size=5).map(tuple)

@@ -9,11 +9,11 @@ import attrs
 from twisted.internet.defer import Deferred
 
 from broker.event.place import Mark
-from broker.recovery.engine.contract import Hole
+from broker.log.records import LoggedEvent
 from broker.recovery.merged_pages import Pages
 from broker.recovery.missing_events import MissingEvents
 from broker.recovery.other_logs import Answers
-from broker.store.records import LoggedEvent
+from broker.replay.engine.contract import Hole
 from tests.recovery.test_filling import EVENTS, GONE, IN_ORDER, OWN, WHOLE, Log, recovered
 from tests.recovery.test_log_merging import logged
 

@@ -11,16 +11,6 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from broker.content.contract import (
-    NO_VARIANTS,
-    Accepted,
-    DtdNeeded,
-    Refused,
-    TypeMissing,
-    Variants,
-    Verdict,
-)
-from broker.content.query.query import parse_query
 from broker.dtd.hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.errors import NotValid, Overloaded
@@ -29,9 +19,19 @@ from broker.event.identity import EventId
 from broker.event.place import Mark
 from broker.event.placeholder import placeholder
 from broker.event.stream import StreamPattern
+from broker.ingest.late_judgement import LateJudgement
+from broker.log.records import LoggedEvent, encode_header
+from broker.matching.contract import (
+    NO_VARIANTS,
+    Accepted,
+    DtdNeeded,
+    Refused,
+    TypeMissing,
+    Variants,
+    Verdict,
+)
+from broker.matching.query.query import parse_query
 from broker.recovery.page_matching import REMOTE_PATIENCE, PageMatching, Reader
-from broker.router.late_judgement import LateJudgement
-from broker.store.records import LoggedEvent, encode_header
 
 LATE_TYPE = DtdReference("late", "1.0")
 

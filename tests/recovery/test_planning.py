@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from broker.delivery.recovery import MarkRange
 from broker.event.place import Mark
 from broker.recovery.planning import FEW, OWN_LOG, Remaining, Sources, holes, places, plan
-from broker.router.recovery import MarkRange
 
 RANGES: Mapping[str, MarkRange] = {"a": ((1, 0), (1, 10)), "b": ((1, 5), (1, 9))}
 LARGE: Mapping[str, MarkRange] = {"a": ((1, 0), (1, FEW + 1))}

@@ -10,16 +10,16 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
 from broker.cluster.address import Address
-from broker.content.query.query import parse_query
 from broker.event.place import Mark
 from broker.event.placeholder import placeholder
+from broker.log.chunk_table import EVENTS
+from broker.log.damage import Damage, Kind, Span
+from broker.log.kept import KEPT
+from broker.log.records import LoggedEvent
+from broker.matching.query.query import parse_query
 from broker.recovery.log_pages import Page, PageRequest
 from broker.recovery.repairing import Repairing
 from broker.recovery.surroundings import Surroundings
-from broker.store.chunk_table import EVENTS
-from broker.store.damage import Damage, Kind, Span
-from broker.store.kept import KEPT
-from broker.store.records import LoggedEvent
 from tests.recovery.test_log_merging import logged
 
 

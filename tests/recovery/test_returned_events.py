@@ -16,17 +16,17 @@ from broker.cluster.address import Address
 from broker.cluster.flows.arrived import Arrived
 from broker.cluster.flows.messages import Resume
 from broker.cluster.jobs import Job
-from broker.content.contract import Accepted, Refused, Verdict
-from broker.content.query.query import parse_query
 from broker.errors import BrokerError, NotValid
 from broker.event.place import Mark, NamedHistory
+from broker.log.deduplication import Deduplication, Freshness
+from broker.log.records import LoggedEvent, header_from_fields
+from broker.matching.contract import Accepted, Refused, Verdict
+from broker.matching.query.query import parse_query
 from broker.recovery.archive_access import ArchiveAccess, Covered
 from broker.recovery.log_pages import Page, PageRequest
 from broker.recovery.messages import RETURNED
-from broker.recovery.request import ReplayRequest
 from broker.recovery.returning import AGAIN, ARCHIVE_LATER, GATHERING, Returning
-from broker.store.deduplication import Deduplication, Freshness
-from broker.store.records import LoggedEvent, header_from_fields
+from broker.replay.request import ReplayRequest
 from tests.recovery.test_log_merging import logged
 from tests.recovery.test_returning import HERE, READER, shows
 

@@ -15,11 +15,11 @@ from twisted.logger import capturedLogs
 from broker.cluster.address import Address
 from broker.cluster.flows.frame import MAX_HOPS
 from broker.cluster.flows.messages import Resume
-from broker.content.query.query import parse_query
 from broker.event.place import Mark, NamedHistory
+from broker.log.histories import Loss
+from broker.log.records import LoggedEvent
+from broker.matching.query.query import parse_query
 from broker.recovery.returning import MOST_PLACES, MOST_SHOWN, SETTLING, Returning
-from broker.store.histories import Loss
-from broker.store.records import LoggedEvent
 from tests.recovery.test_log_merging import logged
 
 HERE, READER, KEEPER = (Address(("c",), name) for name in ("here", "reader", "keeper"))

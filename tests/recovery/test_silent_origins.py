@@ -16,6 +16,7 @@ from broker.cluster.acquaintances import REMEMBERED
 from broker.cluster.questions import Gathered
 from broker.errors import NotConnected
 from broker.event.place import Mark
+from broker.log.records import LoggedEvent
 from broker.recovery.archive_access import Covered
 from broker.recovery.other_logs import MOST_NODES, REACHED, OtherLogs
 from broker.recovery.silent_origins import (
@@ -25,8 +26,7 @@ from broker.recovery.silent_origins import (
     RUN,
     SilentOrigins,
 )
-from broker.store.records import LoggedEvent
-from tests.router.test_recovering import far
+from tests.delivery.test_recovering import far
 
 PATIENCE = 60.0
 

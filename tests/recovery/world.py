@@ -12,6 +12,8 @@ import attrs
 import msgpack
 from lxml import etree
 
+from broker.archive.archive import Archive
+from broker.archive.writer import ArchiveWriter
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
@@ -20,11 +22,9 @@ from broker.event.identity import EventId
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.event.writing import write_event
-from broker.recovery.request import ReplayRequest
-from broker.store.archive.archive import Archive
-from broker.store.archive.writer import ArchiveWriter
-from broker.store.records import LoggedEvent, encode_header, header_from_fields
-from tests.recovery.plain_order import Row, plainly, run_of, without_copies
+from broker.log.records import LoggedEvent, encode_header, header_from_fields
+from broker.replay.request import ReplayRequest
+from tests.replay.plain_order import Row, plainly, run_of, without_copies
 
 CATALOGUE = Catalogue.load(shipped_folder())
 ORIGINS = ("0a" * 8, "1b" * 8, "2c" * 8, "3d" * 8)

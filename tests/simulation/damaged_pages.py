@@ -24,7 +24,7 @@ from click.testing import CliRunner
 from broker.cli import main as command_line
 from broker.client.received import STORED
 from broker.errors import LogCorrupt
-from broker.store.page_file import FILE
+from broker.log.page_file import FILE
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.watching import Publisher, Reader, read
 

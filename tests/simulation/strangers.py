@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from zope.interface import implementer
 
-from broker.channel.driver import IStackReceiver, StackDriver
-from broker.channel.socket import ISocketChannel, ISocketReceiver
-from broker.channel.view import LinkState, View
 from broker.errors import BrokerError, from_wire
-from broker.session import messages
-from broker.session.messages import MAGIC, PROTOCOL_VERSIONS, Hello, Message, Refuse, Welcome
-from broker.session.stack import session_layers
 from broker.testing.simulation import World
+from broker.transport.driver import IStackReceiver, StackDriver
+from broker.transport.socket import ISocketChannel, ISocketReceiver
+from broker.transport.view import LinkState, View
+from broker.wire import messages
+from broker.wire.messages import MAGIC, PROTOCOL_VERSIONS, Hello, Message, Refuse, Welcome
+from broker.wire.stack import session_layers
 
 
 def hello(client_id: str, incarnation: int = 1, token: bytes = b"t" * 16) -> Hello:

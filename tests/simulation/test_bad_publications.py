@@ -24,10 +24,10 @@ from broker.errors import (
 from broker.event.envelope import EventType
 from broker.event.identity import EventId
 from broker.event.writing import write_event
-from broker.session import messages
-from broker.session.batches import encode_batch
-from broker.session.messages import Goodbye
 from broker.testing.simulation import World
+from broker.wire import messages
+from broker.wire.batches import encode_batch
+from broker.wire.messages import Goodbye
 from tests.event.delimiters import event_with, single_fillings
 
 KIND = EventType("flight", "1.0")

@@ -21,11 +21,11 @@ from broker.dtd.interfaces import IDtdSource
 from broker.dtd.reference import DtdReference
 from broker.errors import UnknownType
 from broker.event.envelope import EventType
-from broker.metrics import NodeCollector
-from broker.router import notices
-from broker.router.notices import MAX_WAITING
-from broker.session import messages
+from broker.node.metrics import NodeCollector
+from broker.subscriptions import notices
+from broker.subscriptions.notices import MAX_WAITING
 from broker.testing.simulation import World
+from broker.wire import messages
 from tests.simulation.watching import flight
 
 FLIGHT_2 = DtdReference("flight", "2.0")

@@ -8,9 +8,9 @@ import attrs
 import pytest
 
 from broker.client.received import ALL
-from broker.content import budget
-from broker.content.evaluation import CompiledXPath, Subject
 from broker.errors import QueryTooExpensive
+from broker.matching import budget
+from broker.matching.evaluation import CompiledXPath, Subject
 from broker.testing.simulation import World
 from tests.simulation.watching import INTERESTS, Publisher, Reader, truths
 

@@ -18,9 +18,9 @@ from broker.errors import (
     UnknownSubscription,
 )
 from broker.event.envelope import SecurityLevel
-from broker.metrics import NodeCollector
-from broker.router.durable_report import MOST_NAMED
-from broker.status import status
+from broker.node.metrics import NodeCollector
+from broker.node.status import status
+from broker.subscriptions.durable_report import MOST_NAMED
 from broker.testing.simulation import World
 from tests.simulation.test_identities import ACCOUNTS, asdi, member
 from tests.simulation.watching import Publisher, Reader

@@ -16,8 +16,8 @@ from broker.errors import BadName, BadQuery, NotAllowed, Overloaded, TooLarge
 from broker.event.envelope import EventType, SecurityLevel
 from broker.event.identity import EventId
 from broker.event.writing import write_event
-from broker.metrics import NodeCollector
-from broker.status import status
+from broker.node.metrics import NodeCollector
+from broker.node.status import status
 from broker.testing.simulation import World
 from tests.simulation.test_identities import ACCOUNTS
 from tests.simulation.test_slow_subscribers import SLOW, publish_steadily

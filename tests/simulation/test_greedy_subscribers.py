@@ -8,12 +8,12 @@ from typing import Any
 import attrs
 import pytest
 
-from broker.channel.p2p.wire import MESSAGE_COST
 from broker.client.client import Client
 from broker.client.subscription import Subscription
 from broker.config import Settings
 from broker.errors import TooManySubscriptions
 from broker.testing.simulation import World
+from broker.transport.p2p.wire import MESSAGE_COST
 from tests.simulation.watching import Publisher, Reader, truths
 
 #: As much as one read of a socket brings.

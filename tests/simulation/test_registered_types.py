@@ -11,8 +11,8 @@ from broker.dtd.reference import DtdReference
 from broker.errors import BadDtd, BrokerError, NotAllowed
 from broker.event.envelope import EventType, SecurityLevel
 from broker.identity import Identity, Rights
-from broker.session.messages import Ask
 from broker.testing.simulation import World
+from broker.wire.messages import Ask
 from tests.simulation.network.test_types_stay import moved_altitude, report_text
 from tests.simulation.test_missing_types import with_source
 

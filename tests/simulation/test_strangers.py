@@ -14,9 +14,10 @@ from broker.config import Settings
 from broker.errors import PeerSilent, ProtocolError, TooManySessions, VersionMismatch
 from broker.event.identity import EventId
 from broker.event.writing import write_event
-from broker.session import messages
-from broker.session.batches import encode_batch
-from broker.session.messages import (
+from broker.testing.simulation import World
+from broker.wire import messages
+from broker.wire.batches import encode_batch
+from broker.wire.messages import (
     Acknowledge,
     Answer,
     Ask,
@@ -31,7 +32,6 @@ from broker.session.messages import (
     Unsubscribe,
     Welcome,
 )
-from broker.testing.simulation import World
 from tests.simulation.strangers import Stranger, Talker, hello
 from tests.simulation.watching import FLIGHT, Publisher, Reader, flight, truths
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from broker.client.received import ALL
-from broker.router import session, turns
-from broker.router.turns import LONGEST_TURN
+from broker.sessions import session, turns
+from broker.sessions.turns import LONGEST_TURN
 from broker.testing.simulation import World
 from tests.simulation.test_greedy_subscribers import Greedy, settings
 from tests.simulation.watching import Publisher, Reader, check_publishers, truths

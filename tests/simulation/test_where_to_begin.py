@@ -12,7 +12,7 @@ from broker.config import Settings
 from broker.errors import BadPosition, BadQuery, TooManySessions
 from broker.event.envelope import Liveness
 from broker.event.place import Position
-from broker.node import CARE_EVERY
+from broker.node.node import CARE_EVERY
 from broker.testing.simulation import World
 from tests.simulation.watching import Publisher, Reader, offsets, publish, read, truths
 

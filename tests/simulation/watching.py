@@ -17,7 +17,7 @@ from broker.errors import BrokerError
 from broker.event.envelope import EventType, Header, Liveness, SecurityLevel
 from broker.event.identity import EventId
 from broker.event.place import Mark
-from broker.store.records import LoggedEvent, header_from_fields
+from broker.log.records import LoggedEvent, header_from_fields
 from broker.testing.simulation import World
 
 FLIGHT = EventType("flight", "1.0")

@@ -24,9 +24,9 @@ from broker.errors import BrokerError
 from broker.event.envelope import EventType, SecurityLevel
 from broker.event.identity import EventId
 from broker.event.place import Position
-from broker.session.messages import Flowing, Subscribe, Subscribed
 from broker.testing.guarantees import Kind
 from broker.testing.guarantees.records import digest_of
+from broker.wire.messages import Flowing, Subscribe, Subscribed
 from tests.simulation.watching import flight
 from tests.soak.interests import ALTITUDES, INTERESTS_OF_ALL, STREAMS
 from tests.soak.layout import SECRET

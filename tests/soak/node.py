@@ -69,7 +69,7 @@ class SoakNode:
 
     def archivers(self) -> list[int]:
         """Its archiver's process."""
-        return children_of(self.pid, "broker.recovery.archiver") if self.pid else []
+        return children_of(self.pid, "broker.archiver") if self.pid else []
 
     def log(self) -> str:
         """Its log for people, of all its processes."""

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgpack
 
+from broker.archive.archive import Archive
 from broker.errors import BrokerError
 from broker.event.place import Place
+from broker.log.reading_along import LogAlong, read_only
+from broker.log.records import header_from_fields
 from broker.recovery.handing_over import MAY_REPEAT
-from broker.store.archive.archive import Archive
-from broker.store.reading_along import LogAlong, read_only
-from broker.store.records import header_from_fields
 from broker.testing.guarantees import (
     Delivered,
     End,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from zope.interface import implementer
 
-from broker.channel.socket.datagram_group import IGroupReceiver
+from broker.transport.socket.datagram_group import IGroupReceiver
 
 
 @implementer(IGroupReceiver)

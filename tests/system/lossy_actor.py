@@ -17,11 +17,11 @@ from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from broker.channel.socket import ISocketChannel, ISocketReceiver
-from broker.channel.socket.datagram_channel import DatagramChannel
-from broker.channel.socket.multicast import MulticastPort
-from broker.channel.socket.udp import UdpPort
 from broker.errors import BrokerError
+from broker.transport.socket import ISocketChannel, ISocketReceiver
+from broker.transport.socket.datagram_channel import DatagramChannel
+from broker.transport.socket.multicast import MulticastPort
+from broker.transport.socket.udp import UdpPort
 from tests.system.group_member import NotingMember
 
 reactor = cast(Any, the_reactor)

@@ -8,10 +8,10 @@ import struct
 import time
 from collections.abc import Sequence
 
-from broker.channel.p2p import wire
 from broker.errors import BrokerError, from_wire
-from broker.session import messages
-from broker.session.messages import (
+from broker.transport.p2p import wire
+from broker.wire import messages
+from broker.wire.messages import (
     MAGIC,
     PROTOCOL_VERSIONS,
     Flowing,

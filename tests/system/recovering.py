@@ -8,13 +8,13 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
+from broker.archive.archive import Archive
+from broker.archive.objects import objects_at
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import Receipt, ReceivedEvent
 from broker.event.envelope import Liveness
 from broker.event.identity import EventId
 from broker.event.place import Mark
-from broker.store.archive.archive import Archive
-from broker.store.archive.objects import objects_at
 from examples.free_ports import free_port
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.traffic import FLIGHT, Inbox, flight

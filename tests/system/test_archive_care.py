@@ -8,12 +8,12 @@ from shutil import copytree
 
 import pytest
 
+from broker.archive.archive import Archive
+from broker.archive.disk import Disk
+from broker.archive.verification import Verification
+from broker.archive.writer import ArchiveWriter
 from broker.client.asyncio_face import connect
-from broker.store.archive.archive import Archive
-from broker.store.archive.disk import Disk
-from broker.store.archive.verification import Verification
-from broker.store.archive.writer import ArchiveWriter
-from tests.store.archive.events import HOUR, MORNING, covering, event, everything_in
+from tests.archive.events import HOUR, MORNING, covering, event, everything_in
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.traffic import FLIGHT, flight, within
 

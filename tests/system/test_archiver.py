@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from broker.archive.archive import Archive
+from broker.archive.table import batch_to_events
 from broker.client.asyncio_face import connect
 from broker.client.received import Receipt
 from broker.dtd.reference import DtdReference
 from broker.event.place import Place
-from broker.store.archive.archive import Archive
-from broker.store.archive.table import batch_to_events
 from tests.system.node_process import NodeProcess
 from tests.system.traffic import FLIGHT, flight, within
 
@@ -47,7 +47,7 @@ def archiver_of(node: NodeProcess) -> int:
         except OSError:
             continue
         parent = int(status.rpartition(")")[2].split()[1])
-        if parent == node.process.pid and b"broker.recovery.archiver" in command:
+        if parent == node.process.pid and b"broker.archiver" in command:
             return pid
     raise LookupError("the node has no archiver")
 

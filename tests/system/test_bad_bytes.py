@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from broker.channel.p2p import wire
 from broker.errors import FrameTooLarge, PeerSilent, ProtocolError, VersionMismatch
-from broker.session import messages
-from broker.session.batches import encode_batch
-from broker.session.messages import Answer, Goodbye, Hello, Published
+from broker.transport.p2p import wire
+from broker.wire import messages
+from broker.wire.batches import encode_batch
+from broker.wire.messages import Answer, Goodbye, Hello, Published
 from tests.system.conftest import HANDSHAKE
 from tests.system.node_process import NodeProcess
 from tests.system.raw_session import RawSession, frame, hello, how_it_ends, refusal_of

@@ -33,7 +33,7 @@ from broker.errors import (
 from broker.event.envelope import EventType, SecurityLevel
 from broker.event.place import Position
 from broker.identity import hash_secret
-from broker.session import messages
+from broker.wire import messages
 from tests.capability import need
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.raw_session import RawSession, hello, refusal_of

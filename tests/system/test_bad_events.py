@@ -27,8 +27,8 @@ from broker.errors import (
 from broker.event.envelope import EventType
 from broker.event.identity import EventId
 from broker.event.writing import write_event
-from broker.session.batches import encode_batch
-from broker.session.messages import Published
+from broker.wire.batches import encode_batch
+from broker.wire.messages import Published
 from tests.system.conftest import DtdServer
 from tests.system.node_process import NodeProcess
 from tests.system.raw_session import RawSession

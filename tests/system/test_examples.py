@@ -13,7 +13,7 @@ import pytest
 
 from broker.client.asyncio_face import connect
 from broker.errors import EngineUnavailable
-from broker.recovery.engine.spark_session import check_java
+from broker.replay.engine.spark_session import check_java
 from tests.capability import SHARED_DATA
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
 from tests.system.traffic import FLIGHT, within

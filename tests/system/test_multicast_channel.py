@@ -10,8 +10,8 @@ from twisted.internet import reactor as the_reactor
 from twisted.internet.error import CannotListenError
 from twisted.trial.unittest import SkipTest
 
-from broker.channel.socket.multicast import MulticastPort
 from broker.errors import Closed, ConfigurationError
+from broker.transport.socket.multicast import MulticastPort
 from examples.free_ports import free_port
 from tests.capability import skipped
 from tests.system.events import Events

@@ -15,11 +15,11 @@ from pathlib import Path
 import pyarrow.fs
 import pytest
 
+from broker.archive.archive import Archive
+from broker.archive.copying import Copying
+from broker.archive.verification import Verification
 from broker.client.asyncio_face import connect
 from broker.client.received import Receipt
-from broker.store.archive.archive import Archive
-from broker.store.archive.copying import Copying
-from broker.store.archive.verification import Verification
 from examples.free_ports import free_port
 from tests.capability import needs
 from tests.system.node_process import PATIENCE, NodeProcess

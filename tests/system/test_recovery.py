@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from broker.archive.archive import Archive
+from broker.archive.listed import ArchivedFile
 from broker.client.asyncio_face import connect
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
-from broker.store.archive.archive import Archive
-from broker.store.archive.listed import ArchivedFile
-from broker.store.reading_along import LogAlong
+from broker.log.reading_along import LogAlong
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.recovering import (
     FILLING,

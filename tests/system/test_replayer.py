@@ -20,11 +20,11 @@ from broker.errors import (
     UnknownSubscription,
     from_wire,
 )
-from broker.recovery import replayer_messages as messages
-from broker.recovery.engine.contract import Report
-from broker.recovery.request import ReplayRequest
-from broker.store.chunks import Chunk
-from broker.store.records import LoggedEvent
+from broker.log.chunks import Chunk
+from broker.log.records import LoggedEvent
+from broker.replay import replayer_messages as messages
+from broker.replay.engine.contract import Report
+from broker.replay.request import ReplayRequest
 from tests.recovery.world import World, archive_world, expected, make_world, some_requests
 from tests.system.mounts import mounted_tmpfs
 
@@ -80,7 +80,7 @@ def archive(world: World, tmp_path_factory: pytest.TempPathFactory) -> str:
 def started(archive: str, folder: Path, *options: str) -> subprocess.Popen[str]:
     arguments = ["--archive", archive, "--socket", f"{folder}/socket", "--spool", f"{folder}/spool"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "broker.recovery.replayer", *arguments, *options, "--attached"],
+        [sys.executable, "-m", "broker.replay.replayer", *arguments, *options, "--attached"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.archive.archive import Archive
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import Receipt
 from broker.client.received import since as start_at
@@ -17,7 +18,6 @@ from broker.client.subscription import Subscription
 from broker.errors import ArchiveUnavailable, ReplayTooLarge
 from broker.event.identity import EventId
 from broker.event.place import Position
-from broker.store.archive.archive import Archive
 from tests.system.mounts import mounted_tmpfs
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.recovering import FILLING, archived, ids, publish, settings

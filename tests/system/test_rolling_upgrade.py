@@ -13,8 +13,8 @@ import pytest
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import Receipt
 from broker.event.origin import born
-from broker.store.tables import FORMAT_NAME
-from broker.store.values import Values
+from broker.log.tables import FORMAT_NAME
+from broker.log.values import Values
 from examples.free_ports import free_port
 from tests.system.network_nodes import running
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess

@@ -28,15 +28,15 @@ from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.ssl import CertificateOptions, PrivateCertificate
 from zope.interface import implementer
 
-from broker.channel.driver import IStackReceiver, StackDriver
-from broker.channel.p2p import P2PLayer
-from broker.channel.socket import ISocketChannel
-from broker.channel.socket.asyncio_tcp import AsyncioClock, AsyncioSocketChannel
-from broker.channel.socket.framing import encode
-from broker.channel.socket.tcp import TcpChannelFactory, TcpSocketChannel
-from broker.channel.view import LinkState, View
 from broker.errors import BrokerError, Closed, FrameTooLarge, ProtocolError
 from broker.testing.socket_contract import NotingReceiver, SocketChannelContract
+from broker.transport.driver import IStackReceiver, StackDriver
+from broker.transport.p2p import P2PLayer
+from broker.transport.socket import ISocketChannel
+from broker.transport.socket.asyncio_tcp import AsyncioClock, AsyncioSocketChannel
+from broker.transport.socket.framing import encode
+from broker.transport.socket.tcp import TcpChannelFactory, TcpSocketChannel
+from broker.transport.view import LinkState, View
 from tests.system.events import Events
 
 reactor = cast(Any, the_reactor)

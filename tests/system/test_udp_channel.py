@@ -10,14 +10,14 @@ from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
 from zope.interface import implementer
 
-from broker.channel.driver import IStackReceiver, StackDriver
-from broker.channel.p2p import P2PLayer
-from broker.channel.socket import ISocketChannel
-from broker.channel.socket.datagram_channel import DatagramChannel
-from broker.channel.socket.udp import UdpPort
-from broker.channel.view import LinkState, View
 from broker.errors import Closed
 from broker.testing.socket_contract import NotingReceiver, SocketChannelContract
+from broker.transport.driver import IStackReceiver, StackDriver
+from broker.transport.p2p import P2PLayer
+from broker.transport.socket import ISocketChannel
+from broker.transport.socket.datagram_channel import DatagramChannel
+from broker.transport.socket.udp import UdpPort
+from broker.transport.view import LinkState, View
 from tests.system.events import Events
 
 reactor = cast(Any, the_reactor)

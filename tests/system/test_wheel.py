@@ -134,7 +134,8 @@ def test_the_stack_of_nodes_is_found_where_the_wheel_is_installed(
 ) -> None:
     done = installation.run(
         *("python", "-c"),
-        "from broker.channel.stacks import stack_named as s; print(type(s('mspaces')).__module__)",
+        "from broker.transport import stacks\n"
+        "print(type(stacks.stack_named('mspaces')).__module__)",
     )
     assert done.stdout.strip() == "plugins.mspaces.stack", done.stderr
 

@@ -8,11 +8,11 @@ from twisted.internet.error import CannotListenError, ConnectionRefusedError
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from broker.channel.socket import ISocketChannel
 from broker.errors import Closed, NotConnected
 from broker.testing.memory_channel import HIGH_WATER, MemoryChannel
 from broker.testing.network import MemoryNetwork
 from broker.testing.socket_contract import NotingReceiver, SocketChannelContract
+from broker.transport.socket import ISocketChannel
 
 
 class MemoryChannelTests(SocketChannelContract, TestCase):

@@ -10,11 +10,11 @@ import attrs
 from twisted.plugin import IPlugin
 from zope.interface import implementer
 
-from broker.channel.effects import DeliverUp, Effect, Peer
-from broker.channel.layer import ILayer, PassThrough, Property
-from broker.channel.p2p import P2PLayer
-from broker.channel.stacks import IProtocolStack, StackSettings, Transport, stack_named
 from broker.testing.stack_contract import StackContract
+from broker.transport.effects import DeliverUp, Effect, Peer
+from broker.transport.layer import ILayer, PassThrough, Property
+from broker.transport.p2p import P2PLayer
+from broker.transport.stacks import IProtocolStack, StackSettings, Transport, stack_named
 
 
 class TestMspaces(StackContract, unittest.TestCase):

@@ -1,6 +1,6 @@
 """The drop-in for `twistd`: names the subcommand.
 
-`broker.tap` is named as a text, since `twistd` imports every drop-in and should not pay for ours.
+`twistd` imports every drop-in, so this one names `broker.node.tap` as text and imports none of it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from twisted.application.service import ServiceMaker
 
 xmlbroker = ServiceMaker(
     "xmlbroker",
-    "broker.tap",
+    "broker.node.tap",
     "A node of the xmlbroker publish/subscribe network",
     "xmlbroker",
 )

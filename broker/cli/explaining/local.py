@@ -11,12 +11,6 @@ import attrs
 from twisted.internet.task import Clock
 
 from broker.cli.failing import Failure
-from broker.content.contract import DtdNeeded
-from broker.content.explaining.explanation import Explanation, OnEvent
-from broker.content.query.query import Query, parse_query
-from broker.content.schema.advice import Advisor
-from broker.content.schema.known import KnownTypes
-from broker.content.switch import Switch
 from broker.dtd.cache import CacheLimits, DtdCache
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.hint import FetchHint
@@ -24,6 +18,12 @@ from broker.dtd.reference import DtdReference
 from broker.dtd.sources import CatalogueSource
 from broker.errors import BrokerError
 from broker.event.stream import StreamPattern
+from broker.matching.contract import DtdNeeded
+from broker.matching.explaining.explanation import Explanation, OnEvent
+from broker.matching.query.query import Query, parse_query
+from broker.matching.schema.advice import Advisor
+from broker.matching.schema.known import KnownTypes
+from broker.matching.switch import Switch
 
 #: How often the event is shown to the engine so that it knows its shape.
 _SIGHTINGS: Final = 3

@@ -8,10 +8,10 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from broker.channel.backoff import backoff_bound
-from broker.channel.clock import IClock, IDelayed
 from broker.cluster.descriptor import Endpoint
 from broker.cluster.discovery.contract import ISeedSource
+from broker.transport.backoff import backoff_bound
+from broker.transport.clock import IClock, IDelayed
 
 #: Seconds between two questions: who has moved is found, and nobody is asked much.
 PERIOD = 30.0

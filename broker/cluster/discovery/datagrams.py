@@ -16,7 +16,7 @@ import msgpack
 from broker.cluster.address import Address
 from broker.cluster.descriptor import Endpoint, checked_address, checked_endpoint
 from broker.errors import AuthenticationFailed, BadName, ProtocolError
-from broker.session.fields import flag, text
+from broker.wire.fields import flag, text
 
 MAGIC = b"XBD1"
 NONCE_BYTES = 8

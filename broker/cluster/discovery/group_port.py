@@ -8,12 +8,12 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
-from broker.channel.socket.datagram_socket import DatagramSocket
-from broker.channel.socket.group_place import GroupSender, open_group
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
 from broker.cluster.discovery.contract import ISeedSource
 from broker.cluster.discovery.group import GroupSeeds
 from broker.cluster.discovery.group_core import Presence
+from broker.transport.socket.datagram_socket import DatagramSocket
+from broker.transport.socket.group_place import GroupSender, open_group
 
 
 @implementer(ISeedSource)

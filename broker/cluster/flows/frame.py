@@ -27,7 +27,7 @@ from broker.cluster.descriptor import rank as checked_rank
 from broker.cluster.flows.known_histories import named_history
 from broker.errors import BadName, ProtocolError
 from broker.event.place import Mark, NamedHistory
-from broker.session import fields
+from broker.wire import fields
 
 KIND = 0x60
 #: More events, or destinations, no frame carries.

@@ -1,4 +1,4 @@
-"""The newest histories of each origin that frames have named (`broker.store.histories`).
+"""The newest histories of each origin that frames have named (`broker.log.histories`).
 
 Two processes on copies of one log may give places in one epoch: they were started within 250 ms, or
 by clocks that are behind. A place alone does not tell which of them gave it. The id of the history
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from broker.event.place import Mark, NamedHistory
-from broker.session import fields
+from broker.wire import fields
 
 #: Histories of an origin that a node stores: the newest ones.
 MOST_NAMED = 8

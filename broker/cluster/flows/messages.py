@@ -11,7 +11,7 @@ from broker.cluster.descriptor import checked_address
 from broker.cluster.flows.known_histories import path_of
 from broker.cluster.messages import Message, register
 from broker.event.place import Mark, NamedHistory
-from broker.session import fields
+from broker.wire import fields
 
 
 def _address(value: Any) -> Address:

@@ -12,7 +12,7 @@ from broker.cluster.flows.messages import Kept
 from broker.cluster.keeping.messages import AskKeeper, KeeperHas, decode_keep
 from broker.errors import BrokerError, LogUnavailable, ProtocolError
 from broker.event.place import Mark
-from broker.store.event_log import EventLog
+from broker.log.event_log import EventLog
 
 #: Origins that are kept for neighbours at once; more are not taken.
 MOST_OWNERS = 64

@@ -1,7 +1,7 @@
 """What a node and its keeper say to each other, by the link between them.
 
 KEEP is `0x65 | after | upto | chunk`: two marks (`epoch u32, offset u64`, big-endian), then the
-events of (after, upto] as a chunk of the log (`broker.store.chunks`), or nothing.
+events of (after, upto] as a chunk of the log (`broker.log.chunks`), or nothing.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import attrs
 from broker.cluster.messages import Message, register
 from broker.errors import ProtocolError
 from broker.event.place import Mark
-from broker.session import fields
-from broker.store.chunks import Chunk, encode_chunk
-from broker.store.commit import Keeping
-from broker.store.records import LoggedEvent
+from broker.log.chunks import Chunk, encode_chunk
+from broker.log.commit import Keeping
+from broker.log.records import LoggedEvent
+from broker.wire import fields
 
 KEEP = 0x65
 _HEAD = struct.Struct(">BIQIQ")

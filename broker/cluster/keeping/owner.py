@@ -13,15 +13,15 @@ import attrs
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from broker.channel.clock import IClock
 from broker.cluster.keeping.messages import AskKeeper, KeeperHas, encode_keep
 from broker.cluster.messages import Message, encode
 from broker.config.settings import StreamSettings
 from broker.errors import BrokerError
 from broker.event.place import Mark
-from broker.store.damage import DamageFound
-from broker.store.event_log import EventLog
-from broker.store.records import LoggedEvent
+from broker.log.damage import DamageFound
+from broker.log.event_log import EventLog
+from broker.log.records import LoggedEvent
+from broker.transport.clock import IClock
 
 #: A page of the log for a keeper.
 PAGE_EVENTS = 1_024

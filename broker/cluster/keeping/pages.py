@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from broker.cluster.address import Address
 from broker.cluster.flows.frame import MAX_HOPS, PLAIN, Carried, Frame, Range, level_runs, mark_runs
-from broker.store.records import LoggedEvent
+from broker.log.records import LoggedEvent
 
 
 def page_of(

@@ -18,9 +18,9 @@ from broker.cluster.messages import Message
 from broker.cluster.neighbours import Neighbour
 from broker.errors import ProtocolError
 from broker.event.place import Mark
-from broker.store.damage import Damage, DamageFound
-from broker.store.event_log import EventLog
-from broker.store.records import LoggedEvent
+from broker.log.damage import Damage, DamageFound
+from broker.log.event_log import EventLog
+from broker.log.records import LoggedEvent
 
 #: A page of copies: events, and bytes of them.
 PAGE_EVENTS = 512

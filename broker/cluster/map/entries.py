@@ -22,7 +22,7 @@ from broker.cluster.address import (
 )
 from broker.cluster.descriptor import Endpoint, checked_endpoint, rank
 from broker.errors import BadName, ProtocolError
-from broker.session.fields import count
+from broker.wire.fields import count
 
 NODE = "node"
 UNIT_LINKS = "unit-links"

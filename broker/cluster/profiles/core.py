@@ -21,9 +21,9 @@ from broker.cluster.profiles.wants import SETTLED
 from broker.cluster.tables.core import Tables
 from broker.cluster.tables.effects import Changed, Echoed, TablesEffect
 from broker.cluster.tables.table import TableKey
-from broker.content.query.query import Query
-from broker.content.upstream.union import MAX_QUERIES
 from broker.event.stream import StreamPattern
+from broker.matching.query.query import Query
+from broker.matching.upstream.union import MAX_QUERIES
 
 FLOWING = "flowing"
 

@@ -9,7 +9,7 @@ import attrs
 
 from broker.cluster.address import UnitPath
 from broker.cluster.tables.effects import TablesEffect
-from broker.content.upstream.want import Want
+from broker.matching.upstream.want import Want
 
 #: Where events go: a node of the own cluster by its name, or a far unit.
 Destination: TypeAlias = str | UnitPath

@@ -12,8 +12,8 @@ from broker.cluster.messages import Value
 from broker.cluster.profiles.effects import BadWant, Destination, ProfilesEffect, Unwanted, Wanted
 from broker.cluster.profiles.wants import SETTLED, read, want_id
 from broker.cluster.tables.table import TableKey
-from broker.content.upstream.want import Want
 from broker.errors import BadName
+from broker.matching.upstream.want import Want
 
 PROFILE, SUMMARY = "profile", "summary"
 

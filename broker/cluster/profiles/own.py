@@ -7,10 +7,10 @@ from collections.abc import Hashable
 from broker.cluster.messages import Value
 from broker.cluster.profiles.climb import Climb
 from broker.cluster.profiles.wants import want_id, written
-from broker.content.query.query import Query
-from broker.content.upstream.union import Delta, Union
-from broker.content.upstream.want import Node, Want
 from broker.event.stream import StreamPattern
+from broker.matching.query.query import Query
+from broker.matching.upstream.union import Delta, Union
+from broker.matching.upstream.want import Node, Want
 
 #: Versions of the profile that are followed each; of more, later ones stand for the earliest.
 _MOST_CLIMBS = 64

@@ -6,7 +6,7 @@ from broker.cluster.address import UnitPath
 from broker.cluster.messages import Value
 from broker.cluster.profiles.members import Change, Members
 from broker.cluster.profiles.wants import want_id, written
-from broker.content.upstream.union import Delta, Union
+from broker.matching.upstream.union import Delta, Union
 
 Stand = tuple[int, int]
 #: Summaries under way of which it is known what they cover.

@@ -9,10 +9,10 @@ from typing import Any
 import msgpack
 
 from broker.cluster.messages import Value
-from broker.content.query.query import parse_query
-from broker.content.upstream.want import Want
 from broker.errors import BadName, BadQuery
 from broker.event.stream import StreamPattern
+from broker.matching.query.query import parse_query
+from broker.matching.upstream.want import Want
 
 #: The entry that says up to which version the others are known to everybody in the scope.
 SETTLED = ""

@@ -13,10 +13,10 @@ from typing import Final
 
 import attrs
 
-from broker.channel.clock import IClock
 from broker.cluster.address import Address
 from broker.dtd.reference import DtdReference
 from broker.errors import BadName
+from broker.transport.clock import IClock
 
 #: Seconds that events wait.
 MOMENT: Final = 1.0

@@ -10,7 +10,6 @@ import attrs
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from broker.channel.clock import IClock, IDelayed
 from broker.cluster.address import Address, unit_text
 from broker.cluster.types.core import Announced
 from broker.dtd.cache import DtdCache
@@ -19,6 +18,7 @@ from broker.dtd.interfaces import IDtd
 from broker.dtd.owner import of_node, of_unit
 from broker.dtd.reference import DtdReference
 from broker.errors import TooManyTypes
+from broker.transport.clock import IClock, IDelayed
 
 #: Texts that are fetched at the same time, and that wait; a further one is dropped and counted.
 MOST_FETCHES: Final = 4

@@ -16,10 +16,10 @@ from typing import Any, Final
 import attrs
 from twisted.logger import Logger
 
-from broker.content.contract import NO_VARIANTS, Variants
 from broker.dtd.reference import DtdReference
 from broker.dtd.whole_file import read_checked, write_checked
 from broker.errors import BadName
+from broker.matching.contract import NO_VARIANTS, Variants
 
 #: Origins that are kept, and texts of each; the origin noted longest ago goes first.
 MAX_ORIGINS: Final = 1024

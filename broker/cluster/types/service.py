@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from broker.channel.clock import IClock
 from broker.cluster.address import Address, unit_text
 from broker.cluster.knowledge import Knowledge
 from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
 from broker.cluster.types.core import Announced
 from broker.cluster.types.fetching import TypeFetcher
 from broker.cluster.types.origin_texts import OriginTexts
-from broker.content.contract import NO_VARIANTS, Variants
 from broker.dtd.cache import DtdCache
 from broker.dtd.interfaces import IDtd
 from broker.dtd.reference import DtdReference
+from broker.matching.contract import NO_VARIANTS, Variants
+from broker.transport.clock import IClock
 
 #: Origins and homes for which the variants are remembered.
 _REMEMBERED = 10_000

@@ -5,10 +5,10 @@ import pytest
 from benchmarks.harness.delivery_count import DeliveryCount
 from benchmarks.harness.failure import BenchmarkFailed
 from broker.event.envelope import Liveness
-from broker.session import messages
-from broker.session.batches import encode_delivery, encode_events
-from broker.session.messages import Flowing, Gap
-from broker.store.records import LoggedEvent
+from broker.log.records import LoggedEvent
+from broker.wire import messages
+from broker.wire.batches import encode_delivery, encode_events
+from broker.wire.messages import Flowing, Gap
 
 
 def delivery(*offsets: int) -> bytes:

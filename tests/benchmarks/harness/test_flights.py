@@ -15,15 +15,15 @@ from benchmarks.harness.flights import (
     is_high,
     report,
 )
-from broker.content.contract import Accepted
-from broker.content.query.query import parse_query
-from broker.content.reference import ReferenceMatcher
 from broker.dtd.cache import CacheLimits, DtdCache
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.event.identity import Mint
 from broker.event.stream import StreamPattern
+from broker.matching.contract import Accepted
+from broker.matching.query.query import parse_query
+from broker.matching.reference import ReferenceMatcher
 
 
 def test_payloads_have_the_length_that_the_peers_were_measured_with_and_differ() -> None:

@@ -14,8 +14,8 @@ from benchmarks.workloads.flights import (
     rare_queries,
 )
 from benchmarks.workloads.mix import HARDER, STANDARD, Mix
-from broker.content.query.query import parse_query
 from broker.event.identity import Mint
+from broker.matching.query.query import parse_query
 
 SAMPLE = 200
 

@@ -13,8 +13,8 @@ from benchmarks.workloads.nitf import LEVELS, nitf_queries
 from benchmarks.workloads.nitf_documents import nitf_document, nitf_events
 from benchmarks.workloads.nitf_grammar import Grammar, nitf_grammar
 from benchmarks.workloads.voevent_packets import NoData
-from broker.content.query.query import parse_query
 from broker.event.identity import Mint
+from broker.matching.query.query import parse_query
 
 
 @pytest.fixture(scope="module")

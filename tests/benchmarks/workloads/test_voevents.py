@@ -18,8 +18,8 @@ from benchmarks.workloads.voevent_packets import (
     voevent_events,
 )
 from benchmarks.workloads.voevents import voevent_queries
-from broker.content.query.query import parse_query
 from broker.event.identity import Mint
+from broker.matching.query.query import parse_query
 
 
 @pytest.fixture(scope="module")

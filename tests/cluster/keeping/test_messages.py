@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from broker.cluster.keeping.messages import decode_keep, encode_keep
 from broker.errors import ProtocolError
-from broker.store.records import LoggedEvent
+from broker.log.records import LoggedEvent
 
 
 def events(sizes: list[int]) -> list[LoggedEvent]:

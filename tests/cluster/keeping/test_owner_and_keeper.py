@@ -16,11 +16,11 @@ from broker.cluster.messages import decode
 from broker.config.settings import StreamSettings
 from broker.errors import ProtocolError
 from broker.event.stream import StreamPattern
-from broker.store.commit import Retention
-from broker.store.event_log import EventLog
-from broker.store.log_file import LogFile
+from broker.log.commit import Retention
+from broker.log.event_log import EventLog
+from broker.log.log_file import LogFile
 from tests.cluster.flows.frames import node
-from tests.store.test_event_log import HEADER_RECORD, Thread, log_at
+from tests.log.test_event_log import HEADER_RECORD, Thread, log_at
 
 
 def test_a_keeper_that_is_asked_while_it_writes_keeps_all(tmp_path: Path) -> None:

@@ -22,9 +22,9 @@ from broker.cluster.profiles.effects import (
     Wanted,
 )
 from broker.cluster.tables.effects import TablesEffect
-from broker.content.query.query import Query, parse_query
-from broker.content.upstream.want import Want
 from broker.event.stream import StreamPattern
+from broker.matching.query.query import Query, parse_query
+from broker.matching.upstream.want import Want
 from tests.cluster.tables.network import Network, Node
 
 #: Some cover others; with few queries allowed, all are widened in the end.

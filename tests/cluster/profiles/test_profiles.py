@@ -14,8 +14,8 @@ from broker.cluster.profiles.effects import (
     Wanted,
 )
 from broker.cluster.tables.core import Tables
-from broker.content.query.query import parse_query
 from broker.event.stream import StreamPattern
+from broker.matching.query.query import parse_query
 from tests.cluster.profiles.network import EventNetwork, ProfileNode
 
 C1, C2 = ("a", "1"), ("a", "2")

@@ -10,14 +10,14 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from broker.channel.correction import CorrectionSettings
-from broker.channel.driver import IStackReceiver, StackDriver
-from broker.channel.socket import DEFAULT_MAX_FRAME, TCP_PROPERTIES, ISocketChannel
-from broker.channel.socket.datagram_endpoint import DatagramEndpoint
-from broker.channel.stacks import StackSettings, Transport, build, stack_named
-from broker.channel.view import LinkState, View
 from broker.errors import PeerSilent
 from broker.testing.datagrams import DatagramFaults, DatagramNetwork, MemoryWire
+from broker.transport.correction import CorrectionSettings
+from broker.transport.driver import IStackReceiver, StackDriver
+from broker.transport.socket import DEFAULT_MAX_FRAME, TCP_PROPERTIES, ISocketChannel
+from broker.transport.socket.datagram_endpoint import DatagramEndpoint
+from broker.transport.stacks import StackSettings, Transport, build, stack_named
+from broker.transport.view import LinkState, View
 
 LOSSY = DatagramFaults(loss=0.1, duplication=0.05, corruption=0.02, delay=0.005, jitter=0.01)
 WHOLE = DatagramFaults(delay=0.005)

@@ -8,12 +8,12 @@ import pytest
 from twisted.internet.task import Clock
 from zope.interface import implementer
 
-from broker.channel.driver import IStackReceiver, StackDriver
-from broker.channel.socket import TCP_PROPERTIES, ISocketChannel
-from broker.channel.stacks import StackSettings, build, stack_named
-from broker.channel.view import LinkState, View
 from broker.errors import ConfigurationError, Overloaded, PeerSilent
 from broker.testing.network import MemoryNetwork
+from broker.transport.driver import IStackReceiver, StackDriver
+from broker.transport.socket import TCP_PROPERTIES, ISocketChannel
+from broker.transport.stacks import StackSettings, build, stack_named
+from broker.transport.view import LinkState, View
 from plugins.mspaces.settings import MspacesSettings
 
 

@@ -11,10 +11,10 @@ import attrs
 
 from broker.client.seen import Seen
 from broker.client.subscription import Subscription
-from broker.store.deduplication import Deduplication, Freshness
-from broker.store.event_log import EventLog
-from broker.store.histories import Histories
-from broker.store.log_reading import LogReading
+from broker.log.deduplication import Deduplication, Freshness
+from broker.log.event_log import EventLog
+from broker.log.histories import Histories
+from broker.log.log_reading import LogReading
 from broker.testing.simulated_network import NetworkWorld
 
 

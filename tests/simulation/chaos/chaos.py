@@ -53,7 +53,7 @@ def no_chance(seed: int, *, busy: bool) -> Iterator[None]:
         patch("secrets.token_bytes", draw),
         patch("secrets.token_hex", lambda size: draw(size).hex()),
         patch("time.perf_counter", lambda: next(looks)),
-        patch("broker.store.archive.paging.SNAPSHOT_EVERY", 8),
+        patch("broker.archive.paging.SNAPSHOT_EVERY", 8),
     ):
         yield
 

@@ -6,11 +6,6 @@ from collections.abc import Sequence
 
 from zope.interface import implementer
 
-from broker.channel.driver import IStackReceiver, StackDriver
-from broker.channel.socket import ISocketChannel
-from broker.channel.socket.contract import TCP_PROPERTIES
-from broker.channel.stacks import StackSettings, Transport, build, stack_named
-from broker.channel.view import LinkState, View
 from broker.cluster import messages
 from broker.cluster.address import Address, parse_unit
 from broker.cluster.building import STACK
@@ -19,6 +14,11 @@ from broker.cluster.doorway import Greeting
 from broker.cluster.greeting import GATEWAY, MEMBER, PROTOCOL_VERSIONS
 from broker.cluster.greeting_core import Accepted, Dialling, Refused
 from broker.testing.simulated_network import NetworkWorld
+from broker.transport.driver import IStackReceiver, StackDriver
+from broker.transport.socket import ISocketChannel
+from broker.transport.socket.contract import TCP_PROPERTIES
+from broker.transport.stacks import StackSettings, Transport, build, stack_named
+from broker.transport.view import LinkState, View
 
 
 @implementer(IStackReceiver)

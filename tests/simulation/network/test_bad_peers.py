@@ -15,8 +15,8 @@ from broker.cluster.flows.messages import AskDtd, Resume, TellDtd
 from broker.cluster.greeting import NodeProof
 from broker.cluster.messages import Refresh, Update
 from broker.event.place import Mark
-from broker.session.messages import NO_ERROR
 from broker.testing.simulated_network import NetworkWorld
+from broker.wire.messages import NO_ERROR
 from tests.simulation.network.strangers import BadPeer
 from tests.simulation.network.watching import Publisher, Reader, read
 

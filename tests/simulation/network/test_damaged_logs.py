@@ -8,8 +8,8 @@ from broker.client.received import STORED
 from broker.config import Settings, StreamSettings
 from broker.event.stream import StreamPattern
 from broker.testing.simulated_network import NetworkWorld
+from tests.log.damaging import damage_log, flipped
 from tests.simulation.network.watching import Publisher, Reader, read
-from tests.store.damaging import damage_log, flipped
 
 GUARDED = Settings(streams=(StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour"),))
 #: A bit of the head, of the places, and of a document, as parts of the value.

@@ -8,6 +8,7 @@ import pytest
 from broker.client.received import ALL, STORED, since
 from broker.config import Settings
 from broker.testing.simulated_network import NetworkWorld
+from tests.log.damaging import damage_log, flipped
 from tests.seeds import seeds
 from tests.simulation.network.watching import (
     Publisher,
@@ -17,7 +18,6 @@ from tests.simulation.network.watching import (
     read,
     truths,
 )
-from tests.store.damaging import damage_log, flipped
 
 
 @pytest.mark.parametrize("seed", seeds(4, 12))

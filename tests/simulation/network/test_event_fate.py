@@ -14,9 +14,9 @@ from broker.cluster.questions import WITHIN, Question
 from broker.config import Settings
 from broker.event.envelope import EventType, SecurityLevel
 from broker.event.writing import write_event
-from broker.router import tracing
-from broker.store.event_log import EventLog
+from broker.log.event_log import EventLog
 from broker.testing.simulated_network import NetworkWorld
+from broker.tracing import tracing
 from tests.simulation.network.watching import Publisher, Reader, read
 from tests.simulation.test_identities import ACCOUNTS
 from tests.simulation.watching import INTERESTS, flight

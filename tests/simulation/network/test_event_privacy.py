@@ -14,7 +14,7 @@ from broker.cluster.questions import Question, Reply
 from broker.config import Settings
 from broker.event.envelope import EventType, SecurityLevel
 from broker.event.writing import write_event
-from broker.store.event_log import EventLog
+from broker.log.event_log import EventLog
 from tests.simulation.network.test_event_fate import Site, fates
 from tests.simulation.network.watching import Reader, read
 from tests.simulation.test_identities import ACCOUNTS, asdi

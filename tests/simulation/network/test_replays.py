@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 from broker.config import Settings
 from broker.errors import BadPosition, BadQuery, BrokerError, NotAllowed, UnknownSubscription
 from broker.event.place import Position
-from broker.status import recovery
+from broker.node.status import recovery
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.test_gaps import fill, short_log
 from tests.simulation.network.watching import Publisher, Reader, read

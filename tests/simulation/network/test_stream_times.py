@@ -140,7 +140,7 @@ def test_a_node_of_the_previous_version_on_the_way_costs_the_wait_alone(site: Si
     assert not any(event.late for event in site.events)
 
 
-@pytest.mark.parametrize("old", ["broker.client.settings", "broker.router.reception"])
+@pytest.mark.parametrize("old", ["broker.client.settings", "broker.sessions.reception"])
 def test_a_session_of_version_1_goes_on_without_stream_times(
     site: Site, monkeypatch: pytest.MonkeyPatch, old: str
 ) -> None:

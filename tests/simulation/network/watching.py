@@ -14,7 +14,7 @@ from broker.client.subscription import Subscription
 from broker.errors import BrokerError
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
-from broker.store.records import header_from_fields
+from broker.log.records import header_from_fields
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.watching import FLIGHT, INTERESTS, Interest, Publisher, Truth
 

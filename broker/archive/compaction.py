@@ -1,0 +1,252 @@
+"""Compaction: small files of one partition and hour become few large ones, in which a place stands
+once; and streams that are large in a shared partition get their own.
+
+A merge adds its files and removes those that they replace in one manifest, so it is whole or not
+there. Two compactors at once may both merge a file: then its places are there twice, as when two
+writers wrote them, until somebody merges them again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from broker.archive.archive import Archive
+from broker.archive.layout import BELOW, hour_ends
+from broker.archive.listed import ArchivedFile
+from broker.archive.manifest import Manifest, SetAside
+from broker.archive.manifests import Ledger
+from broker.archive.merging import Damaged, merged_rows
+from broker.archive.parquet import EncodedFile, GrowingFile
+from broker.errors import ArchiveCorrupt
+
+_MIB: Final = 1 << 20
+
+
+@attrs.frozen
+class CompactionRules:
+    """What is merged, and how large it becomes."""
+
+    target_bytes: int = 64 * _MIB
+    target_rows: int = 1_000_000
+    """A file has at most about so much; one of half of either is not small any more."""
+    settled_ms: int = 600_000
+    """So long after its end an hour is settled: only a late neighbour writes to it."""
+    many: int = 32
+    """In an hour that is not settled, so many small files are merged."""
+    split_bytes: int = 16 * _MIB
+    """A stream of so many bytes in a file that others share gets files of its own."""
+
+
+@attrs.frozen
+class Merge:
+    """Files of one partition and hour that become one, or few."""
+
+    partition: str
+    hour: str
+    files: tuple[ArchivedFile, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Of the files."""
+        return sum(file.bytes for file in self.files)
+
+
+@attrs.define
+class Compacted:
+    """What compaction came to."""
+
+    merges: int = 0
+    files_before: int = 0
+    files_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    duplicates: int = 0
+    """Rows that repeated a place."""
+    damaged: list[str] = attrs.field(factory=list)
+    """Paths of files that were set aside."""
+    passed_over: int = 0
+    """Merges of which a file was gone or damaged; the next run has the rest."""
+
+
+def plan_merges(files: Iterable[ArchivedFile], rules: CompactionRules, now: int) -> list[Merge]:
+    """What is to be merged; `now` is ms since 1970. Oldest hours first."""
+    groups: dict[tuple[str, str], list[ArchivedFile]] = defaultdict(list)
+    for file in files:
+        groups[file.hour, file.partition].append(file)
+    merges: list[Merge] = []
+    for (hour, partition), group in sorted(groups.items()):
+        settled = hour_ends(hour) + rules.settled_ms <= now
+        small = [each for each in group if _is_small(each, rules)]
+        if not settled:
+            small = _alike(small)
+        if len(small) >= (2 if settled else rules.many):
+            merges += [Merge(partition, hour, files) for files in _portions(small, rules)]
+        if settled:
+            merges += [
+                Merge(partition, hour, (each,))
+                for each in group
+                if each not in small and _will_split(each, rules)
+            ]
+    return merges
+
+
+class Compaction:
+    """Merges of one archive, entered under the name of one writer."""
+
+    def __init__(self, archive: Archive, ledger: Ledger, rules: CompactionRules) -> None:
+        self._archive = archive
+        self._ledger = ledger
+        self._rules = rules
+        self.done = Compacted()
+
+    def plan(self) -> list[Merge]:
+        """What `run` would merge now."""
+        files = self._archive.state().files.values()
+        return plan_merges(files, self._rules, self._archive.wall_clock())
+
+    def run(
+        self,
+        progress: Callable[[int, int], object] = lambda done, of: None,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Compacted:
+        """Do all that is to be done now; `progress` is told bytes. `ArchiveUnavailable`."""
+        with self._archive.reading() as lease:
+            merges = self.plan()
+            of, done = sum(merge.bytes for merge in merges), 0
+            for merge in merges:
+                if cancelled():
+                    break
+                self._merge(merge)
+                lease.refresh()
+                done += merge.bytes
+                progress(done, of)
+        return self.done
+
+    def _merge(self, merge: Merge) -> None:
+        try:
+            made = list(self._made(merge))
+        except Damaged as damaged:
+            self.done.passed_over += 1
+            path = damaged.file.path
+            # What is missing and not listed any more somebody else has merged.
+            if not damaged.missing or path in self._archive.state().files:
+                self.done.damaged.append(path)
+                aside = SetAside(damaged.reason, self._archive.wall_clock())
+                self._ledger.enter(Manifest(aside={path: aside}))
+            return
+        self._archive.objects.put([(each.file.path, each.data) for each in made])
+        now = self._archive.wall_clock()
+        self._ledger.enter(
+            Manifest(
+                adds={each.file.path: each.file for each in made},
+                removes={file.path: now for file in merge.files},
+            )
+        )
+        self._count(merge, made)
+
+    def _made(self, merge: Merge) -> Iterator[EncodedFile]:
+        """The new files, sorted by place within each partition."""
+        growing: dict[str, GrowingFile] = {}
+        own = self._large_streams(merge)
+        for rows in merged_rows(merge.files, self._read):
+            for partition, part in _split(rows, merge.partition, own):
+                file = growing.setdefault(partition, GrowingFile(partition))
+                file.add(part)
+                if file.rows >= self._rules.target_rows or file.bytes >= self._rules.target_bytes:
+                    yield growing.pop(partition).finish()
+        for file in growing.values():
+            yield file.finish()
+
+    def _read(self, file: ArchivedFile) -> Iterator[pa.RecordBatch]:
+        return self._archive.read(file, checked=True)
+
+    def _large_streams(self, merge: Merge) -> frozenset[str]:
+        """The streams of a shared partition that are to have files of their own."""
+        if not merge.partition.endswith(BELOW):
+            return frozenset()
+        sizes: Counter[str] = Counter()
+        for file in merge.files:
+            try:
+                for stream, rows in _rows_by_stream(self._archive, file).items():
+                    sizes[stream] += rows * file.bytes // file.rows
+            except ArchiveCorrupt as error:
+                raise Damaged.of(file, error) from None
+        return frozenset(s for s, size in sizes.items() if size >= self._rules.split_bytes)
+
+    def _count(self, merge: Merge, made: Sequence[EncodedFile]) -> None:
+        self.done.merges += 1
+        self.done.files_before += len(merge.files)
+        self.done.files_after += len(made)
+        self.done.bytes_before += merge.bytes
+        self.done.bytes_after += sum(each.file.bytes for each in made)
+        rows = sum(file.rows for file in merge.files)
+        self.done.duplicates += rows - sum(each.file.rows for each in made)
+
+
+def _rows_by_stream(archive: Archive, file: ArchivedFile) -> Mapping[str, int]:
+    counts: Counter[str] = Counter()
+    for batch in archive.read(file, ["stream"]):
+        for each in pc.value_counts(batch.column("stream")).to_pylist():
+            counts[each["values"]] += each["counts"]
+    return counts
+
+
+def _split(rows: pa.Table, partition: str, own: frozenset[str]) -> Iterator[tuple[str, pa.Table]]:
+    """The rows by the partition that they go to."""
+    if not own:
+        yield partition, rows
+        return
+    streams = rows.column("stream").cast(pa.string())
+    shared = pc.invert(pc.is_in(streams, pa.array(sorted(own))))
+    for name, chosen in (
+        (partition, shared),
+        *((stream, pc.equal(streams, stream)) for stream in sorted(own)),
+    ):
+        part = rows.filter(chosen)
+        if part.num_rows:
+            yield name, part
+
+
+def _is_small(file: ArchivedFile, rules: CompactionRules) -> bool:
+    return file.bytes < rules.target_bytes // 2 and file.rows < rules.target_rows // 2
+
+
+def _alike(files: list[ArchivedFile]) -> list[ArchivedFile]:
+    """Without those that outweigh all smaller ones together: a byte is merged seldom, then."""
+    rest = sorted(files, key=lambda file: file.bytes)
+    total = sum(file.bytes for file in rest)
+    while rest and rest[-1].bytes > total - rest[-1].bytes:
+        total -= rest.pop().bytes
+    return rest
+
+
+def _portions(
+    files: Sequence[ArchivedFile], rules: CompactionRules
+) -> Iterator[tuple[ArchivedFile, ...]]:
+    """The files in groups that each fill one file; a group of one is left out."""
+    group: list[ArchivedFile] = []
+    size = rows = 0
+    for file in sorted(files, key=lambda file: (min(file.spans), file.spans[min(file.spans)])):
+        if group and (
+            size + file.bytes > rules.target_bytes or rows + file.rows > rules.target_rows
+        ):
+            if len(group) > 1:
+                yield tuple(group)
+            group, size, rows = [], 0, 0
+        group.append(file)
+        size, rows = size + file.bytes, rows + file.rows
+    if len(group) > 1:
+        yield tuple(group)
+
+
+def _will_split(file: ArchivedFile, rules: CompactionRules) -> bool:
+    """Whether a file holds a stream that is large enough for certain: its average one is."""
+    if not file.partition.endswith(BELOW) or not file.streams:
+        return False
+    return file.bytes // len(file.streams) >= rules.split_bytes

@@ -1,0 +1,197 @@
+"""What manifests say: sets that only grow, so in whatever order they are read, it is the same.
+
+A writer's manifests are merged into one, and those of all writers into one again. A file is there
+when some manifest adds it and none removes it or sets it aside. A snapshot repeats what all
+manifests before it say, so it is a manifest like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from broker.archive.intervals import Interval, merged
+from broker.archive.listed import ArchivedFile, DtdText, TextUse
+from broker.errors import ArchiveCorrupt, BrokerError
+from broker.event.place import Mark
+
+#: An origin, and an interval of its places.
+Range: TypeAlias = tuple[str, Mark, Mark]
+Ranges: TypeAlias = dict[str, list[Interval]]
+
+#: How long (ms) it is remembered that a writer was absorbed: its pages are long gone by then.
+_ABSORBED_MS: Final = 30 * 86_400_000
+
+
+@attrs.frozen
+class SetAside:
+    """Why a file is not to be read any more."""
+
+    reason: str
+    at: int
+    """Ms since 1970."""
+
+
+@attrs.define
+class Manifest:
+    """What one manifest says, or several together."""
+
+    at: int = 0
+    """When it was written, ms since 1970; the latest of several."""
+    covers: Ranges = attrs.field(factory=dict)
+    """Of which places all that was to be archived has been, in files that are added with it or
+    before it."""
+    forgets: Ranges = attrs.field(factory=dict)
+    """Places that retention took: they are not covered any more."""
+    adds: dict[str, ArchivedFile] = attrs.field(factory=dict)
+    removes: dict[str, int] = attrs.field(factory=dict)
+    """Paths of files that others took the place of, or that are too old; and since when, ms."""
+    deleted: set[str] = attrs.field(factory=set)
+    """Paths of which nothing is left."""
+    aside: dict[str, SetAside] = attrs.field(factory=dict)
+    """Files that are damaged: what only they held is not covered."""
+    heals: dict[str, Ranges] = attrs.field(factory=dict)
+    """By path of a file set aside, which of its places have been written again since."""
+    dtds: set[DtdText] = attrs.field(factory=set)
+    uses: set[TextUse] = attrs.field(factory=set)
+    """Origins with texts of their own under a name."""
+    absorbed: dict[str, tuple[int, int]] = attrs.field(factory=dict)
+    """Writers that never come back, whose manifests up to a number are repeated here; since when,
+    ms."""
+    ends: dict[str, Mark] = attrs.field(factory=dict)
+    """By origin, up to where the writer saw it covered by manifests of others."""
+    pages: dict[str, int] = attrs.field(factory=dict)
+    """By carer, the number of its newest manifest that the writer saw."""
+    given_up: set[str] = attrs.field(factory=set)
+    """Paths of manifests that can not be read. The files that they list were adopted."""
+
+    def cover(self, ranges: Iterable[Range]) -> None:
+        """These places are covered, too."""
+        _extend(self.covers, ranges)
+
+    def forget(self, ranges: Iterable[Range]) -> None:
+        """These places are covered no more."""
+        _extend(self.forgets, ranges)
+
+    def heal(self, ranges: Mapping[str, Ranges]) -> None:
+        """These places of files set aside are covered again."""
+        for path, healed in ranges.items():
+            _unite(self.heals.setdefault(path, {}), healed)
+
+    def merge(self, other: Manifest) -> None:
+        """Say also what the other says."""
+        self.at = max(self.at, other.at)
+        _unite(self.covers, other.covers)
+        _unite(self.forgets, other.forgets)
+        self.adds.update(other.adds)
+        for path, at in other.removes.items():
+            self.removes[path] = min(at, self.removes.get(path, at))
+        self.deleted |= other.deleted
+        for path, aside in other.aside.items():
+            self.aside.setdefault(path, aside)
+        self.heal(other.heals)
+        self.dtds |= other.dtds
+        self.uses |= other.uses
+        self.absorbed.update(other.absorbed)
+        for origin, end in other.ends.items():
+            self.ends[origin] = max(end, self.ends.get(origin, end))
+        for carer, number in other.pages.items():
+            self.pages[carer] = max(number, self.pages.get(carer, 0))
+        self.given_up |= other.given_up
+
+    def without_gone(self, everything: Manifest, unreadable: Collection[str] = ()) -> Manifest:
+        """The same without what is of no use to anybody, given what all manifests say together, and
+        the paths of those that can not be read.
+
+        A file of which nothing is left need not be added; and what nobody adds need not be
+        removed, set aside, healed or called deleted.
+        """
+        known = everything.adds
+        return attrs.evolve(
+            self,
+            adds={p: f for p, f in self.adds.items() if p not in everything.deleted},
+            removes={path: at for path, at in self.removes.items() if path in known},
+            deleted={path for path in self.deleted if path in known},
+            aside={path: why for path, why in self.aside.items() if path in known},
+            heals={path: ranges for path, ranges in self.heals.items() if path in known},
+            absorbed={
+                writer: (number, at)
+                for writer, (number, at) in self.absorbed.items()
+                if at + _ABSORBED_MS > everything.at
+            },
+            given_up=self.given_up.intersection(unreadable),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """What stands in an object; what is empty is left out."""
+        said: dict[str, Any] = {
+            "at": self.at,
+            "covers": _listed(self.covers),
+            "forgets": _listed(self.forgets),
+            "adds": [file.to_json() for file in self.adds.values()],
+            "removes": [[path, at] for path, at in self.removes.items()],
+            "deleted": sorted(self.deleted),
+            "aside": [[path, why.reason, why.at] for path, why in self.aside.items()],
+            "heals": [[path, _listed(ranges)] for path, ranges in self.heals.items()],
+            "dtds": [text.to_json() for text in sorted(self.dtds)],
+            "uses": [use.to_json() for use in sorted(self.uses)],
+            "absorbed": [[writer, *said] for writer, said in self.absorbed.items()],
+            "ends": [[origin, *end] for origin, end in self.ends.items()],
+            "pages": [[carer, number] for carer, number in self.pages.items()],
+            "given_up": sorted(self.given_up),
+        }
+        return {key: value for key, value in said.items() if value}
+
+    @classmethod
+    def from_json(cls, said: dict[str, Any]) -> Manifest:
+        """What `to_json` gave; `ArchiveCorrupt` if it is not that."""
+        try:
+            manifest = cls(
+                at=int(said.get("at", 0)),
+                adds={
+                    file.path: file for file in map(ArchivedFile.from_json, said.get("adds", ()))
+                },
+                removes={str(path): int(at) for path, at in said.get("removes", ())},
+                deleted=set(map(str, said.get("deleted", ()))),
+                aside={str(p): SetAside(str(r), int(at)) for p, r, at in said.get("aside", ())},
+                dtds=set(map(DtdText.from_json, said.get("dtds", ()))),
+                uses=set(map(TextUse.from_json, said.get("uses", ()))),
+                absorbed={str(w): (int(n), int(at)) for w, n, at in said.get("absorbed", ())},
+                ends={str(o): (int(e), int(offset)) for o, e, offset in said.get("ends", ())},
+                pages={str(carer): int(number) for carer, number in said.get("pages", ())},
+                given_up=set(map(str, said.get("given_up", ()))),
+            )
+            manifest.cover(_ranges(said.get("covers", ())))
+            manifest.forget(_ranges(said.get("forgets", ())))
+            for path, healed in said.get("heals", ()):
+                _extend(manifest.heals.setdefault(str(path), {}), _ranges(healed))
+        except (KeyError, TypeError, ValueError, AttributeError, BrokerError) as error:
+            raise ArchiveCorrupt(f"a manifest can not be read: {error!r}") from None
+        return manifest
+
+
+def _extend(ranges: Ranges, more: Iterable[Range]) -> None:
+    for origin, after, upto in more:
+        ranges[origin] = list(merged((*ranges.get(origin, ()), (after, upto))))
+
+
+def _unite(mine: Ranges, theirs: Ranges) -> None:
+    for origin, intervals in theirs.items():
+        mine[origin] = list(merged((*mine.get(origin, ()), *intervals)))
+
+
+def _listed(ranges: Ranges) -> list[Any]:
+    return [
+        [origin, list(after), list(upto)]
+        for origin, intervals in ranges.items()
+        for after, upto in intervals
+    ]
+
+
+def _ranges(said: Iterable[Any]) -> list[Range]:
+    return [
+        (str(origin), (int(after[0]), int(after[1])), (int(upto[0]), int(upto[1])))
+        for origin, after, upto in said
+    ]

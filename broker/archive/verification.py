@@ -1,0 +1,129 @@
+"""Verification: every object that is listed is what was written; the rest stays usable."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from broker.archive.archive import Archive
+from broker.archive.checking import check_place, checked_parts
+from broker.archive.durables import Durables
+from broker.archive.listed import ArchivedFile, DtdText
+from broker.archive.parquet import describe
+from broker.archive.state import ArchiveState
+from broker.errors import ArchiveCorrupt, ArchiveObjectMissing
+
+
+@attrs.frozen
+class Fault:
+    """Something that is not as it should be."""
+
+    kind: str
+    """`file`, `missing` (a file), `dtd`, `manifest`, `durables`, `aside` (a file that was found
+    damaged before) or `hole` (places between others that nobody covers)."""
+    name: str
+    """A path; of a hole the origin."""
+    reason: str
+
+
+@attrs.define
+class Verified:
+    """What verification came to."""
+
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+    dtds: int = 0
+    faults: list[Fault] = attrs.field(factory=list)
+
+
+class Verification:
+    """Looks at every listed object of an archive."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+        self.done = Verified()
+
+    def run(
+        self,
+        progress: Callable[[int, int], object] = lambda done, of: None,
+        *,
+        set_aside: bool = True,
+    ) -> Verified:
+        """Look at everything; damaged files are set aside, unless that is not wanted.
+
+        `progress` is told bytes. Files that others took the place of meanwhile are passed over.
+        Raises `ArchiveUnavailable`.
+        """
+        with self._archive.reading() as lease:
+            state = self._archive.state()
+            of, done = sum(file.bytes for file in state.files.values()), 0
+            for file in sorted(state.files.values(), key=lambda each: each.path):
+                fault = self._file(file)
+                if fault is not None:
+                    self.done.faults.append(fault)
+                    if set_aside:
+                        self._archive.set_aside(file, fault.reason)
+                done += file.bytes
+                progress(done, of)
+                lease.refresh()
+            self.done.faults += self._others(state)
+        return self.done
+
+    def _file(self, file: ArchivedFile) -> Fault | None:
+        self.done.files += 1
+        try:
+            check_file(self._archive, file)
+        except ArchiveObjectMissing:
+            if file.path not in self._archive.state().files:
+                return None
+            return Fault("missing", file.path, "it is listed and not there")
+        except ArchiveCorrupt as error:
+            return Fault("file", file.path, error.text)
+        self.done.rows += file.rows
+        self.done.bytes += file.bytes
+        return None
+
+    def _others(self, state: ArchiveState) -> Iterator[Fault]:
+        for text in sorted(state.everything.dtds):
+            self.done.dtds += 1
+            yield from self._text(text)
+        for path, reason in state.problems.items():
+            yield Fault("manifest", path, reason)
+        for path, reason in Durables(self._archive.objects).problems().items():
+            yield Fault("durables", path, reason)
+        for path in state.aside.keys() - state.healed:
+            yield Fault("aside", path, state.aside[path].reason)
+        for origin, holes in state.missing.items():
+            for after, upto in holes:
+                if after == state.forgotten(origin) and state.covered[origin]:
+                    # It was never there: the archive began later.
+                    continue
+                yield Fault("hole", origin, f"nothing covers ({_mark(after)}, {_mark(upto)}]")
+
+    def _text(self, text: DtdText) -> Iterator[Fault]:
+        try:
+            data = self._archive.objects.get(text.path)
+        except ArchiveObjectMissing:
+            yield Fault("dtd", text.path, "it is listed and not there")
+        else:
+            if hashlib.sha256(data).hexdigest() != text.sha256:
+                yield Fault("dtd", text.path, "it is not what its hash says")
+
+
+def check_file(archive: Archive, file: ArchivedFile) -> None:
+    """Nothing, if a file is what its manifest says, down to the hash of each document.
+
+    `ArchiveCorrupt` says what is wrong; `ArchiveObjectMissing` if it is not there.
+    """
+    parts = checked_parts(archive.read(file, checked=True))
+    if describe(parts, file.partition, file.bytes, file.sha256, file.path) != file:
+        raise ArchiveCorrupt("its rows are not those of which its manifest tells")
+    check_place(file, parts)
+
+
+def _mark(mark: tuple[int, int]) -> str:
+    epoch, offset = mark
+    return f"{epoch}:{offset}"

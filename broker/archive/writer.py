@@ -1,0 +1,189 @@
+"""Writing to the archive: a flush is some files and one manifest, all of it or nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from broker.archive.archive import Archive
+from broker.archive.durables import DurablesWriter
+from broker.archive.layout import dtd_path, partitions_of
+from broker.archive.listed import DtdText, TextUse
+from broker.archive.manifest import Manifest
+from broker.archive.manifests import Ledger
+from broker.archive.parquet import COMPRESSION_LEVEL, EncodedFile, encode_file
+from broker.archive.places import sorted_once
+from broker.archive.table import events_to_batch
+from broker.archive.witness import Witness
+from broker.dtd.reference import DtdReference
+from broker.errors import ArchiveUnavailable
+from broker.event.place import Mark
+from broker.log.records import LoggedEvent
+
+_HOUR_MS: Final = 3_600_000
+
+
+@attrs.frozen
+class Written:
+    """What a flush came to."""
+
+    files: tuple[str, ...]
+    """Their paths."""
+    rows: int
+    bytes: int
+
+
+class ArchiveWriter:
+    """One writer of an archive; several may write at once, each under a name of its own."""
+
+    def __init__(
+        self,
+        archive: Archive,
+        name: str,
+        wall_clock: Callable[[], int],
+        *,
+        level: int = COMPRESSION_LEVEL,
+    ) -> None:
+        """`wall_clock` gives ms since 1970; `level` is zstd's. `BadName` if it can be no folder."""
+        self._archive = archive
+        self._ledger = Ledger(archive.manifests, name, wall_clock)
+        self._durables = DurablesWriter(archive.objects, name, wall_clock)
+        self._wall_clock = wall_clock
+        self._level = level
+        self._witness = Witness(name)
+        self._texts: set[tuple[DtdReference, str]] = set()
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where this writer enters what it does, for compaction and expiry under its name."""
+        return self._ledger
+
+    def write(
+        self,
+        covers: Sequence[tuple[str, Mark, Mark]],
+        events: Sequence[LoggedEvent] | pa.RecordBatch,
+        dtds: Mapping[DtdReference, bytes],
+        uses: Collection[TextUse] = (),
+    ) -> Written:
+        """Archive events, or rows of them: all that is to be archived of the places in `covers`.
+
+        `dtds` are the texts of the versions that they name; those that are there already cost
+        nothing. `uses` names those of them that do not count under their names, and whose events
+        they judge. All documents together have less than 2 GiB. `ArchiveUnavailable`: either all of
+        it is archived or nothing, and the same may be written again: a place that is there twice is
+        one event.
+        """
+        manifest = Manifest()
+        manifest.cover(covers)
+        texts = self._new_texts(dtds)
+        files = self._encoded(events)
+        objects = [(text.path, data) for text, data in texts]
+        objects += [(each.file.path, each.data) for each in files]
+        try:
+            self._archive.objects.put(objects)
+        except ArchiveUnavailable:
+            self._take_back(files)
+            raise
+        manifest.adds = {each.file.path: each.file for each in files}
+        manifest.dtds = {text for text, _ in texts}
+        manifest.uses = set(uses)
+        state = self._archive.state()
+        manifest.heal(state.healed_by(covers))
+        self._witness.look(state, self._archive.manifests.said_by(self._ledger.writer))
+        news = self._witness.news()
+        manifest.merge(news)
+        self._ledger.enter(manifest)
+        self._witness.was_said(news, self._wall_clock())
+        self._texts |= {(text.reference, text.sha256) for text, _ in texts}
+        return Written(
+            tuple(manifest.adds),
+            sum(each.file.rows for each in files),
+            sum(each.file.bytes for each in files),
+        )
+
+    def put_witness(self) -> None:
+        """Say what is new of other writers, if it is time for that. `ArchiveUnavailable`."""
+        state, now = self._archive.state(), self._wall_clock()
+        self._witness.look(state, self._archive.manifests.said_by(self._ledger.writer))
+        if self._witness.is_due(state, now):
+            news = self._witness.news()
+            self._ledger.enter(news)
+            self._witness.was_said(news, now)
+
+    def restore_texts(self, lost: Collection[DtdText], dtds: Mapping[DtdReference, bytes]) -> None:
+        """Put lost texts of DTDs again, as far as these are the same. `ArchiveUnavailable`."""
+        hashes = {each: hashlib.sha256(text).hexdigest() for each, text in dtds.items()}
+        found = [
+            (text.path, dtds[text.reference])
+            for text in lost
+            if hashes.get(text.reference) == text.sha256
+        ]
+        if found:
+            self._archive.objects.put(found)
+
+    def put_durables(self, changes: Sequence[tuple[str, str, bytes | None]]) -> None:
+        """Store durable subscriptions of clients: (client, name, stored bytes); None removes one.
+
+        What a removal takes away is what this writer stored, not what another one stored later.
+        """
+        if changes:
+            self._durables.put(changes)
+
+    def _take_back(self, files: list[EncodedFile]) -> None:
+        """Nobody lists these. What can not be deleted now, `expire` deletes."""
+        with suppress(ArchiveUnavailable):
+            self._archive.objects.delete([each.file.path for each in files])
+
+    def _new_texts(self, dtds: Mapping[DtdReference, bytes]) -> list[tuple[DtdText, bytes]]:
+        hashes = {each: hashlib.sha256(text).hexdigest() for each, text in dtds.items()}
+        if not hashes.items() <= self._texts:
+            everything = self._archive.state().everything
+            self._texts = {(text.reference, text.sha256) for text in everything.dtds}
+        now = self._wall_clock()
+        return [
+            (
+                DtdText(
+                    *(now, sha256, len(dtds[each]), each),
+                    dtd_path(each.type, each.version, sha256),
+                ),
+                dtds[each],
+            )
+            for each, sha256 in hashes.items()
+            if (each, sha256) not in self._texts
+        ]
+
+    def _encoded(self, events: Sequence[LoggedEvent] | pa.RecordBatch) -> list[EncodedFile]:
+        if not len(events):
+            return []
+        if not isinstance(events, pa.RecordBatch):
+            events = events_to_batch(events)
+        rows = pa.Table.from_batches([events])
+        return [
+            encode_file(sorted_once(part), partition, self._level)
+            for partition, part in split_rows(rows)
+        ]
+
+
+def split_rows(rows: pa.Table) -> list[tuple[str, pa.Table]]:
+    """The rows by partition and hour, in their order: (partition, rows)."""
+    streams = rows.column("stream").combine_chunks()
+    names = streams.dictionary.to_pylist()
+    hours = rows.column("arrival").to_numpy() // _HOUR_MS
+    numbers = streams.indices.to_numpy()
+    parts: list[tuple[str, pa.Table]] = []
+    for hour in np.unique(hours):
+        of_hour = hours == hour
+        partitions = partitions_of([names[number] for number in np.unique(numbers[of_hour])])
+        listed = sorted(set(partitions.values()))
+        ranks = np.array([listed.index(partitions[n]) if n in partitions else -1 for n in names])
+        for rank, partition in enumerate(listed):
+            chosen = np.flatnonzero(of_hour & (ranks[numbers] == rank))
+            whole = len(chosen) == rows.num_rows
+            parts.append((partition, rows if whole else rows.take(chosen)))
+    return parts

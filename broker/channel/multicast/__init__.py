@@ -1,6 +1,0 @@
-"""Multicast as copies to peers: one message to several, each by the stack of its link."""
-
-from broker.channel.multicast.channel import IMulticastReceiver, MulticastChannel
-from broker.channel.multicast.core import Outcome
-
-__all__ = ["IMulticastReceiver", "MulticastChannel", "Outcome"]

@@ -1,0 +1,1 @@
+"""Delivery: logged events to the sessions whose subscriptions match (DCP D21)."""

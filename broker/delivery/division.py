@@ -1,0 +1,85 @@
+"""A commit divided among the links that want its events (DCP D21).
+
+What costs is the number of different sets of subscriptions, not that of events: events that match
+the same subscriptions go the same ways together, and links that get the same events get one list.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import groupby
+from typing import TypeAlias, TypeVar
+
+from broker.delivery.feed import Feed
+from broker.delivery.outgoing import Share
+from broker.log.records import LoggedEvent
+
+#: What a feed belongs to: a link, to the output.
+_Link = TypeVar("_Link", bound=Hashable)
+#: The index of a set of matches, and one link's subscriptions in it.
+_Part: TypeAlias = tuple[int, list[Feed]]
+#: Events, and for each the place in the list of parts that it belongs to.
+_Merged: TypeAlias = tuple[list[LoggedEvent], list[int]]
+
+
+def divide(
+    events: list[LoggedEvent],
+    matches: Sequence[tuple[int, ...]],
+    subscribers: Mapping[int, tuple[_Link, Feed]],
+) -> dict[_Link, Share]:
+    """The share of each link that wants some; matches of subscriptions that are over are not."""
+    groups = _groups(matches)
+    parts: dict[_Link, list[_Part]] = {}
+    for index, numbers in enumerate(groups):
+        for number in numbers:
+            found = subscribers.get(number)
+            if found is None:
+                continue
+            link, feed = found
+            mine = parts.setdefault(link, [])
+            if mine and mine[-1][0] == index:
+                mine[-1][1].append(feed)
+            else:
+                mine.append((index, [feed]))
+    places = list(groups.values())
+    merged: dict[tuple[int, ...], _Merged] = {}
+    shares = {}
+    for link, mine in parts.items():
+        key = tuple([index for index, _ in mine])
+        found_merged = merged.get(key)
+        if found_merged is None:
+            found_merged = merged[key] = _merge(events, [places[index] for index in key])
+        shares[link] = _share(found_merged, mine)
+    return shares
+
+
+def _groups(matches: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], Sequence[int]]:
+    """The places of each set of matches, in the order in which they first come."""
+    if matches and matches.count(matches[0]) == len(matches):
+        return {matches[0]: range(len(matches))}
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for place, numbers in enumerate(matches):
+        if numbers:
+            groups.setdefault(numbers, []).append(place)
+    return {**groups}
+
+
+def _merge(events: list[LoggedEvent], groups: list[Sequence[int]]) -> _Merged:
+    if len(groups) == 1:
+        places = groups[0]
+        whole = len(places) == len(events)
+        return events if whole else [events[place] for place in places], []
+    order = sorted((place, part) for part, places in enumerate(groups) for place in places)
+    if len(order) == len(events):
+        return events, [part for _, part in order]
+    return [events[place] for place, _ in order], [part for _, part in order]
+
+
+def _share(merged: _Merged, mine: list[_Part]) -> Share:
+    events, order = merged
+    feeds = [feeds for _, feeds in mine]
+    if all(each == feeds[0] for each in feeds):
+        return Share(events, deque([(len(events), feeds[0])]))
+    runs = groupby([feeds[part] for part in order])
+    return Share(events, deque([(len(list(group)), same) for same, group in runs]))

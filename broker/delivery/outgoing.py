@@ -1,0 +1,116 @@
+"""Events on their way to one link: for whom, in which portions, and how many may wait."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import TypeAlias
+
+import attrs
+
+from broker.delivery.feed import Feed
+from broker.event.envelope import Liveness
+from broker.log.chunks import portions
+from broker.log.records import LoggedEvent
+from broker.wire.batches import EncodedEvents, encode_events
+
+#: A delivery holds at most about this much, unless a single event does.
+DELIVERY_BYTES = 256 * 1024
+
+#: So many neighbouring events for the same subscriptions.
+Run: TypeAlias = tuple[int, Sequence[Feed]]
+
+
+@attrs.frozen
+class QueueLimits:
+    """How much may wait for a slow transient subscriber; beyond it the oldest are dropped."""
+
+    events: int = 10_000
+    bytes: int = 64 << 20
+    delivery: int = DELIVERY_BYTES
+    """Bytes of one delivery: where frames or the session's window are small, less than usual."""
+
+
+@attrs.frozen(slots=True, eq=False)
+class Share:
+    """What one link gets of a commit, in order.
+
+    The list of events may be the very one that other links get: nobody changes it.
+    """
+
+    events: list[LoggedEvent]
+    runs: deque[Run]
+    """The subscriptions of each event; the counts add up to the number of events."""
+
+
+@attrs.define(slots=True, eq=False)
+class Portion:
+    """Some of a share's events, few enough to make one delivery."""
+
+    events: list[LoggedEvent]
+    level: int
+    """The highest of their ranks."""
+    encoded: EncodedEvents | None = None
+
+
+class Encodings:
+    """What the links of one commit share: each set of events is cut up and encoded once."""
+
+    def __init__(self) -> None:
+        # With the list itself, so that its identity stays its own.
+        self._portions: dict[tuple[int, int], tuple[list[LoggedEvent], list[Portion]]] = {}
+        self._picked: dict[tuple[int, ...], EncodedEvents] = {}
+
+    def portions(self, most: int, events: list[LoggedEvent]) -> list[Portion]:
+        """The events in deliveries of about `most` bytes each."""
+        key = (id(events), most)
+        found = self._portions.get(key)
+        if found is None:
+            cut = [events[start:end] for start, end in portions(most, events)]
+            found = events, [Portion(part, max([one.level for one in part])) for part in cut]
+            self._portions[key] = found
+        return found[1]
+
+    def whole(self, portion: Portion) -> EncodedEvents:
+        """The encoding of all events of a portion."""
+        if portion.encoded is None:
+            portion.encoded = encode_events(portion.events)
+        return portion.encoded
+
+    def picked(self, events: list[LoggedEvent]) -> EncodedEvents:
+        """The encoding of events that were picked out of a portion."""
+        key = tuple([event.serial for event in events])
+        encoded = self._picked.get(key)
+        if encoded is None:
+            encoded = self._picked[key] = encode_events(events)
+        return encoded
+
+
+def runs_of(feeds: Iterable[Sequence[Feed]]) -> list[Run]:
+    """Neighbours that are for the same subscriptions, counted."""
+    return [(len(list(group)), same) for same, group in groupby(feeds)]
+
+
+def take_runs(runs: deque[Run], events: int) -> list[Run]:
+    """Take the runs of the first `events` events off the left."""
+    taken = []
+    while events:
+        count, feeds = runs[0]
+        if count > events:
+            runs[0] = (count - events, feeds)
+            count = events
+        else:
+            runs.popleft()
+        taken.append((count, feeds))
+        events -= count
+    return taken
+
+
+def split_at(events: list[LoggedEvent], cut: int) -> Iterator[tuple[Liveness, list[LoggedEvent]]]:
+    """What lies up to the serial `cut` was missed; what follows is only late."""
+    missed = [event for event in events if event.serial <= cut]
+    if missed:
+        yield Liveness.RECOVERY, missed
+    if len(missed) < len(events):
+        yield Liveness.LIVE, events[len(missed) :]

@@ -1,0 +1,85 @@
+"""Which events of a log a subscription wants: the matcher, with the DTDs it turns out to need."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+
+from broker.dtd.hint import FetchHint
+from broker.dtd.interfaces import IDtdCache
+from broker.dtd.reference import DtdReference
+from broker.errors import BrokerError
+from broker.event.envelope import Liveness
+from broker.matching.contract import NO_VARIANTS, DtdNeeded, IMatcher, Variants
+from broker.sessions.turns import SECONDS_A_TURN
+
+#: Types that are remembered as being without a DTD.
+_REMEMBERED = 1_000
+
+
+class Selection:
+    """Asks the matcher about logged events, and fetches a DTD that is not loaded any more.
+
+    Where events count without a DTD (`accept_undescribed`) they do as soon as nobody has it.
+    """
+
+    def __init__(
+        self,
+        matcher: IMatcher,
+        dtds: IDtdCache,
+        *,
+        accept_undescribed: bool,
+    ) -> None:
+        self._matcher = matcher
+        self._dtds = dtds
+        self._accept_undescribed = accept_undescribed
+        self._undescribed: OrderedDict[DtdReference, None] = OrderedDict()
+
+    async def select(
+        self,
+        number: int,
+        documents: Sequence[bytes],
+        liveness: Liveness,
+        variants: Variants = NO_VARIANTS,
+    ) -> list[bool]:
+        """Of the first of the documents, which it wants: of as many as there is time for in a turn.
+
+        Raises `UnknownSubscription` and `InvalidEvent` as `IMatcher.select` does, and `DtdNeeded`
+        where a DTD is not here.
+        """
+        while True:
+            try:
+                return self._selected(number, documents, liveness, self._undescribed, variants)
+            except DtdNeeded as needed:
+                if not await self._fetch(needed):
+                    raise
+
+    def _selected(
+        self,
+        number: int,
+        documents: Sequence[bytes],
+        liveness: Liveness,
+        undescribed: Mapping[DtdReference, None],
+        variants: Variants,
+    ) -> list[bool]:
+        selected: list[bool] = self._matcher.select(
+            number, documents, liveness, undescribed.keys(), SECONDS_A_TURN, variants
+        )
+        return selected
+
+    async def _fetch(self, needed: DtdNeeded) -> bool:
+        """Whether the question can be asked again."""
+        missing = needed.missing
+        looked_up = self._dtds.lookup(missing.reference, FetchHint(missing.system_id))
+        if not self._accept_undescribed:
+            # A moment is not worth waiting for: what reads the log does so when it is here.
+            here: list[object] = []
+            looked_up.addCallbacks(here.append, lambda _: None)
+            return bool(here)
+        try:
+            await looked_up
+        except BrokerError:
+            self._undescribed[missing.reference] = None
+            if len(self._undescribed) > _REMEMBERED:
+                self._undescribed.popitem(last=False)
+        return True

@@ -1,0 +1,53 @@
+"""Deliveries on their way into a session, chained by their places (D30, DESIGN 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from broker.delivery.outgoing import Run
+from broker.event.envelope import Liveness
+from broker.log.records import LoggedEvent
+from broker.wire.batches import EncodedEvents, encode_delivery
+from broker.wire.messages import Message
+
+
+class Outlet(Protocol):
+    """The session as a link writes to it."""
+
+    @property
+    def writable(self) -> bool: ...
+    def send_message(self, message: Message) -> None: ...
+    def send_delivery(self, data: bytes) -> None: ...
+
+
+class Sending:
+    """Sends a link's deliveries, each with the place of the event before, and counts them."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        self.outlet = outlet
+        self._previous: tuple[str, int, int] | None = None
+
+    def send(
+        self,
+        encoded: EncodedEvents,
+        events: Sequence[LoggedEvent],
+        runs: Sequence[Run],
+        liveness: Liveness,
+    ) -> None:
+        """Send one delivery; `runs` are the subscriptions of its events."""
+        done = 0
+        numbered = []
+        for count, feeds in runs:
+            done += count
+            newest = events[done - 1]
+            for feed in feeds:
+                feed.outcomes.delivered += count
+                if feed.flowing:
+                    # Before, something may be missing: the client takes it for no position, and is
+                    # told of it by a Progress later.
+                    feed.told[newest.origin] = newest.mark
+            numbered.append((count, [feed.number for feed in feeds]))
+        self.outlet.send_delivery(encode_delivery(encoded, numbered, liveness, self._previous))
+        last = events[-1]
+        self._previous = (last.origin, last.epoch, last.offset)

@@ -1,0 +1,1 @@
+"""Ingest: events from publishers, matched, judged and appended to the log (DCP D19)."""

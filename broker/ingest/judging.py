@@ -1,0 +1,101 @@
+"""What becomes of each event of a batch: refused, known already, or to be logged (DESIGN 4, 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.errors import ForgedIdentity, OutsideWindow, PeerError
+from broker.event.envelope import Header, SecurityLevel
+from broker.ingest.publisher import Publisher
+from broker.ingest.submission import Judged, Part
+from broker.log.deduplication import Deduplication, Freshness
+from broker.log.records import encode_header
+from broker.matching.contract import Accepted, Refused, Verdict
+
+#: Most stream names whose permission is remembered per publisher.
+_REMEMBERED_STREAMS = 1_000
+
+
+def judge(
+    publisher: Publisher,
+    part: Part,
+    verdicts: Sequence[Verdict],
+    deduplication: Deduplication,
+    now_ms: int,
+) -> Judged:
+    """Sort a part by its verdicts, its publisher's rights and what was accepted before.
+
+    The sequence numbers of what is new are recorded. Almost always they go on where the last part
+    ended, and the events are for one stream: then each is one comparison, and one record does for
+    all of them.
+    """
+    judged = Judged(part)
+    documents = part.of.batch.documents
+    identity, incarnation = publisher.identity, publisher.incarnation
+    client_id = identity.client_id
+    key = (client_id, incarnation)
+    stream: str | None = None
+    level: SecurityLevel | None = None
+    rank = 0
+    recorded = following = deduplication.following(key)
+    for index, verdict in enumerate(verdicts, part.start):
+        if not isinstance(verdict, Accepted):
+            error = (
+                verdict.error
+                if isinstance(verdict, Refused)
+                else publisher.missing[verdict.reference]
+            )
+            judged.refused.append((index, error))
+            continue
+        header = verdict.header
+        event_id = header.event_id
+        refusal: PeerError | None = None
+        if event_id.client_id != client_id or event_id.incarnation != incarnation:
+            refusal = ForgedIdentity(
+                f"the event says {event_id.client_id}/{event_id.incarnation}, "
+                f"the session is {client_id}/{incarnation}"
+            )
+        elif header.stream != stream or header.security_level is not level:
+            refusal = _not_allowed(publisher, header)
+            if refusal is None:
+                stream, level = header.stream, header.security_level
+                rank = level.rank
+        if refusal is None:
+            number = event_id.sequence_number
+            if number == following:
+                following += 1
+            else:
+                if following != recorded:
+                    deduplication.record_run(key, following - 1, now_ms)
+                freshness = deduplication.record(key, number, now_ms)
+                recorded = following = deduplication.following(key)
+                if freshness is Freshness.DUPLICATE:
+                    judged.duplicates.append(index)
+                    continue
+                if freshness is Freshness.OUTSIDE:
+                    refusal = OutsideWindow(
+                        f"sequence number {number} lies below the window in which duplicates "
+                        "are known"
+                    )
+        if refusal is not None:
+            judged.refused.append((index, refusal))
+            continue
+        judged.entries.append((encode_header(header), rank, documents[index]))
+        judged.matches.append(verdict.subscriptions)
+    if following != recorded:
+        deduplication.record_run(key, following - 1, now_ms)
+    return judged
+
+
+def _not_allowed(publisher: Publisher, header: Header) -> PeerError | None:
+    identity = publisher.identity
+    if header.stream in publisher.allowed and identity.is_cleared(header.security_level):
+        return None
+    try:
+        identity.check_publish(header.stream, header.security_level)
+    except PeerError as error:
+        return error
+    if len(publisher.allowed) >= _REMEMBERED_STREAMS:
+        publisher.allowed.clear()
+    publisher.allowed.add(header.stream)
+    return None

@@ -1,0 +1,30 @@
+"""The size of an LMDB file, which never falls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from broker.errors import LogCorrupt
+from broker.log.page_check import ADVICE
+from broker.log.page_file import FILE
+
+
+class FileSize:
+    """Notices that a file was cut short while it is open: LMDB maps it, and a process that reads
+    behind its end is killed by the kernel (SIGBUS)."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE
+        self._least = self._path.stat().st_size
+
+    def check(self) -> None:
+        """To be called before each transaction. Raises `LogCorrupt`."""
+        # In this order: another thread may write meanwhile.
+        least = self._least
+        size = self._path.stat().st_size
+        if size < least:
+            raise LogCorrupt(
+                f"{self._path} was cut short while it was open: it has {size} bytes, and had "
+                f"{least}; {ADVICE}"
+            )
+        self._least = size

@@ -1,0 +1,338 @@
+"""The event log on disk: one LMDB environment, synchronous, one writer (DESIGN 8).
+
+Tables: `events` (serial -> chunk of events), `origins` (where each origin's events lie), `kept`
+(replicas), `marks` (publisher -> de-duplication window), `durables` (client and name -> durable
+subscription), `clients` (newest incarnations), `meta`, and `copies` of all small values.
+Everything that one commit brings is one transaction, so an event never lies here without its mark.
+
+Readers copy and end their transaction at once: a reader held open would keep freed pages from
+being used again. So another process may read the same file while it stays bounded.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import lmdb
+
+from broker.errors import BrokerError, LogCorrupt, LogUnavailable
+from broker.event.origin import new_origin
+from broker.event.place import Mark, NamedHistory, further
+from broker.log.chunk_table import NEVER_OLD
+from broker.log.chunks import chunks_of, decode_key, encode_key
+from broker.log.claim import claim_folder, disk_is_full, not_opened, note_use, was_used
+from broker.log.commit import Bounds, Commit, Retention
+from broker.log.damage import Damage
+from broker.log.file_reading import FileReading, publisher_key
+from broker.log.file_size import FileSize
+from broker.log.histories import Chain, Histories
+from broker.log.kept import KeptSpan
+from broker.log.opening import (
+    Mended,
+    check_format,
+    hold_lost_end,
+    mend,
+    stored_epoch,
+    stored_origin,
+)
+from broker.log.page_check import ADVICE, check_file
+from broker.log.records import LoggedEvent
+from broker.log.rewriting import rewrite
+from broker.log.stored_chunk import encode_stored
+from broker.log.tables import MAX_TABLES, Tables
+from broker.log.unarchived import UnarchivedHold
+from broker.transport.clock import wall_clock_ms
+
+#: Most chunks that one commit deletes, so that catching up with retention never stalls it.
+TRIM_AT_MOST = 2_000
+
+
+class LogFile(FileReading):
+    """An open log. One thread writes (`commit`, `forget_old`, `reopen`, `close`); any may read."""
+
+    def __init__(
+        self,
+        folder: Path,
+        retention: Retention,
+        *,
+        sync: bool = True,
+        max_events_bytes: int = 0,
+        wall_clock: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        """`wall_clock` gives ms since 1970, for the name of a log that begins."""
+        self._folder = folder
+        self._retention = retention
+        self._sync = sync
+        self._wall_clock = wall_clock
+        self._map_size = max_events_bytes or retention.map_bytes
+        self.hold = UnarchivedHold(retention.unarchived_bytes)
+        # Held by readers, and by the writer only while it closes and opens again: a reader never
+        # waits for a commit to reach the disk.
+        self._guard = threading.RLock()
+        self._arrival = 0
+        self._oldest = (0, 0)
+        """Serial and arrival time of the newest event of the oldest chunk, when it was read."""
+        self.mended = Mended()
+        """Damage that was found when the log was opened."""
+        self.origin = ""
+        self.covered: dict[str, Mark] = {}
+        """Up to where the log had all that it wants of each origin, when it was opened."""
+        self.since: Mapping[str, Mark] = {}
+        """Behind which mark it begins, of origins of which it has not all: as committed last."""
+        self.kept: Mapping[str, KeptSpan] = {}
+        """What is kept for other nodes, beside the log: as committed last."""
+        self.chain = Chain()
+        self.began: Mark = (0, 0)
+        """The newest own place when the log was opened."""
+        self.named: Mapping[str, tuple[NamedHistory, ...]] = {}
+        """Histories of other origins, as noted when the log was opened."""
+        self.adopting: tuple[str, Mark] | None = None
+        """The name that this log had, and behind which of its places a clone may lack events."""
+        self._claim = claim_folder(folder)
+        try:
+            check_file(folder, was_used=was_used(self._claim))
+            self._open()
+            try:
+                with self._writing() as txn:
+                    self._recover(txn)
+                note_use(self._claim)
+            except BrokerError:
+                self._env.close()
+                raise
+        except BrokerError:
+            os.close(self._claim)
+            raise
+
+    # ------------------------------------------------------------------ opening
+
+    def _open(self) -> None:
+        try:
+            self._env = lmdb.open(
+                str(self._folder),
+                map_size=self._map_size,
+                max_dbs=MAX_TABLES,
+                max_readers=64,
+                sync=self._sync,
+                metasync=self._sync,
+            )
+            self._size = FileSize(self._folder)
+            self._tables = Tables(self._env)
+        except (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError) as error:
+            reason = f"{self._folder} does not hold an event log: {error}; {ADVICE}"
+            raise LogCorrupt(reason) from None
+        except (OSError, lmdb.Error) as error:
+            raise not_opened(self._folder, error) from None
+
+    def _recover(self, txn: lmdb.Transaction) -> None:
+        """Read where the log stands, and begin a history: this folder may be an older copy."""
+        tables, meta, histories = self._tables, self._tables.meta, self._tables.histories
+        if check_format(txn, tables, self._folder):
+            meta.put(txn, b"origin", new_origin(self._wall_clock()).encode())
+        self.mended = mend(txn, tables)
+        self.origin = stored_origin(txn, tables, self._folder)
+        if histories.leave(txn, self.origin):
+            self.origin = new_origin(self._wall_clock())
+            meta.put(txn, b"origin", self.origin.encode())
+        self.adopting = histories.adopting(txn)
+        hold_lost_end(txn, tables, self.origin)
+        previous = stored_epoch(txn, tables, self.origin)
+        meta.delete(txn, b"clean")
+        first, last = self._ends(txn)
+        with tables.chunks.cursor(txn) as cursor:
+            newest = tables.chunks.last_of(txn, cursor)
+        if newest is not None:
+            self._arrival = newest.arrival(last) % NEVER_OLD
+        self.covered = tables.origins.covered(txn)
+        self.since = tables.origins.since(txn)
+        self.kept = tables.kept.spans(txn)
+        _, known = self.covered.get(self.origin, (0, 0))
+        self.began = (previous, known)
+        epoch, offset = histories.start(txn, previous, known, self._wall_clock())
+        meta.put(txn, b"epoch", b"%d" % epoch)
+        if offset > known:
+            self.covered[self.origin] = (epoch, offset)
+            tables.origins.cover(txn, self.origin, (epoch, offset))
+        self.chain = histories.chain(txn)
+        self.named = histories.named(txn)
+        self._bounds = Bounds(epoch, first, last, self._used(txn), offset)
+
+    def change_histories(self, change: Callable[[Histories, lmdb.Transaction], object]) -> None:
+        """Write a change to what is recorded of this log's histories."""
+        with self._writing() as txn:
+            change(self._tables.histories, txn)
+            self.adopting = self._tables.histories.adopting(txn)
+
+    def reopen(self) -> None:
+        """Close and open again: LMDB refuses all further use after some write errors."""
+        with self._guard:
+            self._size.check()
+            self._env.close()
+            self._open()
+
+    def close(self, epoch: int = 0) -> None:
+        """Note a clean end, then close.
+
+        `epoch` is the present one, where it may be later than that of the last commit: failed
+        commits have given places, and none may be given again.
+        """
+        with self._guard:
+            try:
+                with self._writing() as txn:
+                    newest = max(epoch, self._bounds.epoch)
+                    self._tables.meta.put(txn, b"epoch", b"%d" % newest)
+                    self._tables.meta.put(txn, b"clean", b"1")
+            finally:
+                self._env.close()
+                os.close(self._claim)
+
+    def crash(self) -> None:
+        """Let go of the files and note nothing, as the end of the process would."""
+        with self._guard:
+            self._env.close()
+            os.close(self._claim)
+
+    @contextmanager
+    def _writing(self) -> Iterator[lmdb.Transaction]:
+        self._size.check()
+        try:
+            with self._env.begin(write=True, buffers=True) as txn:
+                yield txn
+        except lmdb.MapFullError:
+            raise LogUnavailable("the event log has reached its size limit") from None
+        except (OSError, lmdb.Error) as error:
+            # LMDB calls a write that did not fit an input/output error.
+            reason = "its disk is full" if disk_is_full(self._folder) else str(error)
+            raise LogUnavailable(f"the event log can not be written: {reason}") from None
+
+    # ------------------------------------------------------------------ writing
+
+    def commit(self, commit: Commit, epoch: int, now_ms: int) -> Bounds:
+        """Write everything of `commit` durably, or nothing; then trim what retention allows.
+
+        The events carry their places already. Raises `LogUnavailable`.
+        """
+        with self._writing() as txn:
+            tables = self._tables
+            if epoch != self._bounds.epoch:
+                tables.meta.put(txn, b"epoch", b"%d" % epoch)
+                # Events that got their places before the epoch began are of the former history.
+                own = [each for each in commit.events if each.origin == self.origin]
+                former = [each.offset for each in own if each.epoch < epoch]
+                offset = max([self._bounds.offset, *former])
+                tables.histories.begin(txn, self._bounds.epoch, epoch, offset)
+            for origin, named in commit.histories.items():
+                tables.histories.note(txn, origin, named)
+            for loss in commit.losses:
+                tables.histories.add_loss(txn, loss)
+            for chunk in chunks_of(commit.events):
+                key = encode_key(chunk[0].serial)
+                if not txn.put(key, encode_stored(key, chunk), db=tables.events, append=True):
+                    raise LogUnavailable("the event log is damaged: its last key is too high")
+                tables.origins.add(txn, chunk)
+            for origin, mark in commit.covered.items():
+                tables.origins.cover(txn, origin, mark)
+            for origin, mark in commit.since.items():
+                tables.origins.begin(txn, origin, mark)
+            for publisher, window in commit.marks:
+                tables.marks.put(txn, publisher_key(publisher), window)
+            for key, value in commit.durables:
+                if value is None:
+                    tables.durables.delete(txn, key)
+                else:
+                    tables.durables.put(txn, key, value)
+            for client_id, newest in commit.clients:
+                tables.clients.put(txn, client_id.encode(), newest)
+            kept = self.kept
+            if commit.keeping:
+                kept = self._tables.kept.keep(
+                    txn, kept, commit.keeping, self._retention.max_bytes // 2, self.hold
+                )
+            since = further(commit.since, self._trim(txn, now_ms))
+            last = commit.events[-1].serial if commit.events else self._bounds.last
+            first = self._oldest_serial(txn, last)
+            _, offset = commit.covered.get(self.origin, (0, self._bounds.offset))
+            bounds = Bounds(epoch, first, last, self._used(txn), offset)
+            if epoch != self._bounds.epoch or commit.losses:
+                self.chain = tables.histories.chain(txn)
+        self.kept = kept
+        if since:
+            self.since = further(self.since, since)
+        self._bounds = bounds
+        return bounds
+
+    def _trim(self, txn: lmdb.Transaction, now_ms: int) -> dict[str, Mark]:
+        """Delete what is too old or too much; behind which mark that leaves the origins."""
+        since: dict[str, Mark] = {}
+        oldest_arrival = now_ms - self._retention.max_age_ms
+        over = self._used(txn) - self._retention.max_bytes
+        chunks = self._tables.chunks
+        with chunks.cursor(txn) as cursor:
+            if not cursor.first():
+                return since
+            for _ in range(TRIM_AT_MOST):
+                known, newest = self._oldest
+                if over <= 0 and known == decode_key(cursor.key()) and newest >= oldest_arrival:
+                    return since
+                chunk = chunks.under(txn, cursor)
+                last = chunk.last
+                self._oldest = (chunk.first, chunk.arrival(last))
+                # It goes as a whole, with its newest event.
+                if over <= 0 and chunk.arrival(last) >= oldest_arrival:
+                    return since
+                if chunk.origin == self.origin and self.hold.keeps(
+                    chunk.mark(chunk.first), chunk.mark(last), self._retention.max_bytes + over
+                ):
+                    return since
+                since.update(self._tables.origins.remove(txn, chunk))
+                # Pages hold whole values, so the true saving is a little larger: the next
+                # commit measures again.
+                over -= len(cursor.value())
+                if not cursor.delete() or not cursor.key():
+                    # The last serial must outlive its event, or it would be given twice.
+                    self._tables.meta.put(txn, b"last", encode_key(last))
+                    return since
+        return since
+
+    def _oldest_serial(self, txn: lmdb.Transaction, last: int) -> int:
+        with self._tables.chunks.cursor(txn) as cursor:
+            return decode_key(cursor.key()) if cursor.first() else last + 1
+
+    def forget_old(self, now_ms: int) -> int:
+        """Drop marks that nobody used for their age, and copies as old as events may be here.
+        Returns how many marks were dropped."""
+        dropped = 0
+        limit = now_ms - self._retention.marks_age_ms
+        oldest = now_ms - self._retention.max_age_ms
+        with self._writing() as txn:
+            marks = self._tables.marks
+            for key, window in marks.items(txn):
+                if window is not None and int.from_bytes(window[8:16], "big") < limit:
+                    marks.delete(txn, key)
+                    dropped += 1
+            left = {
+                o: self._tables.kept.forget(txn, o, span, oldest) for o, span in self.kept.items()
+            }
+        self.kept = {origin: span for origin, span in left.items() if span is not None}
+        return dropped
+
+    def repair(self, damage: Damage, events: Sequence[LoggedEvent]) -> Damage | None:
+        """Write events of other sources in the place of damaged ones, in one transaction. Returns
+        the damage that is left; None if there is none."""
+        with self._writing() as txn:
+            left = rewrite(txn, self._tables, damage, events)
+        self._tables.chunks.forget_places()
+        return left
+
+    @property
+    def bounds(self) -> Bounds:
+        """What was committed last."""
+        return self._bounds
+
+    @property
+    def last_arrival(self) -> int:
+        """The arrival time of the newest event when the log was opened; 0 if there was none."""
+        return self._arrival

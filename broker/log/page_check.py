@@ -1,0 +1,119 @@
+"""Check that LMDB can read all pages of a log file as they were written.
+
+LMDB's pages have no checksums. But a tree says much twice: each page has its number, each branch
+the bounds of its keys, and the record of a table the number of its pages and entries. Each page is
+in one table, or free; and the newest entry of the table of free pages has the number of the
+transaction that wrote the meta page.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from broker.errors import LogCorrupt
+from broker.log.page_file import FILE, FREE_FLAGS, Meta, PageFile
+
+ADVICE = (
+    "stop the node, keep a copy of the folder, and run `xmlbroker log verify --repair`: what can "
+    "be read is saved, and the node asks others for the rest"
+)
+
+
+def check_pages(file: PageFile, meta: Meta) -> None:
+    """Look at all pages of a meta page, and at no value. Damage is among the problems of the
+    file."""
+    used = bytearray(file.pages)
+    tables = file.tables(meta)
+    _enter(file, used, "main")
+    for name, tree in tables.items():
+        table = name.decode(errors="replace")
+        for _ in file.nodes(tree, table, values=False):
+            pass
+        _enter(file, used, table)
+    _check_free(file, meta, used)
+    if any(used[max(meta.last_page + 1, 2) :]):
+        file.problem("main", "pages behind the last one")
+
+
+def _enter(file: PageFile, used: bytearray, table: str) -> None:
+    """Enter the pages of the table that was read last."""
+    before, seen = (int.from_bytes(each, "little") for each in (used, file.seen or b""))
+    if both := before & seen:
+        number = (both & -both).bit_length() // 8
+        file.problem(table, f"page {number} is in two tables, or free")
+    used[:] = (before | seen).to_bytes(len(used), "little")
+
+
+def _check_free(file: PageFile, meta: Meta, used: bytearray) -> None:
+    beyond = meta.last_page + 1 - file.pages
+    for _, value, _ in file.nodes(meta.free, "free", FREE_FLAGS):
+        count, *numbers = struct.unpack_from(f"<{len(value) // 8}Q", value) or (0,)
+        numbers = numbers[:count]
+        if count > len(numbers) or numbers != sorted(set(numbers), reverse=True):
+            file.problem("free", "a list of pages that can not be")
+        for number in numbers:
+            if not 2 <= number <= meta.last_page:
+                file.problem("free", f"page {number} is none")
+            elif number >= file.pages:
+                beyond -= 1
+            elif used[number]:
+                file.problem("free", f"page {number} is in use, or free twice")
+            else:
+                used[number] = 1
+    _enter(file, used, "free")
+    if beyond > 0:
+        file.problem("main", "the file is shorter than its header says")
+
+
+def check_transaction(file: PageFile, meta: Meta) -> int:
+    """The transaction that wrote the tables of a meta page. If that is not the one that it names,
+    LMDB may use the older of two, which is damage. The first transactions free no page."""
+    keys = [key for key, _, _ in file.nodes(meta.free, "free", FREE_FLAGS, values=False)]
+    found = int.from_bytes(keys[-1], "little") if keys else meta.transaction
+    if found != meta.transaction:
+        file.problem("meta", f"meta page {meta.index} names another transaction than it is of")
+    return found
+
+
+def check_file(folder: Path, *, was_used: bool) -> None:
+    """Look at all pages of a log's file that nobody writes. Raises `LogCorrupt`, with advice, where
+    LMDB could not open it, would crash, or would read something else. A file that is empty, but
+    `was_used`, is one that was cut."""
+    path = folder / FILE
+    if not path.exists():
+        return
+    if path.stat().st_size == 0:
+        if was_used:
+            raise LogCorrupt(
+                f"{path} was cut short: it is empty; restore the folder, or move it away"
+            )
+        return
+    check_metas(folder)
+    file = PageFile(path)
+    try:
+        newest = file.newest
+        wanted = (newest.last_page + 1) * file.page_size
+        check_pages(file, newest)
+        # Pages at the end may never have been written, for they were free again at once.
+        if file.problems and file.size < wanted:
+            raise LogCorrupt(
+                f"{path} was cut short: it has {file.size} bytes, its header says {wanted}; "
+                f"{ADVICE}"
+            )
+        if file.problems:
+            raise LogCorrupt(f"{path} has damaged pages: {file.problems[0]}; {ADVICE}")
+        for meta in file.metas:
+            check_transaction(file, meta)
+        if file.problems:
+            raise LogCorrupt(f"a meta page of {path} is damaged: {file.problems[0]}; {ADVICE}")
+    finally:
+        file.close()
+
+
+def check_metas(folder: Path) -> None:
+    """Look at the meta pages alone, of a file that a node may write. Raises `LogCorrupt`."""
+    file = PageFile(folder / FILE)
+    file.close()
+    if len(file.metas) < 2 or not all(meta.is_sound for meta in file.metas):
+        raise LogCorrupt(f"a meta page of {file.path} is damaged; {ADVICE}")

@@ -1,0 +1,149 @@
+"""Chunks as the log stores them: with a checksum for the head, and one for each event.
+
+A value is four bytes `MAGIC`, the checksum of the head u64, the count u32, the checksum u64 of each
+event's record and document, and the chunk (see `chunks`). The checksum of the head covers the key
+and everything between itself and the records. So damage in a record or document is confined to its
+event, and damage elsewhere to its chunk. Format 3 stored the chunk alone; such chunks stay readable
+and are unchecked.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from operator import eq
+
+from broker.event.place import Mark
+from broker.log.checksum import Buffer, checksum_of, event_checksum
+from broker.log.chunks import Chunk, column_length, encode_chunk, head_length
+from broker.log.damage import Damage, DamageFound, Kind, Span
+from broker.log.records import LoggedEvent
+
+#: No chunk of format 3 begins so: it would have four billion events.
+MAGIC = b"\xf5xC4"
+_HEAD = struct.Struct(">4sQI")
+_COVERED_FROM = 12
+
+
+class HeadDamaged(Exception):
+    """The head of a chunk fails its checksum."""
+
+
+def encode_stored(
+    key: bytes, events: Sequence[LoggedEvent], failing: Mapping[int, int] | None = None
+) -> bytes:
+    """The value to store under `key`. `failing` are the checksums, by index, of events that stay
+    damaged."""
+    checksums = [checksum_of(event.document, checksum_of(event.record)) for event in events]
+    for index, checksum in (failing or {}).items():
+        checksums[index] = checksum
+    chunk = encode_chunk(events)
+    count = len(events)
+    head_end = head_length(events[0].origin, count)
+    covered = struct.pack(f">I{count}Q", count, *checksums)
+    head = checksum_of(covered + chunk[:head_end], checksum_of(key))
+    return b"".join((MAGIC, head.to_bytes(8, "big"), covered, chunk))
+
+
+class StoredChunk(Chunk):
+    """A chunk whose head passed its checksum. Raises `HeadDamaged` if it does not."""
+
+    def __init__(self, table: str, key: bytes, first: int, value: Buffer) -> None:
+        self.table = table
+        self.key = key
+        self.is_checked = bytes(value[:4]) == MAGIC
+        """False for a chunk of format 3."""
+        self._checksums: Sequence[int] = ()
+        try:
+            if self.is_checked:
+                self._open(first, value)
+            else:
+                super().__init__(first, value)
+                if self.last < first or not self.is_exact or not self.origin:
+                    raise HeadDamaged("a chunk that is not exact")
+        except (struct.error, ValueError, IndexError, OverflowError, MemoryError) as error:
+            raise HeadDamaged(str(error)) from None
+
+    def _open(self, first: int, value: Buffer) -> None:
+        _, checksum, count = _HEAD.unpack_from(value)
+        at = _HEAD.size + 8 * count
+        if at > len(value):
+            raise HeadDamaged("a chunk that is too short")
+        super().__init__(first, value, at)
+        if self.last != first + count - 1:
+            raise HeadDamaged("two counts")
+        covered = value[_COVERED_FROM : self.columns_at + column_length(count)]
+        if checksum_of(covered, checksum_of(self.key)) != checksum:
+            raise HeadDamaged("the head fails its checksum")
+        self._checksums = struct.unpack_from(f">{count}Q", value, _HEAD.size)
+
+    def checksum(self, serial: int) -> int | None:
+        """The checksum of the event at `serial`; None in a chunk of format 3."""
+        return self._checksums[serial - self.first] if self._checksums else None
+
+    def is_intact(self, event: LoggedEvent) -> bool:
+        """Whether an event of this chunk passes its checksum."""
+        checksums = self._checksums
+        return not checksums or checksums[event.serial - self.first] == event_checksum(
+            event.record, event.document
+        )
+
+    def events(self, start: int) -> Iterator[LoggedEvent]:
+        """The events from the serial `start` on, as copies. Raises `DamageFound` at the first that
+        fails its checksum."""
+        checksums, first = self._checksums, self.first
+        for event in super().events(start):
+            if checksums and checksums[event.serial - first] != checksum_of(
+                event.document, checksum_of(event.record)
+            ):
+                raise DamageFound(self._damage_at(event.serial))
+            yield event
+
+    def all_events(self) -> list[LoggedEvent]:
+        """All events as they are stored, damaged ones too."""
+        return list(super().events(self.first))
+
+    def first_damage(self, start: int) -> Damage | None:
+        """The first damage in the events from the serial `start` on."""
+        expected = list(self._checksums[start - self.first :])
+        if not expected:
+            return None
+        value, at, count = self.value, start - self.first, len(self._checksums)
+        bounds = self.bounds()
+        records, documents = bounds[at : count + 1], bounds[count + at :]
+        # Without a copy or an object for each event: the archiver checks all that it reads.
+        found = [
+            checksum_of(value[begin:end], checksum_of(value[record:record_end]))
+            for record, record_end, begin, end in zip(
+                records, records[1:], documents, documents[1:], strict=False
+            )
+        ]
+        if found == expected:
+            return None
+        return self._damage_at(start + list(map(eq, found, expected)).index(False))
+
+    def damages(self) -> Iterator[Damage]:
+        """All damage in the events."""
+        at = self.first
+        while at <= self.last and (found := self.first_damage(at)):
+            yield found
+            at = found.last + 1
+
+    def _damage_at(self, serial: int) -> Damage:
+        last = serial
+        for event in super().events(serial):
+            if self.is_intact(event):
+                break
+            last = event.serial
+        marks = tuple(self.mark(each) for each in range(serial, last + 1))
+        return Damage(
+            *(self.table, self.key, serial, last, Kind.EVENT),
+            spans=(span_of(self.origin, marks),),
+            marks=marks,
+        )
+
+
+def span_of(origin: str, marks: Sequence[Mark]) -> Span:
+    """The range of these neighbouring places."""
+    epoch, offset = marks[0]
+    return Span(origin, (epoch, offset - 1), marks[-1])

@@ -1,0 +1,67 @@
+"""The tables of a log's LMDB environment, as its writer and its readers open them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lmdb
+
+from broker.log.chunk_table import ChunkTable
+from broker.log.histories import Histories
+from broker.log.kept import Kept
+from broker.log.origins import Origins
+from broker.log.values import Values
+
+FORMAT = 4
+#: As it is stored.
+FORMAT_NAME = b"xmlbroker-log-4"
+#: Of the environment; tables of later versions need room too.
+MAX_TABLES = 16
+_FORMAT = b"xmlbroker-log-"
+
+
+class Tables:
+    """Handles of all tables; they hold for the life of the environment."""
+
+    def __init__(self, env: lmdb.Environment, *, create: bool = True) -> None:
+        """Without `create` raises `lmdb.NotFoundError` where a table is missing."""
+
+        def opened(name: bytes) -> Any:
+            return env.open_db(name, create=create)
+
+        self.events = opened(b"events")
+        self.origins_table = opened(b"origins")
+        copies = self.copies = opened(b"copies")
+        self.chunks = ChunkTable(self.events, self.origins_table)
+        self.origins = Origins(self.origins_table, copies, self.chunks)
+        self.kept = Kept(opened(b"kept"), copies)
+        self.marks = Values(b"d", opened(b"marks"), copies, lazy=True)
+        self.durables = Values(b"s", opened(b"durables"), copies)
+        self.clients = Values(b"c", opened(b"clients"), copies)
+        self.histories = Histories(Values(b"h", opened(b"histories"), copies, lazy=True))
+        self.meta_table = opened(b"meta")
+        self.meta = Values(b"m", self.meta_table, copies)
+
+    @property
+    def values(self) -> dict[str, Values]:
+        """The tables of checked values, by name."""
+        return {
+            "origins": self.origins.values,
+            "kept": self.kept.values,
+            "marks": self.marks,
+            "durables": self.durables,
+            "clients": self.clients,
+            "histories": self.histories.values,
+            "meta": self.meta,
+        }
+
+
+def format_name(number: int) -> bytes:
+    """The entry `format` of the table `meta`."""
+    return _FORMAT + b"%d" % number
+
+
+def format_number(name: bytes) -> int | None:
+    """The number in an entry `format`; None if it is none of ours."""
+    number = name.removeprefix(_FORMAT)
+    return int(number) if name.startswith(_FORMAT) and number.isdigit() else None

@@ -1,0 +1,149 @@
+"""Small values of the log, each with a checksum and a second copy in another table.
+
+A value that fails its checksum is taken from its copy and written again. Where the copy is damaged
+as well the value is lost, which is reported; its reader has a safe outcome for that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import lmdb
+
+from broker.log.checksum import ValueDamaged, add_checksum, checksum_of, is_checked, verify
+
+#: LMDB takes no longer keys.
+_LONGEST_KEY = 511
+
+
+class Values:
+    """One table. `name` is a letter of its own; tables share the table of copies."""
+
+    def __init__(
+        self, name: bytes, table: Any, copies: Any, *, lazy: bool = False, rising: bool = False
+    ) -> None:
+        """`lazy`: values of format 3, without a checksum, are accepted. `rising`: values only rise,
+        so of a value and a copy that differ the lower one was left by a write that was lost."""
+        self._name = name
+        self._table = table
+        self._copies = copies
+        self._lazy = lazy
+        self._rising = rising
+        self.damaged: Counter[str] = Counter()
+        """Since the log was opened: `healed` from the copy, and `lost`."""
+
+    def put(self, txn: lmdb.Transaction, key: bytes, value: bytes) -> None:
+        """Store a value and its copy."""
+        stored = add_checksum(self._name + key, value)
+        txn.put(key, stored, db=self._table)
+        txn.put(self._copy_key(key), stored, db=self._copies)
+
+    def delete(self, txn: lmdb.Transaction, key: bytes) -> None:
+        """Delete a value and its copy."""
+        txn.delete(key, db=self._table)
+        txn.delete(self._copy_key(key), db=self._copies)
+
+    def get(self, txn: lmdb.Transaction, key: bytes) -> bytes | None:
+        """A value; None if there is none. Raises `ValueDamaged` if both are damaged."""
+        stored = txn.get(key, db=self._table)
+        if stored is not None:
+            try:
+                return verify(self._name + key, stored)
+            except ValueDamaged:
+                pass
+        copy = txn.get(self._copy_key(key), db=self._copies)
+        if copy is None and stored is not None and self._lazy and not is_checked(stored):
+            # Of format 3, which had no copies either.
+            return bytes(stored)
+        if copy is None:
+            if stored is None:
+                return None
+            self.damaged["lost"] += 1
+            raise ValueDamaged("a value is damaged and has no copy")
+        try:
+            value = verify(self._name + key, copy)
+        except ValueDamaged:
+            if stored is None:
+                # A damaged key of a copy, or a value that was never there.
+                return None
+            self.damaged["lost"] += 1
+            raise
+        self.damaged["healed"] += 1
+        return value
+
+    def peek(self, txn: lmdb.Transaction, key: bytes) -> bytes | None:
+        """A value; None if there is none, or it is lost."""
+        try:
+            return self.get(txn, key)
+        except ValueDamaged:
+            return None
+
+    def items(
+        self, txn: lmdb.Transaction, prefix: bytes = b""
+    ) -> Iterator[tuple[bytes, bytes | None]]:
+        """All keys that begin with `prefix`, with their values; None for a lost one."""
+        for key in sorted({*self._keys(txn, self._table, prefix), *self._copied(txn, prefix)}):
+            try:
+                value = self.get(txn, key)
+            except ValueDamaged:
+                yield key, None
+            else:
+                if value is not None:
+                    yield key, value
+
+    def _copied(self, txn: lmdb.Transaction, prefix: bytes) -> list[bytes]:
+        cut = len(self._name)
+        found = (key[cut:] for key in self._keys(txn, self._copies, self._name + prefix))
+        return [key for key in found if cut + len(key) < _LONGEST_KEY]
+
+    def _keys(self, txn: lmdb.Transaction, table: Any, prefix: bytes) -> list[bytes]:
+        found = []
+        with txn.cursor(db=table) as cursor:
+            more = cursor.set_range(prefix) if prefix else cursor.first()
+            while more and bytes(cursor.key()).startswith(prefix):
+                found.append(bytes(cursor.key()))
+                more = cursor.next()
+        return found
+
+    def _copy_key(self, key: bytes) -> bytes:
+        copy = self._name + key
+        if len(copy) < _LONGEST_KEY:
+            return copy
+        return copy[: _LONGEST_KEY - 8] + checksum_of(key).to_bytes(8, "big")
+
+    # ------------------------------------------------------------------ care
+
+    def heal(self, txn: lmdb.Transaction, prefix: bytes = b"") -> list[bytes]:
+        """Write values again whose copy is intact, and copies whose value is. Returns the keys of
+        those that are lost."""
+        lost = []
+        for key, value in list(self.items(txn, prefix)):
+            if value is None:
+                lost.append(key)
+            elif not self.is_sound(txn, key):
+                self.put(txn, key, self._further(txn, key, value))
+        return lost
+
+    def _further(self, txn: lmdb.Transaction, key: bytes, value: bytes) -> bytes:
+        copy = txn.get(self._copy_key(key), db=self._copies)
+        if not self._rising or copy is None:
+            return value
+        try:
+            return max(value, verify(self._name + key, copy))
+        except ValueDamaged:
+            return value
+
+    def is_sound(self, txn: lmdb.Transaction, key: bytes) -> bool:
+        """Whether a value and its copy are there and agree."""
+        stored = txn.get(key, db=self._table)
+        copy = txn.get(self._copy_key(key), db=self._copies)
+        if copy is None and stored is not None and self._lazy and not is_checked(stored):
+            return True
+        return stored is not None and copy is not None and bytes(stored) == bytes(copy)
+
+    def upgrade(self, txn: lmdb.Transaction, prefix: bytes = b"") -> None:
+        """Add checksums and copies to values of format 3."""
+        for key in self._keys(txn, self._table, prefix):
+            self.put(txn, key, bytes(txn.get(key, default=b"", db=self._table)))

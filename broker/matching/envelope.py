@@ -1,0 +1,202 @@
+"""The envelope's fields: read from a tree, and the rules for them that no DTD can say.
+
+`checked_header` and `check_bundles` take plain text, so that an engine that finds the fields
+without a tree applies the same rules to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from lxml import etree
+
+from broker.dtd.reference import DtdReference
+from broker.errors import BadEnvelope, BadName
+from broker.event.envelope import NAMESPACE, Header, Liveness, SecurityLevel
+from broker.event.identity import EventId
+from broker.event.payload import ENVELOPE_CHILDREN, payload_element_of
+from broker.event.stream import check_client_id, check_stream_name
+from broker.matching.textplace import line_of
+
+_Q = f"{{{NAMESPACE}}}"
+#: The elements that come first, in this order: a DTD of somebody's own may say otherwise.
+_EVENT = [_Q + name for name in ("StreamId", "EventId", "EventType", "EventLinkage")]
+_EVENT_ID = [_Q + name for name in ("ClientId", "TimeStamp", "SequenceNumber", "Incarnation")]
+_EVENT_TYPE = [_Q + "VersionNum"]
+_BUNDLE_ID, _BUNDLE_NUMBER = _Q + "BundleId", _Q + "BundleNumber"
+_SECURITY_LEVELS = {level.value: level for level in SecurityLevel}
+_LIVENESS = {liveness.value: liveness for liveness in Liveness}
+_LIMIT = 2**63
+_DIGITS = 19
+
+
+class BadField(BadEnvelope):
+    """A `BadEnvelope` (its code travels) that knows which element of the envelope is wrong."""
+
+    def __init__(self, field: str, text: str, *, line: int = 0, column: int = 0) -> None:
+        super().__init__(f"Mspaces:{field}: {text}", line=line, column=column)
+        self.field = field
+
+
+class EnvelopeParts(NamedTuple):
+    """What the engine needs of an event: its header, and its payload's element if it has one."""
+
+    header: Header
+    payload: etree._Element | None
+
+
+def checked_header(
+    stream: str,
+    client_id: str,
+    timestamp: str,
+    sequence_number: str,
+    incarnation: str,
+    version_num: str,
+    security_level: str,
+    liveness: str,
+    reference: DtdReference,
+) -> Header:
+    """The header that these texts write; `reference` is what the DOCTYPE says.
+
+    Raises `BadEnvelope` with the field's name: for names outside the grammar, numbers that are not
+    plain digits below 2**63, a sequence number of 0, and a version other than the DOCTYPE's.
+    """
+    try:
+        check_stream_name(stream)
+    except BadName as error:
+        raise BadField("StreamId", error.text) from None
+    try:
+        check_client_id(client_id)
+    except BadName as error:
+        raise BadField("ClientId", error.text) from None
+    if version_num != reference.version:
+        raise BadField(
+            "VersionNum",
+            f"{version_num[:40]!r} is not the DOCTYPE's version {reference.version!r}",
+        )
+    if security_level not in _SECURITY_LEVELS:
+        raise BadField("EventType", f"Securitylevel {security_level[:40]!r} is unknown")
+    if liveness not in _LIVENESS:
+        raise BadField("EventType", f"Liveness {liveness[:40]!r} is unknown")
+    return Header(
+        EventId(
+            client_id,
+            _number("TimeStamp", timestamp, 0),
+            _number("SequenceNumber", sequence_number, 1),
+            _number("Incarnation", incarnation, 0),
+        ),
+        stream,
+        reference.type,
+        version_num,
+        _SECURITY_LEVELS[security_level],
+        _LIVENESS[liveness],
+    )
+
+
+def check_bundles(bundle_ids: Sequence[str], bundle_numbers: Sequence[str]) -> None:
+    """Refuse bundle numbers that are no plain digits, and a bundle named twice (M31, M32)."""
+    for number in bundle_numbers:
+        _number("BundleNumber", number, 0)
+    if len(set(bundle_ids)) != len(bundle_ids):
+        raise BadField("BundleId", "the event names a bundle twice")
+
+
+def read_envelope(root: etree._Element, reference: DtdReference, *, plain: bool) -> EnvelopeParts:
+    """Header and payload of an envelope whose structure is valid and whose defaults are applied.
+
+    `plain` says that no comment and no processing instruction lies in the document, so that a
+    child's place tells what it is. Raises `BadEnvelope` with field and line.
+    """
+    try:
+        return _read(root, reference) if plain else _read_around_remarks(root, reference)
+    except BadField as error:
+        element = next(root.iter(_Q + error.field), root)
+        raise BadEnvelope(error.text, line=line_of(element)) from None
+
+
+def _read(root: etree._Element, reference: DtdReference) -> EnvelopeParts:
+    stream, event_id, kind, linkage = _first(list(root)[:4], _EVENT)
+    client_id, timestamp, sequence_number, incarnation = _first(list(event_id), _EVENT_ID)
+    (version,) = _first(list(kind)[:1], _EVENT_TYPE)
+    header = checked_header(
+        stream.text or "",
+        client_id.text or "",
+        timestamp.text or "",
+        sequence_number.text or "",
+        incarnation.text or "",
+        version.text or "",
+        kind.get("Securitylevel", "med"),
+        kind.get("Liveness", "live"),
+        reference,
+    )
+    if len(linkage) > 2:
+        _check_bundles_of(linkage)
+    children = len(root)
+    if children == 4:
+        return EnvelopeParts(header, None)
+    last = root[-1]
+    if children == 5:
+        return EnvelopeParts(header, None if last.tag in ENVELOPE_CHILDREN else last)
+    return EnvelopeParts(header, payload_of(root))
+
+
+def _read_around_remarks(root: etree._Element, reference: DtdReference) -> EnvelopeParts:
+    stream, event_id, kind, linkage = _first(_elements(root)[:4], _EVENT)
+    client_id, timestamp, sequence_number, incarnation = _first(_elements(event_id), _EVENT_ID)
+    (version,) = _first(_elements(kind)[:1], _EVENT_TYPE)
+    header = checked_header(
+        _leaf(stream),
+        _leaf(client_id),
+        _leaf(timestamp),
+        _leaf(sequence_number),
+        _leaf(incarnation),
+        _leaf(version),
+        kind.get("Securitylevel", "med"),
+        kind.get("Liveness", "live"),
+        reference,
+    )
+    _check_bundles_of(linkage)
+    return EnvelopeParts(header, payload_of(root))
+
+
+def _first(elements: list[etree._Element], tags: list[str]) -> list[etree._Element]:
+    """The elements themselves; raises `BadField` unless they have these tags."""
+    if [element.tag for element in elements] != tags:
+        raise BadField("Event", "its elements are not those of an envelope")
+    return elements
+
+
+def payload_of(root: etree._Element) -> etree._Element | None:
+    """The payload's element, None if the event has none; raises `BadField` for two of them."""
+    try:
+        return payload_element_of(root)
+    except BadEnvelope as error:
+        raise BadField("Event", error.text) from None
+
+
+def _check_bundles_of(linkage: etree._Element) -> None:
+    check_bundles(
+        [_leaf(child) for child in linkage.iterchildren(_BUNDLE_ID)],
+        [_leaf(child) for child in linkage.iterchildren(_BUNDLE_NUMBER)],
+    )
+
+
+def _elements(parent: etree._Element) -> list[etree._Element]:
+    return list(parent.iterchildren("*"))
+
+
+def _leaf(element: etree._Element) -> str:
+    if len(element):
+        name = etree.QName(element).localname
+        raise BadField(name, "a comment or processing instruction inside is not accepted")
+    return element.text or ""
+
+
+def _number(field: str, text: str, least: int) -> int:
+    if text.isdigit() and text.isascii() and len(text) <= _DIGITS:
+        value = int(text)
+        if least <= value < _LIMIT:
+            return value
+        raise BadField(field, f"{text} is not from {least} to 2**63 - 1")
+    raise BadField(field, f"{text[:40]!r} is not 1 to {_DIGITS} digits")

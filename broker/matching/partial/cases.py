@@ -1,0 +1,57 @@
+"""Values that depend on conditions.
+
+`string(//leg[altitude > 300])` is the first such leg's text: which leg that is depends on values.
+So a text or a number is a list of cases, of which exactly one holds in a document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from broker.matching.partial.formula import FALSE, TRUE, UNKNOWN, Check, Formula, all_of
+from broker.matching.partial.source import Computed, Constant, Source, computed
+from broker.matching.partial.undecidable import Undecidable
+
+#: (when, what); the conditions exclude each other, and one of them holds.
+Cases: TypeAlias = Sequence[tuple[Formula, Source]]
+
+#: Cases of one value; more are not decided.
+MAX_CASES = 64
+TOO_MANY_CASES = f"a value has more than {MAX_CASES} cases"
+
+
+def only(source: Source) -> Cases:
+    """A value that depends on no condition."""
+    return ((TRUE, source),)
+
+
+def constant(value: Any) -> Cases:
+    """The same value always."""
+    return only(Constant(value))
+
+
+def applied(function: Callable[..., Any], *arguments: Cases) -> Cases:
+    """`function` of values, in every combination of their cases."""
+    if all(len(argument) == 1 and argument[0][0] is TRUE for argument in arguments):
+        return only(computed(function, *[argument[0][1] for argument in arguments]))
+    combined: list[tuple[Formula, tuple[Source, ...]]] = [(TRUE, ())]
+    for argument in arguments:
+        if len(combined) * len(argument) > MAX_CASES:
+            raise Undecidable(TOO_MANY_CASES)
+        combined = [
+            (guard, (*before, source))
+            for condition, before in combined
+            for when, source in argument
+            if (guard := all_of((condition, when))) is not FALSE
+        ]
+    return [(guard, computed(function, *sources)) for guard, sources in combined]
+
+
+def check(source: Source) -> Formula:
+    """That a source, which is a bool, is true."""
+    if isinstance(source, Constant):
+        return TRUE if source.value else FALSE
+    if isinstance(source, Computed):
+        return Check(source)
+    return UNKNOWN

@@ -1,0 +1,246 @@
+"""XPath's core functions on values, as libxml2 computes them.
+
+Texts are UTF-8 bytes that are known to be well-formed, numbers are floats.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Final
+
+from lxml import etree
+
+from broker.matching.query.number import number_of, plain_number
+
+_WORD = re.compile(rb"[^ \t\n\r]+")
+#: Digits that a numeric field of the envelope may have.
+_FIELD_DIGITS = 19
+#: Places and lengths that need no rounding.
+_WHOLE = {float(number): number for number in range(1, 257)}
+_MOST_NUMBERS = 16_384
+#: Bytes of the longest text whose number is remembered.
+_REMEMBERED = 64
+
+
+class _Numbers(dict[bytes, float]):
+    """Texts and their numbers. Values repeat in events, so the latest are remembered.
+
+    At `_MOST_NUMBERS` all are forgotten. A dict, because one that is found costs no call of Python.
+    """
+
+    def __missing__(self, text: bytes) -> float:
+        value = plain_number(text)
+        if value is None:
+            value = number_of(text.decode())
+        if len(text) <= _REMEMBERED:
+            if len(self) >= _MOST_NUMBERS:
+                self.clear()
+            self[text] = value
+        return value
+
+
+#: `number(text)`.
+number: Final[Callable[[bytes], float]] = _Numbers().__getitem__
+
+
+def digits(text: bytes) -> float:
+    """The number of an envelope field that is digits; NaN for any other, which is refused later."""
+    return float(int(text)) if len(text) <= _FIELD_DIGITS and text.isdigit() else math.nan
+
+
+def text_of_number(value: float) -> bytes:
+    """`string(number)`: libxml2's own format."""
+    return str(_FORMAT(_CONTEXT, n=value)).encode()
+
+
+def concatenation(*texts: bytes) -> bytes:
+    """`concat(...)`, and the string-value of a node with several texts."""
+    return b"".join(texts)
+
+
+def total(*values: float) -> float:
+    """`sum(...)`: added one after the other, without compensation."""
+    result = 0.0
+    for value in values:
+        result += value
+    return result
+
+
+def length(text: bytes) -> float:
+    """`string-length(text)`, in characters."""
+    return float(len(text.decode()))
+
+
+def normalised(text: bytes) -> bytes:
+    """`normalize-space(text)`: of XML's four blanks only."""
+    return b" ".join(_WORD.findall(text))
+
+
+def before(text: bytes, mark: bytes) -> bytes:
+    """`substring-before(text, mark)`."""
+    place = text.find(mark)
+    return text[:place] if place > 0 else b""
+
+
+def after(text: bytes, mark: bytes) -> bytes:
+    """`substring-after(text, mark)`."""
+    place = text.find(mark)
+    return text[place + len(mark) :] if place >= 0 else b""
+
+
+def from_place(text: bytes, start: float) -> bytes:
+    """`substring(text, start)`: all of it from minus infinity on, too."""
+    return text if start < 1 else part(text, start, math.inf)
+
+
+def taking(start: float, count: float) -> Callable[[bytes], bytes] | None:
+    """`part` for small whole places that are known before: one function for equal ones, else None.
+
+    Sources are equal when their functions are the same.
+    """
+    whole, size = _WHOLE.get(start), _WHOLE.get(count)
+    return None if whole is None or size is None else _slicing(whole - 1, whole - 1 + size)
+
+
+# As many as there are pairs of such places; none may be made twice.
+@cache
+def _slicing(begin: int, end: int) -> Callable[[bytes], bytes]:
+    start, count = begin + 1.0, float(end - begin)
+    return lambda text: text[begin:end] if text.isascii() else part(text, start, count)
+
+
+def part(text: bytes, start: float, count: float) -> bytes:
+    """`substring(text, start, count)`: characters at places from `round(start)` on."""
+    first = rounded(start)
+    end = first + rounded(count)
+    # A NaN compares false with everything, so nothing is chosen.
+    if not (first < end and end > 1):
+        return b""
+    characters = text.decode()
+    begin = max(first, 1.0)
+    if begin > len(characters):
+        return b""
+    stop = min(end, len(characters) + 1.0)
+    return characters[int(begin) - 1 : int(stop) - 1].encode()
+
+
+def translated(text: bytes, old: bytes, new: bytes) -> bytes:
+    """`translate(text, old, new)`: the first occurrence of a character in `old` counts."""
+    replacements = new.decode()
+    table: dict[int, str | None] = {}
+    for place, character in enumerate(old.decode()):
+        table.setdefault(ord(character), replacements[place] if place < len(replacements) else None)
+    return text.decode().translate(table).encode()
+
+
+def rounded(value: float) -> float:
+    """`round(value)`: halves go up; a NaN and the infinities stay."""
+    if not math.isfinite(value):
+        return value
+    if -0.5 <= value < 0.5:
+        return math.copysign(0.0, value)
+    whole = math.floor(value)
+    return float(whole + 1 if value - whole >= 0.5 else whole)
+
+
+def floor(value: float) -> float:
+    """`floor(value)`."""
+    return float(math.floor(value)) if math.isfinite(value) else value
+
+
+def ceiling(value: float) -> float:
+    """`ceiling(value)`."""
+    return float(math.ceil(value)) if math.isfinite(value) else value
+
+
+def negative(value: float) -> float:
+    """`-value`."""
+    return -value
+
+
+def plus(left: float, right: float) -> float:
+    """`left + right`."""
+    return left + right
+
+
+def minus(left: float, right: float) -> float:
+    """`left - right`."""
+    return left - right
+
+
+def times(left: float, right: float) -> float:
+    """`left * right`."""
+    return left * right
+
+
+def divided(left: float, right: float) -> float:
+    """`left div right`, as IEEE 754 has it."""
+    if right != 0:
+        return left / right
+    if left == 0 or math.isnan(left):
+        return math.nan
+    return math.copysign(math.inf, left) * math.copysign(1.0, right)
+
+
+def remainder(left: float, right: float) -> float:
+    """`left mod right`: the sign is that of `left`."""
+    if right == 0 or math.isinf(left) or math.isnan(left) or math.isnan(right):
+        return math.nan
+    return math.fmod(left, right)
+
+
+def is_nonzero(value: float) -> bool:
+    """`boolean(number)`: neither zero nor NaN."""
+    return value != 0 and value == value
+
+
+def is_nonempty(text: bytes) -> bool:
+    """`boolean(string)`."""
+    return bool(text)
+
+
+def begins(text: bytes, start: bytes) -> bool:
+    """`starts-with(text, start)`."""
+    return text.startswith(start)
+
+
+def holds(text: bytes, part: bytes) -> bool:
+    """`contains(text, part)`."""
+    return part in text
+
+
+def equal(left: bytes | float, right: bytes | float) -> bool:
+    """`left = right`, of two values of one type."""
+    return left == right
+
+
+def unequal(left: bytes | float, right: bytes | float) -> bool:
+    """`left != right`, of two values of one type."""
+    return left != right
+
+
+def less(left: float, right: float) -> bool:
+    """`left < right`."""
+    return left < right
+
+
+def less_equal(left: float, right: float) -> bool:
+    """`left <= right`."""
+    return left <= right
+
+
+def greater(left: float, right: float) -> bool:
+    """`left > right`."""
+    return left > right
+
+
+def greater_equal(left: float, right: float) -> bool:
+    """`left >= right`."""
+    return left >= right
+
+
+_CONTEXT = etree.Element("none")
+_FORMAT = etree.XPath("string($n)", regexp=False, smart_strings=False)

@@ -1,0 +1,213 @@
+"""What becomes of an expression when one of its node-sets is empty.
+
+Three-valued: a known value, or nothing known. If a test is false whenever a node-set is empty, then
+the node-set must not be empty; that holds for `x > 5`, `number(x) = 5`, `string(x) != ""` or
+`count(x) >= 1`, and not for `starts-with(x, "")` or `count(x) < 1`.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import operator
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
+from typing import Literal as Constant
+
+from broker.matching.query.number import number_of
+from broker.matching.query.tree import (
+    Binary,
+    Chain,
+    Expression,
+    FunctionCall,
+    Literal,
+    Negation,
+    Number,
+    ValueType,
+)
+from broker.matching.query.valuetype import value_type
+
+
+class _Unsure(enum.Enum):
+    EMPTY = "an empty node-set"
+    UNKNOWN = "any value of its type"
+
+
+EMPTY: Final = _Unsure.EMPTY
+UNKNOWN: Final = _Unsure.UNKNOWN
+Known: TypeAlias = bool | float | str
+Value: TypeAlias = Known | _Unsure
+
+_ORDER: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_EXACT_ARITHMETIC: dict[str, Callable[[float, float], float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+}
+#: Strings that are empty when their first argument is.
+_OF_FIRST = frozenset(
+    {"normalize-space", "substring", "substring-before", "substring-after", "translate"}
+)
+_NAMES = frozenset({"local-name", "name", "namespace-uri"})
+
+
+def node_sets(expression: Expression) -> Iterator[Expression]:
+    """The outermost node-sets in an expression, without those in their predicates."""
+    if value_type(expression) is ValueType.NODE_SET:
+        yield expression
+        return
+    match expression:
+        case Binary(left=left, right=right):
+            yield from node_sets(left)
+            yield from node_sets(right)
+        case Chain(operands=operands) | FunctionCall(arguments=operands):
+            for operand in operands:
+                yield from node_sets(operand)
+        case Negation(operand=operand):
+            yield from node_sets(operand)
+
+
+def truth(
+    expression: Expression, empty: Expression | None = None
+) -> bool | Constant[_Unsure.UNKNOWN]:
+    """Its boolean value, if the node-set `empty` (an object in it) being empty decides that."""
+    return _boolean(_value(expression, empty))
+
+
+def value_without(expression: Expression, empty: Expression) -> Value:
+    """What is known of its value if the node-set `empty` (an object in it) is empty."""
+    return _value(expression, empty)
+
+
+def _value(expression: Expression, empty: Expression | None) -> Value:
+    if value_type(expression) is ValueType.NODE_SET:
+        return EMPTY if expression is empty else UNKNOWN
+    match expression:
+        case Number(value=number):
+            return number
+        case Literal(value=text):
+            return text
+        case Negation(operand=operand, signs=signs):
+            return _signed(_number(_value(operand, empty)), signs)
+        case Chain(operator=joint, operands=operands):
+            return _joined(joint, [_boolean(_value(each, empty)) for each in operands])
+        case Binary(operator=sign, left=left, right=right):
+            one, other = _value(left, empty), _value(right, empty)
+            if sign in _ORDER or sign in ("=", "!="):
+                return _compared(sign, one, value_type(left), other, value_type(right))
+            return _arithmetic(sign, _number(one), _number(other))
+        case FunctionCall(name=name, arguments=arguments):
+            return _called(name, [_value(each, empty) for each in arguments])
+    return UNKNOWN
+
+
+def _joined(joint: str, values: list[bool | Constant[_Unsure.UNKNOWN]]) -> Value:
+    decisive = joint == "or"
+    if decisive in values:
+        return decisive
+    return UNKNOWN if UNKNOWN in values else not decisive
+
+
+def _signed(value: Value, signs: int) -> Value:
+    return -value if isinstance(value, float) and signs % 2 else value
+
+
+def _arithmetic(sign: str, one: Value, other: Value) -> Value:
+    if any(isinstance(v, float) and math.isnan(v) for v in (one, other)):
+        return math.nan
+    if sign in _EXACT_ARITHMETIC and isinstance(one, float) and isinstance(other, float):
+        return _EXACT_ARITHMETIC[sign](one, other)
+    return UNKNOWN
+
+
+def _compared(
+    sign: str, one: Value, one_type: ValueType, other: Value, other_type: ValueType
+) -> Value:
+    types = (one_type, other_type)
+    if ValueType.BOOLEAN in types:
+        # A node-set is made a boolean then, and for equality all else is too.
+        one, other = (_boolean(v) if v is EMPTY or sign not in _ORDER else v for v in (one, other))
+    elif EMPTY in (one, other):
+        return False
+    if isinstance(one, _Unsure) or isinstance(other, _Unsure):
+        numeric = sign in _ORDER or ValueType.NUMBER in types
+        nan = any(isinstance(v, float | str) and math.isnan(_float(v)) for v in (one, other))
+        return False if numeric and nan and sign != "!=" else UNKNOWN
+    if sign in _ORDER:
+        return _ORDER[sign](_float(one), _float(other))
+    equal = one == other if isinstance(one, str) and isinstance(other, str) else _alike(one, other)
+    return equal if sign == "=" else not equal
+
+
+def _alike(one: Known, other: Known) -> bool:
+    return _float(one) == _float(other)
+
+
+def _called(name: str, values: list[Value]) -> Value:
+    first = values[0] if values else UNKNOWN
+    match name:
+        case "true" | "false":
+            return name == "true"
+        case "boolean":
+            return _boolean(first)
+        case "not":
+            truth_value = _boolean(first)
+            return UNKNOWN if isinstance(truth_value, _Unsure) else not truth_value
+        case "number":
+            return _number(first)
+        case "count" | "sum":
+            return 0.0 if first is EMPTY else UNKNOWN
+        case "string":
+            return _string(first)
+        case "floor" | "ceiling" | "round":
+            number = _number(first)
+            return (
+                number
+                if isinstance(number, float) and (number != number or not number)
+                else UNKNOWN
+            )
+        case "string-length":
+            return 0.0 if _string(first) == "" else UNKNOWN
+        case "starts-with" | "contains":
+            text, part = _string(first), _string(values[1])
+            if not isinstance(text, str) or not isinstance(part, str):
+                return UNKNOWN
+            return text.startswith(part) if name == "starts-with" else part in text
+        case _ if name in _OF_FIRST:
+            return "" if _string(first) == "" else UNKNOWN
+        case _ if name in _NAMES:
+            return "" if first is EMPTY else UNKNOWN
+    return UNKNOWN
+
+
+def _boolean(value: Value) -> bool | Constant[_Unsure.UNKNOWN]:
+    match value:
+        case _Unsure.EMPTY:
+            return False
+        case _Unsure.UNKNOWN:
+            return UNKNOWN
+        case float():
+            return bool(value) and not math.isnan(value)
+    return bool(value)
+
+
+def _string(value: Value) -> str | Constant[_Unsure.UNKNOWN]:
+    if value is EMPTY:
+        return ""
+    # How numbers are written is of no use here.
+    return value if isinstance(value, str) else UNKNOWN
+
+
+def _number(value: Value) -> float | Constant[_Unsure.UNKNOWN]:
+    if value is EMPTY:
+        return math.nan
+    return UNKNOWN if isinstance(value, _Unsure) else _float(value)
+
+
+def _float(value: Known) -> float:
+    return number_of(value) if isinstance(value, str) else float(value)

@@ -1,0 +1,189 @@
+"""Which of many items a document's structure leaves possible.
+
+Each alternative of an item's requirements is a *row*; its patterns are numbered, and the n-th of
+them is the row's requirement in *column* n. A label path keeps a bitmap of rows for each column. A
+document's rows in a column are the union over its label paths, and what is left possible is the
+intersection over the columns, in which rows with fewer requirements count as fulfilled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Generic, TypeVar
+
+import attrs
+
+from broker.matching.paths.acceptance import MAX_BITMAP_BYTES, Acceptances, Change
+from broker.matching.paths.automaton import Automaton, PatternEntry
+from broker.matching.paths.bitmap import bitmap_of, members
+from broker.matching.paths.formula import MAX_CONJUNCTS, Alternative, Requirements
+from broker.matching.paths.label import MAX_LABEL_PATHS, LabelPath, LabelPaths
+from broker.matching.paths.pattern import LabelKind
+
+Item = TypeVar("Item", bound=Hashable)
+
+
+@attrs.frozen(slots=True)
+class Candidates:
+    """Bitmaps of items' numbers: which may match, and which of these match for certain."""
+
+    possible: int
+    certain: int
+
+
+@attrs.frozen(slots=True)
+class _Row(Generic[Item]):
+    item: Item
+    number: int
+    entries: tuple[PatternEntry, ...]
+
+
+class PathIndex(Generic[Item]):
+    """Items by what must occur in a document for them to match (F2, F3).
+
+    It holds as many items as are added: about 1 kB for each of one pattern. What it remembers of
+    documents is bounded: `max_label_paths` (some 0.7 kB each), `max_bitmap_bytes`, and a million
+    references to states.
+    """
+
+    def __init__(
+        self,
+        max_label_paths: int = MAX_LABEL_PATHS,
+        max_bitmap_bytes: int = MAX_BITMAP_BYTES,
+    ) -> None:
+        #: The label paths that this index understands.
+        self.label_paths = LabelPaths(max_label_paths)
+        self._automaton = Automaton()
+        self._acceptances = Acceptances(self._automaton, max_bitmap_bytes)
+        self._rows: list[_Row[Item] | None] = []
+        self._free: list[int] = []
+        self._by_item: dict[Item, tuple[int, ...]] = {}
+        self._alive = 0
+        self._exact = 0
+        self._secondary = 0
+        # By column: rows without a requirement there, and how many have one.
+        self._padding = [0] * MAX_CONJUNCTS
+        self._uses = [0] * MAX_CONJUNCTS
+        self._of_kind = dict.fromkeys(LabelKind, 0)
+
+    def __len__(self) -> int:
+        return len(self._by_item)
+
+    def add(self, requirements: Requirements, item: Item) -> int:
+        """Index an item and return its number. Raises `ValueError` if it is indexed already.
+
+        Numbers are small; that of a removed item is given again.
+        """
+        if item in self._by_item:
+            raise ValueError(f"{item!r} is indexed already")
+        rows: list[int] = []
+        # An item that nothing can match needs a number too.
+        for alternative in requirements.alternatives or (None,):
+            rows.append(self._add_row(item, alternative, rows[0] if rows else None))
+        if requirements.exact:
+            self._exact |= 1 << rows[0]
+        self._by_item[item] = tuple(rows)
+        return rows[0]
+
+    def remove(self, item: Item) -> None:
+        """Forget an item. Raises `KeyError` if it is not indexed."""
+        rows = self._by_item.pop(item)
+        self._exact &= ~(1 << rows[0])
+        for row in rows:
+            self._remove_row(row)
+
+    def item(self, number: int) -> Item:
+        """The item that has this number. Raises `KeyError` if none has."""
+        row = self._rows[number] if number < len(self._rows) else None
+        if row is None:
+            raise KeyError(number)
+        return row.item
+
+    def items(self, numbers: int) -> list[Item]:
+        """The items of a bitmap of numbers."""
+        return [self.item(number) for number in members(numbers)]
+
+    def wants(self, kind: LabelKind) -> bool:
+        """Whether any pattern ends in a label of this kind."""
+        return self._of_kind[kind] > 0
+
+    def candidates(self, paths: Iterable[LabelPath]) -> Candidates:
+        """What is possible in a document that has these label paths, and no other."""
+        columns = [i for i in range(MAX_CONJUNCTS) if self._uses[i]]
+        unions = [0] * MAX_CONJUNCTS
+        few: list[set[int]] = [set() for _ in unions]
+        for path in paths:
+            accepted = self._acceptances.of(path)
+            dense, sparse = accepted.dense, accepted.sparse
+            for i in columns:
+                if bitmap := dense[i]:
+                    unions[i] |= bitmap
+                if rows := sparse[i]:
+                    few[i].update(rows)
+        possible = self._alive
+        for i in columns:
+            possible &= unions[i] | bitmap_of(few[i]) | self._padding[i]
+        further = possible & self._secondary
+        if further:
+            possible &= ~self._secondary
+            for number in {self._owner(row) for row in members(further)}:
+                possible |= 1 << number
+        return Candidates(possible, possible & self._exact)
+
+    def statistics(self) -> dict[str, int]:
+        """Sizes now, and `computed`: how often a label path was run through the automaton."""
+        return {
+            "items": len(self._by_item),
+            "patterns": len(self._automaton),
+            "states": self._automaton.states,
+            "label_paths": len(self.label_paths),
+            "bitmap_bytes": self._acceptances.bytes,
+            "computed": self._acceptances.computed,
+        }
+
+    def _owner(self, row: int) -> int:
+        found = self._rows[row]
+        assert found is not None
+        return found.number
+
+    def _add_row(self, item: Item, alternative: Alternative | None, number: int | None) -> int:
+        if self._free:
+            row = self._free.pop()
+        else:
+            row = len(self._rows)
+            self._rows.append(None)
+        bit = 1 << row
+        ranked = sorted(alternative or (), key=lambda p: (-p.weight, str(p)))
+        entries = tuple(map(self._automaton.add, ranked))
+        for column in range(MAX_CONJUNCTS):
+            if column >= len(entries):
+                self._padding[column] |= bit
+                continue
+            entry = entries[column]
+            entry.rows[row] = column
+            self._uses[column] += 1
+            self._of_kind[entry.pattern.steps[-1].kind] += 1
+            self._acceptances.note(Change(entry, column, row, gained=True))
+        if alternative is not None:
+            self._alive |= bit
+        if number is not None:
+            self._secondary |= bit
+        self._rows[row] = _Row(item, row if number is None else number, entries)
+        return row
+
+    def _remove_row(self, row: int) -> None:
+        found = self._rows[row]
+        assert found is not None
+        without = ~(1 << row)
+        for column, entry in enumerate(found.entries):
+            del entry.rows[row]
+            self._uses[column] -= 1
+            self._of_kind[entry.pattern.steps[-1].kind] -= 1
+            self._acceptances.note(Change(entry, column, row, gained=False))
+            if not entry.rows:
+                self._automaton.remove(entry)
+        self._padding = [bitmap & without for bitmap in self._padding]
+        self._alive &= without
+        self._secondary &= without
+        self._rows[row] = None
+        self._free.append(row)

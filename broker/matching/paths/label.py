@@ -1,0 +1,170 @@
+"""Label paths, each kept once, and the walk that finds those of a document."""
+
+from __future__ import annotations
+
+from lxml import etree
+
+from broker.matching.paths.pattern import Document, LabelKind, matching_keys
+from broker.matching.shape.tree import Node, NodeKind
+
+#: Label paths that are kept. Further ones are made anew for each document that has them.
+MAX_LABEL_PATHS = 65_536
+_NO_NAME = ""
+
+
+class LabelPath:
+    """The names from a document's root to a node. One object for each, while it is kept.
+
+    The root's own has no labels; `keys` are the `matching_keys` of the last label.
+    """
+
+    __slots__ = ("attributes", "document", "elements", "keys", "kept", "kind", "parent", "texts")
+
+    def __init__(
+        self,
+        document: Document,
+        parent: LabelPath | None = None,
+        kind: LabelKind = LabelKind.ELEMENT,
+        tag: str = "",
+        *,
+        kept: bool = True,
+    ) -> None:
+        self.document = document
+        self.parent = parent
+        self.kind = kind
+        self.kept = kept
+        namespace, _, local = tag[1:].rpartition("}") if tag[:1] == "{" else ("", "", tag)
+        self.keys = matching_keys(kind, namespace, local)
+        # Children by name as lxml writes it.
+        self.elements: dict[str, LabelPath] = {}
+        self.attributes: dict[str, LabelPath] = {}
+        self.texts: dict[str, LabelPath] = {}
+
+    def labels(self) -> list[tuple[str, str, str]]:
+        """The keys of all labels, the root's child first."""
+        found = []
+        here = self
+        while here.parent is not None:
+            found.append(here.keys)
+            here = here.parent
+        found.reverse()
+        return found
+
+    def __repr__(self) -> str:
+        return f"<{self.document.value} /{'/'.join(keys[0] for keys in self.labels())}>"
+
+
+class LabelPaths:
+    """All label paths seen, at most `most` of them kept."""
+
+    def __init__(self, most: int = MAX_LABEL_PATHS) -> None:
+        self._most = most
+        self._kept = 0
+        self._roots = {document: LabelPath(document) for document in Document}
+
+    def __len__(self) -> int:
+        return self._kept
+
+    def root(self, document: Document) -> LabelPath:
+        """The label path without labels of one of an event's documents."""
+        return self._roots[document]
+
+    def of_tree(
+        self,
+        root: etree._Element,
+        document: Document,
+        *,
+        attributes: bool = True,
+        texts: bool = True,
+    ) -> set[LabelPath]:
+        """Those of the document whose outermost element is `root`, its DTD's defaults applied.
+
+        Without `attributes` or `texts` only those of elements are looked for: a third of the time.
+        """
+        strange = _Strangers()
+        found: set[LabelPath] = set()
+        above, left = self._roots[document], 1
+        waiting: list[tuple[LabelPath, int]] = []
+        # In document order, counting children down: much faster in lxml than asking for them.
+        for element in root.iter():
+            while not left:
+                above, left = waiting.pop()
+            left -= 1
+            if texts and element.tail is not None and element is not root:
+                found.add(above.texts.get(_NO_NAME) or self._text(above, strange))
+            tag = element.tag
+            if type(tag) is not str:
+                continue
+            here = above.elements.get(tag) or self._child(
+                above, above.elements, LabelKind.ELEMENT, tag, strange
+            )
+            found.add(here)
+            if attributes:
+                for name in map(str, element.keys()):
+                    found.add(
+                        here.attributes.get(name)
+                        or self._child(here, here.attributes, LabelKind.ATTRIBUTE, name, strange)
+                    )
+            if texts and element.text is not None:
+                found.add(here.texts.get(_NO_NAME) or self._text(here, strange))
+            children = len(element)
+            if children:
+                waiting.append((above, left))
+                above, left = here, children
+        return found
+
+    def of_shape(self, root: Node, document: Document) -> set[LabelPath]:
+        """Those of every document of a shape; `root` is the shape's root or outermost element."""
+        strange = _Strangers()
+        found: set[LabelPath] = set()
+        open_nodes = [(root, self._roots[document])]
+        while open_nodes:
+            node, above = open_nodes.pop()
+            if node.kind is NodeKind.ROOT:
+                here = above
+            else:
+                kind, children = _place(node, above)
+                tag = f"{{{node.namespace}}}{node.local}" if node.namespace else node.local
+                here = children.get(tag) or self._child(above, children, kind, tag, strange)
+                found.add(here)
+            open_nodes.extend((each, here) for each in node.attributes)
+            open_nodes.extend((each, here) for each in node.children)
+        return found
+
+    def _text(self, above: LabelPath, strange: _Strangers) -> LabelPath:
+        return self._child(above, above.texts, LabelKind.TEXT, _NO_NAME, strange)
+
+    def _child(
+        self,
+        above: LabelPath,
+        children: dict[str, LabelPath],
+        kind: LabelKind,
+        tag: str,
+        strange: _Strangers,
+    ) -> LabelPath:
+        if self._kept < self._most and above.kept:
+            self._kept += 1
+            new = children[tag] = LabelPath(above.document, above, kind, tag)
+            return new
+        return strange.child(above, kind, tag)
+
+
+class _Strangers:
+    """Label paths of one document for which there was no place."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[LabelPath, LabelKind, str], LabelPath] = {}
+
+    def child(self, above: LabelPath, kind: LabelKind, tag: str) -> LabelPath:
+        key = (above, kind, tag)
+        if key not in self._known:
+            self._known[key] = LabelPath(above.document, above, kind, tag, kept=False)
+        return self._known[key]
+
+
+def _place(node: Node, above: LabelPath) -> tuple[LabelKind, dict[str, LabelPath]]:
+    if node.kind is NodeKind.ELEMENT:
+        return LabelKind.ELEMENT, above.elements
+    if node.kind is NodeKind.ATTRIBUTE:
+        return LabelKind.ATTRIBUTE, above.attributes
+    return LabelKind.TEXT, above.texts

@@ -1,0 +1,181 @@
+"""What stands before an event's root element: encoding, event type, pointer.
+
+The prolog is read on the bytes, before any XML parser sees them, for two reasons: an internal
+subset must not get that far (T23), and publishers repeat a prolog byte for byte, so that reading it
+is a look-up as a rule. It names the event's type before the document is opened (K27). After a parse
+the prolog is compared with the parser's own.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+import attrs
+from lxml import etree
+
+from broker.dtd.reference import DtdReference
+from broker.errors import BadEnvelope, BadName, ForbiddenMarkup, NotWellFormed
+from broker.event.encoding import is_utf8
+from broker.event.envelope import public_identifier
+from broker.event.reading import parse_public_identifier
+from broker.matching.textplace import line_and_column
+
+#: The root element as DOCTYPEs and DTDs spell it.
+ROOT_NAME = b"Mspaces:Event"
+
+_BOM = b"\xef\xbb\xbf"
+_DECLARATION = re.compile(
+    rb"<\?xml[ \t\r\n]+version[ \t\r\n]*=[ \t\r\n]*([\"'])([^\"']*)\1"
+    rb"(?:[ \t\r\n]+encoding[ \t\r\n]*=[ \t\r\n]*([\"'])([^\"']*)\3)?"
+    rb"(?:[ \t\r\n]+standalone[ \t\r\n]*=[ \t\r\n]*([\"'])(?:yes|no)\5)?[ \t\r\n]*\?>"
+)
+_DOCTYPE = re.compile(
+    rb"<!DOCTYPE[ \t\r\n]+([^ \t\r\n\[>\"']+)"
+    rb"(?:[ \t\r\n]+(?:SYSTEM[ \t\r\n]+(?:\"[^\"]*\"|'[^']*')"
+    rb"|PUBLIC[ \t\r\n]+(\"[^\"]*\"|'[^']*')[ \t\r\n]+(\"[^\"]*\"|'[^']*')))?"
+    rb"[ \t\r\n]*([\[>])"
+)
+_SPACE = re.compile(rb"[ \t\r\n]+")
+_CACHED = 1024
+_CACHED_BYTES = 2048
+
+
+@attrs.frozen(slots=True)
+class Prolog:
+    """`reference` is None for a document without a DOCTYPE.
+
+    `end` is the offset of what follows the prolog; `extras` its comments and processing
+    instructions.
+    """
+
+    reference: DtdReference | None
+    system_id: str
+    end: int
+    extras: bytes
+
+
+class PrologReader:
+    """Reads prologs and remembers those that it has seen, a bounded number."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Prolog] = {}
+
+    def read(self, document: bytes) -> Prolog:
+        """The document's prolog.
+
+        Raises `NotWellFormed` for a malformed one and for an encoding other than UTF-8 (and its
+        subset US-ASCII), `ForbiddenMarkup` for an internal subset, `BadEnvelope` for a DOCTYPE
+        that names no event type. The rest of the document is not looked at.
+        """
+        end = document.find(b"<" + ROOT_NAME)
+        head = document[:end] if 0 < end <= _CACHED_BYTES else b""
+        known = self._known.get(head)
+        if known is not None:
+            return known
+        prolog = _read(document)
+        if head and prolog.end == end:
+            if len(self._known) >= _CACHED:
+                self._known.clear()
+            self._known[head] = prolog
+        return prolog
+
+
+def check_prolog(prolog: Prolog, root: etree._Element) -> None:
+    """Raise `BadEnvelope` if the parser has read another DOCTYPE or encoding than the prolog's."""
+    found = cast(Any, root.getroottree().docinfo)
+    reference = prolog.reference
+    public_id = None if reference is None else public_identifier(reference.type, reference.version)
+    system_id = None if reference is None else prolog.system_id
+    encoding = found.encoding
+    if (
+        found.public_id != public_id
+        or found.system_url != system_id
+        or not (encoding is None or is_utf8(encoding))
+    ):
+        raise BadEnvelope("the prolog is not what the parser reads", line=1, column=1)
+
+
+def _read(document: bytes) -> Prolog:
+    at = _declaration(document, len(_BOM) if document.startswith(_BOM) else 0)
+    extras = []
+    reference, system_id, seen = None, "", False
+    while at < len(document):
+        if space := _SPACE.match(document, at):
+            at = space.end()
+        elif document.startswith(b"<!--", at):
+            start, at = at, _behind(document, b"-->", at, 4, "a comment is not closed")
+            extras.append(document[start:at])
+        elif document.startswith(b"<?", at):
+            start, at = (
+                at,
+                _behind(document, b"?>", at, 2, "a processing instruction is not closed"),
+            )
+            extras.append(document[start:at])
+        elif document.startswith(b"<!DOCTYPE", at) and not seen:
+            reference, system_id, at = _doctype(document, at)
+            seen = True
+        elif document.startswith(b"<!", at):
+            raise _malformed(document, at, "no such declaration may stand before the root element")
+        else:
+            break
+    return Prolog(reference, system_id, at, b"".join(extras))
+
+
+def _declaration(document: bytes, at: int) -> int:
+    if not document.startswith(b"<?xml", at) or document[at + 5 : at + 6] not in b" \t\r\n":
+        return at
+    match = _DECLARATION.match(document, at)
+    if match is None:
+        raise _malformed(document, at, "the XML declaration is malformed")
+    _, version, _, encoding, _ = match.groups()
+    if version != b"1.0":
+        raise _malformed(document, at, f"XML version {_shown(version)} is not accepted, only 1.0")
+    if encoding is not None and not is_utf8(encoding.decode("utf-8", "replace")):
+        raise _malformed(
+            document, at, f"the declared encoding is {_shown(encoding)}: only UTF-8 is accepted"
+        )
+    return match.end()
+
+
+def _doctype(document: bytes, at: int) -> tuple[DtdReference, str, int]:
+    match = _DOCTYPE.match(document, at)
+    if match is None:
+        raise _malformed(document, at, "the DOCTYPE is malformed")
+    root, public, system, ending = match.groups()
+    line, column = line_and_column(document, at)
+    if ending == b"[":
+        line, column = line_and_column(document, match.end() - 1)
+        raise ForbiddenMarkup("the DOCTYPE has an internal subset", line=line, column=column)
+    if root != ROOT_NAME:
+        raise BadEnvelope(
+            f"the DOCTYPE's root element is {_shown(root)}, not {ROOT_NAME.decode()}",
+            line=line,
+            column=column,
+        )
+    try:
+        name, version = parse_public_identifier(_literal(public) if public else None)
+        reference = DtdReference(name, version)
+    except (BadEnvelope, BadName) as error:
+        raise BadEnvelope(error.text, line=line, column=column) from None
+    return reference, _literal(system), match.end()
+
+
+def _literal(quoted: bytes) -> str:
+    return quoted[1:-1].decode("utf-8", "replace")
+
+
+def _shown(name: bytes) -> str:
+    return repr(name[:60].decode("utf-8", "replace"))
+
+
+def _behind(document: bytes, mark: bytes, start: int, opening: int, problem: str) -> int:
+    found = document.find(mark, start + opening)
+    if found < 0:
+        raise _malformed(document, start, problem)
+    return found + len(mark)
+
+
+def _malformed(document: bytes, at: int, problem: str) -> NotWellFormed:
+    line, column = line_and_column(document, at)
+    return NotWellFormed(problem, line=line, column=column)

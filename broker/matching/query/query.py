@@ -1,0 +1,143 @@
+"""A query: what a subscriber asks for, checked once and for all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import attrs
+from lxml import etree
+
+from broker.errors import BadQuery, QueryTooExpensive
+from broker.event.envelope import NAMESPACE
+from broker.matching.query.addressing import addressed
+from broker.matching.query.cost import estimate
+from broker.matching.query.cursor import Findings
+from broker.matching.query.lexer import NAME, bad_query
+from broker.matching.query.limits import QueryLimits
+from broker.matching.query.namespaces import BOUND, ENVELOPE_PREFIX
+from broker.matching.query.parser import parse
+from broker.matching.query.tree import Expression, Step
+
+_PREFIX = re.compile(NAME)
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_FORBIDDEN_PREFIXES = frozenset({"xml", "xmlns"})
+
+
+@attrs.frozen
+class Query:
+    """An XPath 1.0 expression; an event matches when its boolean value is true (F12).
+
+    Two queries are equal when their text and the prefixes that the text uses are; `namespaces`
+    holds those, sorted, without `Mspaces`. `compilable` is the text for lxml (`addressing.py`).
+    `uses_payload` and `uses_envelope` say which documents it reads; envelope variables are in
+    neither. `calls_ours`: it needs the functions of `texts.py`. Made by `parse_query` only.
+    """
+
+    text: str
+    namespaces: tuple[tuple[str, str], ...]
+    expression: Expression = attrs.field(eq=False, repr=False)
+    compilable: str = attrs.field(eq=False, repr=False)
+    estimated_cost: int = attrs.field(eq=False)
+    uses_payload: bool = attrs.field(eq=False)
+    uses_envelope: bool = attrs.field(eq=False)
+    variables: frozenset[str] = attrs.field(eq=False)
+    calls_ours: bool = attrs.field(eq=False)
+
+
+def parse_query(
+    text: str,
+    namespaces: Mapping[str, str] | None = None,
+    limits: QueryLimits = QueryLimits(),
+) -> Query:
+    """The query that `text` writes, with `namespaces` as prefix -> URI.
+
+    Raises `BadQuery` with the position (line 1, the column counts characters from 1) and the
+    reason, or `QueryTooExpensive` when it exceeds the limits (T11, F13).
+    """
+    if len(text) > limits.max_length:
+        raise QueryTooExpensive(
+            f"the query has {len(text)} characters, at most {limits.max_length} are allowed",
+            line=1,
+            column=limits.max_length + 1,
+        )
+    if (character := _NOT_XML.search(text)) is not None:
+        raise bad_query(
+            f"the character {character.group()!a} is not allowed in XML", character.start()
+        )
+    bindings = _bindings(namespaces or {})
+    expression, findings = parse(text, limits)
+    used = _used_bindings(findings, bindings)
+    compilable = addressed(text, findings)
+    _let_lxml_compile(compilable, text)
+    return Query(
+        text=text,
+        namespaces=tuple(sorted(used.items())),
+        expression=expression,
+        compilable=compilable,
+        estimated_cost=_affordable(text, expression, limits),
+        uses_payload=findings.outer_context or bool(findings.document_starts),
+        uses_envelope=bool(findings.envelope_starts),
+        variables=frozenset(findings.variables),
+        calls_ours=bool(findings.text_calls),
+    )
+
+
+def _bindings(namespaces: Mapping[str, str]) -> dict[str, str]:
+    for prefix, uri in namespaces.items():
+        if prefix == ENVELOPE_PREFIX and uri != NAMESPACE:
+            raise BadQuery(f"the prefix {prefix!r} is bound to the envelope's namespace already")
+        if prefix in _FORBIDDEN_PREFIXES or not _PREFIX.fullmatch(prefix):
+            raise BadQuery(f"{prefix[:40]!r} can not be bound as a namespace prefix")
+        if not uri or _NOT_XML.search(uri):
+            raise BadQuery(f"the prefix {prefix[:40]!r} needs a namespace URI")
+    return {**namespaces, **BOUND}
+
+
+def _used_bindings(findings: Findings, bindings: dict[str, str]) -> dict[str, str]:
+    for prefix, position in findings.prefixes.items():
+        if prefix not in bindings:
+            raise bad_query(
+                f"the prefix {prefix[:40]!r} is not bound: bind it in the subscription", position
+            )
+    return {p: bindings[p] for p in findings.prefixes if p not in BOUND}
+
+
+def _let_lxml_compile(compilable: str, text: str) -> None:
+    """The parser and libxml2 differ in names beyond ASCII at most; libxml2 has the last word."""
+    try:
+        etree.XPath(compilable, regexp=False)
+    except etree.XPathSyntaxError as error:
+        beyond_ascii = re.search("[^\x00-\x7f]", text)
+        if beyond_ascii is None:
+            raise bad_query(f"libxml2 does not accept this expression: {error}", 0) from None
+        raise bad_query(
+            f"libxml2 does not accept this expression: maybe {beyond_ascii.group()!r} can not "
+            "stand in a name",
+            beyond_ascii.start(),
+        ) from None
+
+
+def _affordable(text: str, expression: Expression, limits: QueryLimits) -> int:
+    result = estimate(expression)
+    if result.cost <= limits.max_cost:
+        return int(result.cost)
+    if result.dearest is None:
+        raise QueryTooExpensive(_verdict(result.cost, limits), line=1, column=1)
+    step = result.dearest
+    raise QueryTooExpensive(
+        f"{_verdict(result.cost, limits)}; its dearest step is {_excerpt(text, step)!r}",
+        line=1,
+        column=step.position + 1,
+    )
+
+
+def _verdict(cost: float, limits: QueryLimits) -> str:
+    return (
+        f"the query would visit about {cost:.3g} nodes of a document of a thousand, "
+        f"at most {limits.max_cost} are allowed"
+    )
+
+
+def _excerpt(text: str, step: Step) -> str:
+    return text[step.position : step.end][:60]

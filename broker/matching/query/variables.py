@@ -1,0 +1,18 @@
+"""The envelope's fields as XPath variables (DESIGN 5)."""
+
+from __future__ import annotations
+
+from broker.matching.query.tree import ValueType
+
+#: Name without the dollar sign -> type. Numbers are doubles: above 2**53 neighbours fall together.
+VARIABLES: dict[str, ValueType] = {
+    "StreamId": ValueType.STRING,
+    "ClientId": ValueType.STRING,
+    "TimeStamp": ValueType.NUMBER,
+    "SequenceNumber": ValueType.NUMBER,
+    "Incarnation": ValueType.NUMBER,
+    "VersionNum": ValueType.STRING,
+    "EventType": ValueType.STRING,
+    "Securitylevel": ValueType.STRING,
+    "Liveness": ValueType.STRING,
+}

@@ -1,0 +1,93 @@
+"""What is checked on the bytes of an event: before a parser sees them, and what a parser misses."""
+
+from __future__ import annotations
+
+import re
+
+from broker.errors import ForbiddenMarkup, NotWellFormed, TooLarge
+from broker.matching.limits import DocumentLimits
+from broker.matching.textplace import line_and_column
+
+_ENCODING_MARKS = (
+    (b"\xff\xfe\x00\x00", "UTF-32"),
+    (b"\x00\x00\xfe\xff", "UTF-32"),
+    (b"\xff\xfe", "UTF-16"),
+    (b"\xfe\xff", "UTF-16"),
+    (b"<\x00\x00\x00", "UTF-32"),
+    (b"\x00\x00\x00<", "UTF-32"),
+    (b"<\x00", "UTF-16"),
+    (b"\x00<", "UTF-16"),
+)
+_PREDEFINED = rb"(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9a-fA-F]+);"
+_REFERENCE = re.compile(rb"&(?!" + _PREDEFINED + rb")([^\s;&<>\"']*)")
+_REFERENCE_OR_OPAQUE = re.compile(
+    # Without an end, a section reaches to the document's end: no other place is then looked at.
+    rb"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)|" + _REFERENCE.pattern,
+    re.DOTALL,
+)
+
+
+def screen(document: bytes, limits: DocumentLimits) -> None:
+    """Refuse what no parser should be given.
+
+    Raises `TooLarge` by the number of bytes, and `NotWellFormed` for what is not UTF-8, naming the
+    encoding that it seems to be or the place of the first wrong byte.
+    """
+    if len(document) > limits.max_bytes:
+        raise TooLarge(
+            f"the document has {len(document)} bytes, at most {limits.max_bytes} are accepted"
+        )
+    if not document.isascii():
+        _check_utf8(document)
+    zero = document.find(b"\0")
+    if zero >= 0:
+        _check_encoding_mark(document)
+        line, column = line_and_column(document, zero)
+        raise NotWellFormed("a NUL character is not allowed in XML", line=line, column=column)
+
+
+def check_references(document: bytes, start: int) -> None:
+    """Refuse references to general entities in a well-formed document, from offset `start` on.
+
+    libxml2 drops `&foo;` in an attribute silently, and in text leaves a node that queries do not
+    see, when the DOCTYPE has an external identifier. Raises `ForbiddenMarkup`.
+    """
+    found = undefined_reference(document, start)
+    if found is not None:
+        offset, name = found
+        line, column = line_and_column(document, offset)
+        raise ForbiddenMarkup(
+            f"the entity &{name}; is not one of the five predefined ones", line=line, column=column
+        )
+
+
+def undefined_reference(document: bytes, start: int) -> tuple[int, str] | None:
+    """Offset and name of the first reference that is not predefined, outside what is opaque."""
+    if _REFERENCE.search(document, start) is None:
+        return None
+    # No '<' can stand in an attribute's value: so nothing that looks like a comment lies in one.
+    for match in _REFERENCE_OR_OPAQUE.finditer(document, start):
+        if match.group(1) is not None:
+            return match.start(), match.group(1)[:60].decode("utf-8", "replace")
+    return None
+
+
+def _check_utf8(document: bytes) -> None:
+    try:
+        document.decode()
+    except UnicodeDecodeError as error:
+        _check_encoding_mark(document)
+        line, column = line_and_column(document, error.start)
+        raise NotWellFormed(
+            f"the byte 0x{document[error.start]:02x} is not UTF-8 ({error.reason})",
+            line=line,
+            column=column,
+        ) from None
+
+
+def _check_encoding_mark(document: bytes) -> None:
+    for mark, encoding in _ENCODING_MARKS:
+        if document.startswith(mark):
+            raise NotWellFormed(
+                f"the document is in {encoding}: only UTF-8 is accepted", line=1, column=1
+            )

@@ -1,0 +1,106 @@
+"""A batch's documents of several shapes, matched at once.
+
+Most shapes are rare: they have a few documents in a batch, and what a look-up costs by itself would
+be more than what the documents add to it. So such shapes are looked up together, wherever one index
+answers for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from broker.matching.index.finder import Finder
+from broker.matching.switching.batch import Batch
+from broker.matching.switching.bound import Bound, Matching, Question, Undecided
+
+#: Documents of one shape from which on it is looked up by itself.
+MANY: Final = 12
+
+
+class Finding:
+    """What was found for the documents of one shape; one member may come twice for a row."""
+
+    __slots__ = ("batch", "bound", "matching", "undecided")
+
+    def __init__(self, bound: Bound, batch: Batch) -> None:
+        self.bound = bound
+        self.batch = batch
+        self.matching: Matching = [None] * batch.size
+        """For each row the members that match, None for none."""
+        self.undecided: Undecided = {}
+        """By row, the queries that may match."""
+
+    def asked(self) -> Iterator[tuple[Finder, list[Sequence[Any]], Question]]:
+        """The questions that some member may answer, with the columns that the finder reads."""
+        bound, column_of = self.bound, self.batch.column
+        answerable = list(bound.answerable())
+        sources = bound.sources
+        known: list[Sequence[Any] | None] = [None] * len(sources)
+        for finder, places, question in answerable:
+            columns: list[Sequence[Any]] = []
+            for place in places:
+                if place is None:
+                    columns.append(())
+                    continue
+                column = known[place]
+                if column is None:
+                    column = known[place] = column_of(sources[place])
+                columns.append(column)
+            yield finder, columns, question
+
+
+def find(findings: Sequence[Finding]) -> None:
+    """Fill in what is found."""
+    together: dict[Finder, _Together] = {}
+    for finding in findings:
+        if finding.batch.size < MANY:
+            _gather(finding, together)
+        else:
+            _look_up(finding)
+        finding.bound.find_alone(finding.batch, finding.matching, finding.undecided)
+    for finder, gathered in together.items():
+        gathered.look_up(finder)
+
+
+def _look_up(finding: Finding) -> None:
+    batch, matching, undecided = finding.batch, finding.matching, finding.undecided
+    size, known = batch.size, batch.known
+    for finder, columns, question in finding.asked():
+        hits = finder.find_rows(columns, size, known)
+        if hits:
+            question.sort(hits, batch, matching, undecided)
+
+
+def _gather(finding: Finding, together: dict[Finder, _Together]) -> None:
+    for finder, columns, question in finding.asked():
+        gathered = together.get(finder)
+        if gathered is None:
+            gathered = together[finder] = _Together(len(columns))
+        gathered.add(columns, question, finding)
+
+
+class _Together:
+    """Rows of several shapes for one index."""
+
+    __slots__ = ("_columns", "_rows")
+
+    def __init__(self, holes: int) -> None:
+        self._columns: list[list[Any]] = [[] for _ in range(holes)]
+        self._rows: list[tuple[Finding, Question, int]] = []
+
+    def add(self, columns: list[Sequence[Any]], question: Question, finding: Finding) -> None:
+        """Take in all rows of a shape."""
+        for all_rows, column in zip(self._columns, columns, strict=True):
+            all_rows += column
+        batch = finding.batch
+        if batch.size == 1:
+            self._rows.append((finding, question, 0))
+        else:
+            self._rows += [(finding, question, row) for row in range(batch.size)]
+
+    def look_up(self, finder: Finder) -> None:
+        """Find them all, and sort what is found to where it belongs."""
+        for at, postings in finder.find_rows(self._columns, len(self._rows)):
+            finding, question, row = self._rows[at]
+            question.sort([(row, postings)], finding.batch, finding.matching, finding.undecided)

@@ -1,0 +1,51 @@
+"""Which templates have a path that can be read off a tree, and what they have beside it."""
+
+from __future__ import annotations
+
+import attrs
+
+from broker.matching.partial.rows import PlainPath, plain_path
+from broker.matching.partial.template import Part, Template
+from broker.matching.query import tree
+
+
+@attrs.frozen
+class Plain:
+    """The plain path of a template: all of it, or one part of its outermost `and`."""
+
+    path: PlainPath
+    part: Part
+    """Equal for equal parts of other templates, with equal numbers of holes."""
+    alone: bool
+    """Whether that is all. Else no shape is likely to decide the other parts."""
+
+
+def plain_of(template: Template) -> Plain | None:
+    """None for a template that has to be evaluated."""
+    expression = template.expression
+    parts: tuple[tree.Expression, ...] = (expression,)
+    if isinstance(expression, tree.Chain) and expression.operator == "and":
+        parts = expression.operands
+    found = [(each, path) for each in parts if (path := plain_path(template, each)) is not None]
+    if len(found) != 1:
+        return None
+    [(chosen, path)] = found
+    if not all(_is_beyond_shapes(each) for each in parts if each is not chosen):
+        return None
+    part = template.parts.get(id(chosen))
+    return None if part is None else Plain(path, part, alone=len(parts) == 1)
+
+
+def _is_beyond_shapes(expression: tree.Expression) -> bool:
+    """Whether it counts, adds up or numbers nodes that predicates choose."""
+    match expression:
+        case tree.FunctionCall(name="count" | "sum", arguments=arguments):
+            return any(map(_has_predicates, arguments))
+        case tree.Filter(primary=primary):
+            return _has_predicates(primary)
+    inner = (*tree.parts_of(expression), *tree.predicates_of(expression))
+    return any(map(_is_beyond_shapes, inner))
+
+
+def _has_predicates(expression: tree.Expression) -> bool:
+    return isinstance(expression, tree.Path) and any(step.predicates for step in expression.steps)

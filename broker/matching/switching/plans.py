@@ -1,0 +1,57 @@
+"""The plans of all shapes: made when documents of a shape come, and completed turn by turn."""
+
+from __future__ import annotations
+
+from broker.dtd.interfaces import IDtdCache
+from broker.matching.shape.cache import ShapeCache
+from broker.matching.shape.shape import Shape
+from broker.matching.switching.plan import VISITS_A_TURN, ShapePlan
+from broker.matching.switching.registry import Registry
+
+
+class Plans:
+    """Plans by shape."""
+
+    def __init__(self, dtds: IDtdCache, shapes: ShapeCache, registry: Registry) -> None:
+        self._dtds = dtds
+        self._shapes = shapes
+        self._registry = registry
+        self._plans: dict[Shape, ShapePlan] = {}
+        #: What binding families to shapes may still take in this turn.
+        self._visits = 0
+
+    def __contains__(self, shape: object) -> bool:
+        return shape in self._plans
+
+    def begin(self) -> None:
+        """Another turn."""
+        self._visits = VISITS_A_TURN
+
+    def get(self, shape: Shape) -> ShapePlan | None:
+        """What to match the shape's documents with, None if they must be parsed.
+
+        Binds families to it, as far as the turn allows.
+        """
+        dtd = self._dtds.get(shape.reference)
+        if dtd is None or dtd.content_hash != shape.dtd.content_hash:
+            self._shapes.forget(shape)
+            return None
+        plan = self._plans.get(shape)
+        if plan is None:
+            plan = self._plans[shape] = ShapePlan(shape)
+        if not plan.is_complete(self._registry):
+            self._visits -= plan.bind(self._registry, self._visits)
+        return plan
+
+    def known(self, shape: Shape) -> ShapePlan | None:
+        """As it is now."""
+        return self._plans.get(shape)
+
+    def forget(self, shape: Shape) -> None:
+        """There is no such shape any more."""
+        self._plans.pop(shape, None)
+
+    @property
+    def unready(self) -> int:
+        """Shapes that not all families are bound to yet."""
+        return sum(bool(plan.pending) for plan in self._plans.values())

@@ -1,0 +1,90 @@
+"""Events of a log for one subscription, which gets them when there is time for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+
+from broker.dtd.reference import DtdReference
+from broker.errors import BadEnvelope
+from broker.event.envelope import Liveness
+from broker.matching.contract import Variants
+from broker.matching.examination import Examiner
+from broker.matching.shape.cache import ShapeCache
+from broker.matching.switching.batch import Batch
+from broker.matching.switching.plans import Plans
+from broker.matching.switching.recognition import recognised
+from broker.matching.switching.registry import Registry
+from broker.matching.switching.single import SingleQueries
+
+
+class Selecting:
+    """Asks plans member by member, without a look-up, and lxml where they do not tell."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        shapes: ShapeCache,
+        plans: Plans,
+        single: SingleQueries,
+        examiner: Examiner,
+        clock: Callable[[], float],
+    ) -> None:
+        self._registry = registry
+        self._shapes = shapes
+        self._plans = plans
+        self._single = single
+        self._examiner = examiner
+        self._clock = clock
+
+    def select(
+        self,
+        number: int,
+        documents: Sequence[bytes],
+        liveness: Liveness,
+        undescribed: Set[DtdReference],
+        seconds: float,
+        variants: Variants,
+    ) -> list[bool]:
+        """See `IMatcher`."""
+        enough = self._clock() + seconds
+        pattern = self._registry.pattern(number)
+        entry = self._registry.entry(number)
+        self._single.begin()
+        self._plans.begin()
+        places = range(len(documents))
+        # Shapes prove what the DTDs say that count here.
+        groups, parsed = (
+            ([], list(places)) if variants else recognised(self._shapes, documents, places)
+        )
+        selected: dict[int, bool] = {}
+        for group in groups:
+            plan = self._plans.get(group.shape)
+            if plan is None or (entry is not None and "$Liveness" in entry.text):
+                parsed += group.places
+                continue
+            batch = Batch(group.values)
+            for row, place in enumerate(group.places):
+                try:
+                    stream = group.shape.header(group.values[row]).stream
+                except BadEnvelope:
+                    parsed.append(place)
+                    continue
+                wanted = pattern.matches(stream) and (
+                    entry is None or plan.matches(entry, batch, row)
+                )
+                if wanted is None:
+                    parsed.append(place)
+                else:
+                    selected[place] = wanted
+        end = len(documents)
+        for place in sorted(parsed):
+            if place and self._clock() >= enough:
+                end = place
+                break
+            document = documents[place]
+            subject = self._examiner.logged(document, liveness, undescribed, variants)
+            selected[place] = pattern.matches(subject.header.stream) and (
+                entry is None or self._single.matches(entry, subject, place, document)
+            )
+        broken = self._single.first_broken(end)
+        return [place < broken and selected[place] for place in range(end)]

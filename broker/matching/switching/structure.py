@@ -1,0 +1,63 @@
+"""Which families the structure of a document leaves possible (F2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from broker.matching.evaluation import Subject
+from broker.matching.partial.subjects import Subjects
+from broker.matching.paths.arbitrary import without_literals
+from broker.matching.paths.index import PathIndex
+from broker.matching.paths.label import LabelPath
+from broker.matching.paths.pattern import Document, LabelKind
+from broker.matching.paths.requirements import requirements_of
+from broker.matching.switching.family import Family
+
+
+@attrs.frozen(slots=True)
+class Possible:
+    """Families of which queries match for certain, and others of which some may."""
+
+    certain: Sequence[Family]
+    open: Sequence[Family]
+
+
+class Structure:
+    """Families by the label paths that a document must have for one of their queries to match."""
+
+    def __init__(self) -> None:
+        self._index: PathIndex[Family] = PathIndex()
+
+    def add(self, family: Family) -> None:
+        """Take in a family, which is new."""
+        template = family.template
+        expression = without_literals(template.expression, template.hole_at)
+        self._index.add(requirements_of(expression, template.namespaces), family)
+
+    def remove(self, family: Family) -> None:
+        """Forget a family."""
+        self._index.remove(family)
+
+    def possible_in(self, subject: Subject) -> Possible:
+        """The families of which a query may match a parsed event, as its structure has it."""
+        labels = self._index.label_paths
+        attributes = self._index.wants(LabelKind.ATTRIBUTE)
+        texts = self._index.wants(LabelKind.TEXT)
+        found: set[LabelPath] = set()
+        for root, document in (
+            (subject.document(), Document.PAYLOAD),
+            (subject.envelope, Document.ENVELOPE),
+        ):
+            found |= labels.of_tree(root, document, attributes=attributes, texts=texts)
+        candidates = self._index.candidates(found)
+        items = self._index.items
+        return Possible(items(candidates.certain), items(candidates.possible & ~candidates.certain))
+
+    def possible_on(self, subjects: Subjects) -> list[Family]:
+        """The families of which a query may match a document of a shape."""
+        labels = self._index.label_paths
+        found = labels.of_shape(subjects.payload, Document.PAYLOAD)
+        found |= labels.of_shape(subjects.envelope, Document.ENVELOPE)
+        return self._index.items(self._index.candidates(found).possible)

@@ -1,0 +1,193 @@
+"""A conjunction of comparisons, in the words of the indexes that templates share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from broker.matching.index.holes import Hole
+from broker.matching.index.shared import Signature
+from broker.matching.partial.formula import (
+    Atom,
+    Check,
+    Conjunction,
+    Formula,
+    alternatives,
+    weaker,
+)
+from broker.matching.partial.rows import Row
+from broker.matching.partial.source import Computed, Source
+from broker.matching.partial.template import Part, Template
+from broker.matching.query import tree
+
+#: Conjunctions that are asked one after the other; a formula of more is evaluated on bitmaps.
+MAX_CONJUNCTIONS = 512
+
+#: Functions that leave something undecided, or other formulas than conjunctions.
+_NOT_CONJUNCTIVE = frozenset({"not", "count", "sum", "position", "last", "boolean", "id", "lang"})
+
+#: Holes in the order in which they are met, and for each which value it compares, by number.
+_Pattern: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@attrs.frozen(slots=True, eq=False)
+class Form:
+    """What conjunctions that differ in their sources alone have in common."""
+
+    holes: tuple[int, ...]
+    """The template's holes in the order of the signature."""
+    signature: Signature
+
+
+@attrs.frozen(slots=True, eq=False)
+class Term:
+    """One conjunction: the sources of the form's holes, and checks without any hole."""
+
+    form: Form
+    sources: tuple[Source, ...]
+    checks: tuple[Computed, ...]
+
+
+class Terms:
+    """Reads formulas. Templates have much in common, so what was read is remembered."""
+
+    def __init__(self) -> None:
+        self._conjunctions: dict[Formula, list[Conjunction] | None] = {}
+        #: By the identity of conjunctions, which are held too, with the holes that they compare.
+        self._holes: dict[int, tuple[list[Conjunction], tuple[int, ...]]] = {}
+        self._known: dict[tuple[object, ...], list[Term] | None] = {}
+
+    def of(self, template: Template, formula: Formula, *, weaken: bool) -> list[Term] | None:
+        """Terms of which one holds exactly when the formula, which is decided, does.
+
+        None if there are none. With `weaken`, one holds if the formula does, at least.
+        """
+        if weaken:
+            conjunctions = weaker(formula, MAX_CONJUNCTIONS, self._read)
+        else:
+            conjunctions = self._read(formula, MAX_CONJUNCTIONS)
+        if conjunctions is None:
+            return None
+        holes = self._holes_of(conjunctions)
+        key = (id(conjunctions), *[(template.holes[at], template.paths[at]) for at in holes])
+        if key not in self._known:
+            self._known[key] = _terms(template, conjunctions)
+        return self._known[key]
+
+    def of_rows(
+        self, template: Template, part: Part, read: Callable[[], list[Row] | None]
+    ) -> list[Term] | None:
+        """Terms of which one holds exactly when one of the rows of a template's part does.
+
+        `read` gives the rows, which are those of all templates with an equal part.
+        """
+        key = (part,)
+        if key not in self._known:
+            found = read()
+            self._known[key] = None if found is None else _terms_of_rows(template, found)
+        return self._known[key]
+
+    def _read(self, formula: Formula, most: int) -> list[Conjunction] | None:
+        if formula not in self._conjunctions:
+            self._conjunctions[formula] = alternatives(formula, most)
+        return self._conjunctions[formula]
+
+    def _holes_of(self, conjunctions: list[Conjunction]) -> tuple[int, ...]:
+        known = self._holes.get(id(conjunctions))
+        if known is None:
+            found = dict.fromkeys(
+                part.hole for each in conjunctions for part in each if isinstance(part, Atom)
+            )
+            known = self._holes[id(conjunctions)] = conjunctions, tuple(found)
+        return known[1]
+
+
+def likely_form(template: Template) -> Form | None:
+    """The form that the template has on most shapes; None if that is not plain.
+
+    It is that of a conjunction of all holes, if shapes decide all else.
+    """
+    if not _is_conjunctive(template.expression):
+        return None
+    holes = range(len(template.holes))
+    return _form(template, holes, [template.holes[hole].subject or 0 for hole in holes])
+
+
+def _is_conjunctive(expression: tree.Expression) -> bool:
+    match expression:
+        case tree.Chain(operator="or" | "|") | tree.Filter():
+            return False
+        case tree.FunctionCall(name=name) if name in _NOT_CONJUNCTIVE:
+            return False
+    inner = (*tree.parts_of(expression), *tree.predicates_of(expression))
+    return all(map(_is_conjunctive, inner))
+
+
+def _terms(template: Template, conjunctions: Iterable[Conjunction]) -> list[Term] | None:
+    """The conjunctions as terms; None if one compares two values with one hole."""
+    forms = _Forms(template)
+    found = []
+    for conjunction in conjunctions:
+        sources: Row = {}
+        checks = []
+        for part in conjunction:
+            if isinstance(part, Check):
+                checks.append(part.source)
+                continue
+            source = sources.setdefault(part.hole, part.source)
+            if source is not part.source and source != part.source:
+                return None
+        found.append(forms.term(sources, tuple(checks)))
+    return found
+
+
+def _terms_of_rows(template: Template, rows: Iterable[Row]) -> list[Term]:
+    forms = _Forms(template)
+    return [forms.term(row, ()) for row in rows]
+
+
+class _Forms:
+    """The forms of one template's conjunctions, which are few."""
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+        self._known: dict[_Pattern, Form] = {}
+
+    def term(self, sources: Row, checks: tuple[Computed, ...]) -> Term:
+        """A conjunction by what it compares with which hole."""
+        holes = self._template.holes
+        numbers: dict[tuple[int | None, Source], int] = {}
+        pattern = (
+            tuple(sources),
+            tuple(
+                [
+                    # Values that are equal by chance are not one subject.
+                    numbers.setdefault((holes[hole].subject, source), len(numbers))
+                    for hole, source in sources.items()
+                ]
+            ),
+        )
+        form = self._known.get(pattern)
+        if form is None:
+            form = self._known[pattern] = _form(self._template, *pattern)
+        return Term(form, tuple([sources[hole] for hole in form.holes]), checks)
+
+
+def _form(template: Template, holes: Sequence[int], subjects: Sequence[int]) -> Form:
+    subject_of = dict(zip(holes, subjects, strict=True))
+
+    def place(hole: int) -> tuple[int, str, int]:
+        return template.paths[hole], template.holes[hole].operator.value, hole
+
+    order = tuple(sorted(holes, key=place))
+    numbers: dict[int, int] = {}
+    signed = tuple(
+        # Only what is compared by order is found by its subject.
+        Hole(hole.operator, numbers.setdefault(subject_of[at], len(numbers)))
+        if (hole := template.holes[at]).threshold
+        else Hole(hole.operator)
+        for at in order
+    )
+    return Form(order, Signature(signed, tuple(template.paths[at] for at in order)))

@@ -1,0 +1,92 @@
+"""When one comparison of a value with a constant implies another, numbers as libxml2 reads them."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+
+from broker.matching.query.number import number_of
+from broker.matching.upstream.formula import Atom
+
+ORDER: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def holds(atom: Atom, value: str) -> bool:
+    """Whether the comparison is true of a string."""
+    constant = atom.constant
+    if atom.operator == "starts-with":
+        return value.startswith(str(constant))
+    if atom.operator == "contains":
+        return str(constant) in value
+    if isinstance(constant, str):
+        return (value == constant) == (atom.operator == "=")
+    return holds_for_number(atom.operator, number_of(value), constant)
+
+
+def holds_for_number(sign: str, value: float, constant: float) -> bool:
+    """Whether `value sign constant` is true."""
+    if sign in ORDER:
+        return ORDER[sign](value, constant)
+    return (value == constant) == (sign == "=")
+
+
+def implies(one: Atom, other: Atom) -> bool:
+    """Whether a value of which `one` is true has the other; transitive, and never wrong."""
+    if one.subject != other.subject or one.numeric != other.numeric:
+        return False
+    if (one.operator, one.constant) == (other.operator, other.constant):
+        return type(one.constant) is type(other.constant)
+    if isinstance(one.constant, str):
+        return _implied_by_string(one.operator, one.constant, other)
+    if isinstance(other.constant, float):
+        return _numbers(one.operator, one.constant, other.operator, other.constant)
+    # A number equal to this one is not written so; that it is another number, many texts show.
+    return (
+        one.operator == "=" and other.operator == "!=" and number_of(other.constant) != one.constant
+    )
+
+
+def _implied_by_string(sign: str, constant: str, other: Atom) -> bool:
+    if sign == "=":
+        return holds(other, constant)
+    if not isinstance(other.constant, str):
+        return False
+    if sign == "starts-with":
+        if other.operator == "starts-with":
+            return constant.startswith(other.constant)
+        if other.operator == "!=":
+            return not other.constant.startswith(constant)
+        return other.operator == "contains" and other.constant in constant
+    if sign == "contains":
+        if other.operator == "!=":
+            return constant not in other.constant
+        return other.operator == "contains" and other.constant in constant
+    return False
+
+
+def _numbers(sign: str, bound: float, other: str, limit: float) -> bool:
+    if sign == "=":
+        return holds_for_number(other, bound, limit)
+    if sign == "!=" or other == "=" or math.isnan(bound) or math.isnan(limit):
+        return False
+    if sign[0] == "<":
+        # What holds of a range holds of its mirror image.
+        return _above(sign.translate(_MIRROR), -bound, other.translate(_MIRROR), -limit)
+    return _above(sign, bound, other, limit)
+
+
+_MIRROR = str.maketrans("<>", "><")
+
+
+def _above(sign: str, bound: float, other: str, limit: float) -> bool:
+    if other == "!=":
+        return limit <= bound if sign == ">" else limit < bound
+    if other == ">=" or (other == ">" and sign == ">"):
+        return bound >= limit
+    return other == ">" and bound > limit

@@ -1,0 +1,1 @@
+"""The node: composition, Twisted service, threads, status and metrics."""

@@ -1,0 +1,112 @@
+"""The processes beside a node: its archiver, and the one that replays from the archive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from twisted.internet.defer import Deferred, gatherResults
+
+from broker.archiver.care_rules import CareRules
+from broker.archiver.hold_report import HoldReport
+from broker.archiver.supervisor import ArchiverSupervisor
+from broker.config import Settings
+from broker.event.place import Mark
+from broker.node.node import Node
+from broker.recovery.archive_access import ArchiveAccess
+from broker.replay.replaying import ReplayProcess, ReplaySettings
+
+#: How often the archiver may be due until what was logged must be in the archive.
+ROUNDS = 3
+#: Seconds that it has for that in any case.
+LEAST_PATIENCE = 15.0
+
+
+class ProcessesBeside:
+    """Those of one node with an archive."""
+
+    def __init__(self, settings: Settings, reactor: Any, uri: str) -> None:
+        self.archiver = ArchiverSupervisor(
+            reactor,
+            log_folder=settings.node.data / "log",
+            uri=uri,
+            every=settings.archive.every,
+            care=CareRules(
+                settings.archive.compact,
+                round(1000 * settings.archive.max_age),
+                settings.archive.max_bytes,
+                settings.archive.max_events,
+            ),
+        )
+        self._hold_report = HoldReport()
+        said = settings.recovery
+        self.replays = ReplayProcess(
+            reactor,
+            ReplaySettings(
+                *(uri, settings.node.data / "replays", said.engine, said.master),
+                *(said.spool_bytes, said.request_bytes, said.idle),
+            ),
+        )
+        self.access = ArchiveAccess(
+            replays=self.replays,
+            covered=self.archiver.covered,
+            durable=self.archiver.durable,
+            dtd_text=self.archiver.archived_text,
+            flush_soon=self.archiver.flush_soon,
+            patience=max(ROUNDS * settings.archive.every, LEAST_PATIENCE),
+            is_warm=lambda: self.replays.runs,
+            figures=self.figures,
+        )
+
+    def start(self, node: Node) -> None:
+        """The node runs: start what serves it."""
+        self.archiver.dtd_text = node.types.text
+        log = node.event_log
+
+        def release(reached: Mapping[str, Mark]) -> None:
+            log.hold.archived = reached.get(log.origin, (0, 0))
+            log.hold.archived_copies = reached
+
+        log.hold.is_told = False
+        self.archiver.on_reached = release
+        self.archiver.start()
+
+    def look_at(self, node: Node) -> None:
+        """Tell them what has changed: to be called each second."""
+        self.archiver.set_dead(node.dead_origins())
+        log = node.event_log
+        is_known = bool(self.archiver.reached or self.archiver.problem)
+        self._hold_report.look(log.hold, log.bounds.used_bytes, is_known=is_known)
+        self.replays.look()
+
+    def figures(self) -> dict[str, Any]:
+        """How they are, for people."""
+        archiver, replays = self.archiver, self.replays
+        return {
+            "archiver": {
+                "uri": archiver.uri,
+                "runs": archiver.runs,
+                "reached": dict(archiver.reached),
+                "problem": archiver.problem,
+                "restarts": archiver.restarts,
+                **archiver.figures,
+            },
+            "replays": {
+                "runs": replays.runs,
+                "processes": replays.begun,
+                "under_way": len(replays.replays),
+                **(replays.state if replays.runs else {}),
+                "notices": list(replays.notices),
+            },
+        }
+
+    def stop(self) -> Deferred[None]:
+        """End them; what the log has is archived first."""
+        both = gatherResults([self.archiver.stop(), self.replays.stop()], consumeErrors=True)
+        return both.addCallback(lambda _: None)
+
+
+def processes_beside(settings: Settings, reactor: Any) -> ProcessesBeside | None:
+    """What a node with these settings has beside it; None without an archive."""
+    uri = settings.archive.uri(settings.node.data)
+    return ProcessesBeside(settings, reactor, uri) if uri else None

@@ -1,0 +1,197 @@
+"""The event types of a node: where their DTDs are kept and looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.web.client import Agent
+
+from broker.cluster.types.origin_texts import OriginTexts
+from broker.cluster.types.service import NetworkTypes
+from broker.config import Settings
+from broker.dtd.cache import CacheLimits, DtdCache
+from broker.dtd.catalogue import Catalogue, shipped_folder
+from broker.dtd.hint import FetchHint
+from broker.dtd.interfaces import IDtd, IDtdSource
+from broker.dtd.owner import is_of_network
+from broker.dtd.pointer import AllowedPlace, PointerLimits, PointerSource
+from broker.dtd.reference import DtdReference
+from broker.dtd.sources import CatalogueSource
+from broker.dtd.store import DtdStore, StoreLimits
+from broker.dtd.stored import StoredDtds
+from broker.errors import BrokerError, ConfigurationError
+from broker.ingest.awaited_types import AwaitedTypes
+from broker.ingest.late_judgement import LateJudgement
+from broker.ingest.undecided import UndecidedEvents
+from broker.log.event_log import EventLog
+from broker.log.records import LoggedEvent
+from broker.matching.contract import NO_VARIANTS, IMatcher, Variants
+from broker.matching.schema.known import KnownTypes
+from broker.node.type_answers import Subscriber, TypeAnswers
+from broker.subscriptions.new_versions import NewVersions
+
+#: The folder in the node's data.
+FOLDER = "dtds"
+#: Ms that a text is kept beyond the oldest event in the log: uses are noted every hour or so.
+SLACK_MS = 24 * 3600 * 1000
+
+
+class EventTypes:
+    """What a node knows of event types, and what waits for them."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        reactor: Any,
+        sources: Sequence[IDtdSource],
+        write: Callable[..., Deferred[Any]],
+        wall_clock: Callable[[], int],
+    ) -> None:
+        """A DTD is looked for on disk, among those that come with us, in the folders of the
+        settings, in `sources`, at the place that the event points to. `write` runs calls on the
+        thread that writes the log. Raises `ConfigurationError` for a folder that is no catalogue.
+        """
+        said = settings.types
+        folder, sync = settings.node.data / FOLDER, settings.log.sync
+        store = DtdStore(folder, StoreLimits(said.max_versions, said.max_bytes), sync=sync)
+        shipped = Catalogue.load(shipped_folder())
+        self._folders = _folders(said.folders)
+        self._reactor, self._write, self._wall_clock = reactor, write, wall_clock
+        self._max_age_ms = int(settings.log.max_age * 1000)
+        self._texts = OriginTexts(folder / "origins.json", write, sync=sync)
+        self._counted: dict[tuple[str, str], int] = {}
+        self.stored = StoredDtds(store, write, wall_clock, reactor)
+        all_sources = [
+            *map(CatalogueSource, self._folders),
+            *sources,
+            PointerSource(
+                Agent(reactor, connectTimeout=PointerLimits().timeout),
+                reactor,
+                [AllowedPlace.parse(url) for url in said.pointers],
+            ),
+        ]
+        self.dtds = DtdCache(shipped, all_sources, CacheLimits(), reactor, stored=self.stored)
+        self.dtds.on_added = self._added
+        self.known = KnownTypes(self.dtds, shipped, self._folders)
+        self.awaited = AwaitedTypes(self.dtds, reactor, settings.network.patience)
+        self.undecided = UndecidedEvents(folder / "undecided.json", write, sync=sync)
+        self.new_versions = NewVersions(folder / "versions.json", write, wall_clock, sync=sync)
+        self.network: NetworkTypes | None = None
+
+    # ------------------------------------------------------------------ the network
+
+    def join_network(self, origin: str) -> NetworkTypes:
+        """What the node tells others of its types, and learns of theirs; `origin` is its log."""
+        network = NetworkTypes(self.dtds, self._texts, origin, self._reactor, self.known.dtd)
+        own = {each for folder in self._folders for each in folder.references()}
+        own |= {e.reference for e in self.stored.store if not is_of_network(e.owner)}
+        for reference in sorted(own):
+            content_hash = self.stored.known_hash(reference)
+            if content_hash is None and (dtd := self.known.dtd(reference)) is not None:
+                content_hash = dtd.content_hash
+                self.dtds.note_hash(reference, content_hash)
+            if content_hash is not None and not reference.variant:
+                network.announce(reference, content_hash)
+        self.network = network
+        return network
+
+    def announce(self, reference: DtdReference) -> None:
+        """Events of a type are, or may be, published here."""
+        if self.network is not None:
+            content_hash = self.dtds.known_hash(reference)
+            if content_hash is not None:
+                self.network.announce(reference, content_hash)
+
+    def _added(self, dtd: IDtd) -> None:
+        """A DTD is new here: other nodes are to have it before its first event, if it is ours."""
+        entry = self.stored.store.get(dtd.reference)
+        if entry is not None and not is_of_network(entry.owner):
+            self.announce(dtd.reference)
+
+    def is_complete(self) -> bool:
+        """Whether every type is here that is announced in the network."""
+        return self.network is None or self.network.has_all()
+
+    def variants(self, origin: str) -> Variants:
+        """The texts of an origin that are others than those that count here."""
+        return NO_VARIANTS if self.network is None else self.network.variants(origin)
+
+    def answers(self, subscribers: Callable[[], Iterator[Subscriber]]) -> TypeAnswers:
+        """Answers about types; `subscribers` are those whose queries are known here."""
+        return TypeAnswers(self.dtds, self.known, subscribers, self._reactor, self.stored)
+
+    def late(self, matcher: IMatcher) -> LateJudgement:
+        """What judges events of the log that came before their DTD."""
+        return LateJudgement(matcher, self.undecided, self.awaited, self.variants)
+
+    # ------------------------------------------------------------------ care
+
+    def start(self, log: EventLog) -> None:
+        """Writing is possible now."""
+        if self.undecided.lost:
+            marks = log.coverage.marks
+            marks.pop(log.origin, None)
+            self.undecided.expect_all(log.since, marks)
+
+    def care(self, matcher: IMatcher, log: EventLog) -> None:
+        """Note which types are in use, and what the log does not need any more."""
+        self.undecided.forget_trimmed(log.since)
+        self._note_used(matcher)
+        log.read(log.bounds.first, 1, 1).addCallbacks(self._note_oldest, lambda _: None)
+
+    def _note_used(self, matcher: IMatcher) -> None:
+        counts = {
+            (each.type, each.version): each.recognised + each.parsed for each in matcher.types()
+        }
+        # Events of types that are not kept apart stand under no name: then all count as used.
+        others = counts.get(("", "")) != self._counted.get(("", ""))
+        for entry in self.stored.store:
+            name = (entry.reference.type, entry.reference.version)
+            if others or counts.get(name, 0) != self._counted.get(name, 0):
+                self.stored.store.note_use(entry.reference, self._wall_clock())
+        self._counted = counts
+
+    def _note_oldest(self, events: Sequence[LoggedEvent]) -> None:
+        now = self._wall_clock()
+        oldest = events[0].arrival if events else now
+        self.stored.store.needed_since_ms = min(oldest, now - self._max_age_ms) - SLACK_MS
+
+    def text(self, reference: DtdReference, origin: str = "") -> Deferred[bytes | None]:
+        """The text of a DTD that events of an origin name; None where it is not known."""
+        reference = self.variants(origin).get(reference, reference)
+        dtd: Deferred[Any] = self.dtds.lookup(reference, FetchHint(""))
+        return dtd.addCallbacks(lambda found: found.text, lambda _: None)
+
+    def stop(self) -> None:
+        """Look for nothing more."""
+        self.awaited.stop()
+
+    def snapshot(self) -> dict[str, Any]:
+        """For `status`."""
+        store = self.stored.store
+        return {
+            "stored": len(list(store)),
+            "stored_bytes": sum(entry.size for entry in store),
+            "damaged": store.damaged,
+            "not_written": store.failed,
+            "refused": store.refused,
+            "awaited": len(self.awaited),
+            "not_announced_in_time": 0
+            if self.network is None
+            else self.network.announcements.given_up,
+            "given_up": self.awaited.given_up,
+            "undecided_events": self.undecided.count,
+            "conflicts": [] if self.network is None else self.network.conflicts(),
+            "fetched_ahead": {} if self.network is None else dict(self.network.fetcher.counts),
+            "origins_with_other_texts": self._texts.snapshot(),
+        }
+
+
+def _folders(paths: Sequence[Path]) -> list[Catalogue]:
+    try:
+        return [Catalogue.load(folder) for folder in paths]
+    except BrokerError as error:
+        raise ConfigurationError(f"types.folders: {error}") from None

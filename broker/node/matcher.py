@@ -1,0 +1,41 @@
+"""The engine of content routing that a node's settings ask for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from broker.config import Settings
+from broker.dtd.interfaces import IDtdCache
+from broker.matching.contract import IMatcher
+from broker.matching.limits import DocumentLimits
+from broker.matching.query.limits import QueryLimits
+from broker.matching.reference import ReferenceMatcher
+from broker.matching.switch import Switch
+
+#: Engines by their name in the settings.
+_ENGINES: Mapping[str, Callable[..., IMatcher]] = {
+    "switch": Switch,
+    "reference": ReferenceMatcher,
+}
+
+
+def make_matcher(settings: Settings, dtds: IDtdCache) -> IMatcher:
+    """The matcher, with the limits of the settings."""
+    return _ENGINES[settings.validation.engine](
+        dtds,
+        document_limits=DocumentLimits(
+            max_bytes=settings.limits.max_event_bytes,
+            max_depth=settings.limits.max_depth,
+            max_attributes=settings.limits.max_attributes,
+        ),
+        query_limits=query_limits(settings),
+        clock=time.perf_counter,
+        max_run_time=settings.query.max_run_time,
+        max_share=settings.query.max_share,
+    )
+
+
+def query_limits(settings: Settings) -> QueryLimits:
+    """What a query may be."""
+    return QueryLimits(max_length=settings.query.max_length, max_cost=settings.query.max_cost)

@@ -1,0 +1,211 @@
+"""Figures for Prometheus, health and readiness over HTTP.
+
+The values are read from the node when they are asked for, so counting costs the hot path nothing
+beyond its own integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import attrs
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from twisted.web import http
+from twisted.web.resource import Resource
+from twisted.web.server import Request, Site
+
+from broker.cluster.metrics import network_metrics
+from broker.errors import BrokerError
+from broker.log.repairs import OUTCOMES
+from broker.matching.contract import TypeFigures
+from broker.node.status import Inspected, deliveries, network, recovery, resident_bytes
+from broker.recovery.metrics import recovery_metrics
+from broker.subscriptions.durable_report import durable_report
+
+
+class NodeCollector(Collector):
+    """Reads a node's counters; one closed set of outcomes each way (T40)."""
+
+    def __init__(self, node: Inspected) -> None:
+        self._node = node
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics, as of now."""
+        node = self._node
+        outcomes = node.input.outcomes
+        published = CounterMetricFamily(
+            "xmlbroker_published_events", "Events that publishers sent.", labels=["outcome"]
+        )
+        published.add_metric(["accepted"], outcomes.accepted)
+        published.add_metric(["duplicate"], outcomes.duplicate)
+        published.add_metric(["not-taken"], outcomes.not_taken)
+        for code, count in outcomes.refused.items():
+            published.add_metric([code], count)
+        yield published
+        delivered = CounterMetricFamily(
+            "xmlbroker_subscription_events",
+            "Events as subscriptions saw them.",
+            labels=["outcome"],
+        )
+        for outcome, count in attrs.asdict(deliveries(node)).items():
+            if outcome not in ("seen", "elsewhere"):
+                delivered.add_metric([outcome], count)
+        yield delivered
+        notices = CounterMetricFamily(
+            "xmlbroker_type_notices",
+            "Notices of changed event types to subscribers.",
+            labels=["outcome"],
+        )
+        notices.add_metric(["sent"], node.notices.counts.sent)
+        notices.add_metric(["dropped"], node.notices.counts.dropped)
+        yield notices
+        yield CounterMetricFamily(
+            "xmlbroker_new_versions",
+            "Newer versions of known event types.",
+            value=node.notices.counts.versions,
+        )
+        yield from type_metrics(node.matcher.types())
+        reception = node.reception
+        for name, text, counts in (
+            ("xmlbroker_refused_connections", "Connections refused.", reception.refused),
+            ("xmlbroker_refused_subscriptions", "Subscriptions refused.", node.subscribing.refused),
+            ("xmlbroker_broken_connections", "Connections of sessions broken.", reception.broken),
+            ("xmlbroker_ended_sessions", "Sessions that the node ended.", reception.ended_by),
+        ):
+            family = CounterMetricFamily(name, text, labels=["code"])
+            for code, count in counts.items():
+                family.add_metric([code], count)
+            yield family
+        bounds = node.event_log.bounds
+        resident, private = resident_bytes()
+        gauges = {
+            "xmlbroker_log_bytes": ("Size of the event log.", bounds.used_bytes),
+            "xmlbroker_log_events": ("Events in the log.", bounds.last - bounds.first + 1),
+            "xmlbroker_log_writable": (
+                "Whether the log can be written: 1, or 0 while nothing is acknowledged.",
+                int(node.event_log.is_writable),
+            ),
+            "xmlbroker_log_pending_bytes": ("Waiting for a commit.", node.event_log.pending_bytes),
+            "xmlbroker_sessions": ("Client sessions.", len(list(node.reception.sessions))),
+            "xmlbroker_resident_bytes": ("Memory of the process.", resident),
+            "xmlbroker_private_bytes": ("Memory without mapped files.", private),
+        }
+        for name, (text, value) in gauges.items():
+            yield GaugeMetricFamily(name, text, value=value)
+        yield CounterMetricFamily(
+            "xmlbroker_log_commits", "Commits begun.", value=node.event_log.commits
+        )
+        yield CounterMetricFamily(
+            "xmlbroker_log_failures", "Commits that failed.", value=node.event_log.failures
+        )
+        yield from durable_metrics(durable_report(node.durables))
+        damage = CounterMetricFamily(
+            "xmlbroker_log_damage", "Damage in the event log, by outcome.", labels=["outcome"]
+        )
+        for outcome in OUTCOMES:
+            damage.add_metric([outcome], node.event_log.repairs.counts[outcome])
+        yield damage
+        report = network(node)
+        if report is not None:
+            yield from network_metrics(report)
+        yield from recovery_metrics(recovery(node))
+
+
+def durable_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
+    """Durable subscriptions by state, and the lags of those furthest behind: a bounded number."""
+    count = GaugeMetricFamily(
+        "xmlbroker_durable_subscriptions", "Durable subscriptions.", labels=["state"]
+    )
+    for state, number in report["states"].items():
+        count.add_metric([state], number)
+    yield count
+    for figure, text in (
+        ("events", "Events of the log that a durable subscription has not processed."),
+        ("bytes", "What these take in the log, about."),
+        ("seconds", "Since the oldest of them was logged."),
+        ("before_log", "Places behind its position that the log holds no more."),
+    ):
+        lag = GaugeMetricFamily(
+            f"xmlbroker_durable_lag_{figure}",
+            f"{text} Of the subscriptions furthest behind.",
+            labels=["client", "name"],
+        )
+        for each in report["furthest_behind"]:
+            lag.add_metric([each["client"], each["name"]], each[figure])
+        yield lag
+
+
+def type_metrics(types: Iterable[TypeFigures]) -> Iterator[Metric]:
+    """How the events of each type were answered, and how long that took."""
+    by_type = ["type", "version"]
+    events = CounterMetricFamily(
+        "xmlbroker_type_events", "Events by how they were read.", labels=[*by_type, "path"]
+    )
+    seconds = CounterMetricFamily(
+        "xmlbroker_type_seconds",
+        "Time spent on events; `undecided` is part of `recognised`.",
+        labels=[*by_type, "path"],
+    )
+    undecided = CounterMetricFamily(
+        "xmlbroker_type_undecided_evaluations",
+        "Queries evaluated one by one on recognised events.",
+        labels=by_type,
+    )
+    shapes = GaugeMetricFamily("xmlbroker_type_shapes", "Shapes known.", labels=by_type)
+    suspended = GaugeMetricFamily(
+        "xmlbroker_type_suspended", "Whether its shapes do not recur: parsed.", labels=by_type
+    )
+    for figures in types:
+        name = [figures.type, figures.version]
+        for path in ("recognised", "parsed", "refused"):
+            events.add_metric([*name, path], getattr(figures, path))
+        for path in ("recognised", "undecided", "parsed"):
+            seconds.add_metric([*name, path], getattr(figures, f"{path}_seconds"))
+        undecided.add_metric(name, figures.undecided)
+        shapes.add_metric(name, figures.shapes)
+        suspended.add_metric(name, int(figures.suspended))
+    yield from (events, seconds, undecided, shapes, suspended)
+
+
+class _Page(Resource):
+    isLeaf = True
+
+    def __init__(self, node: Inspected) -> None:
+        super().__init__()
+        self._node = node
+        self._registry = CollectorRegistry()
+        self._registry.register(NodeCollector(node))
+
+    def render_GET(self, request: Request) -> bytes:
+        """`/metrics`, `/health` (the process answers), `/ready` (it can take events)."""
+        request.setHeader(b"content-type", b"text/plain; charset=utf-8")
+        if request.path == b"/metrics":
+            return generate_latest(self._registry)
+        if request.path == b"/health":
+            return b"ok\n"
+        if request.path == b"/ready":
+            try:
+                self._node.event_log.check_available()
+            except BrokerError as error:
+                request.setResponseCode(503)
+                return f"{error}\n".encode()
+            return b"ready\n"
+        request.setResponseCode(404)
+        return b"there are /metrics, /health and /ready\n"
+
+
+class _QuietSite(Site):
+    """Says nothing of each look: a line every few seconds would bury what the node has to say."""
+
+    noisy = False
+
+    def log(self, request: http.Request) -> None:
+        """See `twisted.web.http.HTTPFactory`."""
+
+
+def metrics_site(node: Inspected) -> Site:
+    """An HTTP site with the node's figures, for a trusted network."""
+    return _QuietSite(_Page(node))

@@ -1,0 +1,372 @@
+"""The one place that builds and wires a node."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from broker.cluster.building import build_network
+from broker.cluster.dtds import NeighbourDtds
+from broker.cluster.membership import Dialler
+from broker.cluster.network import Network
+from broker.cluster.stream_times import StreamTimes
+from broker.config import Settings
+from broker.delivery.feed import Feed
+from broker.delivery.link import Link
+from broker.delivery.outgoing import DELIVERY_BYTES, QueueLimits
+from broker.delivery.output import Output
+from broker.delivery.selection import Selection
+from broker.dtd.interfaces import IDtdSource
+from broker.dtd.reference import DtdReference
+from broker.errors import BrokerError, LogUnavailable
+from broker.identity import Identity, authenticator_for
+from broker.ingest.input import Input
+from broker.ingest.quarantine import Quarantine
+from broker.ingest.safety import AT_ONCE
+from broker.log.commit import Retention
+from broker.log.event_log import EventLog
+from broker.log.log_file import LogFile
+from broker.matching.query.query import parse_query
+from broker.matching.schema.advice import Advisor
+from broker.node.answers import build_explaining, node_answers
+from broker.node.event_types import EventTypes
+from broker.node.matcher import make_matcher, query_limits
+from broker.node.threads import Threads
+from broker.recovery.archive_access import ArchiveAccess
+from broker.recovery.archived_dtds import ArchivedDtds
+from broker.recovery.building import build_recovery
+from broker.recovery.page_matching import PageMatching
+from broker.sessions.reception import Reception, ReceptionLimits
+from broker.sessions.session import Session, SessionServices
+from broker.subscriptions.durables import Durables
+from broker.subscriptions.interest import Alone
+from broker.subscriptions.notices import Notices
+from broker.subscriptions.subscribing import Subscribing
+from broker.transport.clock import wall_clock_ms
+from broker.transport.driver import StackDriver
+from broker.transport.socket import ISocketChannel
+from broker.wire.stack import ENVELOPE_BYTES, session_layers
+
+#: How often (seconds) subscribers are told positions that moved without an event.
+PROGRESS_EVERY = 1.0
+#: How often (seconds) old marks and durable subscriptions are looked for.
+CARE_EVERY = 3600.0
+
+
+class Node:
+    """A node with everything in it, not yet listening. `connected` takes socket channels."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        settings: Settings,
+        reactor: Any,
+        threads: Threads,
+        *,
+        wall_clock: Callable[[], int] = wall_clock_ms,
+        open_file: Callable[..., LogFile] = LogFile,
+        dialler: Dialler | None = None,
+        random: Random | None = None,
+        archive: ArchiveAccess | None = None,
+    ) -> None:
+        """Opens the event log under `settings.node.data`: raises `LogUnavailable`, `LogCorrupt`.
+
+        A simulation gives a `Clock` as `reactor`, its own threads and time, a disk with faults, a
+        way to other nodes, and the chance in whom it asks when.
+        """
+        random = random or Random()
+        self.settings = settings
+        self.started_ms = wall_clock()
+        self._wall_clock = wall_clock
+        self._open_file = open_file
+        self._reactor = reactor
+        self._threads = threads
+        data = settings.node.data
+        self._neighbour_dtds = NeighbourDtds(reactor)
+        sources: list[IDtdSource] = [self._neighbour_dtds]
+        if archive is not None:
+            sources.append(ArchivedDtds(archive))
+        self.types = EventTypes(settings, reactor, sources, threads.write, wall_clock)
+        self.dtds, self._types = self.types.dtds, self.types.known
+        self.event_log = self._open_log(data, archived=archive is not None)
+        self.matcher = make_matcher(settings, self.dtds)
+        self.output = Output()
+        self.quarantine = Quarantine(
+            data / "quarantine",
+            max_files=settings.limits.refusals_kept,
+            max_bytes=settings.limits.quarantine_bytes,
+            write=threads.elsewhere,
+            wall_clock=wall_clock,
+        )
+        self.durables = Durables(
+            self.event_log, wall_clock, int(settings.log.durable_expiry * 1000)
+        )
+        self.network = self._make_network(dialler, random)
+        accept = settings.types.undescribed == "accept"
+        self._selection = Selection(self.matcher, self.dtds, accept_undescribed=accept)
+        self._late = self.types.late(self.matcher)
+        self.recovery = build_recovery(
+            event_log=self.event_log,
+            matcher=self.matcher,
+            durables=self.durables,
+            matching=PageMatching(self._select, self._late, reactor),
+            parse_query=self._parse_query,
+            network=self.network,
+            supersede=lambda *who: self.reception.supersede(*who),
+            archive=archive,
+            settings=settings,
+            clock=reactor,
+            random=random,
+            committed=self._committed,
+            tell_losses=self.output.tell_losses,
+        )
+        self.input = Input(
+            matcher=self.matcher,
+            dtds=self.dtds,
+            log=self.event_log,
+            quarantine=self.quarantine,
+            committed=self._committed,
+            wall_clock=wall_clock,
+            accept_undescribed=accept,
+            type_came=lambda *named: self.types.announce(DtdReference(*named)),
+            unstored=self.types.stored,
+            safety=AT_ONCE if self.network is None else self.network.keeping.owner,
+        )
+        complete = self.types.is_complete
+        self._advisor = Advisor(self._types, undescribed=accept, complete=complete)
+        self.subscribing = Subscribing(
+            matcher=self.matcher,
+            parse_query=self._parse_query,
+            advise=self._advisor.warnings,
+            log=self.event_log,
+            output=self.output,
+            durables=self.durables,
+            interest=Alone() if self.network is None else self.network.interest,
+            recovery=self.recovery,
+            came_back=self._came_back,
+            max_subscriptions=settings.limits.max_subscriptions_per_client,
+        )
+        questions = self.recovery.questions
+        post = None if questions is None else questions.post
+        self.stream_times = StreamTimes(
+            *(self.event_log, reactor, wall_clock, post), self.output.progress
+        )
+        self.event_log.began_again = self.output.begin_again
+        self.reception = self._make_reception()
+        self.reception.address = self._address
+        self.explaining = build_explaining(self, self._parse_query, self._advisor.warnings, reactor)
+        versions = self.types.new_versions
+        self.notices = Notices(self._types, versions, lambda: self.reception.sessions, reactor)
+        self.dtds.on_new_version = self.notices.new_version
+
+    # ------------------------------------------------------------------ building
+
+    def _open_log(self, data: Path, *, archived: bool) -> EventLog:
+        settings = self.settings.log
+        hold = max(settings.max_bytes, self.settings.archive.hold_bytes or 2 * settings.max_bytes)
+        retention = Retention(
+            max_bytes=settings.max_bytes,
+            max_age_ms=int(settings.max_age * 1000),
+            marks_age_ms=int(settings.deduplication_age * 1000),
+            unarchived_bytes=hold if archived else 0,
+        )
+        return EventLog(
+            self._open_file(
+                data / "log", retention, sync=settings.sync, wall_clock=self._wall_clock
+            ),
+            clock=self._reactor,
+            wall_clock=self._wall_clock,
+            write=self._threads.write,
+            read=self._threads.read,
+            window=settings.deduplication_window,
+        )
+
+    def _make_network(self, dialler: Dialler | None, random: Random) -> Network | None:
+        if self.settings.network.alone:
+            return None
+        return build_network(
+            self.settings,
+            event_log=self.event_log,
+            matcher=self.matcher,
+            dtds=self.dtds,
+            neighbour_dtds=self._neighbour_dtds,
+            types=self.types.join_network(self.event_log.origin),
+            awaited=self.types.awaited,
+            undecided=self.types.undecided,
+            reconsider=self.output.reconsider,
+            quarantine=self.quarantine,
+            committed=self._relayed,
+            gone=self.output.gone,
+            reactor=self._reactor,
+            wall_clock=self._wall_clock,
+            dialler=dialler,
+            random=random,
+        )
+
+    def _make_reception(self) -> Reception:
+        limits = self.settings.limits
+        services = SessionServices(
+            input=self.input,
+            subscribing=self.subscribing,
+            answers=node_answers(self, self._parse_query),
+            ended=lambda session: self.reception.ended(session),
+            clock=self._reactor,
+        )
+
+        def make_session(identity: Identity, incarnation: int, token: bytes) -> Session:
+            own = int.from_bytes(os.urandom(7), "big") + 1
+            driver = StackDriver(session_layers(own, limits.window_bytes), self._reactor)
+            session = Session(identity, incarnation, token, driver, services, self._make_link)
+            self.output.add_link(session.link)
+            return session
+
+        return Reception(
+            node=self.settings.node.name,
+            authenticator=authenticator_for(self.settings.accounts, self._threads.elsewhere),
+            event_log=self.event_log,
+            clock=self._reactor,
+            limits=ReceptionLimits.from_settings(limits, ENVELOPE_BYTES),
+            make_session=make_session,
+        )
+
+    def _address(self) -> str:
+        knowledge = None if self.network is None else self.network.knowledge
+        return self.settings.node.name if knowledge is None else str(knowledge.address)
+
+    def _make_link(self, session: Session) -> Link:
+        queue = self.settings.queue
+
+        def failed(feed: Feed, failure: Failure) -> None:
+            error = failure.value
+            if not isinstance(error, BrokerError):
+                self.log.failure("reading the event log failed", failure)
+                error = LogUnavailable("the event log can not be read at the moment")
+            session.cancel(feed.number, error)
+
+        return Link(
+            session,
+            clearance=session.identity.clearance.rank,
+            limits=QueueLimits(queue.events, queue.bytes, self._delivery_bytes()),
+            log=self.event_log,
+            select=self._select,
+            failed=failed,
+            clock=self._reactor,
+            late=self._late,
+        )
+
+    def _came_back(self, feed: Feed, left_ms: int | None) -> None:
+        self.notices.came_back(feed, left_ms)
+
+    async def _select(self, *of: Any) -> list[bool]:
+        selected = await self._selection.select(*of)
+        # What comes after a query's suspension is not selected: it must end before it moves on.
+        self._end_suspended()
+        return selected
+
+    def _delivery_bytes(self) -> int:
+        limits = self.settings.limits
+        return min(DELIVERY_BYTES, limits.window_bytes // 2, limits.max_frame_bytes // 2)
+
+    def _parse_query(self, text: str, namespaces: Mapping[str, str]) -> Any:
+        return parse_query(text, namespaces, query_limits(self.settings))
+
+    # ------------------------------------------------------------------ running
+
+    def start(self) -> None:
+        """Start the threads; from now on connections may come."""
+        self._threads.start()
+        self.types.start(self.event_log)
+        self.subscribing.want_durables()
+        if self.network is not None:
+            self.network.begin()
+
+    def abandon(self) -> None:
+        """Close the log as it was found, where `start` was never called."""
+        self.event_log.abandon()
+
+    def connected(self, channel: ISocketChannel) -> None:
+        """A client has connected."""
+        self.reception.connected(channel)
+
+    def progress(self) -> None:
+        """Tell positions that moved without an event, and notices that wait.
+
+        To be called every `PROGRESS_EVERY`.
+        """
+        times = self.stream_times
+        if self.output.wants_times:
+            times.ask()
+            self.output.progress(times.times())
+        else:
+            times.stop()
+            self.output.progress()
+        self.notices.flush()
+        if self.network is not None:
+            self.network.progress()
+        self.recovery.progress()
+
+    def care(self) -> None:
+        """Drop what is too old, and look for damage: to be called every `CARE_EVERY`."""
+        self.durables.expire()
+        self.types.care(self.matcher, self.event_log)
+        scrubbed = Deferred.fromCoroutine(self.event_log.scrub())
+        for caring in (scrubbed, self.event_log.forget_old_marks()):
+            caring.addErrback(lambda failure: self.log.error("{error}", error=failure.value))
+
+    async def stop(self) -> None:
+        """Stop in good order: commit and answer what was taken, send clients away, close."""
+        self.notices.stop()
+        self.types.stop()
+        self.explaining.stop()
+        self.stream_times.stop()
+        try:
+            await self.event_log.drain()
+            self.output.progress()
+            # Clients go first, while events still come and go.
+            self.reception.close()
+            if self.network is not None:
+                await self.network.stop()
+            await self.event_log.close()
+        finally:
+            self._threads.stop()
+
+    def _committed(self, events: Any, matches: Any) -> None:
+        """Events of this node are durable."""
+        self._relayed(events, matches)
+        if self.network is not None:
+            self.network.committed(events, matches)
+
+    def _relayed(self, events: Any, matches: Any) -> None:
+        """Events of any node are durable here."""
+        self.output.committed(events, matches)
+        self._end_suspended()
+
+    def _end_suspended(self) -> None:
+        """Queries that broke their budget while running: their clients are told, and only they."""
+        suspended = self.matcher.suspended()
+        if not suspended:
+            return
+        sessions = {session.link: session for session in self.reception.sessions}
+        for number, error in suspended:
+            if self.network is not None and self.network.wants.suspended(number):
+                continue
+            found = self.output.subscriber(number)
+            if found is not None and found[0] in sessions:
+                sessions[found[0]].cancel(found[1].number, error)
+
+    # ------------------------------------------------------------------ for the archive
+
+    def dead_origins(self) -> Sequence[str]:
+        """Origins that are kept here and whose nodes are gone."""
+        network = self.network
+        if network is None or network.knowledge is None:
+            return ()
+        return network.keeping.dead(network.knowledge.is_here)

@@ -1,0 +1,166 @@
+"""What a node says of itself: for `xmlbroker status`, and for metrics."""
+
+from __future__ import annotations
+
+import resource
+from typing import Any, Protocol
+
+import attrs
+
+import broker
+from broker.cluster.network import Network
+from broker.cluster.report import report
+from broker.config import Settings
+from broker.delivery.output import Output
+from broker.ingest.input import Input
+from broker.ingest.outcomes import DeliveryOutcomes
+from broker.log.event_log import EventLog
+from broker.log.repairs import OUTCOMES
+from broker.matching.contract import IMatcher
+from broker.recovery.node_recovery import NodeRecovery
+from broker.recovery.report import report as recovery_report
+from broker.sessions.reception import Reception
+from broker.sessions.session import Session
+from broker.subscriptions.durable_report import durable_report
+from broker.subscriptions.durables import Durables
+from broker.subscriptions.notices import Notices
+from broker.subscriptions.subscribing import Subscribing
+from broker.transport.view import LinkState
+
+
+class Snapshot(Protocol):
+    """A part that describes itself."""
+
+    def snapshot(self) -> dict[str, Any]: ...
+
+
+class Inspected(Protocol):
+    """The parts of a node that have something to tell."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def started_ms(self) -> int: ...
+    @property
+    def event_log(self) -> EventLog: ...
+    @property
+    def matcher(self) -> IMatcher: ...
+    @property
+    def types(self) -> Snapshot: ...
+    @property
+    def input(self) -> Input: ...
+    @property
+    def output(self) -> Output: ...
+    @property
+    def subscribing(self) -> Subscribing: ...
+    @property
+    def durables(self) -> Durables: ...
+    @property
+    def reception(self) -> Reception: ...
+    @property
+    def notices(self) -> Notices: ...
+    @property
+    def network(self) -> Network | None: ...
+    @property
+    def recovery(self) -> NodeRecovery: ...
+
+
+def status(node: Inspected) -> dict[str, Any]:
+    """A plain tree of counts and texts, as JSON and msgpack carry it."""
+    log = node.event_log
+    bounds = log.bounds
+    resident, private = resident_bytes()
+    return {
+        "node": node.settings.node.name,
+        "version": broker.__version__,
+        "origin": log.origin,
+        "started_ms": node.started_ms,
+        "memory": {"resident_bytes": resident, "private_bytes": private},
+        "log": {
+            "epoch": bounds.epoch,
+            "first": bounds.first,
+            "last": bounds.last,
+            "used_bytes": bounds.used_bytes,
+            "pending_bytes": log.pending_bytes,
+            "commits": log.commits,
+            "failures": log.failures,
+            "writable": log.is_writable,
+            "damage": {
+                **{name: log.repairs.counts[name] for name in OUTCOMES},
+                "healed_values": log.mended.healed,
+                "lost_values": list(log.mended.lost),
+                "lost": [str(each) for each in log.repairs.given_up[:100]],
+            },
+        },
+        "published": published(node),
+        "delivered": attrs.asdict(deliveries(node)),
+        "matcher": dict(node.matcher.statistics()),
+        "types": [attrs.asdict(figures) for figures in node.matcher.types()],
+        "dtds": node.types.snapshot(),
+        "notices": attrs.asdict(node.notices.counts),
+        "durable_subscriptions": len(node.durables),
+        "durable": durable_report(node.durables),
+        "refused_connections": dict(node.reception.refused),
+        "refused_subscriptions": dict(node.subscribing.refused),
+        "broken_connections": dict(node.reception.broken),
+        "ended_sessions": dict(node.reception.ended_by),
+        "network": network(node),
+        "recovery": recovery(node),
+        "sessions": [_session(session) for session in node.reception.sessions],
+    }
+
+
+def network(node: Inspected) -> dict[str, Any] | None:
+    """What the node knows of its network; None for a node that is alone."""
+    return None if node.network is None else report(node.settings.network.name, node.network)
+
+
+def recovery(node: Inspected) -> dict[str, Any]:
+    """What became of recoveries, and how the archive is."""
+    return recovery_report(node.recovery, node.event_log)
+
+
+def published(node: Inspected) -> dict[str, Any]:
+    """What became of everything that publishers sent: `received` is the sum of the rest."""
+    return attrs.asdict(node.input.outcomes)
+
+
+def deliveries(node: Inspected) -> DeliveryOutcomes:
+    """What became of events, over all subscriptions, those that are over too."""
+    total = DeliveryOutcomes()
+    total.add(node.output.ended)
+    for link in node.output.links:
+        link.settle()
+        for feed in link.feeds:
+            total.add(feed.outcomes)
+    return total
+
+
+def _session(session: Session) -> dict[str, Any]:
+    queued, queued_bytes = session.link.queued
+    return {
+        "client": session.identity.client_id,
+        "account": session.identity.account,
+        "incarnation": session.incarnation,
+        "peer": session.peer,
+        "connected": session.state is LinkState.CONNECTED,
+        "queued_events": queued,
+        "queued_bytes": queued_bytes,
+        "subscriptions": [
+            {
+                "number": feed.number,
+                "pace": feed.pace.value,
+                "durable": feed.durable,
+                **attrs.asdict(feed.outcomes),
+            }
+            for feed in session.link.feeds
+        ],
+    }
+
+
+def resident_bytes() -> tuple[int, int]:
+    """(resident, of it private) bytes of this process: mapped pages of the log are not private."""
+    with open("/proc/self/statm") as file:
+        fields = file.read().split()
+    page = resource.getpagesize()
+    return int(fields[1]) * page, (int(fields[1]) - int(fields[2])) * page

@@ -1,0 +1,196 @@
+"""Answers about event types: list, show, compare, register."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, Protocol
+
+import attrs
+from twisted.internet.defer import Deferred
+
+from broker.dtd.cache import DtdCache
+from broker.dtd.hint import FetchHint
+from broker.dtd.interfaces import IDtd
+from broker.dtd.owner import of_account
+from broker.dtd.reference import DtdReference
+from broker.errors import BrokerError, LogUnavailable, UnknownType
+from broker.identity import Identity
+from broker.ingest.unstored import NOTHING_UNSTORED, Unstored
+from broker.matching.query.query import Query
+from broker.matching.schema.difference import Difference, difference, in_order
+from broker.matching.schema.effect import Effect, QueryEffect, effect_on
+from broker.matching.schema.known import KnownTypes
+from broker.sessions.session import Session
+from broker.subscriptions.durables import Durables
+from broker.transport.clock import IClock
+from broker.wire.messages import Ask
+
+#: Distinct queries that one report looks at, and how many between other work.
+MOST_QUERIES: Final = 5000
+QUERIES_A_TURN: Final = 16
+#: Affected subscriptions that a report names; others are counted.
+MOST_NAMED: Final = 200
+#: Paths in each list of a report.
+MOST_PATHS: Final = 200
+
+
+@attrs.frozen
+class Subscriber:
+    """A subscription whose query a new version may affect."""
+
+    client: str
+    """The client id; of another node or unit its address."""
+    name: str
+    query: Query
+
+
+class OtherNodes(Protocol):
+    """The queries of other nodes and units."""
+
+    def queries(self) -> Iterable[tuple[str, Query]]:
+        """By address."""
+
+
+def subscribers(
+    sessions: Iterable[Session],
+    durables: Durables,
+    others: OtherNodes | None,
+    parse_query: Callable[[str, Mapping[str, str]], Query],
+) -> Iterator[Subscriber]:
+    """Everybody whose query is known at a node."""
+    for session in sessions:
+        for feed in session.link.feeds:
+            if feed.query is not None and not feed.durable:
+                yield Subscriber(session.identity.client_id, str(feed.number), feed.query)
+    for client_id, name, durable in durables.all():
+        with contextlib.suppress(BrokerError):
+            yield Subscriber(client_id, name, parse_query(durable.query, durable.namespaces))
+    for address, query in () if others is None else others.queries():
+        yield Subscriber(address, "", query)
+
+
+@attrs.frozen
+class TypeAnswers:
+    """Answers of one node."""
+
+    dtds: DtdCache
+    known: KnownTypes
+    subscribers: Callable[[], Iterator[Subscriber]]
+    """Everybody whose query is known here: sessions, durable subscriptions, other nodes."""
+    clock: IClock
+    unstored: Unstored = NOTHING_UNSTORED
+    """DTDs that are not on disk yet."""
+
+    def list(self, _: Identity, __: Ask) -> Any:
+        """Types and versions."""
+        named = {(each.type, each.version): None for each in self.dtds.references()}
+        return list(named)
+
+    def show(self, _: Identity, ask: Ask) -> Any:
+        """The text of a DTD."""
+        dtd = self.dtds.lookup(_reference(ask), FetchHint(""))
+        return dtd.addCallback(lambda found: found.text.decode())
+
+    def check(self, identity: Identity, ask: Ask) -> Any:
+        """What a text would change, compared with a version that is known here."""
+        reference = _reference(ask)
+        identity.check_register(reference.type)
+        new = self.dtds.load(reference, ask.document)
+        return Deferred.fromCoroutine(self._report(identity, new, ask.arguments.get("against", "")))
+
+    def add(self, identity: Identity, ask: Ask) -> Any:
+        """Register a text, before its first event; with the same report."""
+        reference = _reference(ask)
+        identity.check_register(reference.type)
+        new = self.dtds.load(reference, ask.document)
+        against = ask.arguments.get("against", "")
+        if against:
+            self._version(reference, against)
+        known = self.dtds.known_hash(reference)
+
+        async def register() -> dict[str, Any]:
+            report = await self._report(identity, new, against)
+            self.dtds.add(reference, ask.document, of_account(identity.account))
+            await self.unstored.when_tried(reference)
+            if self.unstored.is_unsaved(reference):
+                raise LogUnavailable(f"the DTD of {reference} can not be written at the moment")
+            return {**report, "registered": known is None}
+
+        return Deferred.fromCoroutine(register())
+
+    # ------------------------------------------------------------------ the report
+
+    async def _report(self, identity: Identity, new: IDtd, against: str) -> dict[str, Any]:
+        reference = new.reference
+        report: dict[str, Any] = {
+            "type": reference.type,
+            "version": reference.version,
+            "content_hash": new.content_hash,
+            "known": self.dtds.known_hash(reference),
+            "against": "",
+        }
+        before = self._before(reference, against)
+        if before is None:
+            return report
+        between = difference(before, new)
+        changed = [f"{label}: {between.changed[label]}" for label in in_order(between.changed)]
+        affected = await self._affected(between, named=identity.administer)
+        return {
+            **report,
+            "against": before.reference.version,
+            "came": in_order(between.came)[:MOST_PATHS],
+            "went": in_order(between.went)[:MOST_PATHS],
+            "changed": changed[:MOST_PATHS],
+            **affected,
+        }
+
+    async def _affected(self, between: Difference, *, named: bool) -> dict[str, Any]:
+        counts: Counter[str] = Counter()
+        affected: list[dict[str, Any]] = []
+        effects: dict[Query, QueryEffect] = {}
+        for each in list(self.subscribers()):
+            effect = effects.get(each.query)
+            if effect is None:
+                if len(effects) >= MOST_QUERIES:
+                    counts["not-looked-at"] += 1
+                    continue
+                effect = effects[each.query] = effect_on(each.query, between)
+                if len(effects) % QUERIES_A_TURN == 0:
+                    await self._turn()
+            counts[effect.effect.value] += 1
+            if named and effect.effect is not Effect.UNAFFECTED and len(affected) < MOST_NAMED:
+                affected.append(
+                    {
+                        "client": each.client,
+                        "name": each.name,
+                        "query": each.query.text[:400],
+                        "effect": effect.effect.value,
+                        "reason": effect.reason[:400],
+                        "paths": list(effect.paths[:20]),
+                    }
+                )
+        return {"subscriptions": dict(counts), "affected": affected}
+
+    def _before(self, reference: DtdReference, against: str) -> IDtd | None:
+        if against:
+            return self._version(reference, against)
+        older = self.known.before(reference)
+        return None if older is None else self.known.dtd(older)
+
+    def _version(self, reference: DtdReference, version: str) -> IDtd:
+        wanted = DtdReference(reference.type, version)
+        found = self.known.dtd(wanted)
+        if found is None:
+            raise UnknownType(f"no DTD is known here for {wanted}")
+        return found
+
+    def _turn(self) -> Deferred[None]:
+        later: Deferred[None] = Deferred()
+        self.clock.callLater(0, later.callback, None)
+        return later
+
+
+def _reference(ask: Ask) -> DtdReference:
+    return DtdReference(ask.arguments.get("type", ""), ask.arguments.get("version", ""))

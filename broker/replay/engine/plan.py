@@ -1,0 +1,164 @@
+"""Which files of the archive a job reads, and for whom: by partition, time, and places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import attrs
+import numpy as np
+
+from broker.archive.intervals import branches
+from broker.archive.layout import partition_meets
+from broker.archive.listed import ArchivedFile
+from broker.archive.state import ArchiveState
+from broker.dtd.reference import DtdReference
+from broker.event.stream import StreamPattern
+from broker.matching.contract import Variants
+from broker.replay.engine.scope import Flags, Scope
+from broker.replay.ordering import Integers
+from broker.replay.request import NOWHERE, ReplayRequest
+
+#: So far (ms) before what is wanted the archive is searched for events that were had already.
+COPIES_MS: Final = 600_000
+
+
+@attrs.frozen(eq=False)
+class Part:
+    """One file of a job."""
+
+    number: int
+    file: ArchivedFile
+    requests: Integers
+    """The requests that may find something in it."""
+
+
+@attrs.frozen(eq=False)
+class Plan:
+    """What a job reads, oldest first."""
+
+    parts: tuple[Part, ...]
+    lost: tuple[Part, ...]
+    """Damaged files: what they held is missing."""
+    origins: tuple[str, ...]
+    """All that have events in the archive, sorted."""
+    copies: tuple[ArchivedFile, ...]
+    """Files in which events may be that their clients have had under other places."""
+    scope: Scope
+    variants: Mapping[str, Variants]
+    """By origin the texts that judge its events instead of those that count."""
+
+    @property
+    def rows(self) -> int:
+        """Of all parts."""
+        return sum(part.file.rows for part in self.parts)
+
+    @property
+    def types(self) -> set[DtdReference]:
+        """Of all events; texts that judge the events of single origins, too."""
+        named = {DtdReference(*each) for part in self.parts for each in part.file.types}
+        own = (text for texts in self.variants.values() for text in texts.items())
+        return named | {variant for reference, variant in own if reference in named}
+
+    def looked_at(self) -> Integers:
+        """By request the rows of the files that are read for it."""
+        rows = np.zeros(len(self.scope.start), dtype=np.int64)
+        for part in self.parts:
+            rows[part.requests] += part.file.rows
+        return rows
+
+
+def plan(state: ArchiveState, requests: Sequence[ReplayRequest]) -> Plan:
+    """What these requests need of the archive as it is now."""
+    damaged = state.damaged.values()
+    files = sorted(state.files.values(), key=_age)
+    origins = tuple(sorted({o for file in (*files, *damaged) for o in file.spans}))
+    covers = state.everything.covers
+    scope = Scope(requests, origins, {origin: branches(each) for origin, each in covers.items()})
+    wanted = _Wanted(requests, scope)
+    parts = _parts(wanted, files)
+    return Plan(
+        parts,
+        _parts(wanted, sorted(damaged, key=_age)),
+        origins,
+        tuple(_copies(scope, parts, files, requests)),
+        scope,
+        state.variants,
+    )
+
+
+def _age(file: ArchivedFile) -> tuple[int, str]:
+    return (file.arrivals[0], file.path)
+
+
+def _parts(wanted: _Wanted, files: Iterable[ArchivedFile]) -> tuple[Part, ...]:
+    found: list[Part] = []
+    for file in files:
+        requests = np.flatnonzero(wanted.of(file))
+        if len(requests):
+            found.append(Part(len(found), file, requests))
+    return tuple(found)
+
+
+class _Wanted:
+    """Which requests want something of a file."""
+
+    def __init__(self, requests: Sequence[ReplayRequest], scope: Scope) -> None:
+        self._scope = scope
+        self._numbers = {origin: number for number, origin in enumerate(scope.origins)}
+        by_pattern: dict[str, list[int]] = {}
+        for number, request in enumerate(requests):
+            by_pattern.setdefault(request.pattern, []).append(number)
+        self._size = len(requests)
+        self._by_pattern = [(StreamPattern.parse(t), np.array(n)) for t, n in by_pattern.items()]
+        self._of_streams: dict[tuple[str, tuple[str, ...] | None], Flags] = {}
+
+    def of(self, file: ArchivedFile) -> Flags:
+        """By request."""
+        scope = self._scope
+        least, greatest = file.arrivals
+        spans = [(self._numbers[origin], *marks) for origin, marks in file.spans.items()]
+        return np.asarray(
+            self._streams(file)
+            & (greatest >= scope.start)
+            & (least < scope.end)
+            & scope.reaches(spans)
+        )
+
+    def _streams(self, file: ArchivedFile) -> Flags:
+        key = (file.partition, file.streams)
+        known = self._of_streams.get(key)
+        if known is None:
+            known = self._of_streams[key] = np.zeros(self._size, dtype=np.bool_)
+            for pattern, numbers in self._by_pattern:
+                known[numbers] = (
+                    partition_meets(file.partition, pattern)
+                    if file.streams is None
+                    else any(map(pattern.matches, file.streams))
+                )
+        return known
+
+
+def _copies(
+    scope: Scope,
+    parts: Sequence[Part],
+    files: Iterable[ArchivedFile],
+    requests: Sequence[ReplayRequest],
+) -> Iterable[ArchivedFile]:
+    """The files with places that some client has passed, not long before what it wants."""
+    # With one origin there is no other place.
+    passed = _passed(scope) if len(scope.origins) > 1 else {}
+    begun = np.array([any(a > NOWHERE for a, _ in each.ranges.values()) for each in requests])
+    since = min((p.file.arrivals[0] for p in parts if begun[p.requests].any()), default=None)
+    if since is None:
+        return
+    for file in files:
+        if file.arrivals[1] >= since - COPIES_MS and any(
+            first <= passed.get(origin, NOWHERE) for origin, (first, _) in file.spans.items()
+        ):
+            yield file
+
+
+def _passed(scope: Scope) -> Mapping[str, tuple[int, int]]:
+    latest = {origin: scope.latest_after(n) for n, origin in enumerate(scope.origins)}
+    return {origin: mark for origin, mark in latest.items() if mark > NOWHERE}

@@ -1,0 +1,200 @@
+"""A Spark session that is kept warm, on whatever machine: what it needs, and how it is set up."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+import broker
+from broker.errors import EngineUnavailable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: What Spark 4 runs on.
+_JAVA: Final = 17
+_VERSION: Final = re.compile(r'version "(\d+)')
+_SECONDS_FOR_JAVA: Final = 20.0
+_SECONDS_TO_DIE: Final = 1.0
+_PACKAGES: Final = Path(broker.__file__).resolve().parents[1]
+
+
+@attrs.frozen
+class SparkSettings:
+    """Where jobs run, and with how much."""
+
+    master: str = "local[*]"
+    """`local[n]`, `spark://...`, `yarn`, `k8s://...`."""
+    memory: str = "1g"
+    """Of the JVM. Matching is done by Python processes beside it, and needs none of it."""
+    folder: Path | None = None
+    """For what Spark writes; None: the system's folder for such."""
+    further: Mapping[str, str] = attrs.field(factory=dict)
+    """Settings by their names in Spark, which go before ours."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether workers see the files of this machine."""
+        return re.match(r"local(\[|$)", self.master) is not None
+
+
+def check_java() -> None:
+    """Raises `EngineUnavailable`, which says what to install, where Spark can not run."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    advice = f"Spark needs Java {_JAVA} or newer: install Debian's openjdk-{_JAVA}-jre-headless"
+    if java is None:
+        raise EngineUnavailable(f"there is no Java here; {advice}")
+    try:
+        said = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=_SECONDS_FOR_JAVA
+        ).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EngineUnavailable(f"{java} does not run: {error}; {advice}") from None
+    found = _VERSION.search(said)
+    if found is None or int(found[1]) < _JAVA:
+        raise EngineUnavailable(f"{java} is {said.splitlines()[:1]}; {advice}")
+
+
+def start_session(settings: SparkSettings) -> SparkSession:
+    """A session of a JVM that is this process's own; takes seconds.
+
+    Raises `EngineUnavailable` where PySpark or Java is missing, or the JVM does not start.
+    """
+    check_java()
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise EngineUnavailable(
+            f"PySpark is not installed ({error}): pip install 'xmlbroker[spark]'"
+        ) from None
+    builder: Any = SparkSession.builder
+    for name, value in {**_settings(settings), **settings.further}.items():
+        builder = builder.config(name, value)
+    try:
+        with _packages_on_the_path():
+            session: SparkSession = builder.getOrCreate()
+    except Exception as error:
+        # The launcher has errors of its own, Java's come through py4j.
+        forget_session()
+        raise EngineUnavailable(f"Spark does not start: {_first_line(error)}") from error
+    session.sparkContext.setLogLevel("ERROR")
+    if not settings.is_local:
+        session.sparkContext.addPyFile(str(_zipped(settings)))
+    return session
+
+
+def stop_session(session: SparkSession) -> None:
+    """End the session and its JVM, dead or alive."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    with suppress(Exception):
+        # A JVM that died can not be told to stop.
+        session.stop()
+    if gateway is not None:
+        with suppress(Exception):
+            gateway.shutdown()
+        if gateway.proc is not None:
+            if gateway.proc.stdin is not None:
+                # The JVM ends when nobody can speak to it any more.
+                gateway.proc.stdin.close()
+            gateway.proc.kill()
+            gateway.proc.wait()
+    forget_session()
+
+
+def forget_session() -> None:
+    """PySpark keeps what it has of a JVM in classes; without this a dead one is used again."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    for owner, name in (
+        (SparkContext, "_active_spark_context"),
+        (SparkContext, "_gateway"),
+        (SparkContext, "_jvm"),
+        (SparkSession, "_instantiatedSession"),
+        (SparkSession, "_activeSession"),
+    ):
+        if hasattr(owner, name):
+            setattr(owner, name, None)
+
+
+def is_alive() -> bool:
+    """Whether the JVM of this process's session runs. One that dies may be heard of before it is
+    gone, so this waits a moment."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    if gateway is None:
+        return False
+    try:
+        gateway.proc.wait(_SECONDS_TO_DIE)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
+
+
+def _settings(settings: SparkSettings) -> dict[str, str]:
+    found = {
+        "spark.master": settings.master,
+        "spark.app.name": "xmlbroker replay",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": settings.memory,
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Workers are kept, and with them their matchers.
+        "spark.python.worker.reuse": "true",
+        # Workers may pick another Python.
+        "spark.pyspark.python": sys.executable if settings.is_local else Path(sys.executable).name,
+        "spark.pyspark.driver.python": sys.executable,
+        "spark.executorEnv.PYTHONPATH": str(_PACKAGES) if settings.is_local else "",
+    }
+    if settings.is_local:
+        found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        found["spark.python.daemon.module"] = "broker.replay.engine.spark_daemon"
+    if settings.folder is not None:
+        found["spark.local.dir"] = str(settings.folder)
+        found["spark.sql.warehouse.dir"] = str(settings.folder / "warehouse")
+    return found
+
+
+@contextmanager
+def _packages_on_the_path() -> Iterator[None]:
+    """Workers of a local master have the environment of the JVM, which has this one's."""
+    before = {name: os.environ.get(name) for name in ("PYTHONPATH", "PYSPARK_PYTHON")}
+    paths = [str(_PACKAGES), *filter(None, [before["PYTHONPATH"]])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _zipped(settings: SparkSettings) -> Path:
+    """Our own package, for workers that do not see this machine's files. What it needs (lxml,
+    pyarrow, ...) has to be installed where they run."""
+    path = (settings.folder or Path.cwd()) / "xmlbroker.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted((_PACKAGES / "broker").rglob("*.py")):
+            archive.write(file, file.relative_to(_PACKAGES))
+    return path
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

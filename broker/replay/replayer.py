@@ -1,0 +1,136 @@
+"""`python -m broker.replay.replayer`: the replay process, as a node starts it.
+
+It writes `ready` to its standard output when it can be connected to, and its log to standard error.
+It ends in good order on SIGTERM or SIGINT; with `--attached` also when its standard input closes,
+so that it does not outlive the node that holds the other end.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from twisted.internet import task
+from twisted.internet.defer import Deferred
+from twisted.internet.endpoints import UNIXServerEndpoint
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.internet.stdio import StandardIO
+from twisted.logger import globalLogBeginner, textFileLogObserver
+from twisted.python.failure import Failure
+
+from broker.archive.archive import Archive
+from broker.archive.objects import objects_at
+from broker.dtd.catalogue import Catalogue, shipped_folder
+from broker.errors import BrokerError
+from broker.replay.collector import quieten_collector
+from broker.replay.engine.choosing import AUTO, ENGINES, LOCAL, FirstThatServes
+from broker.replay.engine.contract import Engine, Limits
+from broker.replay.engine.local import LocalEngine
+from broker.replay.engine.spark import SparkEngine
+from broker.replay.engine.spark_session import SparkSettings
+from broker.replay.replayer_service import Replayer
+from broker.replay.replays import ReplayerLimits
+
+#: What it writes to its standard output when it can be connected to.
+READY: Final = "ready"
+_JOB, _ALL = Limits(), ReplayerLimits()
+#: Whoever can connect gets any event of the archive, so nobody but the node's user can.
+_SOCKET_MODE = 0o600
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--archive", "uri", required=True, help="The archive's folder or URI.")
+@click.option("--socket", required=True, type=Path, help="Where nodes connect: a Unix socket.")
+@click.option("--spool", required=True, type=Path, help="A folder of its own for what was found.")
+@click.option("--engine", type=click.Choice(ENGINES), default=AUTO, show_default=True)
+@click.option("--master", default="local[*]", show_default=True, help="Where Spark's jobs run.")
+@click.option("--memory", default="1g", show_default=True, help="Of the JVM.")
+@click.option("--dtds", type=Path, default=None, help="A catalogue for types not in the archive.")
+@click.option("--request-bytes", default=_JOB.request_bytes, show_default=True)
+@click.option("--deliveries", default=_JOB.deliveries, show_default=True, help="Of one job.")
+@click.option("--job-bytes", default=_JOB.disk_bytes, show_default=True)
+@click.option("--spool-bytes", default=_ALL.spool_bytes, show_default=True, help="Of all replays.")
+@click.option("--replays", default=_ALL.replays, show_default=True, help="Most at a time.")
+@click.option("--attached", is_flag=True, help="End when standard input closes.")
+def main(
+    uri: str,
+    socket: Path,
+    spool: Path,
+    engine: str,
+    master: str,
+    memory: str,
+    dtds: Path | None,
+    request_bytes: int,
+    deliveries: int,
+    job_bytes: int,
+    spool_bytes: int,
+    replays: int,
+    attached: bool,
+) -> None:
+    """Serve replays of an archive to the nodes that connect."""
+    globalLogBeginner.beginLoggingTo([textFileLogObserver(sys.stderr)], redirectStandardIO=False)
+    try:
+        # While it is not there requests fail: a new one here would be taken for an empty one.
+        archive = Archive(objects_at(uri))
+        catalogue = Catalogue.load(dtds or shipped_folder())
+    except BrokerError as error:
+        raise click.ClickException(str(error)) from None
+    bounds = Limits(request_bytes, deliveries, job_bytes)
+    settings = SparkSettings(master, memory, spool)
+
+    def made(notice: Callable[[str], object]) -> Engine:
+        local = LocalEngine(archive, catalogue, bounds)
+        if engine == LOCAL:
+            return local
+        spark = SparkEngine(archive, catalogue, settings, bounds, notice)
+        return spark if engine != AUTO else FirstThatServes(spark, local, notice)
+
+    quieten_collector()
+    limits = ReplayerLimits(replays=replays, spool_bytes=spool_bytes)
+
+    def run(reactor: Any) -> Deferred[None]:
+        # A clock that is set would delay timers.
+        reactor.seconds = time.monotonic
+        return Deferred.fromCoroutine(_serve(reactor, made, spool, limits, socket, attached))
+
+    task.react(run)
+
+
+async def _serve(
+    reactor: Any,
+    engine: Callable[[Callable[[str], object]], Engine],
+    spool: Path,
+    limits: ReplayerLimits,
+    socket: Path,
+    attached: bool,
+) -> None:
+    replayer = Replayer(reactor, engine, spool, limits)
+    # Of a process that was killed.
+    socket.unlink(missing_ok=True)
+    await UNIXServerEndpoint(reactor, str(socket), mode=_SOCKET_MODE).listen(replayer)
+    reactor.addSystemEventTrigger(
+        "before", "shutdown", lambda: Deferred.fromCoroutine(replayer.stop())
+    )
+    if attached:
+        StandardIO(_Attached(reactor.stop))
+    warm = replayer.start()
+    print(READY, flush=True)
+    await warm
+    await Deferred()
+
+
+class _Attached(Protocol):
+    def __init__(self, closed: Callable[[], object]) -> None:
+        self._closed = closed
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Twisted calls it when standard input closes."""
+        self._closed()
+
+
+if __name__ == "__main__":
+    main()

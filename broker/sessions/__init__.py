@@ -1,0 +1,1 @@
+"""Client sessions: handshake, lease, and messages in both directions."""

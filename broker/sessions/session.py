@@ -1,0 +1,353 @@
+"""The node's end of one client session: messages in, answers and deliveries out."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+from twisted.internet.defer import maybeDeferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from broker.delivery.link import Link
+from broker.errors import BrokerError, Closed, Overloaded, PeerError, ProtocolError
+from broker.event.place import Position
+from broker.identity import Identity
+from broker.ingest.input import Input
+from broker.ingest.publisher import Publisher
+from broker.sessions.turns import MOST_DOCUMENTS, SECONDS_A_TURN, Turns
+from broker.subscriptions.profile import Profile
+from broker.subscriptions.subscribing import Subscribing
+from broker.subscriptions.taking import Confirming
+from broker.transport.clock import IClock
+from broker.transport.driver import IStackReceiver, StackDriver
+from broker.transport.view import LinkState, View
+from broker.wire import messages
+from broker.wire.batches import decode_batch
+from broker.wire.messages import (
+    INITIAL_CREDIT,
+    NO_ERROR,
+    PUBLISH,
+    Acknowledge,
+    Answer,
+    Ask,
+    Credit,
+    Ended,
+    Goodbye,
+    Message,
+    NotPublished,
+    Published,
+    Refuse,
+    Subscribe,
+    Unsubscribe,
+)
+
+_BATCH = bytes([PUBLISH])
+_ACKNOWLEDGE = bytes([Acknowledge.kind])
+
+#: Answers a question of a client with plain content, or a Deferred of it.
+Answerer: TypeAlias = Callable[[Identity, Ask], Any]
+
+
+@attrs.frozen
+class SessionServices:
+    """What all sessions of a node share."""
+
+    input: Input
+    subscribing: Subscribing
+    answers: Mapping[str, Answerer]
+    ended: Callable[[Session], None]
+    """Told once when a session is over."""
+    clock: IClock
+
+
+@implementer(IStackReceiver)
+class Session:
+    """One session, through any number of connections, until its lease or the client ends it."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        identity: Identity,
+        incarnation: int,
+        token: bytes,
+        driver: StackDriver,
+        services: SessionServices,
+        make_link: Callable[[Session], Link],
+    ) -> None:
+        self.identity = identity
+        self.incarnation = incarnation
+        self.token = token
+        self.driver = driver
+        self.version = 1
+        """Protocol version of the present or last connection."""
+        self.peer = ""
+        """Where the present or last connection comes from."""
+        self.over = False
+        self.ended_by: BrokerError | None = None
+        """Why the node ended the session."""
+        self.broken_by: BrokerError | None = None
+        """Why the last connection broke; None where one is up, or was closed in good order."""
+        self.state = LinkState.DISCONNECTED
+        self.connection_changed: Callable[[Session], None] = lambda _: None
+        """Told when the state changed: who keeps the lease listens."""
+        self._received: deque[bytes] = deque()
+        self._turns = Turns(services.clock, self._step, self._turn_failed)
+        self._met = False
+        self._delivered = 0
+        self._credit = INITIAL_CREDIT
+        self._services = services
+        self.link = make_link(self)
+        self._profile = Profile(identity, self.link, incarnation, token)
+        self._publisher = Publisher(
+            identity, incarnation, self._answer_publisher, self._turns.work_later
+        )
+        driver.receiver = self
+
+    # ------------------------------------------------------------------ what the link writes to
+
+    @property
+    def writable(self) -> bool:
+        """Whether the session takes more deliveries now: one may go beyond the limit."""
+        return not self.over and self.driver.writable and self._delivered < self._credit
+
+    def send_message(self, message: Message) -> None:
+        """Send one control message."""
+        self._send(messages.encode(message, self.version))
+
+    def send_delivery(self, data: bytes) -> None:
+        """Send one encoded DELIVER message."""
+        self._delivered += len(data)
+        self._send(data)
+
+    def _send(self, data: bytes) -> None:
+        """Send one encoded message. A client that takes nothing at all loses its session."""
+        if self.over:
+            return
+        try:
+            self.driver.send([data])
+        except Overloaded as error:
+            # Deliveries stop at `writable`; what still grows are answers that are never read.
+            self.end(error)
+        except Closed:
+            self.end(None)
+
+    # ------------------------------------------------------------------ from the stack
+
+    def messages_received(self, batch: Sequence[bytes]) -> None:
+        """Messages of the client, in order. Where they take long the rest has further turns."""
+        self._received += batch
+        self._turns.work()
+
+    def _step(self) -> bool:
+        """Take the next message, or the next documents; whether there is more to take."""
+        try:
+            self._take_next()
+        except ProtocolError as error:
+            self.end(error)
+        return self._publisher.ready or bool(self._received)
+
+    def _take_next(self) -> None:
+        received = self._received
+        if received and _is_batch(received[0]):
+            self._queue_batches()
+        if self._publisher.ready:
+            seconds = min(self._turns.left, SECONDS_A_TURN)
+            self._services.input.take(self._publisher, MOST_DOCUMENTS, seconds)
+        elif received and not _is_batch(received[0]):
+            self._control(messages.decode(received.popleft()))
+            if not self.over:
+                self.driver.consumed(1)
+
+    def _queue_batches(self) -> None:
+        """Let the batches that come next wait, until what waits is enough for one portion.
+
+        Behind batches that wait for a DTD all have to: what else the client says does not.
+        """
+        received, publisher = self._received, self._publisher
+        room = MOST_DOCUMENTS
+        if publisher.ready:
+            # More than one is left only of those that waited for a DTD: they go first.
+            room = room - publisher.waiting[0].left if len(publisher.waiting) == 1 else 0
+        while received and _is_batch(received[0]) and room > 0:
+            batch = decode_batch(received.popleft())
+            publisher.add(batch)
+            room -= max(len(batch.documents), 1)
+
+    def _turn_failed(self, error: Exception) -> None:
+        # The driver would note it in a turn of its own; in this one there is nobody else.
+        self.log.failure(
+            "a message of {client} failed", Failure(error), client=self.identity.client_id
+        )
+        self.end(ProtocolError("the node could not take a message"))
+
+    def view_changed(self, view: View) -> None:
+        """The connection came or went."""
+        self.state = view.state
+        self.broken_by = view.error
+        if isinstance(view.error, PeerError):
+            self.log.info(
+                "connection of {client} from {peer} broken: {error}",
+                client=self.identity.client_id,
+                peer=self.peer,
+                error=view.error,
+            )
+        if self.driver.failure is not None:
+            self.end(None)
+            return
+        if view.state is LinkState.CONNECTED:
+            if self._met and not view.resumed:
+                # The client's end began anew under the same token: it lost what we had sent.
+                self.end(ProtocolError("the session's other end lost its memory"))
+                return
+            self._met = True
+            self.link.pump()
+        self.connection_changed(self)
+
+    def writable_changed(self, writable: bool) -> None:
+        """The stack can take more, or no more."""
+        if writable and not self.over:
+            self.link.pump()
+
+    def durable_number(self, name: str) -> int | None:
+        """The client's number for a durable subscription; None if the session does not have it."""
+        numbers = (n for n, durable in self._profile.durable.items() if durable == name)
+        return next(numbers, None)
+
+    # ------------------------------------------------------------------ messages
+
+    def _control(self, message: Message) -> None:
+        if isinstance(message, Subscribe):
+            self._subscribe(message)
+        elif isinstance(message, Unsubscribe):
+            self._unsubscribe(message)
+        elif isinstance(message, Acknowledge):
+            self._acknowledge(message)
+        elif isinstance(message, Credit):
+            self._credit = message.limit
+            self.link.pump()
+        elif isinstance(message, Ask):
+            self._ask(message)
+        elif isinstance(message, Goodbye):
+            self.end(None)
+        else:
+            raise ProtocolError(f"{type(message).__name__} is not for a node")
+
+    def _subscribe(self, message: Subscribe) -> None:
+        def start() -> None:
+            if not self.over:
+                self.link.start(message.number)
+
+        def end(error: BrokerError | None) -> None:
+            self._end_subscription(message.number, error)
+
+        confirming = Confirming(
+            *(self.send_message, start, end),
+            is_connected=lambda: self.state is LinkState.CONNECTED,
+        )
+        try:
+            self._services.subscribing.subscribe(self._profile, message, confirming)
+        except PeerError as error:
+            self.send_message(Ended(message.number, error.to_wire()))
+
+    def _unsubscribe(self, message: Unsubscribe) -> None:
+        error = NO_ERROR
+        try:
+            self._services.subscribing.unsubscribe(
+                self._profile, message.number, forget=message.forget
+            )
+        except PeerError as problem:
+            error = problem.to_wire()
+        self.send_message(Ended(message.number, error))
+
+    def _acknowledge(self, message: Acknowledge) -> None:
+        for number, position in message.positions:
+            try:
+                self._services.subscribing.acknowledge(
+                    self._profile, number, Position.from_wire(position)
+                )
+            except PeerError as error:
+                self.cancel(number, error)
+
+    def _ask(self, message: Ask) -> None:
+        answerer = self._services.answers.get(message.what)
+        if answerer is None:
+            error = ProtocolError(f"this node can not answer {message.what[:40]!r}")
+            self.send_message(Answer(message.request, error.to_wire(), None))
+            return
+        answer = maybeDeferred(answerer, self.identity, message)
+        answer.addCallbacks(
+            lambda content: self.send_message(Answer(message.request, NO_ERROR, content)),
+            lambda failure: self._not_answered(message, failure),
+        )
+
+    def _not_answered(self, message: Ask, failure: Failure) -> None:
+        error = failure.value
+        if not isinstance(error, BrokerError):
+            self.log.failure("a question could not be answered", failure)
+            error = ProtocolError("the node could not answer")
+        self.send_message(Answer(message.request, error.to_wire(), None))
+
+    def _answer_publisher(self, answer: Published | NotPublished) -> None:
+        if self.over:
+            return
+        self.send_message(answer)
+        if not self.over:
+            self.driver.consumed(1)
+
+    # ------------------------------------------------------------------ the end
+
+    def _take_positions(self) -> None:
+        """Take the positions among the messages that wait for a turn: the client has sent them, and
+        its next process would get those events again."""
+        for data in self._received:
+            if data[:1] == _ACKNOWLEDGE:
+                try:
+                    message = messages.decode(data)
+                    assert isinstance(message, Acknowledge)
+                    for number, position in message.positions:
+                        self._services.subscribing.acknowledge(
+                            self._profile, number, Position.from_wire(position)
+                        )
+                except PeerError as error:
+                    self.log.debug("a last position was not taken: {error}", error=error)
+
+    def cancel(self, number: int, error: BrokerError) -> None:
+        """End one subscription on the node's side, and say why."""
+        self._end_subscription(number, error)
+
+    def _end_subscription(self, number: int, error: BrokerError | None) -> None:
+        self._services.subscribing.unsubscribe(self._profile, number, forget=False)
+        self.send_message(Ended(number, NO_ERROR if error is None else error.to_wire()))
+
+    def end(self, error: BrokerError | None) -> None:
+        """End the session; the client is told why, if it still listens."""
+        if self.over:
+            return
+        self.ended_by = error
+        if error is not None:
+            self.log.info(
+                "session of {client} from {peer} ended: {error}",
+                client=self.identity.client_id,
+                peer=self.peer,
+                error=error,
+            )
+            try:
+                self.driver.send([messages.encode(Refuse(error.to_wire()))])
+            except (Overloaded, Closed):
+                self.log.debug("the reason could not be told")
+        self._take_positions()
+        self.over = True
+        self._received.clear()
+        self.driver.close()
+        self._services.input.leave(self._publisher)
+        self._services.subscribing.end(self._profile)
+        self._services.ended(self)
+
+
+def _is_batch(message: bytes) -> bool:
+    return message[:1] == _BATCH

@@ -1,0 +1,71 @@
+"""Turns on the reactor: who has much to do does it in pieces, and others come in between.
+
+A turn is bounded by the clock, which is looked at between two pieces, so a piece has to be small
+against a turn. Where that is documents, how many they are is found out while they are matched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.transport.clock import IClock
+
+#: How long one session may begin something more, while others wait.
+SECONDS_A_TURN = 0.02
+#: How long what was begun may take, where that can be told: documents are matched as long as this.
+LONGEST_TURN = 0.025
+#: The most documents that are matched at one go: more would cost no less each.
+MOST_DOCUMENTS = 2_048
+
+
+class Turns:
+    """Work that is done now, or where that takes long in turns that follow.
+
+    `step` does the next piece, if there is one, and says whether there is more. What it raises goes
+    to the caller in the first turn and to `failed` in a later one; nothing more is done then.
+    """
+
+    def __init__(
+        self, clock: IClock, step: Callable[[], bool], failed: Callable[[Exception], object]
+    ) -> None:
+        self._clock = clock
+        self._step = step
+        self._failed = failed
+        self._working = False
+        """Now, or in a turn to come: whoever brings more meanwhile brings it behind that."""
+        self._began = 0.0
+
+    @property
+    def left(self) -> float:
+        """Seconds that what is begun now may take."""
+        return max(0.0, LONGEST_TURN - self._taken)
+
+    @property
+    def _taken(self) -> float:
+        return self._clock.seconds() - self._began
+
+    def work(self) -> None:
+        """Do what there is to do, from now on."""
+        if not self._working:
+            self._working = True
+            self._turn()
+
+    def work_later(self) -> None:
+        """Do what there is to do, from the next turn on."""
+        if not self._working:
+            self._working = True
+            self._clock.callLater(0, self._later_turn)
+
+    def _turn(self) -> None:
+        self._began = self._clock.seconds()
+        while self._step():
+            if self._taken >= SECONDS_A_TURN:
+                self._clock.callLater(0, self._later_turn)
+                return
+        self._working = False
+
+    def _later_turn(self) -> None:
+        try:
+            self._turn()
+        except Exception as error:
+            self._failed(error)

@@ -1,0 +1,1 @@
+"""Subscriptions: their lifecycle, durable state, and the interest that they make."""

@@ -1,0 +1,38 @@
+"""Durable subscriptions in `status`, `top` and metrics: how many, and which are furthest behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+import attrs
+
+from broker.subscriptions.durables import Durables
+
+#: Subscriptions that are named: it bounds the labels of metrics, and the look-ups in the log.
+MOST_NAMED: Final = 20
+STATES: Final = ("in-use", "away", "paused", "moved")
+
+
+def durable_report(durables: Durables) -> dict[str, Any]:
+    """Plain content: counts by state, and the lags of those furthest behind, largest first."""
+    states = Counter(dict.fromkeys(STATES, 0))
+    here = []
+    for client, name, durable in durables.all():
+        states[durables.state(client, name)] += 1
+        if not durable.moved_to:
+            here.append((client, name, durable.position.marks, durable.complete))
+    named = [
+        {
+            "client": client,
+            "name": name,
+            "state": durables.state(client, name),
+            **attrs.asdict(lag),
+        }
+        for client, name, lag in durables.lags().furthest_behind(here, MOST_NAMED)
+    ]
+    return {
+        "states": dict(states),
+        "furthest_behind": named,
+        "not_named": max(0, len(here) - MOST_NAMED),
+    }

@@ -1,0 +1,19 @@
+"""Profile of a session: the identity of its client, and its subscriptions."""
+
+from __future__ import annotations
+
+import attrs
+
+from broker.delivery.link import Link
+from broker.identity import Identity
+
+
+@attrs.define(eq=False)
+class Profile:
+    """The subscriptions of one session: the client's numbers, and the names of durable ones."""
+
+    identity: Identity
+    link: Link
+    incarnation: int = 0
+    token: bytes = attrs.field(default=b"", repr=False)
+    durable: dict[int, str] = attrs.field(factory=dict)

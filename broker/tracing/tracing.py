@@ -1,0 +1,282 @@
+"""One event at one node: whether it is in the log, who wants it here, and who is sent it (N7).
+
+The answers of all nodes together tell where an event was filtered, denied, or is missing. A
+question comes in two parts. The first has the EventId and a digest, and goes everywhere: nodes that
+find the event answer with its place and its ways onward. The second has the document and the place,
+and goes only where such an event may go: nodes say whether they want the event, and what becomes of
+it for the subscriptions of a client.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol, TypeAlias
+
+import attrs
+import msgpack
+from twisted.internet.defer import DeferredLock
+
+from broker.dtd.hint import FetchHint
+from broker.dtd.interfaces import IDtdCache
+from broker.errors import BrokerError
+from broker.event.identity import EventId
+from broker.event.place import Place
+from broker.log.damage import DamageFound
+from broker.log.event_log import EventLog
+from broker.log.records import LoggedEvent
+from broker.matching.contract import Accepted, DtdNeeded, IMatcher, TypeMissing
+from broker.matching.explaining.explanation import Explanation
+from broker.matching.query.query import Query
+from broker.tracing.deliverability import Deliverability
+from broker.wire import fields
+
+#: The kind of question, for other nodes.
+TRACE: Final = "event-trace"
+#: A publisher's clock may be ahead of the node's by so many ms, and its event is still found.
+SLACK: Final = 600_000
+#: Most clocks are ahead by less: the log is searched from there first.
+NEAR: Final = 1_000
+#: Pages of the log that are searched for an event in each of these two stretches, and events of a
+#: page.
+MOST_PAGES: Final = 100
+PAGE_EVENTS: Final = 256
+PAGE_BYTES: Final = 1 << 20
+#: Questions that wait for their turn; a further one is not answered.
+MOST_WAITING: Final = 16
+#: A larger document is not sent along: nodes without the event say nothing of their subscriptions.
+MOST_DOCUMENT: Final = 256 << 10
+#: Bytes of the subscriptions in an answer; those left out are counted.
+MOST_ROWS: Final = 32 << 10
+#: The answer to the first part.
+_FIRST: Final = ("place", "is_origin", "onward", "partly")
+
+
+class Ways(Protocol):
+    """Who else is sent events of this node."""
+
+    def wanted_here(self, matches: tuple[int, ...]) -> bool:
+        """Whether a subscription of this node is among the matches."""
+
+    def onward(self, matches: tuple[int, ...], rank: int) -> Iterable[tuple[str, bool]]:
+        """The nodes and units that want it, and whether a way there is cleared for the rank."""
+
+
+class NoWays:
+    """Those of a node without a network."""
+
+    def wanted_here(self, matches: tuple[int, ...]) -> bool:
+        """Every match is a subscription's."""
+        return bool(matches)
+
+    def onward(self, matches: tuple[int, ...], rank: int) -> Iterable[tuple[str, bool]]:
+        """There is nobody."""
+        return ()
+
+
+#: Origin, epoch and offset.
+EventPlace: TypeAlias = tuple[str, int, int]
+
+
+def event_place(value: Any) -> EventPlace:
+    """The place in a message; `TypeError` or `ValueError` if it is none."""
+    origin, epoch, offset = value
+    return (fields.text(origin), *fields.mark((epoch, offset)))
+
+
+def _optional_place(value: Any) -> EventPlace | None:
+    return None if value is None else event_place(value)
+
+
+@attrs.frozen
+class TraceQuestion:
+    """What is asked of one event."""
+
+    client_id: str = attrs.field(converter=fields.text)
+    timestamp: int = attrs.field(converter=fields.count)
+    number: int = attrs.field(converter=fields.count)
+    incarnation: int = attrs.field(converter=fields.count)
+    digest: bytes = attrs.field(converter=fields.octets)
+    """SHA-256 of the document: another event under the same EventId is not told of."""
+    document: bytes = attrs.field(converter=fields.octets, repr=False)
+    """In the second part; empty in the first, and where it is too large."""
+    client: str = attrs.field(converter=fields.text)
+    """Whose subscriptions are looked at, in the second part; nobody's when empty."""
+    place: EventPlace | None = attrs.field(converter=_optional_place, default=None)
+    """In the second part: where a node has found it."""
+
+    @classmethod
+    def of(cls, event_id: EventId, document: bytes, client: str) -> TraceQuestion:
+        """The first part of the question about an event."""
+        client_id, timestamp, number, incarnation = event_id
+        return cls(
+            *(client_id, timestamp, number, incarnation),
+            hashlib.sha256(document).digest(),
+            b"",
+            client,
+        )
+
+    def with_document(self, document: bytes, place: EventPlace) -> TraceQuestion:
+        """The second part."""
+        sent = document if len(document) <= MOST_DOCUMENT else b""
+        return attrs.evolve(self, document=sent, place=place)
+
+    def encode(self) -> bytes:
+        """The bytes that travel between nodes."""
+        packed: bytes = msgpack.packb(attrs.astuple(self))
+        return packed
+
+    @classmethod
+    def decode(cls, data: bytes) -> TraceQuestion | None:
+        """The question that `encode` wrote; None if it is none."""
+        try:
+            return cls(*msgpack.unpackb(data, use_list=False))
+        except (ValueError, TypeError, msgpack.UnpackException, BrokerError):
+            return None
+
+    def is_about(self, event: LoggedEvent) -> bool:
+        """Whether a logged event is the one: its EventId alone does not make it that."""
+        client_id, timestamp, number, incarnation, *_ = msgpack.unpackb(event.record)
+        wanted = (self.client_id, self.timestamp, self.number, self.incarnation)
+        return (client_id, timestamp, number, incarnation) == wanted and hashlib.sha256(
+            event.document
+        ).digest() == self.digest
+
+
+class NodeTrace:
+    """Answers for one node, one question at a time."""
+
+    def __init__(
+        self,
+        *,
+        log: EventLog,
+        matcher: IMatcher,
+        dtds: IDtdCache,
+        deliverability: Deliverability,
+        ways: Ways,
+    ) -> None:
+        self._log = log
+        self._matcher = matcher
+        self._dtds = dtds
+        self._deliverability = deliverability
+        self._ways = ways
+        self._turn = DeferredLock()
+
+    async def answer(self, content: bytes) -> tuple[bytes, int] | None:
+        """For another node: the content, and the rank of what it tells."""
+        question = TraceQuestion.decode(content)
+        if question is None or len(self._turn.waiting) >= MOST_WAITING:
+            return None
+        found = await self.look(question)
+        rank = int(found.pop("rank", 0))
+        if question.place is None:
+            # It goes over links that are not cleared for the event.
+            return msgpack.packb({key: found[key] for key in _FIRST if key in found}), 0
+        return msgpack.packb(found), rank
+
+    async def look(self, question: TraceQuestion) -> dict[str, Any]:
+        """What this node knows, as plain content."""
+        await self._turn.acquire()
+        try:
+            if question.place is None:
+                event, partly = await self._find(question)
+                return {**await self._told(question, event), "partly": partly}
+            told = await self._told(question, await self._at(question.place, question))
+            return {**told, "covered": self._log.coverage[question.place[0]]}
+        finally:
+            self._turn.release()
+
+    async def _find(self, question: TraceQuestion) -> tuple[LoggedEvent | None, bool]:
+        """The event, if it is found; and whether part of the log was left out.
+
+        Another event under the same EventId ends no search: how long that takes would tell of it.
+        """
+        log, partly = self._log, False
+        near, far = (log.first_at(max(0, question.timestamp - ms)) for ms in (NEAR, SLACK))
+        for start, end in ((near, log.bounds.last + 1), (far, near)):
+            serial = max(start, log.bounds.first)
+            for _ in range(MOST_PAGES):
+                if serial >= end:
+                    break
+                try:
+                    events = await log.read(serial, PAGE_EVENTS, PAGE_BYTES, wait=False)
+                except DamageFound as found:
+                    serial = found.damage.last + 1
+                    continue
+                for event in events:
+                    if question.is_about(event):
+                        return event, False
+                serial = events[-1].serial + 1 if events else end
+            partly = partly or serial < end
+        return None, partly
+
+    async def _at(self, place: EventPlace, question: TraceQuestion) -> LoggedEvent | None:
+        """The event, if it is in the log at a place."""
+        origin, epoch, offset = place
+        try:
+            events = await self._log.read_of(
+                origin, (epoch, max(0, offset - 1)), 1, PAGE_BYTES, wait=False
+            )
+        except DamageFound:
+            return None
+        return next((event for event in events if question.is_about(event)), None)
+
+    async def _told(self, question: TraceQuestion, event: LoggedEvent | None) -> dict[str, Any]:
+        if event is None:
+            place = None if question.place is None else Place(*question.place)
+            return {"place": None, **await self._wanted(question.document, question.client, place)}
+        # It may have another place here: its publisher has sent it to two nodes, then.
+        place = Place(event.origin, *event.mark)
+        client = "" if question.place is None else question.client
+        return {
+            "place": (event.origin, *event.mark),
+            "is_origin": event.origin == self._log.origin,
+            **await self._wanted(event.document, client, place),
+        }
+
+    async def _wanted(self, document: bytes, client: str, place: Place | None) -> dict[str, Any]:
+        """Who wants such an event: empty where that can not be told."""
+        if not document:
+            return {}
+        (verdict,) = self._matcher.match([document])
+        if isinstance(verdict, TypeMissing):
+            try:
+                # Not from where the event points to: nobody publishes it.
+                await self._dtds.lookup(verdict.reference, FetchHint())
+            except BrokerError:
+                return {}
+            (verdict,) = self._matcher.match([document])
+        if not isinstance(verdict, Accepted):
+            return {}
+        matches, rank = verdict.subscriptions, verdict.header.security_level.rank
+        told: dict[str, Any] = {
+            "rank": rank,
+            "wanted_here": self._ways.wanted_here(matches),
+            "onward": list(self._ways.onward(matches, rank)),
+        }
+        if client:
+            told["client"] = self._subscriptions(client, document, place)
+        return told
+
+    def _subscriptions(
+        self, client: str, document: bytes, place: Place | None
+    ) -> Mapping[str, Any] | None:
+        def explain(query: Query) -> Explanation:
+            explanation: Explanation = self._matcher.explain(query, document, shapes=False)
+            return explanation
+
+        try:
+            found = self._deliverability.of(client, explain, place)
+        except DtdNeeded:
+            return None
+        # What a person reads of each subscription: findings may be long, and so may queries.
+        rows: list[Any] = []
+        left_out, size = found["left_out"], 0
+        for each in found["subscriptions"]:
+            each.pop("finding", None)
+            size += len(msgpack.packb(each))
+            if size > MOST_ROWS:
+                left_out += 1
+            else:
+                rows.append(each)
+        return {"subscriptions": rows, "left_out": left_out}

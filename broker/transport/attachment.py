@@ -1,0 +1,63 @@
+"""The tie between a stack and one of its socket channels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from zope.interface import implementer
+
+from broker.errors import BrokerError, PeerSilent
+from broker.transport.clock import IClock, IDelayed
+from broker.transport.socket.contract import IPartReceiver, ISocketChannel
+
+#: Seconds that a closing channel has to flush.
+CLOSE_TIMEOUT = 10.0
+
+
+@implementer(IPartReceiver)
+class Attachment:
+    """Queues what one channel brings, as inputs labelled with the attachment that they came by.
+
+    So what a former channel still says can be told from what the present one says.
+    """
+
+    def __init__(
+        self,
+        channel: ISocketChannel,
+        enqueue: Callable[..., None],
+        on_packets: Callable[[Attachment, Sequence[bytes]], None],
+        on_lost: Callable[[Attachment, BrokerError | None], None],
+        on_writable: Callable[[Attachment, bool], None],
+    ) -> None:
+        self.channel = channel
+        self.closing = False
+        self._enqueue = enqueue
+        self._on_packets = on_packets
+        self._on_lost = on_lost
+        self._on_writable = on_writable
+        self._limit: IDelayed | None = None
+
+    def packets_received(self, packets: Sequence[bytes]) -> None:
+        """A batch from the socket."""
+        self._enqueue(self._on_packets, self, packets)
+
+    def part_received(self) -> None:
+        """A long packet is on its way: an empty batch, since the peer is not silent."""
+        self._enqueue(self._on_packets, self, [])
+
+    def channel_lost(self, error: BrokerError | None) -> None:
+        """The channel is no more."""
+        if self._limit is not None and self._limit.active():
+            self._limit.cancel()
+        self._enqueue(self._on_lost, self, error)
+
+    def writable_changed(self, writable: bool) -> None:
+        """The channel's buffer is full, or has drained."""
+        self._enqueue(self._on_writable, self, writable)
+
+    def close(self, clock: IClock) -> None:
+        """Close the channel in good order, and in limited time."""
+        self.closing = True
+        late = PeerSilent(f"the peer did not take the last bytes in {CLOSE_TIMEOUT:g} seconds")
+        self._limit = clock.callLater(CLOSE_TIMEOUT, self.channel.abort, late)
+        self.channel.close()

@@ -1,0 +1,65 @@
+"""Corruption: some packets arrive with other bytes, or fewer, than were sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import ClassVar
+
+import attrs
+from zope.interface import implementer
+
+from broker.transport.faults.direction import Direction, Sieve, check_rate
+from broker.transport.layer import ILayer, Property
+
+
+@implementer(ILayer)
+@attrs.frozen(kw_only=True)
+class CorruptLayer:
+    """With probability `rate`, flips one bit of a packet or, one time in four, cuts off its end.
+
+    Raises `ConfigurationError` for another rate.
+    """
+
+    seed: int
+    rate: float
+    direction: Direction = Direction.BOTH
+
+    name: ClassVar[str] = "corrupt"
+    version: ClassVar[int] = 1
+    requires: ClassVar[frozenset[Property]] = frozenset()
+    provides: ClassVar[frozenset[Property]] = frozenset()
+    #: What was sent did not arrive.
+    breaks: ClassVar[frozenset[Property]] = frozenset({Property.RELIABLE, Property.RESUMABLE})
+
+    def __attrs_post_init__(self) -> None:
+        check_rate(self.name, self.rate)
+
+    def create_core(self) -> CorruptCore:
+        """A core with a generator of its own, seeded with `seed`."""
+        return CorruptCore(self)
+
+
+class CorruptCore(Sieve):
+    """Draws once for each packet, and once or twice more for each that it damages."""
+
+    def __init__(self, layer: CorruptLayer) -> None:
+        super().__init__(layer.direction)
+        self.corrupted = 0
+        self._rate = layer.rate
+        self._random = Random(layer.seed)
+
+    def changed(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:
+        """The packets, some of them damaged; never one that is empty and was not before."""
+        return [
+            self._damaged(packet) if packet and self._random.random() < self._rate else packet
+            for packet in packets
+        ]
+
+    def _damaged(self, packet: bytes) -> bytes:
+        self.corrupted += 1
+        if len(packet) > 1 and self._random.random() < 0.25:
+            return packet[: self._random.randrange(1, len(packet))]
+        place = self._random.randrange(len(packet))
+        flipped = packet[place] ^ (1 << self._random.randrange(8))
+        return packet[:place] + bytes([flipped]) + packet[place + 1 :]

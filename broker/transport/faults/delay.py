@@ -1,0 +1,67 @@
+"""Delay: packets take their time, and keep their order."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import ClassVar
+
+import attrs
+from zope.interface import implementer
+
+from broker.errors import ConfigurationError
+from broker.transport.effects import Peer
+from broker.transport.faults.direction import Direction, check_positive
+from broker.transport.faults.hold import Holding, Line
+from broker.transport.layer import ILayer, Property
+
+
+@implementer(ILayer)
+@attrs.frozen(kw_only=True)
+class DelayLayer:
+    """Delays each packet by `minimum` to `maximum` seconds; none overtakes another.
+
+    At most `capacity` packets are held each way; when that is full the oldest goes on early, so
+    nothing is lost. Raises `ConfigurationError` for settings that can not be.
+    """
+
+    seed: int
+    minimum: float
+    maximum: float
+    capacity: int = 10_000
+    direction: Direction = Direction.BOTH
+
+    name: ClassVar[str] = "delay"
+    version: ClassVar[int] = 1
+    requires: ClassVar[frozenset[Property]] = frozenset()
+    provides: ClassVar[frozenset[Property]] = frozenset()
+    breaks: ClassVar[frozenset[Property]] = frozenset()
+
+    def __attrs_post_init__(self) -> None:
+        check_positive(self.name, "capacity", self.capacity)
+        if not 0 <= self.minimum <= self.maximum:
+            raise ConfigurationError("delay: minimum and maximum must be 0 <= minimum <= maximum")
+
+    def create_core(self) -> DelayCore:
+        """A core with a generator of its own, seeded with `seed`."""
+        return DelayCore(self)
+
+
+class DelayCore(Holding):
+    """Draws once for each packet."""
+
+    def __init__(self, layer: DelayLayer) -> None:
+        super().__init__(layer.direction)
+        self._layer = layer
+        self._random = Random(layer.seed)
+
+    def admit(self, line: Line, packet: bytes, peer: Peer | None, now: float) -> None:
+        """Hold the packet, behind all that are held."""
+        if len(line.held) >= self._layer.capacity:
+            # The oldest are due from now on: they leave with this very call.
+            for place in range(len(line.held) - self._layer.capacity + 1):
+                _, early, its_peer = line.held[place]
+                line.held[place] = (now, early, its_peer)
+        due = now + self._random.uniform(self._layer.minimum, self._layer.maximum)
+        if line.held:
+            due = max(due, line.held[-1][0])
+        line.held.append((due, packet, peer))

@@ -1,0 +1,54 @@
+"""Which way the packets go that a fault acts on, and what all faults have in common."""
+
+from __future__ import annotations
+
+import enum
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from broker.errors import ConfigurationError
+from broker.transport.effects import DeliverUp, Effect, Peer, SendDown
+from broker.transport.layer import PassThrough
+
+
+class Direction(enum.Flag):
+    """Down is from this end to the peer, up from the peer to this end."""
+
+    DOWN = enum.auto()
+    UP = enum.auto()
+    BOTH = DOWN | UP
+
+
+def check_rate(layer: str, rate: float) -> None:
+    """Raises `ConfigurationError` unless `rate` is a probability."""
+    if not 0.0 <= rate <= 1.0:
+        raise ConfigurationError(f"{layer} rate: {rate} is not in 0 to 1")
+
+
+def check_positive(layer: str, name: str, value: float) -> None:
+    """Raises `ConfigurationError` unless `value` is more than 0."""
+    if value <= 0:
+        raise ConfigurationError(f"{layer} {name}: {value} is not more than 0")
+
+
+class Sieve(PassThrough):
+    """A core that replaces each batch by another one at once; subclasses say by which."""
+
+    def __init__(self, direction: Direction) -> None:
+        self._direction = direction
+
+    def submit(self, messages: Sequence[bytes], now: float) -> list[Effect]:
+        """Send down what is left of the batch."""
+        if Direction.DOWN in self._direction:
+            messages = self.changed(messages, now)
+        return [SendDown(messages)] if messages else []
+
+    def receive(self, packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
+        """Deliver what is left of the batch."""
+        if Direction.UP in self._direction:
+            packets = self.changed(packets, now)
+        return [DeliverUp(packets, peer)] if packets else []
+
+    @abstractmethod
+    def changed(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:
+        """What becomes of a batch."""

@@ -1,0 +1,52 @@
+"""Loss: some packets disappear."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import ClassVar
+
+import attrs
+from zope.interface import implementer
+
+from broker.transport.faults.direction import Direction, Sieve, check_rate
+from broker.transport.layer import ILayer, Property
+
+
+@implementer(ILayer)
+@attrs.frozen(kw_only=True)
+class DiscardLayer:
+    """Drops each packet with probability `rate`. Raises `ConfigurationError` for another rate."""
+
+    seed: int
+    rate: float
+    direction: Direction = Direction.BOTH
+
+    name: ClassVar[str] = "discard"
+    version: ClassVar[int] = 1
+    requires: ClassVar[frozenset[Property]] = frozenset()
+    provides: ClassVar[frozenset[Property]] = frozenset()
+    breaks: ClassVar[frozenset[Property]] = frozenset({Property.RELIABLE, Property.RESUMABLE})
+
+    def __attrs_post_init__(self) -> None:
+        check_rate(self.name, self.rate)
+
+    def create_core(self) -> DiscardCore:
+        """A core with a generator of its own, seeded with `seed`."""
+        return DiscardCore(self)
+
+
+class DiscardCore(Sieve):
+    """Draws once for each packet."""
+
+    def __init__(self, layer: DiscardLayer) -> None:
+        super().__init__(layer.direction)
+        self.discarded = 0
+        self._rate = layer.rate
+        self._random = Random(layer.seed)
+
+    def changed(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:
+        """The packets that survive."""
+        kept = [packet for packet in packets if self._random.random() >= self._rate]
+        self.discarded += len(packets) - len(kept)
+        return kept

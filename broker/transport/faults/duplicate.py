@@ -1,0 +1,60 @@
+"""Duplication: some packets come twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import ClassVar
+
+import attrs
+from zope.interface import implementer
+
+from broker.transport.faults.direction import Direction, Sieve, check_rate
+from broker.transport.layer import ILayer, Property
+
+
+@implementer(ILayer)
+@attrs.frozen(kw_only=True)
+class DuplicateLayer:
+    """Repeats each packet, right behind itself, with probability `rate`.
+
+    Raises `ConfigurationError` for another rate.
+    """
+
+    seed: int
+    rate: float
+    direction: Direction = Direction.BOTH
+
+    name: ClassVar[str] = "duplicate"
+    version: ClassVar[int] = 1
+    requires: ClassVar[frozenset[Property]] = frozenset()
+    provides: ClassVar[frozenset[Property]] = frozenset()
+    #: A copy uses credit that nobody gave for it.
+    breaks: ClassVar[frozenset[Property]] = frozenset({Property.RESUMABLE, Property.BACKPRESSURE})
+
+    def __attrs_post_init__(self) -> None:
+        check_rate(self.name, self.rate)
+
+    def create_core(self) -> DuplicateCore:
+        """A core with a generator of its own, seeded with `seed`."""
+        return DuplicateCore(self)
+
+
+class DuplicateCore(Sieve):
+    """Draws once for each packet."""
+
+    def __init__(self, layer: DuplicateLayer) -> None:
+        super().__init__(layer.direction)
+        self.duplicated = 0
+        self._rate = layer.rate
+        self._random = Random(layer.seed)
+
+    def changed(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:
+        """The packets, some of them twice."""
+        result: list[bytes] = []
+        for packet in packets:
+            result.append(packet)
+            if self._random.random() < self._rate:
+                result.append(packet)
+                self.duplicated += 1
+        return result

@@ -1,0 +1,94 @@
+"""What faults have in common that keep packets for a while."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from broker.transport.effects import DeliverUp, Effect, Peer, SendDown, ViewChanged
+from broker.transport.faults.direction import Direction
+from broker.transport.layer import PassThrough
+from broker.transport.view import LinkState, View
+
+
+class Line:
+    """Packets one way, each with the time at which it goes on; in the order of those times."""
+
+    def __init__(self) -> None:
+        self.held: deque[tuple[float, bytes, Peer | None]] = deque()
+
+    def due(self, now: float) -> list[tuple[bytes, Peer | None]]:
+        """Take out all packets whose time has come."""
+        gone = []
+        while self.held and self.held[0][0] <= now:
+            _, packet, peer = self.held.popleft()
+            gone.append((packet, peer))
+        return gone
+
+
+class Holding(PassThrough):
+    """A core that keeps packets in a line each way; subclasses say for how long.
+
+    What is held when the connection ends is lost with it.
+    """
+
+    def __init__(self, direction: Direction) -> None:
+        self._direction = direction
+        self._down = Line()
+        self._up = Line()
+
+    def admit(self, line: Line, packet: bytes, peer: Peer | None, now: float) -> None:
+        """Put a packet into a line, or drop it."""
+        raise NotImplementedError
+
+    def submit(self, messages: Sequence[bytes], now: float) -> list[Effect]:
+        """Hold messages on their way down."""
+        if Direction.DOWN not in self._direction:
+            return [SendDown(messages)]
+        for message in messages:
+            self.admit(self._down, message, None, now)
+        return self.handle_timeout(now)
+
+    def receive(self, packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
+        """Hold packets on their way up."""
+        if Direction.UP not in self._direction:
+            return [DeliverUp(packets, peer)]
+        for packet in packets:
+            self.admit(self._up, packet, peer, now)
+        return self.handle_timeout(now)
+
+    def view_changed(self, view: View, now: float) -> list[Effect]:
+        """Forget what is held when the connection is gone."""
+        if view.state is not LinkState.SUSPECTED:
+            self.forget()
+        return [ViewChanged(view)]
+
+    def forget(self) -> None:
+        """Drop everything that is held."""
+        self._down.held.clear()
+        self._up.held.clear()
+
+    def handle_timeout(self, now: float) -> list[Effect]:
+        """Let go what is due."""
+        effects: list[Effect] = []
+        down = [packet for packet, _ in self._down.due(now)]
+        if down:
+            effects.append(SendDown(down))
+        effects.extend(DeliverUp(packets, peer) for peer, packets in _runs(self._up.due(now)))
+        return effects
+
+    def next_timeout(self) -> float | None:
+        """When the first packet of either line is due."""
+        heads = [line.held[0][0] for line in (self._down, self._up) if line.held]
+        return min(heads, default=None)
+
+
+def _runs(packets: Iterable[tuple[bytes, Peer | None]]) -> list[tuple[Peer | None, list[bytes]]]:
+    """Neighbouring packets of one peer as one batch."""
+    runs: list[tuple[Peer | None, list[bytes]]] = []
+    for packet, peer in packets:
+        if runs and runs[-1][0] == peer:
+            runs[-1][1].append(packet)
+        else:
+            runs.append((peer, [packet]))
+    return runs

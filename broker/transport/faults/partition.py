@@ -1,0 +1,69 @@
+"""Partition: at certain times nothing passes, and nobody is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import attrs
+from zope.interface import implementer
+
+from broker.errors import ConfigurationError
+from broker.transport.faults.direction import Direction, Sieve
+from broker.transport.layer import ILayer, Property
+
+
+def _as_schedule(given: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    return tuple((start, end) for start, end in given)
+
+
+@implementer(ILayer)
+@attrs.frozen(kw_only=True)
+class PartitionLayer:
+    """Drops every packet while `start <= now < end` for a pair of `schedule`.
+
+    The times are those of the driver's clock, in seconds. With `every` (0 for never) the schedule
+    comes again so many seconds after the start of its first pair, and so on. Raises
+    `ConfigurationError` for a pair that ends before it starts, or after the schedule comes again.
+    """
+
+    schedule: tuple[tuple[float, float], ...] = attrs.field(converter=_as_schedule)
+    every: float = 0.0
+    direction: Direction = Direction.BOTH
+
+    name: ClassVar[str] = "partition"
+    version: ClassVar[int] = 1
+    requires: ClassVar[frozenset[Property]] = frozenset()
+    provides: ClassVar[frozenset[Property]] = frozenset()
+    breaks: ClassVar[frozenset[Property]] = frozenset({Property.RELIABLE, Property.RESUMABLE})
+
+    def __attrs_post_init__(self) -> None:
+        for start, end in self.schedule:
+            if end < start:
+                raise ConfigurationError(f"partition schedule: {end} is before {start}")
+            if self.every and end > self.schedule[0][0] + self.every:
+                raise ConfigurationError(f"partition every: {end} is after it comes again")
+
+    def create_core(self) -> PartitionCore:
+        """A core that follows the schedule."""
+        return PartitionCore(self)
+
+
+class PartitionCore(Sieve):
+    """Looks at the time of each batch."""
+
+    def __init__(self, layer: PartitionLayer) -> None:
+        super().__init__(layer.direction)
+        self.discarded = 0
+        self._schedule = layer.schedule
+        self._every = layer.every
+
+    def changed(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:
+        """All packets, or none."""
+        if self._every and self._schedule:
+            first = self._schedule[0][0]
+            now = first + (now - first) % self._every if now >= first else now
+        if any(start <= now < end for start, end in self._schedule):
+            self.discarded += len(packets)
+            return []
+        return packets

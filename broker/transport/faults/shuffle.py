@@ -1,0 +1,65 @@
+"""Reordering: packets overtake each other."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import ClassVar
+
+import attrs
+from zope.interface import implementer
+
+from broker.transport.effects import Peer
+from broker.transport.faults.direction import Direction, check_positive, check_rate
+from broker.transport.faults.hold import Holding, Line
+from broker.transport.layer import ILayer, Property
+
+
+@implementer(ILayer)
+@attrs.frozen(kw_only=True)
+class ShuffleLayer:
+    """Holds a packet back for `hold` seconds with probability `rate`; later ones overtake it.
+
+    At most `span` packets are held back each way; when that is full none is held back. Nothing is
+    lost. Raises `ConfigurationError` for settings that can not be.
+    """
+
+    seed: int
+    rate: float
+    hold: float = 0.05
+    span: int = 8
+    direction: Direction = Direction.BOTH
+
+    name: ClassVar[str] = "shuffle"
+    version: ClassVar[int] = 1
+    requires: ClassVar[frozenset[Property]] = frozenset()
+    provides: ClassVar[frozenset[Property]] = frozenset()
+    breaks: ClassVar[frozenset[Property]] = frozenset({Property.FIFO, Property.RESUMABLE})
+
+    def __attrs_post_init__(self) -> None:
+        check_rate(self.name, self.rate)
+        check_positive(self.name, "hold", self.hold)
+        check_positive(self.name, "span", self.span)
+
+    def create_core(self) -> ShuffleCore:
+        """A core with a generator of its own, seeded with `seed`."""
+        return ShuffleCore(self)
+
+
+class ShuffleCore(Holding):
+    """Draws once for each packet, while there is room to hold one back."""
+
+    def __init__(self, layer: ShuffleLayer) -> None:
+        super().__init__(layer.direction)
+        self.shuffled = 0
+        self._layer = layer
+        self._random = Random(layer.seed)
+
+    def admit(self, line: Line, packet: bytes, peer: Peer | None, now: float) -> None:
+        """Hold the packet back, or send it on before all that are held back."""
+        back = sum(1 for due, _, _ in line.held if due > now)
+        if back < self._layer.span and self._random.random() < self._layer.rate:
+            line.held.append((now + self._layer.hold, packet, peer))
+            self.shuffled += 1
+            return
+        # In order among those that go on now, which stand at the left.
+        line.held.insert(len(line.held) - back, (now, packet, peer))

@@ -1,0 +1,244 @@
+"""The state of one end of p2p: which peer, which connection, what is due.
+
+A connection goes DOWN -> GREETING (our RESUME is sent) -> OPEN (the peer's has come) -> DOWN.
+`docs/protocols/p2p.md` has the table of what a RESUME means, and the reasons.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+from zope.interface import implementer
+
+from broker.errors import BrokerError, PeerSilent, ProtocolError, VersionMismatch
+from broker.transport.effects import (
+    DeliverUp,
+    Effect,
+    Failed,
+    Peer,
+    SendDown,
+    ViewChanged,
+    WritableChanged,
+)
+from broker.transport.layer import ILayerCore
+from broker.transport.p2p import wire
+from broker.transport.p2p.receiver import Receiver
+from broker.transport.p2p.sender import Sender
+from broker.transport.view import LinkState, View
+
+
+class Connection(enum.Enum):
+    """The state of the present connection."""
+
+    DOWN = "down"
+    GREETING = "greeting"
+    OPEN = "open"
+
+
+@implementer(ILayerCore)
+class P2PCore:
+    """One end. It keeps what it knows of the peer's incarnation, and its buffer, when DOWN."""
+
+    def __init__(
+        self,
+        *,
+        incarnation: int,
+        window_bytes: int,
+        send_buffer_bytes: int,
+        keepalive: float,
+        liveness: float,
+        ack_delay: float,
+        ack_every: int,
+    ) -> None:
+        self.connection = Connection.DOWN
+        self.sender = Sender(send_buffer_bytes)
+        self.receiver = Receiver(window_bytes, ack_delay, ack_every)
+        self.peer = 0  # the peer's incarnation; 0 before the first
+        self._incarnation = incarnation
+        self._keepalive = keepalive
+        self._liveness = liveness
+        self._proven = False  # this incarnation of the peer has shown that it knows us
+        self._greeting = b""  # the peer's RESUME of this connection, as it came
+        self._heard = 0.0
+        self._ping_at = 0.0
+
+    # ----------------------------------------------------------------- ILayerCore
+
+    def submit(self, messages: Sequence[bytes], now: float) -> list[Effect]:
+        """Buffer messages, and send what the credit allows. Raises `Overloaded`."""
+        self.sender.submit(messages)
+        return self._flush(now)
+
+    def receive(self, packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
+        """Take a batch of packets; the messages in it are delivered as one batch."""
+        if self.connection is Connection.DOWN:
+            return []
+        self._heard = now
+        effects: list[Effect] = []
+        messages: list[bytes] = []
+        trouble: BrokerError | None = None
+        try:
+            for packet in packets:
+                kind = wire.kind_of(packet)
+                if kind == wire.DATA:
+                    self._take_data(packet, messages, now)
+                elif kind == wire.RESUME:
+                    effects += self._take_resume(packet, now)
+                else:
+                    self._take_control(kind, packet, now)
+        except (ProtocolError, VersionMismatch) as error:
+            trouble = error
+        if messages:
+            # They are counted as received: they must go up whatever came after them.
+            effects.append(DeliverUp(messages))
+        if trouble is not None:
+            self.connection = Connection.DOWN
+            effects.append(Failed(trouble))
+        effects += self._flush(now)
+        return effects
+
+    def view_changed(self, view: View, now: float) -> list[Effect]:
+        """Greet on a new connection; tell of a lost one."""
+        if view.state is LinkState.CONNECTED:
+            self.connection = Connection.GREETING
+            self._greeting = b""
+            self._heard = now
+            received, limit = self.receiver.announce()
+            said = wire.Resume(
+                incarnation=self._incarnation,
+                known=self.peer,
+                received=received,
+                limit=limit,
+                window=self.receiver.window_bytes,
+            )
+            return [SendDown([wire.resume(said)])]
+        if view.state is LinkState.DISCONNECTED:
+            self.connection = Connection.DOWN
+        return [ViewChanged(view)]
+
+    def consumed(self, count: int, now: float) -> list[Effect]:
+        """Give credit for `count` messages back to the peer."""
+        self.receiver.consumed(count, now)
+        return self._flush(now)
+
+    def handle_timeout(self, now: float) -> list[Effect]:
+        """Give up a silent peer; ping; send a delayed acknowledgement."""
+        if self.connection is Connection.DOWN:
+            return []
+        if now >= self._heard + self._liveness:
+            self.connection = Connection.DOWN
+            return [Failed(PeerSilent(f"the peer was silent for {self._liveness:g} seconds"))]
+        effects = self._flush(now)
+        if self.connection is Connection.OPEN and now >= self._ping_at:
+            self._ping_at = now + self._keepalive
+            effects.append(SendDown([wire.ping(self.sender.sent)]))
+        return effects
+
+    def next_timeout(self) -> float | None:
+        """The earliest of the three deadlines of a connection."""
+        if self.connection is Connection.DOWN:
+            return None
+        due = self._heard + self._liveness
+        if self.connection is Connection.OPEN:
+            due = min(due, self._ping_at)
+            ack_at = self.receiver.ack_at
+            if ack_at is not None:
+                due = min(due, ack_at)
+        return due
+
+    # ----------------------------------------------------------------- packets
+
+    def _take_data(self, packet: bytes, messages: list[bytes], now: float) -> None:
+        self._require_open("DATA")
+        sequence, received, limit, message = wire.read_data(packet)
+        self._take_ack(received, limit)
+        if self.receiver.accept(sequence, len(message), now):
+            messages.append(message)
+
+    def _take_control(self, kind: int, packet: bytes, now: float) -> None:
+        if kind == wire.ACK:
+            self._require_open("ACK")
+            self._take_ack(*wire.read_ack(packet))
+        elif kind == wire.PING:
+            self._require_open("PING")
+            highest = wire.read_ping(packet)
+            if highest > self.receiver.received:
+                raise ProtocolError(
+                    f"the peer has sent message {highest}, and {self.receiver.received} "
+                    "is the last one received: some are missing"
+                )
+            self._proven = True
+            self.receiver.ack_at = now
+        else:
+            raise ProtocolError(f"a packet of the unknown kind {kind}")
+
+    def _require_open(self, name: str) -> None:
+        if self.connection is not Connection.OPEN:
+            raise ProtocolError(f"{name} came before RESUME")
+
+    def _take_ack(self, received: int, limit: int) -> None:
+        self.sender.acknowledge(received)
+        self.sender.limit = max(self.sender.limit, limit)
+        # Only an end that has our RESUME sends anything but its own.
+        self._proven = True
+
+    def _take_resume(self, packet: bytes, now: float) -> list[Effect]:
+        if self.connection is Connection.OPEN:
+            if packet == self._greeting:
+                return []
+            raise ProtocolError("a second RESUME on one connection")
+        said = wire.read_resume(packet)
+        if said.version != wire.VERSION:
+            raise VersionMismatch(
+                f"the peer speaks version {said.version} of p2p, this end {wire.VERSION}"
+            )
+        knows_us = said.known == self._incarnation
+        undelivered = 0
+        resumed = False
+        if said.incarnation != self.peer:
+            if knows_us and said.received:
+                raise ProtocolError(f"a new peer has received {said.received} messages already")
+            if self.peer:
+                undelivered = self.sender.reset()
+                self.receiver.reset(now)
+            self.peer = said.incarnation
+            self._proven = False
+        elif knows_us:
+            self.sender.rewind(said.received)
+            resumed = True
+        elif self._proven:
+            # It knew us and does not any more: it will start from nothing, and so do we.
+            undelivered = self.sender.reset()
+            self.receiver.reset(now)
+            self._proven = False
+        else:
+            # Our RESUME never reached it on the connections before: nothing has been received.
+            self.sender.rewind(0)
+            resumed = True
+        self._proven = self._proven or knows_us
+        self.sender.window = said.window
+        # A limit that was meant for another incarnation says nothing: an ACK will follow.
+        self.sender.limit = said.limit if knows_us or not said.known else 0
+        self.connection = Connection.OPEN
+        self._greeting = packet
+        self._ping_at = now + self._keepalive
+        view = View(LinkState.CONNECTED, resumed=resumed, undelivered=undelivered)
+        return [ViewChanged(view)]
+
+    # ----------------------------------------------------------------- sending
+
+    def _flush(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        if self.connection is Connection.OPEN:
+            first, messages = self.sender.take()
+            if messages:
+                received, limit = self.receiver.announce()
+                effects.append(SendDown(wire.data(first, received, limit, messages)))
+                self._ping_at = now + self._keepalive
+            elif self.receiver.ack_at is not None and self.receiver.ack_at <= now:
+                effects.append(SendDown([wire.ack(*self.receiver.announce())]))
+        writable = self.sender.writable_edge()
+        if writable is not None:
+            effects.append(WritableChanged(writable))
+        return effects

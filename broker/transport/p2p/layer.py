@@ -1,0 +1,67 @@
+"""The p2p layer's description and settings."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+from zope.interface import implementer
+
+from broker.errors import ConfigurationError
+from broker.transport.layer import ILayer, Property
+from broker.transport.p2p.core import P2PCore
+from broker.transport.p2p.wire import MESSAGE_COST, VERSION
+
+
+@implementer(ILayer)
+@attrs.frozen(kw_only=True)
+class P2PLayer:
+    """Reliable FIFO, once only, over connections that come and go (RCM R29-R32; K21, K22).
+
+    `incarnation` (u64, not 0) says which life of this end it is: another one after each start.
+    Sizes are in bytes, times in seconds. Raises `ConfigurationError` for settings that can not be.
+    """
+
+    incarnation: int
+    #: Delivered and not yet consumed, at most.
+    window_bytes: int = 4 * 1024 * 1024
+    #: Submitted and not yet acknowledged, at most.
+    send_buffer_bytes: int = 8 * 1024 * 1024
+    #: A PING goes out when no message did for so long.
+    keepalive: float = 10.0
+    #: A peer that is silent for so long is given up.
+    liveness: float = 30.0
+    #: An acknowledgement goes out after so long, or so many messages.
+    ack_delay: float = 0.02
+    ack_every: int = 32
+
+    name: ClassVar[str] = "p2p"
+    version: ClassVar[int] = VERSION
+    #: Order and reliability below make it quick, and are not needed: a gap costs a reconnection.
+    requires: ClassVar[frozenset[Property]] = frozenset({Property.FRAMED, Property.OUTAGE_NOTICE})
+    provides: ClassVar[frozenset[Property]] = frozenset(Property)
+    breaks: ClassVar[frozenset[Property]] = frozenset()
+
+    def __attrs_post_init__(self) -> None:
+        if not 0 < self.incarnation < 2**64:
+            raise ConfigurationError(f"p2p incarnation: {self.incarnation} is not in 1 to 2**64-1")
+        for name in ("window_bytes", "send_buffer_bytes"):
+            if getattr(self, name) <= MESSAGE_COST:
+                raise ConfigurationError(f"p2p {name}: must be more than {MESSAGE_COST}")
+        for name in ("keepalive", "ack_delay", "ack_every"):
+            if getattr(self, name) <= 0:
+                raise ConfigurationError(f"p2p {name}: must be more than 0")
+        if self.liveness <= self.keepalive:
+            raise ConfigurationError("p2p liveness: must be more than keepalive")
+
+    def create_core(self) -> P2PCore:
+        """A core that has met no peer yet."""
+        return P2PCore(
+            incarnation=self.incarnation,
+            window_bytes=self.window_bytes,
+            send_buffer_bytes=self.send_buffer_bytes,
+            keepalive=self.keepalive,
+            liveness=self.liveness,
+            ack_delay=self.ack_delay,
+            ack_every=self.ack_every,
+        )

@@ -1,0 +1,98 @@
+"""The receiving half of p2p: what has come, what has been consumed, and what to tell the peer."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from broker.errors import ProtocolError
+from broker.transport.p2p.wire import MESSAGE_COST
+
+
+class Receiver:
+    """Counts messages of the peer's incarnation; keeps none of them.
+
+    `window_bytes` is how much may be delivered and not yet consumed. The former incarnation's
+    messages that are not consumed when a new one begins go on counting against it.
+    """
+
+    def __init__(self, window_bytes: int, ack_delay: float, ack_every: int) -> None:
+        self.received = 0  # highest sequence number received, with none missing before it
+        self.duplicates = 0  # messages that came again, for the metrics
+        self.window_bytes = window_bytes
+        self.ack_at: float | None = None  # when an acknowledgement is due
+        self._ack_delay = ack_delay
+        self._ack_every = ack_every
+        self._unacked = 0  # messages received since the last acknowledgement
+        self._unconsumed: deque[int] = deque()  # costs of delivered messages
+        self._received_cost = 0
+        self._consumed_cost = 0  # below 0 while messages of a former incarnation are unconsumed
+        self._announced = window_bytes
+
+    @property
+    def unconsumed(self) -> int:
+        """Messages that were delivered and have not been consumed."""
+        return len(self._unconsumed)
+
+    @property
+    def limit(self) -> int:
+        """The credit limit as it is now, which the peer may not know yet."""
+        return max(0, self._consumed_cost + self.window_bytes)
+
+    def accept(self, sequence: int, length: int, now: float) -> bool:
+        """Whether the message is the next one; False for a duplicate.
+
+        Raises `ProtocolError` for a gap, or for more than the credit allows.
+        """
+        if sequence <= self.received:
+            self.duplicates += 1
+            return False
+        if sequence != self.received + 1:
+            raise ProtocolError(
+                f"message {sequence} came after message {self.received}: some are missing"
+            )
+        cost = length + MESSAGE_COST
+        over = self._received_cost + cost > self._announced
+        # One message of any size is allowed when everything before it has been consumed.
+        if over and self._received_cost > self._announced - self.window_bytes:
+            raise ProtocolError(f"message {sequence} of {length} bytes is more than the credit")
+        self.received = sequence
+        self._received_cost += cost
+        self._unconsumed.append(cost)
+        self._unacked += 1
+        if self._unacked >= self._ack_every:
+            self.ack_at = now
+        elif self.ack_at is None:
+            self.ack_at = now + self._ack_delay
+        return True
+
+    def consumed(self, count: int, now: float) -> None:
+        """The layer above has done with `count` messages, oldest first.
+
+        Raises ValueError if that is more than was delivered.
+        """
+        if not 0 <= count <= len(self._unconsumed):
+            raise ValueError(
+                f"{count} messages consumed, and {len(self._unconsumed)} were delivered"
+            )
+        for _ in range(count):
+            self._consumed_cost += self._unconsumed.popleft()
+        freed = self.limit - self._announced
+        if freed >= self.window_bytes // 4:
+            self.ack_at = now
+        elif freed > 0 and not self._unconsumed and self.ack_at is None:
+            # The peer may wait for an empty window, with a message that is larger than it.
+            self.ack_at = now + self._ack_delay
+
+    def announce(self) -> tuple[int, int]:
+        """What to tell the peer, which is told with this: received, and the limit."""
+        self._unacked = 0
+        self.ack_at = None
+        self._announced = self.limit
+        return self.received, self._announced
+
+    def reset(self, now: float) -> None:
+        """A new incarnation of the peer: its messages start at 1. It must learn its limit."""
+        self.received = 0
+        self._received_cost = 0
+        self._consumed_cost = -sum(self._unconsumed)
+        self.ack_at = now

@@ -1,0 +1,137 @@
+"""The sending half of p2p: what is not yet acknowledged, and how much of it may be sent."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from broker.errors import Overloaded, ProtocolError
+from broker.transport.p2p.wire import MESSAGE_COST
+
+
+class Sender:
+    """Messages from their submission to their acknowledgement.
+
+    They stand in two queues: `unacked` have been sent on this connection, `waiting` have not.
+    Sequence numbers follow from the place in them. Sizes are costs in bytes: a message's length
+    and `MESSAGE_COST`.
+    """
+
+    def __init__(self, buffer_bytes: int) -> None:
+        self.acked = 0  # highest sequence number that the peer is known to have
+        self.sent = 0  # highest sequence number sent to the peer's incarnation
+        self.resent = 0  # messages sent more than once, for the metrics
+        self.buffered = 0  # cost of both queues
+        self.limit = 0  # credit that the peer gave
+        self.window = 0  # of the peer
+        self._buffer_bytes = buffer_bytes
+        self._unacked: deque[bytes] = deque()
+        self._waiting: deque[bytes] = deque()
+        self._waiting_cost = 0
+        self._sent_cost = 0  # of messages 1 to `sent`: what is compared with `limit`
+        self._ever_sent = 0  # highest sequence number sent before a rewind
+        self._writable = True
+
+    def __len__(self) -> int:
+        return len(self._unacked) + len(self._waiting)
+
+    def submit(self, messages: Sequence[bytes]) -> None:
+        """Take messages. Raises `Overloaded` and takes none if there is no room for all."""
+        cost = sum(map(len, messages)) + MESSAGE_COST * len(messages)
+        if self.buffered + cost > self._buffer_bytes:
+            raise Overloaded(
+                f"{self.buffered} of {self._buffer_bytes} bytes wait to be acknowledged; "
+                f"there is no room for {cost} more"
+            )
+        self._waiting.extend(messages)
+        self._waiting_cost += cost
+        self.buffered += cost
+
+    def acknowledge(self, received: int) -> None:
+        """The peer has everything up to `received`. An acknowledgement that is old says nothing.
+
+        Raises `ProtocolError` if that was never sent.
+        """
+        if received <= self.acked:
+            return
+        if received > self.sent:
+            raise ProtocolError(
+                f"the peer acknowledges message {received}, and {self.sent} is the last one sent"
+            )
+        freed = 0
+        for _ in range(received - self.acked):
+            freed += len(self._unacked.popleft()) + MESSAGE_COST
+        self.buffered -= freed
+        self.acked = received
+
+    def take(self) -> tuple[int, list[bytes]]:
+        """The messages that may be sent now, and the sequence number of the first of them."""
+        first = self.sent + 1
+        if not self._waiting:
+            return first, []
+        if self._sent_cost + self._waiting_cost <= self.limit:
+            batch = list(self._waiting)
+            self._waiting.clear()
+            cost = self._waiting_cost
+        else:
+            batch, cost = self._affordable()
+        self._waiting_cost -= cost
+        self._sent_cost += cost
+        self._unacked.extend(batch)
+        self.resent += max(0, min(self._ever_sent, self.sent + len(batch)) - self.sent)
+        self.sent += len(batch)
+        return first, batch
+
+    def _affordable(self) -> tuple[list[bytes], int]:
+        batch: list[bytes] = []
+        credit = self.limit - self._sent_cost
+        spent = 0
+        # A message that is larger than the whole window goes when the peer has consumed all else.
+        if self._sent_cost <= self.limit - self.window:
+            batch.append(self._waiting.popleft())
+            spent = len(batch[0]) + MESSAGE_COST
+        while self._waiting:
+            cost = len(self._waiting[0]) + MESSAGE_COST
+            if spent + cost > credit:
+                break
+            batch.append(self._waiting.popleft())
+            spent += cost
+        return batch, spent
+
+    def rewind(self, received: int) -> None:
+        """A new connection to the same peer, which has everything up to `received`.
+
+        The rest will be sent again. Raises `ProtocolError` if it has more than was sent, or less
+        than it had acknowledged.
+        """
+        if received < self.acked:
+            raise ProtocolError(
+                f"the peer acknowledged message {self.acked}, and has {received} now"
+            )
+        self.acknowledge(received)
+        again = sum(map(len, self._unacked)) + MESSAGE_COST * len(self._unacked)
+        self._waiting.extendleft(reversed(self._unacked))
+        self._unacked.clear()
+        self._waiting_cost += again
+        self._sent_cost -= again
+        self._ever_sent = max(self._ever_sent, self.sent)
+        self.sent = received
+
+    def reset(self) -> int:
+        """The peer starts from nothing: drop everything, and say how many messages that was."""
+        dropped = len(self)
+        self._unacked.clear()
+        self._waiting.clear()
+        self.buffered = self._waiting_cost = self._sent_cost = 0
+        self.acked = self.sent = self._ever_sent = 0
+        return dropped
+
+    def writable_edge(self) -> bool | None:
+        """True or False when submitting should go on or stop from now on, None for no change."""
+        if self._writable and self.buffered > self._buffer_bytes // 2:
+            self._writable = False
+            return False
+        if not self._writable and self.buffered < self._buffer_bytes // 4:
+            self._writable = True
+            return True
+        return None

@@ -1,0 +1,166 @@
+"""The packets of p2p, byte by byte. All numbers are unsigned and big-endian.
+
+Every packet starts with::
+
+    0   kind      u8    1 RESUME, 2 DATA, 3 ACK, 4 PING
+    1   check     u32   CRC-32 (that of zlib) of all bytes from 5 on, started with `kind`;
+                        of DATA the message first, then bytes 5 to 28
+
+RESUME, the first packet of either end on every connection, 46 bytes::
+
+    5   version     u8    of this protocol: 2
+    6   incarnation u64   of the sender; not 0
+    14  known       u64   the peer's incarnation as the sender knows it; 0 for none
+    22  received    u64   highest sequence number received from that incarnation
+    30  limit       u64   credit limit for that incarnation
+    38  window      u64   how far the limit runs ahead when everything has been consumed
+
+DATA, 29 bytes and the message::
+
+    5   sequence    u64   1 for the first message of an incarnation to another
+    13  received    u64   highest sequence number received: an acknowledgement
+    21  limit       u64   credit limit
+    29  message     the rest, may be empty
+
+ACK, 21 bytes::
+
+    5   received    u64
+    13  limit       u64
+
+PING, 13 bytes, answered by an ACK::
+
+    5   highest     u64   highest sequence number sent so far
+
+The message is checked first, so that one that goes to many peers is looked at once. A message of
+version 1 was checked where it stands.
+
+A message costs its length and `MESSAGE_COST` of credit, so that many small ones are bounded too.
+A credit limit is cumulative: the total cost of all messages, from sequence number 1 on, that the
+receiver has room for.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from zlib import crc32
+
+import attrs
+
+from broker.errors import ProtocolError
+from broker.transport.shared import SharedMessage
+
+VERSION = 2
+
+RESUME = 1
+DATA = 2
+ACK = 3
+PING = 4
+
+#: Credit that each message costs beyond its length: about what it costs in memory.
+MESSAGE_COST = 64
+
+_START = struct.Struct(">BI")
+_RESUME = struct.Struct(">BQQQQQ")
+_DATA = struct.Struct(">QQQ")
+_ACK = struct.Struct(">QQ")
+_PING = struct.Struct(">Q")
+
+DATA_HEADER = _START.size + _DATA.size
+
+
+@attrs.frozen
+class Resume:
+    """What an end says of itself when a connection begins."""
+
+    incarnation: int
+    known: int
+    received: int
+    limit: int
+    window: int
+    version: int = VERSION
+
+
+def resume(said: Resume) -> bytes:
+    """A RESUME packet."""
+    body = _RESUME.pack(
+        said.version, said.incarnation, said.known, said.received, said.limit, said.window
+    )
+    return _START.pack(RESUME, crc32(body, RESUME)) + body
+
+
+def data(first: int, received: int, limit: int, messages: Sequence[bytes]) -> list[bytes]:
+    """DATA packets for `messages`, numbered from `first`."""
+    packets = []
+    for sequence, message in enumerate(messages, first):
+        body = _DATA.pack(sequence, received, limit)
+        if isinstance(message, SharedMessage):
+            check = message.check(DATA)
+        else:
+            check = crc32(message, DATA)
+        packets.append(_START.pack(DATA, crc32(body, check)) + body + message)
+    return packets
+
+
+def ack(received: int, limit: int) -> bytes:
+    """An ACK packet."""
+    body = _ACK.pack(received, limit)
+    return _START.pack(ACK, crc32(body, ACK)) + body
+
+
+def ping(highest: int) -> bytes:
+    """A PING packet."""
+    body = _PING.pack(highest)
+    return _START.pack(PING, crc32(body, PING)) + body
+
+
+def kind_of(packet: bytes) -> int:
+    """The kind of a packet, after its check. Raises `ProtocolError` if that does not hold."""
+    if len(packet) < _START.size:
+        raise ProtocolError(f"a packet of {len(packet)} bytes")
+    kind, check = _START.unpack_from(packet)
+    body = memoryview(packet)[_START.size :]
+    start = kind
+    if kind == DATA:
+        start = crc32(body[_DATA.size :], start)
+        body = body[: _DATA.size]
+    if crc32(body, start) != check:
+        raise ProtocolError(f"a packet of {len(packet)} bytes whose check does not hold")
+    return int(kind)
+
+
+def read_resume(packet: bytes) -> Resume:
+    """The contents of a checked RESUME packet. Raises `ProtocolError`."""
+    # The version comes first, so that an end can say what is wrong with a longer RESUME to come.
+    if len(packet) > _START.size and packet[_START.size] != VERSION:
+        return Resume(0, 0, 0, 0, 0, version=packet[_START.size])
+    version, incarnation, known, received, limit, window = _unpack(_RESUME, packet, "RESUME")
+    if incarnation == 0:
+        raise ProtocolError("RESUME with the incarnation 0")
+    return Resume(incarnation, known, received, limit, window, version)
+
+
+def read_data(packet: bytes) -> tuple[int, int, int, bytes]:
+    """Sequence number, received, limit and message of a checked DATA packet."""
+    if len(packet) < DATA_HEADER:
+        raise ProtocolError(f"DATA of {len(packet)} bytes")
+    sequence, received, limit = _DATA.unpack_from(packet, _START.size)
+    return sequence, received, limit, packet[DATA_HEADER:]
+
+
+def read_ack(packet: bytes) -> tuple[int, int]:
+    """Received and limit of a checked ACK packet."""
+    received, limit = _unpack(_ACK, packet, "ACK")
+    return received, limit
+
+
+def read_ping(packet: bytes) -> int:
+    """The highest sequence number that a checked PING packet tells of."""
+    (highest,) = _unpack(_PING, packet, "PING")
+    return highest
+
+
+def _unpack(form: struct.Struct, packet: bytes, name: str) -> tuple[int, ...]:
+    if len(packet) != _START.size + form.size:
+        raise ProtocolError(f"{name} of {len(packet)} bytes")
+    return form.unpack_from(packet, _START.size)

@@ -1,0 +1,118 @@
+"""The socket channel over asyncio, for programs that live there, and asyncio's clock.
+
+`await loop.create_connection(lambda: AsyncioSocketChannel(on_connect), host, port)`
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+from broker.transport.socket.contract import DEFAULT_MAX_FRAME, ISocketChannel
+from broker.transport.socket.stream import StreamChannel
+
+
+class AsyncioSocketChannel(StreamChannel, asyncio.Protocol):
+    """A socket channel that is an asyncio protocol."""
+
+    def __init__(
+        self, on_connect: Callable[[ISocketChannel], None], max_frame: int = DEFAULT_MAX_FRAME
+    ) -> None:
+        super().__init__(on_connect, max_frame)
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Set the socket up and announce the channel. asyncio itself sets TCP_NODELAY."""
+        # A TLS transport is one in all but name: asyncio derives it from its private classes.
+        self._transport = transport  # type: ignore[assignment]
+        self.secure = transport.get_extra_info("ssl_object") is not None
+        self.peer_description = _describe(transport.get_extra_info("peername"))
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._connected()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have arrived."""
+        self._received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The transport is gone."""
+        self._transport = None
+        self._disconnected(None if exc is None else str(exc))
+
+    def pause_writing(self) -> None:
+        """The transport's buffer is full."""
+        self._writable(False)
+
+    def resume_writing(self) -> None:
+        """The transport's buffer has drained."""
+        self._writable(True)
+
+    def _write(self, pieces: list[bytes]) -> None:
+        if self._transport is not None:
+            self._transport.writelines(pieces)
+
+    def _close_transport(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _abort_transport(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _set_reading(self, reading: bool) -> None:
+        if self._transport is None:
+            return
+        if reading:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+
+class AsyncioCall:
+    """A call that will be made later."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, delay: float, call: Callable[[], object]
+    ) -> None:
+        self._call: Callable[[], object] | None = call
+        self._handle = loop.call_later(max(0.0, delay), self._fire)
+
+    def active(self) -> bool:
+        """Whether the call is still to come."""
+        return self._call is not None
+
+    def cancel(self) -> None:
+        """Make the call never happen; nothing if it has been made."""
+        self._call = None
+        self._handle.cancel()
+
+    def _fire(self) -> None:
+        call, self._call = self._call, None
+        if call is not None:
+            call()
+
+
+class AsyncioClock:
+    """The event loop's monotonic time, in the form that `StackDriver` wants."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def seconds(self) -> float:
+        """Monotonic time."""
+        return self._loop.time()
+
+    def callLater(  # the name is Twisted's
+        self, delay: float, f: Callable[..., object], /, *args: object
+    ) -> AsyncioCall:
+        """Call `f(*args)` in `delay` seconds."""
+        return AsyncioCall(self._loop, delay, lambda: f(*args))
+
+
+def _describe(peername: object) -> str:
+    if isinstance(peername, tuple) and len(peername) >= 2:
+        return f"{peername[0]}:{peername[1]}"
+    return str(peername or "")

@@ -1,0 +1,139 @@
+"""The two sockets of a member of an IP multicast group, IPv4 or IPv6 (M8, T31)."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Sequence
+from ipaddress import ip_address
+from typing import Any, Final
+
+from twisted.internet.error import CannotListenError
+from twisted.logger import Logger
+
+from broker.transport.socket.datagram_socket import DatagramSocket
+
+#: A cluster is one segment: routers do not pass its datagrams on.
+_HOPS: Final = 1
+_MREQN: Final = struct.Struct("@4s4si")
+_MREQ6: Final = struct.Struct("@16sI")
+
+
+def open_group(
+    group: str, port: int, interface: str, *, loop: bool
+) -> tuple[Any, tuple[socket.socket, socket.socket]]:
+    """Where to send what is for all; and a socket that hears the group, and one of the member's
+    own, from which it sends and by which it is answered.
+
+    `interface` is an interface's name, or for IPv4 also an address of it. With `loop` members on
+    this host hear each other. Raises Twisted's `CannotListenError`.
+    """
+    opened: list[socket.socket] = []
+    try:
+        place = _Place(group, port, interface)
+        opened.append(place.group_socket())
+        opened.append(place.own_socket(loop))
+    except OSError as error:
+        for sock in opened:
+            sock.close()
+        raise CannotListenError(group, port, error) from None
+    return place.target, (opened[0], opened[1])
+
+
+class GroupSender:
+    """Sends to all in a group from a member's own socket; warns once for as long as it can not."""
+
+    log = Logger()
+
+    def __init__(self, own: DatagramSocket, target: Any, interface: str) -> None:
+        self._own = own
+        self._target = target
+        self._interface = interface
+        self._warned = False
+
+    def send(self, datagrams: Sequence[bytes]) -> None:
+        """Send these; what the system does not take is dropped."""
+        own = self._own
+        dropped = own.dropped
+        own.send(datagrams, self._target)
+        if own.dropped == dropped:
+            self._warned = False
+        elif not self._warned and own.last_error is not None:
+            self._warned = True
+            self.log.warn(
+                "nothing can be sent to the group {group} on {interface}: {error}",
+                group=self._target[0],
+                interface=self._interface,
+                error=own.last_error,
+            )
+
+
+class _Place:
+    """A group on an interface, in the words of the socket options of its family.
+
+    Twisted's multicast transport takes no IPv6 addresses (twisted#6597).
+    """
+
+    def __init__(self, group: str, port: int, interface: str) -> None:
+        flags = socket.AI_NUMERICHOST
+        found = socket.getaddrinfo(group, port, type=socket.SOCK_DGRAM, flags=flags)
+        self._family: int = found[0][0]
+        address = found[0][4]
+        if not ip_address(group).is_multicast:
+            raise OSError(f"{group} is no multicast address")
+        names = {name: index for index, name in socket.if_nameindex()}
+        self._index = names.get(interface, 0)
+        self._address = "" if interface in names else interface
+        self._group = group
+        self._port = port
+        self.target: Any = address
+        if not self._index and not self._is_address():
+            raise OSError(f"no interface is called {interface}")
+        if self._family == socket.AF_INET6:
+            self.target = (group, port, 0, self._index)
+
+    def _is_address(self) -> bool:
+        try:
+            return ip_address(self._address).version == 4 and self._family == socket.AF_INET
+        except ValueError:
+            return False
+
+    def group_socket(self) -> socket.socket:
+        """A socket that hears the group; several of one host may."""
+        sock = socket.socket(self._family, socket.SOCK_DGRAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(self.target)
+            if self._family == socket.AF_INET6:
+                wanted = _MREQ6.pack(socket.inet_pton(self._family, self._group), self._index)
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, wanted)
+            else:
+                sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, self._mreqn())
+        except OSError:
+            sock.close()
+            raise
+        return sock
+
+    def own_socket(self, loop: bool) -> socket.socket:
+        """A socket that sends to the group, and is asked by others."""
+        sock = socket.socket(self._family, socket.SOCK_DGRAM)
+        try:
+            if self._family == socket.AF_INET6:
+                sock.bind(("::", 0))
+                level = socket.IPPROTO_IPV6
+                sock.setsockopt(level, socket.IPV6_MULTICAST_IF, self._index)
+                sock.setsockopt(level, socket.IPV6_MULTICAST_HOPS, _HOPS)
+                sock.setsockopt(level, socket.IPV6_MULTICAST_LOOP, loop)
+            else:
+                sock.bind((self._address or "0.0.0.0", 0))
+                sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, self._mreqn())
+                sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, _HOPS)
+                sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, loop)
+        except OSError:
+            sock.close()
+            raise
+        return sock
+
+    def _mreqn(self) -> bytes:
+        address = socket.inet_aton(self._address) if self._address else bytes(4)
+        return _MREQN.pack(socket.inet_aton(self._group), address, self._index)

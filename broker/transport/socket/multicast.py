@@ -1,0 +1,96 @@
+"""A group of a cluster over IP multicast (M8, M9, T30, T31)."""
+
+from __future__ import annotations
+
+import secrets
+from random import Random
+from typing import Any
+
+from broker.errors import Closed, ConfigurationError
+from broker.transport.correction.group_core import MOST_NAME_BYTES, GroupCore
+from broker.transport.correction.group_settings import GroupSettings
+from broker.transport.correction.seal import Seal, group_key
+from broker.transport.socket.contract import DEFAULT_MAX_FRAME
+from broker.transport.socket.datagram_group import DatagramGroup, IGroupReceiver
+from broker.transport.socket.datagram_socket import DatagramSocket
+from broker.transport.socket.group_place import GroupSender, open_group
+
+
+class MulticastPort:
+    """One member of one group. `receiver` is told what the others send (`IGroupReceiver`).
+
+    `group` is a multicast address, IPv4 or IPv6. `interface` is an interface's name (`eth0`), or
+    for IPv4 also an address of it. `secret` is known to all members; without one any host on the
+    segment can write in anybody's name. `loop` lets members on this host hear each other.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        group: str,
+        port: int,
+        interface: str,
+        own_name: str,
+        receiver: IGroupReceiver,
+        *,
+        settings: GroupSettings = GroupSettings(),  # noqa: B008  # frozen
+        secret: bytes = b"",
+        loop: bool = False,
+        max_frame: int = DEFAULT_MAX_FRAME,
+    ) -> None:
+        if not 0 < len(own_name.encode()) <= MOST_NAME_BYTES:
+            raise ConfigurationError(f"a group member's name has 1 to {MOST_NAME_BYTES} bytes")
+        self._reactor = reactor
+        self._where = (group, port, interface)
+        self._name = own_name
+        self._receiver = receiver
+        self._settings = settings
+        self._seal = Seal(group_key(secret))
+        self._loop = loop
+        self._max_frame = max_frame
+        self._sockets: tuple[DatagramSocket, ...] = ()
+        self._member: DatagramGroup | None = None
+
+    @property
+    def member(self) -> DatagramGroup:
+        """What sends, and counts. Raises `Closed` if the port is not started."""
+        if self._member is None:
+            raise Closed("the multicast port is not started")
+        return self._member
+
+    @property
+    def core(self) -> GroupCore:
+        """Of `member`."""
+        return self.member.core
+
+    def start(self) -> None:
+        """Join the group and announce this member. Raises Twisted's `CannotListenError`."""
+        group, port, interface = self._where
+        target, opened = open_group(group, port, interface, loop=self._loop)
+        hears, own = (DatagramSocket(self._reactor, sock, self._received) for sock in opened)
+        self._sockets = (hears, own)
+        core = GroupCore(
+            *(self._settings, self._seal, self._name, secrets.randbits(64) or 1),
+            *(Random().random, self._max_frame, self._reactor.seconds()),
+        )
+        self._member = DatagramGroup(
+            *(self._reactor, core, self._receiver),
+            GroupSender(own, target, interface).send,
+            own.send,
+        )
+
+    def send(self, packets: list[bytes]) -> None:
+        """Send packets once to all: see `DatagramGroup.send`."""
+        self.member.send(packets)
+
+    def _received(self, batch: Any) -> None:
+        if self._member is not None:
+            self._member.datagrams_received(batch)
+
+    def stop(self) -> None:
+        """Leave the group."""
+        if self._member is not None:
+            self._member.stop()
+            self._member = None
+            for sock in self._sockets:
+                sock.close()

@@ -1,0 +1,148 @@
+"""What every socket channel over a stream of bytes does, whichever loop runs the transport."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from zope.interface import implementer
+
+from broker.errors import BrokerError, NotConnected, ProtocolError
+from broker.transport.socket.contract import IPartReceiver, ISocketChannel, ISocketReceiver
+from broker.transport.socket.framing import FrameDecoder, encode
+
+
+@implementer(ISocketChannel)
+class StreamChannel(ABC):
+    """One connection. The adapter says what the transport did; this tells the receiver.
+
+    `on_connect` is called with the channel when the connection is made.
+    """
+
+    def __init__(self, on_connect: Callable[[ISocketChannel], None], max_frame: int) -> None:
+        self.peer_description = ""
+        self.secure = False
+        self._on_connect = on_connect
+        self._decoder = FrameDecoder(max_frame)
+        self._receiver: ISocketReceiver | None = None
+        self._reading = True
+        self._open = False  # connected, and not closed by us: packets may pass
+        self._lost = False
+        self._told = False
+        self._error: BrokerError | None = None
+
+    # ----------------------------------------------------------------- ISocketChannel
+
+    @property
+    def certified_name(self) -> str:
+        """None: the transport asks for no certificate."""
+        return ""
+
+    @property
+    def receiver(self) -> ISocketReceiver | None:
+        """Who is told what arrives; nothing is read while it is None."""
+        return self._receiver
+
+    @receiver.setter
+    def receiver(self, receiver: ISocketReceiver | None) -> None:
+        self._receiver = receiver
+        if self._lost:
+            self._tell_lost()
+        else:
+            self._apply_reading()
+
+    @property
+    def max_frame(self) -> int:
+        """Greatest packet accepted, in bytes; settable at any time."""
+        return self._decoder.max_frame
+
+    @max_frame.setter
+    def max_frame(self, max_frame: int) -> None:
+        self._decoder.max_frame = max_frame
+
+    def send(self, packets: Sequence[bytes]) -> None:
+        """One write of the transport for all packets."""
+        if packets and self._open:
+            self._write(encode(packets))
+
+    def close(self) -> None:
+        """Flush, then close."""
+        if self._open:
+            self._open = False
+            self._close_transport()
+
+    def abort(self, error: BrokerError) -> None:
+        """Close at once; also cuts short a `close` that is still flushing."""
+        if not self._lost and self._error is None:
+            self._open = False
+            self._error = error
+            self._abort_transport()
+
+    def pause(self) -> None:
+        """Read no more."""
+        self._reading = False
+        self._apply_reading()
+
+    def resume(self) -> None:
+        """Read again."""
+        self._reading = True
+        self._apply_reading()
+
+    # ----------------------------------------------------------------- told by the adapter
+
+    def _connected(self) -> None:
+        self._open = True
+        self._apply_reading()
+        self._on_connect(self)
+
+    def _received(self, data: bytes) -> None:
+        if not self._open:
+            return
+        try:
+            packets = self._decoder.feed(data)
+        except BrokerError as error:
+            self.abort(error)
+            return
+        if packets and self._receiver is not None:
+            self._receiver.packets_received(packets)
+        elif IPartReceiver.providedBy(self._receiver):
+            self._receiver.part_received()
+
+    def _writable(self, writable: bool) -> None:
+        if self._open and self._receiver is not None:
+            self._receiver.writable_changed(writable)
+
+    def _disconnected(self, trouble: str | None) -> None:
+        """The transport is gone; `trouble` is None after an orderly close by either end."""
+        half = self._decoder.close()
+        if self._error is None:
+            if trouble is not None:
+                self._error = NotConnected(f"connection lost: {trouble}")
+            elif half and self._open:
+                self._error = ProtocolError("the connection was closed within a frame")
+        self._open = False
+        self._lost = True
+        self._tell_lost()
+
+    def _apply_reading(self) -> None:
+        if self._open:
+            self._set_reading(self._reading and self._receiver is not None)
+
+    def _tell_lost(self) -> None:
+        if self._receiver is not None and not self._told:
+            self._told = True
+            self._receiver.channel_lost(self._error)
+
+    # ----------------------------------------------------------------- done by the adapter
+
+    @abstractmethod
+    def _write(self, pieces: list[bytes]) -> None: ...
+
+    @abstractmethod
+    def _close_transport(self) -> None: ...
+
+    @abstractmethod
+    def _abort_transport(self) -> None: ...
+
+    @abstractmethod
+    def _set_reading(self, reading: bool) -> None: ...

@@ -1,0 +1,167 @@
+"""The socket channel over Twisted's stream transports: TCP, TLS, UNIX sockets.
+
+Plain `Protocol` and `Factory`, so that any endpoint string can be used:
+`serverFromString(reactor, "tls:...").listen(TcpChannelFactory(on_connect))`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol as Structure
+from typing import cast
+
+from cryptography.x509.oid import NameOID
+from OpenSSL import SSL
+from OpenSSL.crypto import X509
+from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.error import ConnectionDone
+from twisted.internet.interfaces import IAddress, IPushProducer, ISSLTransport, ITCPTransport
+from twisted.internet.protocol import Factory, Protocol, connectionDone
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from broker.transport.socket.contract import DEFAULT_MAX_FRAME, ISocketChannel
+from broker.transport.socket.stream import StreamChannel
+
+
+class _Transport(Structure):
+    """What Twisted's stream transports have in common; no interface of theirs says all of it."""
+
+    def getPeer(self) -> IAddress: ...
+    def setTcpNoDelay(self, enabled: bool) -> None: ...
+    def setTcpKeepAlive(self, enabled: bool) -> None: ...
+    def registerProducer(self, producer: IPushProducer, streaming: bool) -> None: ...
+    def unregisterProducer(self) -> None: ...
+    def pauseProducing(self) -> None: ...
+    def resumeProducing(self) -> None: ...
+    def writeSequence(self, iovec: list[bytes]) -> None: ...
+    def loseConnection(self) -> None: ...
+    def abortConnection(self) -> None: ...
+
+
+class _SecureTransport(Structure):
+    def getPeerCertificate(self) -> X509 | None: ...
+
+
+@implementer(IPushProducer)
+class TcpSocketChannel(StreamChannel, Protocol):
+    """A socket channel that is a Twisted protocol.
+
+    It is its transport's streaming producer, and so learns when unsent bytes pile up:
+    `pauseProducing` is about writing, `pause` about reading.
+    """
+
+    def __init__(
+        self, on_connect: Callable[[ISocketChannel], None], max_frame: int, certified: bool
+    ) -> None:
+        super().__init__(on_connect, max_frame)
+        self._certified = certified
+
+    @property
+    def _wire(self) -> _Transport:
+        return cast(_Transport, self.transport)
+
+    @property
+    def certified_name(self) -> str:
+        """As the handshake has shown it, which was over before the first packet came."""
+        transport = cast(_SecureTransport, self.transport)
+        certificate = transport.getPeerCertificate() if self._certified else None
+        return "" if certificate is None else common_name(certificate)
+
+    def connectionMade(self) -> None:
+        """Set the socket up, register for back-pressure, announce the channel."""
+        peer = self._wire.getPeer()
+        self.peer_description = _describe(peer)
+        self.secure = self._certified or ISSLTransport.providedBy(self.transport)
+        # A UNIX socket says that it is a TCP transport, and refuses the options.
+        over_ip = isinstance(peer, (IPv4Address, IPv6Address))
+        if over_ip and ITCPTransport.providedBy(self.transport):
+            self._wire.setTcpNoDelay(True)
+            self._wire.setTcpKeepAlive(True)
+        self._wire.registerProducer(self, True)
+        self._connected()
+
+    def dataReceived(self, data: bytes) -> None:
+        """Bytes have arrived."""
+        self._received(data)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """The transport is gone."""
+        orderly = isinstance(reason.value, ConnectionDone)
+        self._disconnected(None if orderly else _why(reason))
+
+    def pauseProducing(self) -> None:
+        """The transport's buffer is full."""
+        self._writable(False)
+
+    def resumeProducing(self) -> None:
+        """The transport's buffer is empty again."""
+        self._writable(True)
+
+    def stopProducing(self) -> None:
+        """The transport is going away; `connectionLost` says the rest."""
+
+    def _write(self, pieces: list[bytes]) -> None:
+        self._wire.writeSequence(pieces)
+
+    def _close_transport(self) -> None:
+        # With a producer registered the transport would wait for it to finish.
+        self._wire.unregisterProducer()
+        self._wire.loseConnection()
+
+    def _abort_transport(self) -> None:
+        self._wire.abortConnection()
+
+    def _set_reading(self, reading: bool) -> None:
+        # To Twisted a transport is the producer of what it reads.
+        if reading:
+            self._wire.resumeProducing()
+        else:
+            self._wire.pauseProducing()
+
+
+class TcpChannelFactory(Factory):
+    """Makes a channel of each connection, at either end of it.
+
+    `on_connect` is called with each new channel and should set its receiver, soon if not at once:
+    until then the channel reads nothing.
+    """
+
+    noisy = False
+
+    def __init__(
+        self,
+        on_connect: Callable[[ISocketChannel], None],
+        max_frame: int = DEFAULT_MAX_FRAME,
+        *,
+        certified: bool = False,
+    ) -> None:
+        """`certified`: the transports are TLS whose ends both verify a certificate of the other."""
+        self._on_connect = on_connect
+        self._max_frame = max_frame
+        self._certified = certified
+
+    def buildProtocol(self, addr: IAddress | None) -> TcpSocketChannel:
+        """A channel for the connection that is being made."""
+        channel = TcpSocketChannel(self._on_connect, self._max_frame, self._certified)
+        channel.factory = self
+        return channel
+
+
+def _why(reason: Failure) -> str:
+    """What OpenSSL says is a list of (library, function, reason)."""
+    if isinstance(reason.value, SSL.Error) and reason.value.args:
+        return "TLS: " + ", ".join(each[-1] for each in reason.value.args[0])
+    return str(reason.getErrorMessage())
+
+
+def common_name(certificate: X509) -> str:
+    """Whose certificate it is; empty if it does not say."""
+    names = certificate.to_cryptography().subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if names else ""
+
+
+def _describe(address: object) -> str:
+    if isinstance(address, (IPv4Address, IPv6Address)):
+        return f"{address.host}:{address.port}"
+    return str(address)

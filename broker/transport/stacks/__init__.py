@@ -1,0 +1,16 @@
+"""Stacks as plug-ins: the contract of one, and finding those that are installed."""
+
+from broker.transport.stacks.building import build
+from broker.transport.stacks.contract import IProtocolStack, StackSettings, Transport
+from broker.transport.stacks.finding import find_stacks, stack_named
+from broker.transport.stacks.options import read_options
+
+__all__ = [
+    "IProtocolStack",
+    "StackSettings",
+    "Transport",
+    "build",
+    "find_stacks",
+    "read_options",
+    "stack_named",
+]

@@ -1,0 +1,64 @@
+"""Events as columns and back."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.archive.table import SCHEMA, batch_to_events, digest_of, events_to_batch
+from broker.errors import ArchiveCorrupt
+from broker.event.envelope import Header, Liveness, SecurityLevel
+from broker.event.identity import EventId
+from broker.log.records import LoggedEvent, encode_header
+from tests.archive.events import events, same
+
+_TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
+_NUMBER = st.integers(0, 2**63 - 1)
+_LEVEL = st.sampled_from(sorted(SecurityLevel))
+
+
+@st.composite
+def logged(draw: st.DrawFn) -> LoggedEvent:
+    level = draw(_LEVEL)
+    header = Header(
+        EventId(draw(_TEXT), draw(_NUMBER), draw(_NUMBER), draw(_NUMBER)),
+        *(draw(_TEXT), draw(_TEXT), draw(_TEXT), level, draw(st.sampled_from(Liveness))),
+    )
+    return LoggedEvent(
+        *(draw(st.integers(0, 2**32 - 1)), draw(_NUMBER), draw(_NUMBER), level.rank),
+        *(encode_header(header), draw(st.binary(max_size=40)), draw(_TEXT), 0),
+    )
+
+
+@settings(deadline=None)
+@given(st.lists(logged(), max_size=6))
+def test_what_goes_in_comes_out_byte_for_byte(made: list[LoggedEvent]) -> None:
+    batch = events_to_batch(made)
+    batch.validate(full=True)
+    assert batch.schema == SCHEMA
+    assert same(batch_to_events(batch), made)
+    assert batch.column("digest").to_pylist() == [digest_of(each.document) for each in made]
+
+
+def test_a_slice_of_a_batch_is_read_as_that_slice() -> None:
+    made = events(range(1, 10))
+    assert same(batch_to_events(events_to_batch(made).slice(2, 3)), made[2:5])
+
+
+@pytest.mark.parametrize("record", [b"", b"\x01", b"\x93\x01\x02\x03", encode_header.__doc__])
+def test_a_record_that_is_no_header_is_refused(record: bytes | str) -> None:
+    made = events([1, 2])
+    made[1].record = record if isinstance(record, bytes) else record.encode()
+    with pytest.raises((ValueError, TypeError)):
+        events_to_batch(made)
+
+
+@pytest.mark.parametrize(("column", "value"), [("level", 3), ("liveness", 2), ("level", -4)])
+def test_a_row_that_is_no_event_is_told_as_damage(column: str, value: int) -> None:
+    batch = events_to_batch(events([1]))
+    index = SCHEMA.get_field_index(column)
+    damaged = batch.set_column(index, SCHEMA.field(index), pa.array([value], pa.int8()))
+    with pytest.raises(ArchiveCorrupt):
+        batch_to_events(damaged)

@@ -1,0 +1,115 @@
+"""A node's log, its archiver in this process, and an archive on a disk that can end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from broker.archive.archive import Archive
+from broker.archiver.archiving import Archiving
+from broker.dtd.reference import DtdReference
+from broker.event.place import Mark
+from broker.log.commit import Commit, Keeping, Retention
+from broker.log.histories import EPOCHS_SINCE_MS
+from broker.log.log_file import LogFile
+from broker.log.records import LoggedEvent
+from broker.testing.archive import ShownLog
+from broker.testing.fragile_disk import FragileDisk
+from tests.archive.events import MORNING, Wall, event, everything_in, once
+
+REFERENCE = DtdReference("event", "1.0")
+TEXT = b"<!ELEMENT e EMPTY>"
+
+
+class Site:
+    """One node's log and its archiver; several sites may share an archive."""
+
+    def __init__(
+        self,
+        folder: Path,
+        archive: Site | None = None,
+        *,
+        max_bytes: int = 1 << 30,
+        unarchived_bytes: int = 0,
+    ) -> None:
+        self._archive_of = archive or self
+        self.wall = archive.wall if archive else Wall()
+        self._disk = FragileDisk(self.wall)
+        # By this clock the log's epochs begin with 1.
+        retention = Retention(max_bytes, unarchived_bytes=unarchived_bytes)
+        self.log = LogFile(folder, retention, sync=False, wall_clock=lambda: EPOCHS_SINCE_MS)
+        self.shown = ShownLog(self.log)
+        self.origin = self.log.origin
+        self.made: list[LoggedEvent] = []
+        """All that were ever in the log, of its own."""
+        self.texts: dict[DtdReference, bytes] = {REFERENCE: TEXT}
+        """What the node knows."""
+        self.asked: list[DtdReference] = []
+
+    @property
+    def disk(self) -> FragileDisk:
+        """Of the archive."""
+        return self._archive_of._disk
+
+    @disk.setter
+    def disk(self, disk: FragileDisk) -> None:
+        self._archive_of._disk = disk
+
+    def close(self) -> None:
+        """Let go of the log."""
+        self.log.crash()
+
+    def open(self) -> Archive:
+        """The archive, as one more process sees it."""
+        return Archive.open("/archive", wall_clock=self.wall, disk=self.disk)
+
+    def archiver(self) -> Archiving:
+        """One more process."""
+        return Archiving(self.shown, self.open(), self._ask, self.wall)
+
+    def carry(self, archiver: Archiving | None = None, dead: Sequence[str] = ()) -> Archiving:
+        """All that is there now goes into the archive; by whom."""
+        archiver = archiver or self.archiver()
+        while archiver.flush(dead):
+            pass
+        return archiver
+
+    def log_more(self, count: int, *, epoch: int = 1, document: bytes | None = None) -> None:
+        """So many events of its own."""
+        first = self.log.bounds.offset + 1
+        serial = self.log.bounds.last + 1
+        made = [
+            event(number, origin=self.origin, epoch=epoch, document=document)
+            for number in range(first, first + count)
+        ]
+        for number, each in enumerate(made, serial):
+            each.serial = number
+        commit = Commit(events=made, covered={self.origin: made[-1].mark})
+        self.log.commit(commit, epoch, MORNING)
+        self.made += made
+
+    def keep(self, events: Sequence[LoggedEvent], after: Mark) -> None:
+        """Copies of another node's events."""
+        keeping = Keeping(events[0].origin, after, events[-1].mark, list(events))
+        self.log.commit(Commit(keeping=[keeping]), self.log.bounds.epoch, MORNING)
+
+    def store(self, durables: Mapping[str, bytes | None]) -> None:
+        """Durable subscriptions of the client `c`, by name."""
+        changes = [(b"c\0" + name.encode(), stored) for name, stored in durables.items()]
+        self.log.commit(Commit(durables=changes), self.log.bounds.epoch, MORNING)
+
+    def archived(self) -> list[LoggedEvent]:
+        """All places in the archive, each once."""
+        return once(everything_in(self.open()))
+
+    def offsets(self) -> list[int]:
+        """Those of this log that are in the archive, as often as they are."""
+        return [each.offset for each in everything_in(self.open()) if each.origin == self.origin]
+
+    def covered(self) -> tuple[tuple[Mark, Mark], ...]:
+        """What the archive says that it has of this log."""
+        return tuple(self.open().state().covered.get(self.origin, ()))
+
+    def _ask(self, wanted: Sequence[DtdReference], origin: str) -> Mapping[DtdReference, bytes]:
+        self.asked += wanted
+        return {each: self.texts[each] for each in wanted if each in self.texts}

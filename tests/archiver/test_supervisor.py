@@ -1,0 +1,368 @@
+"""The node's side of its archiver: with a reactor of which the processes are ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.error import ProcessExitedAlready, ProcessTerminated
+from twisted.internet.task import Clock
+from twisted.logger import capturedLogs, formatEvent
+from twisted.python.failure import Failure
+
+from broker.archiver import lines, supervisor
+from broker.archiver.care_rules import CareRules
+from broker.archiver.supervisor import FIRST_REST, LAST_FLUSH, ArchiverSupervisor
+from broker.dtd.reference import DtdReference
+from broker.event.place import Mark
+from broker.recovery.archive_access import ArchivedDurable, Covered
+from broker.transport.backoff import LASTED
+
+REFERENCE = DtdReference("flight", "1.0")
+
+
+class Process:
+    """One that was started: what it is told, and its end."""
+
+    def __init__(self, protocol: Any, arguments: list[str]) -> None:
+        self._protocol = protocol
+        self.arguments = arguments
+        self._told = b""
+        self.signals: list[str] = []
+        self.over = False
+        protocol.makeConnection(self)
+
+    def write(self, data: bytes) -> None:
+        self._told += data
+
+    def signalProcess(self, name: str) -> None:
+        self.signals.append(name)
+        if self.over:
+            raise ProcessExitedAlready
+
+    def told(self) -> list[lines.Said]:
+        """Since this was asked last."""
+        told, self._told = self._told, b""
+        return [lines.decode(line) for line in told.splitlines()]
+
+    def say(self, data: bytes) -> None:
+        self._protocol.outReceived(data)
+
+    def complain(self, data: bytes) -> None:
+        self._protocol.errReceived(data)
+
+    def end(self) -> None:
+        self.over = True
+        self._protocol.processEnded(Failure(ProcessTerminated(1)))
+
+
+class Reactor(Clock):
+    """Time, and processes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.processes: list[Process] = []
+        self.full = False
+
+    def spawnProcess(self, protocol: Any, executable: str, args: list[str], **_: Any) -> Process:
+        if self.full:
+            raise OSError("no room for one more process")
+        self.processes.append(Process(protocol, args))
+        return self.processes[-1]
+
+    @property
+    def newest(self) -> Process:
+        return self.processes[-1]
+
+
+@pytest.fixture
+def reactor() -> Reactor:
+    return Reactor()
+
+
+@pytest.fixture
+def archiver(reactor: Reactor, tmp_path: Path) -> ArchiverSupervisor:
+    made = ArchiverSupervisor(reactor, log_folder=tmp_path, uri="/archive", every=5.0)
+    made.start()
+    return made
+
+
+def answers(deferred: Deferred[Any]) -> list[Any]:
+    """What it came to, if it has."""
+    found: list[Any] = []
+    deferred.addCallback(found.append)
+    return found
+
+
+def report(problem: str = "", **figures: int) -> bytes:
+    return lines.report(lines.Report({"aa": (1, 2)}, (), problem, figures))
+
+
+# ---------------------------------------------------------------- its life
+
+
+def test_each_report_says_at_once_what_is_archived(
+    reactor: Reactor, archiver: ArchiverSupervisor
+) -> None:
+    reached: list[Mapping[str, Mark]] = []
+    archiver.on_reached = reached.append
+    reactor.newest.say(report(events=1) + report(events=2))
+    assert reached == [{"aa": (1, 2)}] * 2
+
+
+def test_it_is_started_with_what_it_needs(reactor: Reactor, tmp_path: Path) -> None:
+    care = CareRules(True, 5, 7, 9)
+    ArchiverSupervisor(reactor, log_folder=tmp_path, uri="s3://a", every=2.5, care=care).start()
+    told = " ".join(reactor.newest.arguments)
+    assert f"--log {tmp_path} --archive s3://a --every 2.5" in told
+    [said] = [json.loads(each) for each in reactor.newest.arguments if each.startswith("{")]
+    assert said == {"compact": True, "age_ms": 5, "max_bytes": 7, "max_events": 9}
+
+
+def test_one_that_dies_is_started_again_later_and_later(
+    reactor: Reactor, archiver: ArchiverSupervisor
+) -> None:
+    rest = FIRST_REST
+    for count in range(1, 10):
+        reactor.newest.end()
+        assert "the archiver has ended" in archiver.problem
+        reactor.advance(rest - 0.01)
+        assert len(reactor.processes) == count
+        reactor.advance(0.02)
+        assert len(reactor.processes) == count + 1
+        rest = min(2 * rest, supervisor.LONGEST_REST)
+    assert rest == supervisor.LONGEST_REST
+    assert archiver.restarts == 9
+    # One that works for a moment only is not: it would be started again each second.
+    reactor.newest.say(report(events=1))
+    assert archiver.problem == ""
+    reactor.newest.end()
+    reactor.advance(FIRST_REST)
+    assert len(reactor.processes) == 10
+    reactor.advance(supervisor.LONGEST_REST)
+    # One that works and lasts is.
+    reactor.newest.say(report(events=1))
+    reactor.advance(LASTED)
+    reactor.newest.end()
+    reactor.advance(FIRST_REST)
+    assert len(reactor.processes) == 12
+
+
+def test_one_that_can_not_be_started_is_tried_again(
+    reactor: Reactor, archiver: ArchiverSupervisor
+) -> None:
+    reactor.full = True
+    reactor.newest.end()
+    reactor.advance(FIRST_REST)
+    assert "no room" in archiver.problem
+    assert answers(archiver.covered({"aa": (0, 0)})) == [Covered()]
+    reactor.full = False
+    reactor.advance(2 * FIRST_REST)
+    assert len(reactor.processes) == 2
+
+
+def test_a_new_process_is_told_who_is_dead(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
+    archiver.set_dead(["bb", "aa"])
+    archiver.set_dead(["aa", "bb"])
+    assert reactor.newest.told() == [lines.Dead(("aa", "bb"))]
+    reactor.newest.end()
+    reactor.advance(FIRST_REST)
+    assert reactor.newest.told() == [lines.Dead(("aa", "bb"))]
+
+
+def test_what_it_says_of_itself_is_known(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
+    line = report(problem="the disk is full", events=5)
+    for byte in range(len(line)):
+        reactor.newest.say(line[byte : byte + 1])
+    assert archiver.reached == {"aa": (1, 2)}
+    assert archiver.figures == {"events": 5}
+    assert archiver.problem == "the disk is full"
+    reactor.newest.say(report(events=6) + report(events=7))
+    assert (archiver.problem, archiver.figures) == ("", {"events": 7})
+
+
+def test_what_care_came_to_is_logged_when_it_has_changed(
+    reactor: Reactor, archiver: ArchiverSupervisor
+) -> None:
+    with capturedLogs() as events:
+        for merged in (0, 40, 40, 50):
+            reactor.newest.say(report(events=1, merged=merged))
+    texts = [formatEvent(event) for event in events]
+    assert [text for text in texts if text and "cared" in text] == [
+        "the archive is cared for: 40 files merged, 0 too old, 0 deleted so far",
+        "the archive is cared for: 50 files merged, 0 too old, 0 deleted so far",
+    ]
+
+
+# ---------------------------------------------------------------- its end
+
+
+def test_a_stop_lets_it_flush_and_waits(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
+    stopped = answers(archiver.stop())
+    assert reactor.newest.told() == [lines.End()]
+    assert stopped == []
+    reactor.newest.end()
+    assert stopped == [None]
+    assert reactor.getDelayedCalls() == []
+    assert len(reactor.processes) == 1
+
+
+def test_a_stop_kills_one_that_takes_too_long(
+    reactor: Reactor, archiver: ArchiverSupervisor
+) -> None:
+    stopped = answers(archiver.stop())
+    reactor.advance(LAST_FLUSH - 0.1)
+    assert reactor.newest.signals == []
+    reactor.advance(0.2)
+    assert reactor.newest.signals == ["KILL"]
+    reactor.newest.end()
+    assert stopped == [None]
+    assert reactor.getDelayedCalls() == []
+
+
+def test_a_stop_in_the_middle_of_a_restart_is_the_end(
+    reactor: Reactor, archiver: ArchiverSupervisor
+) -> None:
+    reactor.newest.end()
+    reactor.advance(FIRST_REST / 2)
+    assert answers(archiver.stop()) == [None]
+    assert reactor.getDelayedCalls() == []
+    reactor.advance(10 * FIRST_REST)
+    assert len(reactor.processes) == 1
+
+
+def test_one_that_is_over_already_can_be_killed(
+    reactor: Reactor, archiver: ArchiverSupervisor
+) -> None:
+    stopped = answers(archiver.stop())
+    reactor.newest.over = True
+    reactor.advance(LAST_FLUSH + 1)
+    reactor.newest.end()
+    assert stopped == [None]
+
+
+# ---------------------------------------------------------------- rubbish
+
+
+@pytest.mark.parametrize(
+    "rubbish", [b"\xff\xfe\n", b"{}\n", b'{"coverage":[]}\n', b"[" * 10_000 + b"\n"]
+)
+def test_one_that_writes_rubbish_is_killed(
+    reactor: Reactor, archiver: ArchiverSupervisor, rubbish: bytes
+) -> None:
+    reactor.newest.say(rubbish + report(events=5))
+    assert reactor.newest.signals == ["KILL"]
+    assert archiver.figures == {}
+    reactor.newest.end()
+    reactor.advance(FIRST_REST)
+    assert len(reactor.processes) == 2
+
+
+def test_one_that_writes_a_line_without_an_end_is_killed(
+    reactor: Reactor, archiver: ArchiverSupervisor
+) -> None:
+    for _ in range(supervisor.MOST_LINE // 65_536):
+        reactor.newest.say(bytes(65_536))
+    assert reactor.newest.signals == []
+    reactor.newest.say(b"x")
+    assert reactor.newest.signals[:1] == ["KILL"]
+
+
+def test_endless_complaints_take_no_more_room_than_a_line(
+    reactor: Reactor, archiver: ArchiverSupervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str] = []
+    monkeypatch.setattr(archiver, "complained", heard.append)
+    for _ in range(40):
+        reactor.newest.complain(b"y" * 65_536)
+    reactor.newest.complain(b"\nwhy\xff\n")
+    assert [len(each) for each in heard] == [supervisor.MOST_LINE - 6, 4]
+    assert heard[1] == "why\ufffd"
+
+
+# ---------------------------------------------------------------- questions
+
+
+def test_all_who_ask_at_once_are_one_question(
+    reactor: Reactor, archiver: ArchiverSupervisor
+) -> None:
+    asked = [answers(archiver.covered({"aa": (1, n), "zz": (0, 0)})) for n in (0, 5, 9)]
+    assert reactor.newest.told() == [lines.ASK_COVERED]
+    told = Covered({"aa": [((1, 0), (1, 4)), ((1, 6), (1, 8))], "bb": []}, frozenset({"bb"}))
+    reactor.newest.say(lines.coverage(told))
+    rest = (told.healing, frozenset({"bb"}))
+    assert asked[0] == [Covered({"aa": [((1, 0), (1, 4)), ((1, 6), (1, 8))]}, *rest)]
+    assert asked[1] == [Covered({"aa": [((1, 6), (1, 8))]}, *rest)]
+    assert asked[2] == [Covered({"aa": []}, *rest)]
+    archiver.covered({})
+    assert reactor.newest.told() == [lines.ASK_COVERED]
+
+
+def test_each_durable_is_a_question_of_its_own(
+    reactor: Reactor, archiver: ArchiverSupervisor
+) -> None:
+    one, other = (answers(archiver.durable("c", name)) for name in ("one", "other"))
+    first, second = reactor.newest.told()
+    assert isinstance(first, lines.AskDurable) and isinstance(second, lines.AskDurable)
+    reactor.newest.say(lines.found(second.number, "aa", b"stored"))
+    reactor.newest.say(lines.found(second.number, "aa", b"again"))
+    assert (one, other) == ([], [ArchivedDurable("aa", b"stored")])
+    reactor.newest.say(lines.found(first.number, "", None))
+    assert one == [None]
+
+
+def test_it_gives_dtds_of_the_archive(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
+    asked = [answers(archiver.archived_text(REFERENCE)) for _ in range(3)]
+    numbers = [said.number for said in reactor.newest.told() if isinstance(said, lines.AskText)]
+    reactor.newest.say(lines.found_text(numbers[0], b"<!ELEMENT a EMPTY>"))
+    assert asked == [[b"<!ELEMENT a EMPTY>"], [], []]
+    # An archiver that does not answer in time holds nobody up, nor does one that dies.
+    reactor.newest.end()
+    assert asked[1:] == [[None], [None]]
+    assert answers(archiver.archived_text(REFERENCE)) == [None]
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+def test_questions_are_answered_when_it_dies(
+    reactor: Reactor, archiver: ArchiverSupervisor, stopping: bool
+) -> None:
+    asked = [answers(archiver.covered({"aa": (0, 0)})), answers(archiver.durable("c", "d"))]
+    if stopping:
+        archiver.stop()
+    reactor.newest.end()
+    assert asked == [[Covered()], [None]]
+    assert answers(archiver.covered({"aa": (0, 0)})) == [Covered()]
+    assert answers(archiver.durable("c", "d")) == [None]
+
+
+def tell(text: bytes | None) -> Callable[[DtdReference, str], Deferred[bytes | None]]:
+    return lambda reference, origin: succeed(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (tell(b"<!ELEMENT a EMPTY>"), b"<!ELEMENT a EMPTY>"),
+        (tell("<!-- \u00e9 -->".encode("latin-1")), b"<!-- \xe9 -->"),
+        (tell(None), None),
+        (lambda reference, origin: fail(ValueError("it is broken")), None),
+    ],
+)
+def test_it_is_told_dtds(
+    reactor: Reactor, archiver: ArchiverSupervisor, text: Any, told: bytes | None
+) -> None:
+    archiver.dtd_text = text
+    reactor.newest.say(lines.ask_dtds([REFERENCE], "aa"))
+    assert reactor.newest.told() == [lines.TellDtd(REFERENCE, told, "aa")]
+
+
+def test_each_flush_has_a_number(reactor: Reactor, archiver: ArchiverSupervisor) -> None:
+    archiver.flush_soon()
+    archiver.flush_soon()
+    assert reactor.newest.told() == [lines.Flush(1), lines.Flush(2)]
+    reactor.newest.end()
+    archiver.flush_soon()

@@ -1,0 +1,45 @@
+"""An archiver whose archive can not be opened answers its node, so that nobody waits for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker.archiver import lines
+from broker.archiver.care_rules import NO_CARE
+from broker.log.commit import Retention
+from broker.log.log_file import LogFile
+from broker.recovery.archive_access import Covered
+
+pytestmark = pytest.mark.system
+
+
+def test_questions_are_answered_while_the_archive_can_not_be_opened(tmp_path: Path) -> None:
+    LogFile(tmp_path / "log", Retention(), sync=False).crash()
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    (archive / "archive.json").write_text('{"format": "another"}')
+    command = [sys.executable, "-m", "broker.archiver", "--log", str(tmp_path / "log")]
+    with subprocess.Popen(
+        [*command, "--archive", str(archive), "--every", "0.1", "--care", NO_CARE.encode()],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        problem = lines.understood(process.stdout.readline())
+        assert isinstance(problem, lines.Report)
+        assert "no archive of the format" in problem.problem
+        for said in (lines.ASK_COVERED, lines.AskDurable(1, "c", "d"), lines.Flush(2)):
+            process.stdin.write(lines.encode(said))
+        process.stdin.flush()
+        told = [lines.understood(process.stdout.readline()) for _ in range(5)]
+        process.stdin.write(lines.encode(lines.End()))
+    assert Covered() in told
+    assert lines.FoundDurable(1, "", None) in told
+    assert any(isinstance(each, lines.Report) and each.flushed == (2,) for each in told)

@@ -1,0 +1,167 @@
+"""A matcher, a log and DTDs that do what they are told, and an input between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+import attrs
+from twisted.internet.defer import Deferred
+
+from broker.dtd.reference import DtdReference
+from broker.errors import (
+    BrokerError,
+    LogUnavailable,
+    NotValid,
+)
+from broker.event.envelope import Header, Liveness, SecurityLevel
+from broker.event.identity import EventId
+from broker.identity.who import anonymous
+from broker.ingest.input import Input
+from broker.ingest.publisher import Publisher
+from broker.log.deduplication import Deduplication
+from broker.log.records import LoggedEvent
+from broker.matching.contract import Accepted, Refused, TypeMissing, Verdict
+from broker.wire.batches import Batch
+from broker.wire.messages import NotPublished, Published
+
+ODD = DtdReference("odd", "1.0")
+
+
+class FakeMatcher:
+    """A document says what is to be said of it: `NUMBER`, `refuse` or `odd NUMBER`."""
+
+    def __init__(self) -> None:
+        self.known: set[DtdReference] = set()
+        self.calls: list[int] = []
+        """How many documents there were in each."""
+        self.fitting = 1_000_000
+        """How many there is time for, where time is short."""
+
+    def match(
+        self, documents: Sequence[bytes], undescribed: Any = frozenset(), seconds: float = inf
+    ) -> list[Verdict]:
+        if seconds < inf:
+            documents = documents[: self.fitting]
+        self.calls.append(len(documents))
+        return [self._verdict(document, undescribed) for document in documents]
+
+    def _verdict(self, document: bytes, undescribed: Any) -> Verdict:
+        words = document.decode().split()
+        if words[0] == "refuse":
+            return Refused(NotValid("no"))
+        if words[0] == "odd" and ODD not in self.known and ODD not in undescribed:
+            return TypeMissing(ODD, "pointer")
+        event_id = EventId("alice", 1, int(words[-1]), 1)
+        header = Header(event_id, "s", words[0], "1.0", SecurityLevel.LOW, Liveness.LIVE)
+        return Accepted(header, (len(words),))
+
+
+class FakeLog:
+    """Keeps what was appended until it is told what becomes of it."""
+
+    origin = "n"
+
+    def __init__(self) -> None:
+        self.deduplication = Deduplication(lambda _: None, 64)
+        self.waiting: list[tuple[list[LoggedEvent], Any]] = []
+        self.resting = False
+        self._next = 1
+
+    def check_available(self) -> None:
+        if self.resting:
+            raise LogUnavailable("resting")
+
+    def append(self, entries: Sequence[tuple[bytes, int, bytes]], done: Any) -> None:
+        events = []
+        for record, level, document in entries:
+            events.append(LoggedEvent(1, self._next, 0, level, record, document, "n", self._next))
+            self._next += 1
+        self.waiting.append((events, done))
+
+    def commit(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for events, done in waiting:
+            done(events)
+
+    def fail(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        self.deduplication.forget()
+        self.resting = True
+        for _, done in waiting:
+            done(LogUnavailable("no room"))
+
+
+class FakeDtds:
+    def __init__(self) -> None:
+        self.asked: list[Deferred[Any]] = []
+
+    def lookup(self, reference: DtdReference, hint: Any) -> Deferred[Any]:
+        self.asked.append(Deferred())
+        return self.asked[-1]
+
+
+@attrs.define
+class FakeQuarantine:
+    kept: list[tuple[bytes, str]] = attrs.field(factory=list)
+
+    def keep(self, document: bytes, error: BrokerError, sender: str) -> None:
+        self.kept.append((document, error.code))
+
+
+class Setting:
+    """An input with everything around it, and one publisher."""
+
+    def __init__(self, accept_undescribed: bool = False) -> None:
+        self.matcher, self.log, self.dtds = FakeMatcher(), FakeLog(), FakeDtds()
+        self.quarantine = FakeQuarantine()
+        self.committed: list[tuple[list[bytes], list[tuple[int, ...]]]] = []
+        fakes: dict[str, Any] = {
+            "matcher": self.matcher,
+            "dtds": self.dtds,
+            "log": self.log,
+            "quarantine": self.quarantine,
+        }
+        self.input = Input(
+            **fakes,
+            committed=lambda events, matches: self.committed.append(
+                ([event.document for event in events], list(matches))
+            ),
+            wall_clock=lambda: 0,
+            accept_undescribed=accept_undescribed,
+        )
+        self.publisher, self.answers = self.join()
+        self.most = 1_000
+        self.taking = False
+
+    def join(self) -> tuple[Publisher, list[Published | NotPublished]]:
+        answers: list[Published | NotPublished] = []
+        publisher = Publisher(
+            anonymous("alice"), 1, answers.append, lambda: self.take_all(publisher)
+        )
+        return publisher, answers
+
+    def add(self, number: int, *documents: str) -> None:
+        self.publisher.add(Batch(number, [document.encode() for document in documents]))
+
+    def publish(self, number: int, *documents: str) -> None:
+        self.add(number, *documents)
+        self.take_all(self.publisher)
+
+    def take_all(self, publisher: Publisher) -> None:
+        """As a session does, but in a single turn, and in portions of `most` documents."""
+        if self.taking:
+            return
+        self.taking = True
+        while publisher.ready:
+            self.input.take(publisher, self.most)
+        self.taking = False
+
+    @property
+    def told(self) -> list[tuple[str, int]]:
+        return [(type(answer).__name__, answer.batch) for answer in self.answers]
+
+    def check(self) -> None:
+        o = self.input.outcomes
+        assert o.received == o.accepted + o.duplicate + o.not_taken + o.refused.total()

@@ -1,0 +1,102 @@
+"""What the index must answer, said as plainly as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import eq, ge, gt, le, lt, ne
+from typing import Any
+
+from broker.matching.index.holes import Hole, Literal, Operator
+from broker.matching.index.member import Member
+from broker.matching.index.members import Members
+from broker.matching.index.shared import Pool, SharedIndex, Signature
+
+TEXTS: Mapping[Operator, Callable[[bytes, bytes], bool]] = {
+    Operator.EQUAL: eq,
+    Operator.NOT_EQUAL: ne,
+    Operator.STARTS_WITH: bytes.startswith,
+    Operator.CONTAINS: bytes.__contains__,
+}
+NUMBERS: Mapping[Operator, Callable[[float, float], bool]] = {
+    Operator.NUMBER_EQUAL: eq,
+    Operator.NUMBER_NOT_EQUAL: ne,
+    Operator.LESS: lt,
+    Operator.LESS_EQUAL: le,
+    Operator.GREATER: gt,
+    Operator.GREATER_EQUAL: ge,
+}
+
+
+def satisfies(operator: Operator, value: Literal, literal: Literal) -> bool:
+    """One comparison."""
+    if isinstance(value, bytes) and isinstance(literal, bytes):
+        return TEXTS[operator](value, literal)
+    assert isinstance(value, float) and isinstance(literal, float)
+    if value != value or literal != literal:
+        return operator is Operator.NUMBER_NOT_EQUAL
+    return NUMBERS[operator](value, literal)
+
+
+def satisfied(
+    holes: Sequence[Hole], values: Sequence[Literal], literals: Sequence[Literal]
+) -> bool:
+    """A whole member."""
+    return all(
+        satisfies(hole.operator, value, literal)
+        for hole, value, literal in zip(holes, values, literals, strict=True)
+    )
+
+
+class Indexed:
+    """The members of one template by bitmaps, and all of their holes in an index to look them up.
+
+    What is found are the members themselves.
+    """
+
+    def __init__(self, holes: Sequence[Hole]) -> None:
+        self.members = Members(holes, owner=self)
+        self.index: SharedIndex = Pool().index(Signature(tuple(holes), (0,) * len(holes)))
+        self._postings: dict[Member, Member] = {}
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self.members)
+
+    def add(self, literals: Sequence[Literal]) -> Member:
+        member = self.members.add(literals)
+        if member not in self._postings:
+            self._postings[member] = self.index.add(member.literals, member)
+        return member
+
+    def remove(self, member: Member) -> None:
+        self.members.remove(member)
+        self.index.remove(self._postings.pop(member))
+
+    def find_rows(
+        self, columns: Sequence[Sequence[Any]], rows: int
+    ) -> list[tuple[int, list[Member]]]:
+        return _entries(self.index.find_rows(columns, rows))
+
+    def find_among(
+        self, constants: Mapping[int, Literal], columns: Sequence[Sequence[Any]], rows: int
+    ) -> list[tuple[int, list[Member]]]:
+        """With these values in all rows."""
+        way = self.index.among(constants)
+        if way.finder is None:
+            return []
+        needed = [column if at in way.read else () for at, column in enumerate(columns)]
+        return _entries(way.finder.find_rows(needed, rows))
+
+
+def _entries(
+    found: Sequence[tuple[int, Sequence[Member]]],
+) -> list[tuple[int, list[Member]]]:
+    return [(row, [posting.entry for posting in postings]) for row, postings in found]
+
+
+def find(indexed: Indexed, values: Sequence[Literal]) -> list[Member]:
+    """The members that one value for each hole satisfies, in no particular order."""
+    columns = [[value] for value in values]
+    return [member for _, found in indexed.find_rows(columns, 1) for member in found]

@@ -1,0 +1,104 @@
+"""Queries: identity, prefixes, and what they read."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from broker.errors import BadQuery, QueryTooExpensive
+from broker.event.envelope import NAMESPACE
+from broker.matching.query.limits import QueryLimits
+from broker.matching.query.query import parse_query
+
+
+def test_queries_are_equal_by_text_and_the_prefixes_in_use() -> None:
+    first = parse_query("//p:a", {"p": "urn:1", "unused": "urn:2"})
+    assert first == parse_query("//p:a", {"p": "urn:1"})
+    assert hash(first) == hash(parse_query("//p:a", {"p": "urn:1"}))
+    assert first != parse_query("//p:a", {"p": "urn:2"})
+    assert first != parse_query("// p:a", {"p": "urn:1"})
+    assert first.namespaces == (("p", "urn:1"),)
+
+
+def test_a_query_can_be_made_again_from_what_it_says() -> None:
+    query = parse_query("//p:a[Mspaces:b]", {"p": "urn:1", "q": "urn:2"})
+    assert parse_query(query.text, dict(query.namespaces)) == query
+    assert pickle.loads(pickle.dumps(query)) == query
+
+
+@pytest.mark.parametrize(
+    ("text", "payload", "envelope", "variables"),
+    [
+        ("true()", False, False, set()),
+        ("$StreamId = 'x' or $Liveness", False, False, {"StreamId", "Liveness"}),
+        ("/a", True, False, set()),
+        ("a", True, False, set()),
+        ("string()", True, False, set()),
+        ("lang('en')", True, False, set()),
+        ("string-length() > 1", True, False, set()),
+        ("/Mspaces:Event/a", False, True, set()),
+        ("/Mspaces:Event[a]", False, True, set()),
+        ("/Mspaces:Event[string()]", False, True, set()),
+        ("/Mspaces:Event[/a]", True, True, set()),
+        ("/Mspaces:Event and a", True, True, set()),
+        ("/Mspaces:Event[$ClientId]", False, True, {"ClientId"}),
+    ],
+)
+def test_a_query_knows_what_it_reads(
+    text: str, payload: bool, envelope: bool, variables: set[str]
+) -> None:
+    query = parse_query(text)
+    assert (query.uses_payload, query.uses_envelope) == (payload, envelope)
+    assert query.variables == variables
+
+
+def test_an_unbound_prefix_is_refused_where_it_stands() -> None:
+    with pytest.raises(BadQuery, match="'q' is not bound") as caught:
+        parse_query("'q:' = p:a/q:b", {"p": "urn:p"})
+    assert caught.value.column == 12
+
+
+@pytest.mark.parametrize(
+    ("prefix", "uri"),
+    [
+        ("Mspaces", "urn:other"),
+        ("xml", "urn:other"),
+        ("xmlns", "urn:other"),
+        ("", "urn:other"),
+        ("a:b", "urn:other"),
+        ("1", "urn:other"),
+        ("a", ""),
+        ("a", "urn:\x00"),
+    ],
+)
+def test_some_prefixes_can_not_be_bound(prefix: str, uri: str) -> None:
+    with pytest.raises(BadQuery):
+        parse_query("a", {prefix: uri})
+
+
+def test_the_envelopes_prefix_may_be_bound_to_what_it_is_bound_to() -> None:
+    assert parse_query("//Mspaces:a", {"Mspaces": NAMESPACE}) == parse_query("//Mspaces:a")
+    assert parse_query("//@xml:id").namespaces == ()
+
+
+@pytest.mark.parametrize("character", ["\x00", "\x0b", "\ufffe", "\ud800"])
+def test_characters_outside_xml_are_refused_where_they_stand(character: str) -> None:
+    with pytest.raises(BadQuery, match="not allowed in XML") as caught:
+        parse_query(f"a = '{character}'")
+    assert caught.value.column == 6
+
+
+def test_names_follow_libxml2() -> None:
+    assert parse_query("/bücher/τίτλος").uses_payload
+    with pytest.raises(BadQuery, match="can not stand in a name") as caught:
+        parse_query("a = b×c")
+    assert caught.value.column == 6
+
+
+def test_a_long_text_is_refused() -> None:
+    with pytest.raises(QueryTooExpensive, match="4097 characters"):
+        parse_query("a" * 4097)
+    assert parse_query("a" * 4096)
+    with pytest.raises(QueryTooExpensive, match="at most 3"):
+        parse_query("true()", limits=QueryLimits(max_length=3))

@@ -1,0 +1,161 @@
+"""What is called impossible is so: no valid event matches it, whatever DTD, document and query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from broker.dtd.catalogue import Catalogue, shipped_folder
+from broker.dtd.dtd import Dtd
+from broker.dtd.reference import DtdReference
+from broker.errors import BadDtd, BadQuery, QueryTooExpensive
+from broker.event.stream import StreamPattern
+from broker.matching.contract import Accepted
+from broker.matching.query.limits import QueryLimits
+from broker.matching.query.query import Query, parse_query
+from broker.matching.reference import ReferenceMatcher
+from broker.matching.schema.difference import difference
+from broker.matching.schema.effect import Effect, effect_on
+from broker.matching.schema.satisfiable import analyse, satisfiable
+from broker.matching.schema.schema import Schema
+from tests.matching.schema.generating import MadeQueries, MadeType
+from tests.seeds import seeds
+
+MADE = DtdReference("made", "1.0")
+EVERYTHING = StreamPattern.parse(">")
+LIMITS = QueryLimits(max_cost=10**9)
+DOCUMENTS, QUERIES = 25, 60
+
+
+class OneType:
+    """A cache of one DTD."""
+
+    def __init__(self, dtd: Dtd) -> None:
+        self._dtd = dtd
+
+    def get(self, reference: DtdReference) -> Dtd | None:
+        return self._dtd if reference == self._dtd.reference else None
+
+
+def load(made: MadeType, version: str = "1.0") -> Dtd | None:
+    """The DTD, or None where chance made one that is not deterministic."""
+    catalogue = Catalogue.load(shipped_folder())
+    try:
+        return Dtd.load(DtdReference("made", version), made.text, catalogue.read)
+    except BadDtd:
+        return None
+
+
+def documents(
+    made: MadeType, make_event: Callable[..., bytes], version: str = "1.0"
+) -> list[bytes]:
+    found = []
+    for _ in range(DOCUMENTS):
+        try:
+            payload = made.payload()
+        except RecursionError:
+            continue
+        found.append(make_event(payload, type_name="made", version=version))
+    return found
+
+
+def queries(random: Random) -> list[Query]:
+    made = MadeQueries(random)
+    found: list[Query] = []
+    while len(found) < QUERIES:
+        try:
+            found.append(parse_query(made.query(), {"p": "urn:p"}, LIMITS))
+        except (BadQuery, QueryTooExpensive):
+            continue
+    return found
+
+
+def matching(dtd: Dtd, wanted: list[Query], events: list[bytes]) -> list[set[Query]]:
+    """For each event the queries that it matches, as lxml says."""
+    matcher = ReferenceMatcher(OneType(dtd), lambda: 0.0)  # type: ignore[arg-type]
+    numbers = {matcher.subscribe(EVERYTHING, query): query for query in wanted}
+    found = []
+    for verdict in matcher.match(events):
+        assert isinstance(verdict, Accepted), verdict
+        found.append({numbers[number] for number in verdict.subscriptions})
+    return found
+
+
+@pytest.mark.parametrize("seed", seeds(4, 12))
+def test_no_valid_event_matches_what_is_called_impossible(
+    seed: int, make_event: Callable[..., bytes]
+) -> None:
+    impossible = possible = matched = 0
+    for each in range(10 * seed, 10 * seed + 10):
+        made = MadeType(each)
+        dtd = load(made)
+        if dtd is None:
+            continue
+        wanted = queries(Random(each))
+        schemas = (Schema(dtd), Schema(dtd, shared=True))
+        called = {q for q in wanted if any(satisfiable(q, schema) for schema in schemas)}
+        for found in matching(dtd, wanted, documents(made, make_event)):
+            matched += len(found)
+            for query in found & called:
+                reason = satisfiable(query, schemas[0]) or satisfiable(query, schemas[1])
+                raise AssertionError(f"seed {each}: {query.text} matches, though {reason}")
+        impossible += len(called)
+        possible += len(wanted) - len(called)
+    # It must not hold because nothing is ever called impossible, or nothing ever matches.
+    assert impossible > possible / 10 and matched > 0
+
+
+@pytest.mark.parametrize("seed", seeds(2, 4))
+def test_little_work_makes_no_query_impossible_that_much_work_does_not(seed: int) -> None:
+    for each in range(10 * seed, 10 * seed + 10):
+        dtd = load(MadeType(each))
+        if dtd is None:
+            continue
+        schema = Schema(dtd)
+        for query in queries(Random(each)):
+            whole = analyse(query, schema)
+            for work in (1, 10, 40):
+                part = analyse(query, schema, work)
+                assert part.work <= work
+                if part.impossible is not None:
+                    assert whole.impossible is not None
+                assert part.complete or part.impossible is None
+
+
+@pytest.mark.parametrize("seed", seeds(2, 6))
+def test_an_unaffected_query_says_the_same_of_a_document_that_is_valid_in_both_versions(
+    seed: int, make_event: Callable[..., bytes]
+) -> None:
+    """The new version has other attributes on one element: whoever reads none of them matches as
+    before, with the new defaults too."""
+    compared = 0
+    for each in range(10 * seed, 10 * seed + 10):
+        old, new = MadeType(each), MadeType(each)
+        changed = sorted(new.attributes)[each % len(new.attributes)]
+        new.attributes[changed] = {
+            key: ("(x | y) 'y'", ("x", "y")) for key in ("k", "v") if each % 3 or key == "k"
+        }
+        one, other = load(old), load(new, "2.0")
+        if one is None or other is None:
+            continue
+        between = difference(one, other)
+        wanted = [query for query in queries(Random(each)) if "$" not in query.text]
+        same = [q for q in wanted if effect_on(q, between).effect is Effect.UNAFFECTED]
+        before = matching(one, same, _valid(one, documents(old, make_event)))
+        events = [
+            event.replace(b"made 1.0", b"made 2.0").replace(b">1.0<", b">2.0<")
+            for event in _valid(one, documents(MadeType(each), make_event))
+        ]
+        kept = [i for i, event in enumerate(events) if _valid(other, [event])]
+        after = matching(other, same, [events[i] for i in kept])
+        assert [before[i] for i in kept] == after, f"seed {each}"
+        compared += len(kept) * len(same)
+    assert compared > 0
+
+
+def _valid(dtd: Dtd, events: list[bytes]) -> list[bytes]:
+    matcher = ReferenceMatcher(OneType(dtd), lambda: 0.0)  # type: ignore[arg-type]
+    verdicts = matcher.match(events)
+    return [e for e, v in zip(events, verdicts, strict=True) if isinstance(v, Accepted)]

@@ -1,0 +1,46 @@
+"""Fixtures for shapes: the flight type of the content tests, and a cache under the oracle's eye."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.dtd.dtd import Dtd
+from tests.matching.conftest import load_dtd
+from tests.matching.shape.oracle import Judged
+
+NOTE_DTD = b"""
+<!ENTITY % Mspaces.content ", note?">
+<!ENTITY % Mspaces.envelope
+         PUBLIC "-//xmlbroker//ELEMENTS Mspaces Envelope 1.1//EN" "mspaces-1.1.mod">
+%Mspaces.envelope;
+<!ELEMENT note (line | mixed | any | x:far | far)*>
+<!ATTLIST note xmlns:x CDATA #FIXED "urn:x" key ID #IMPLIED ref IDREF #IMPLIED>
+<!ELEMENT line (#PCDATA)>
+<!ATTLIST line
+          free CDATA #IMPLIED
+          other CDATA "usual"
+          fixed CDATA #FIXED "so"
+          choice (a | b) "a"
+          token NMTOKEN #IMPLIED
+          xml:lang CDATA #IMPLIED
+          x:free CDATA #IMPLIED
+          x:given CDATA "&lt;given>">
+<!ELEMENT mixed (#PCDATA | line)*>
+<!ELEMENT any ANY>
+<!ELEMENT x:far (#PCDATA)>
+<!ATTLIST x:far free CDATA #IMPLIED>
+<!ELEMENT far (#PCDATA)>
+<!ATTLIST far xmlns:y CDATA #IMPLIED free CDATA #IMPLIED>
+"""
+
+
+@pytest.fixture(scope="session")
+def note_dtd() -> Dtd:
+    """A type with a bit of everything that decides what may be a slot."""
+    return load_dtd("note", "1.0", NOTE_DTD)
+
+
+@pytest.fixture
+def judged(flight_dtd: Dtd, note_dtd: Dtd) -> Judged:
+    """An empty cache that knows flights and notes."""
+    return Judged(flight_dtd, note_dtd)

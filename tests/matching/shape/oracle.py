@@ -1,0 +1,179 @@
+"""What shapes are held against: the parser's tree, and the reference engine's verdict."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+from lxml import etree
+
+from broker.dtd.dtd import Dtd
+from broker.errors import BadEnvelope
+from broker.matching.contract import Accepted, Refused
+from broker.matching.envelope import read_envelope
+from broker.matching.evaluation import Subject
+from broker.matching.limits import DocumentLimits
+from broker.matching.reference import ReferenceMatcher
+from broker.matching.shape.bounds import ShapeBounds
+from broker.matching.shape.cache import ShapeCache
+from broker.matching.shape.form import Form
+from broker.matching.shape.shape import Shape
+from broker.matching.shape.tree import Node, NodeKind
+from broker.matching.switching.filling import forms_of
+from broker.matching.switching.recognition import recognised
+from tests.matching.conftest import KnownDtds
+
+_PARSER = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
+_PREFIX = etree.XPath("name(@*[position() = $n])")
+
+
+class Judged:
+    """A shape cache beside the reference engine, which it may never contradict."""
+
+    def __init__(self, *dtds: Dtd, bounds: ShapeBounds = ShapeBounds()) -> None:  # noqa: B008
+        self.cache = ShapeCache(DocumentLimits(), bounds)
+        known: Any = KnownDtds(*dtds)
+        self.reference = ReferenceMatcher(known, clock=lambda: 0.0)
+        self._dtds = {dtd.reference.public_id.encode(): dtd for dtd in dtds}
+        self.recognised = self.accepted = 0
+        self._forms: dict[Shape, tuple[Form, Form]] = {}
+
+    def meet(self, document: bytes) -> Shape | None:
+        """Recognise the document, or learn from it if it is valid; both are checked."""
+        (verdict,) = self.reference.match([document])
+        self.accepted += isinstance(verdict, Accepted)
+        found = self.recognise(document)
+        if found is None:
+            return self._learn(document) if isinstance(verdict, Accepted) else None
+        shape, values = found
+        try:
+            header = shape.header(values)
+        except BadEnvelope as error:
+            assert isinstance(verdict, Refused), document
+            assert isinstance(verdict.error, BadEnvelope), document
+            assert verdict.error.text == error.text
+            return None
+        assert isinstance(verdict, Accepted), (verdict, document)
+        assert header == verdict.header, document
+        self.recognised += 1
+        check_tree(shape, values, self.parsed(document))
+        self._check_forms(shape, values, document)
+        return shape
+
+    def twice(self, document: bytes) -> Shape | None:
+        """Meet a document as often as it takes to learn it."""
+        self.meet(document)
+        return self.meet(document)
+
+    def knows(self, document: bytes) -> bool:
+        """Whether it is recognised now."""
+        return self.recognise(document) is not None
+
+    def recognise(self, document: bytes) -> tuple[Shape, tuple[bytes, ...]] | None:
+        """Shape and values, as the engine finds them for a batch."""
+        groups, others = recognised(self.cache, [document], (0,))
+        assert others == ([] if groups else [0])
+        return (groups[0].shape, groups[0].values[0]) if groups else None
+
+    def parsed(self, document: bytes) -> etree._Element:
+        """The tree of a valid document, with defaults."""
+        root = etree.fromstring(document, _PARSER)
+        self.dtd_of(document).apply_defaults(root)
+        return root
+
+    def dtd_of(self, document: bytes) -> Dtd:
+        """By the public identifier that it names."""
+        return next(dtd for name, dtd in self._dtds.items() if name in document)
+
+    def _check_forms(self, shape: Shape, values: Sequence[bytes], document: bytes) -> None:
+        """The forms, made of the first document of the shape, are this one's trees when filled."""
+        root = self.parsed(document)
+        parsed = Subject(root, read_envelope(root, shape.reference, plain=True))
+        if shape not in self._forms:
+            first = self.parsed(document)
+            parts = read_envelope(first, shape.reference, plain=True)
+            self._forms[shape] = forms_of(shape, Subject(first, parts))
+        found = [form.filled(values) for form in self._forms[shape]]
+        assert found[0].getroottree().docinfo.doctype == root.getroottree().docinfo.doctype
+        for filled, expected in zip(found, (root, parsed.document()), strict=True):
+            assert etree.tostring(filled) == etree.tostring(expected), document
+            assert of_lxml(filled) == of_lxml(expected), document
+
+    def _learn(self, document: bytes) -> Shape | None:
+        dtd, root = self.dtd_of(document), self.parsed(document)
+        before = etree.tostring(root)
+        shape = self.cache.learn(document, root, dtd.reference, dtd)
+        assert etree.tostring(root) == before
+        if shape is not None:
+            values = shape.values(document)
+            assert values is not None
+            check_tree(shape, values, root)
+        return shape
+
+
+def check_tree(shape: Shape, values: Sequence[bytes], root: etree._Element) -> None:
+    """The shape's trees, filled with values, are what the parser says."""
+    assert len(values) == shape.slots
+    assert of_shape(shape.tree, values) == ("", None, [], [of_lxml(root)])
+    check_orders(shape.tree)
+    payload = read_envelope(root, shape.reference, plain=True).payload
+    if payload is None:
+        assert shape.payload is None
+        return
+    assert shape.payload is not None
+    alone = copy.deepcopy(payload)
+    alone.tail = None
+    assert of_shape(shape.payload, values) == ("", None, [], [of_lxml(alone)])
+    check_orders(shape.payload)
+
+
+def of_shape(node: Node, values: Sequence[bytes]) -> Any:
+    """A node of a shape's tree as plain data, its slots filled."""
+    if node.kind is NodeKind.TEXT:
+        return _value(node, values)
+    name = f"{{{node.namespace}}}{node.local}" if node.namespace else node.local
+    attributes = [
+        (
+            f"{{{each.namespace}}}{each.local}" if each.namespace else each.local,
+            each.prefix,
+            _value(each, values),
+        )
+        for each in node.attributes
+    ]
+    return (name, node.prefix, attributes, [of_shape(each, values) for each in node.children])
+
+
+def of_lxml(element: etree._Element) -> Any:
+    """An element as plain data."""
+    attributes = []
+    for place, (name, value) in enumerate(element.items(), 1):
+        prefix, colon, _ = str(_PREFIX(element, n=place)).partition(":")
+        attributes.append((name, prefix if colon else None, value))
+    children: list[Any] = [element.text] if element.text else []
+    for child in element:
+        children.append(of_lxml(child))
+        if child.tail:
+            children.append(child.tail)
+    return (str(element.tag), element.prefix, attributes, children)
+
+
+def check_orders(root: Node) -> None:
+    """Orders rise without holes, and `last` and `parent` tell the truth."""
+    seen = []
+
+    def walk(node: Node) -> int:
+        seen.append(node.order)
+        last = node.order
+        for below in (*node.attributes, *node.children):
+            assert below.parent is node
+            last = walk(below)
+        assert node.last == last
+        return last
+
+    walk(root)
+    assert seen == list(range(len(seen)))
+
+
+def _value(node: Node, values: Sequence[bytes]) -> str:
+    return (values[node.value] if isinstance(node.value, int) else node.value).decode()

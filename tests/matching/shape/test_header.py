@@ -1,0 +1,102 @@
+"""Headers read from slots: the same header and the same refusals as from a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from broker.errors import BadEnvelope
+from broker.event.envelope import Bundle, EventLinkage, Liveness, SecurityLevel
+from broker.matching.shape import fields
+from tests.matching.shape.oracle import Judged
+
+Event = Callable[..., bytes]
+
+FIELDS = {
+    b"StreamId": [b"", b"a..b", b"a.b", b" a", b"a\n", b"x" * 65, b"\xc3\xa9", b"."],
+    b"ClientId": [b"-", b"me@here", b"me ", b"x" * 65, b"\xc3\xa9"],
+    b"TimeStamp": [b"0", b"00", b"+1", b"-1", b"1_0", b" 1", b"1\n", b"1.0", b"x", b"9" * 19]
+    + [b"9223372036854775807", b"9223372036854775808", b"0" * 20, b"1" * 5000, b"\xd9\xa1"],
+    b"SequenceNumber": [b"0", b"1", b"000", b"+1", b"1_0", b"9" * 18, b"9" * 19, b"9" * 20, b"\t1"]
+    + [b"9223372036854775807", b"9223372036854775808", b"7" * 5000, b"\xc2\xb2"],
+    b"Incarnation": [b"0", b"+1", b"1_0", b"1 ", b"9" * 19, b"9223372036854775807", b"1" * 5000],
+}
+
+
+@pytest.mark.parametrize("name", sorted(FIELDS))
+def test_each_field_is_checked_as_the_reference_does(
+    judged: Judged, make_event: Event, name: bytes
+) -> None:
+    document = make_event()
+    assert judged.twice(document) is not None
+    assert judged.meet(document.replace(b"pilot", "pilot\u00e9".encode())) is None
+    start = document.index(b"<Mspaces:" + name + b">") + len(name) + 10
+    end = document.index(b"<", start)
+    for value in FIELDS[name]:
+        changed = document[:start] + value + document[end:]
+        judged.meet(changed)
+        judged.meet(changed)
+        # Learnt beyond ASCII too: then the checks of slots have to refuse it.
+        wide = changed.replace(b"UAL1021", "é".encode())
+        judged.meet(wide)
+        judged.meet(wide)
+    assert judged.recognised > 0
+
+
+def test_a_wrong_value_is_refused_by_the_header_alone(judged: Judged, make_event: Event) -> None:
+    document = make_event()
+    judged.twice(document)
+    found = judged.recognise(document.replace(b">7<", b">0<"))
+    assert found is not None
+    with pytest.raises(BadEnvelope, match="SequenceNumber"):
+        found[0].header(found[1])
+
+
+@pytest.mark.parametrize("level", list(SecurityLevel))
+@pytest.mark.parametrize("liveness", list(Liveness))
+def test_level_and_liveness_are_those_of_the_shape(
+    judged: Judged, make_event: Event, level: SecurityLevel, liveness: Liveness
+) -> None:
+    document = make_event(security_level=level, liveness=liveness)
+    shape = judged.twice(document)
+    assert shape is not None
+    values = shape.values(document)
+    assert values is not None
+    header = shape.header(values)
+    assert (header.security_level, header.liveness) == (level, liveness)
+
+
+def test_bundles_are_checked_for_each_event(judged: Judged, make_event: Event) -> None:
+    def bundled(first: str, second: str) -> bytes:
+        linkage = EventLinkage((Bundle(first, 1), Bundle(second, 2)))
+        document: bytes = make_event(linkage=linkage)
+        return document
+
+    shape = judged.twice(bundled("a", "b"))
+    assert shape is not None
+    assert len(shape.fields.bundle_ids) == len(shape.fields.bundle_numbers) == 2
+    assert judged.meet(bundled("c", "d")) is shape
+    assert judged.meet(bundled("c", "c")) is None
+    wrong = bundled("c", "d").replace(b"BundleNumber>2<", b"BundleNumber>x<")
+    assert judged.knows(wrong)
+    assert judged.meet(wrong) is None
+
+
+def test_names_that_are_remembered_are_bounded(
+    judged: Judged, make_event: Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fields, "MAX_NAMES", 4)
+    shape = judged.twice(make_event())
+    for i in range(20):
+        assert judged.meet(make_event(stream=f"a.{i % 7}")) is shape
+    readers = judged.cache._readers
+    assert 0 < len(readers._streams) <= 4
+
+
+def test_very_long_numbers_are_refused(judged: Judged, make_event: Event) -> None:
+    judged.twice(make_event())
+    found = judged.recognise(make_event().replace(b">7<", b">" + b"7" * 200_000 + b"<"))
+    assert found is not None
+    with pytest.raises(BadEnvelope, match="SequenceNumber"):
+        found[0].header(found[1])

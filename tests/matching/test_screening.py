@@ -1,0 +1,21 @@
+"""Checks on bytes: the place that an error names."""
+
+from __future__ import annotations
+
+from broker.matching.screening import check_references, undefined_reference
+from broker.matching.textplace import line_and_column
+
+
+def test_lines_and_columns_count_characters_from_one() -> None:
+    text = "a\nbé\u20ac\n".encode()
+    assert line_and_column(text, 0) == (1, 1)
+    assert line_and_column(text, 2) == (2, 1)
+    assert line_and_column(text, 5) == (2, 3)
+    assert line_and_column(text, 9) == (3, 1)
+
+
+def test_references_are_looked_for_behind_the_start_only() -> None:
+    document = b"<!DOCTYPE a '&x;'><a>&lt;<!-- &y; --></a>"
+    check_references(document, 18)
+    assert undefined_reference(document, 0) == (13, "x")
+    assert undefined_reference(document + b"&z", 18) == (len(document), "z")

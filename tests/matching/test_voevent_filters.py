@@ -1,0 +1,100 @@
+"""The filters that people use, on packets as a broker network carried them."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lxml import etree
+
+from broker.dtd.catalogue import shipped_folder
+from broker.dtd.reference import DtdReference
+from broker.event.stream import StreamPattern
+from broker.event.writing import payload_element
+from broker.matching.contract import Accepted
+from broker.matching.query.query import parse_query
+from broker.matching.reference import ReferenceMatcher
+from tests.matching.conftest import KnownDtds, load_dtd
+
+PACKETS = 294
+
+
+def packets(folder: Path) -> Iterator[bytes]:
+    with tarfile.open(folder / "voevent" / "2020-06.002.tar.bz2") as archive:
+        for member in archive:
+            file = archive.extractfile(member) if member.isfile() else None
+            if file is not None and member.name.endswith(".xml"):
+                yield file.read()
+
+
+def filters(folder: Path) -> list[str]:
+    lines = (folder / "voevent" / "xpath-filters-comet-docs.txt").read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def test_real_filters_select_from_real_packets_what_lxml_selects(
+    shared_data: Path, make_event: Callable[..., bytes], ticking: Any
+) -> None:
+    """Any DTD that accepts the packets will do here: without one they are undescribed."""
+    queries = filters(shared_data)
+    assert len(queries) == 3
+    engine = ReferenceMatcher(KnownDtds(), clock=ticking)
+    numbers = [engine.subscribe(StreamPattern.parse("voevent"), parse_query(q)) for q in queries]
+    undescribed = frozenset({DtdReference("VOEvent", "2.0")})
+    selected = [0, 0, 0]
+    seen = 0
+    for packet in packets(shared_data):
+        payload = payload_element(packet)
+        document = make_event(payload, stream="voevent", type_name="VOEvent", version="2.0")
+        (verdict,) = engine.match([document], undescribed)
+        assert isinstance(verdict, Accepted), verdict
+        alone = etree.fromstring(payload)
+        expected = tuple(
+            n for n, q in zip(numbers, queries, strict=True) if etree.XPath(q, regexp=False)(alone)
+        )
+        assert verdict.subscriptions == expected
+        for i, number in enumerate(numbers):
+            selected[i] += number in expected
+        seen += 1
+    assert seen == PACKETS
+    assert 0 < selected[0] <= PACKETS
+    assert engine.suspended() == []
+
+
+def test_packets_are_valid_by_the_shipped_dtd(
+    shared_data: Path, make_event: Callable[..., bytes], ticking: Any
+) -> None:
+    text = (shipped_folder() / "voevent-2.0.dtd").read_bytes()
+    engine = ReferenceMatcher(KnownDtds(load_dtd("VOEvent", "2.0", text)), clock=ticking)
+    documents = [
+        make_event(payload_element(p), type_name="VOEvent", version="2.0")
+        for p in packets(shared_data)
+    ]
+    refused = [v for v in engine.match(documents) if not isinstance(v, Accepted)]
+    assert refused == []
+
+
+@pytest.mark.parametrize("query", ['//Param[@name="SC_Lat" and @value>600]'])
+def test_a_real_filter_finds_what_it_is_for(
+    make_event: Callable[..., bytes], ticking: Any, query: str
+) -> None:
+    engine = ReferenceMatcher(KnownDtds(), clock=ticking)
+    number = engine.subscribe(StreamPattern.parse(">"), parse_query(query))
+    undescribed = frozenset({DtdReference("VOEvent", "2.0")})
+
+    def heard(value: str) -> bool:
+        payload = f"<VOEvent><What><Param name='SC_Lat' value='{value}'/></What></VOEvent>"
+        document = make_event(payload.encode(), type_name="VOEvent", version="2.0")
+        (verdict,) = engine.match([document], undescribed)
+        assert isinstance(verdict, Accepted)
+        return verdict.subscriptions == (number,)
+
+    assert heard("601")
+    assert heard(" 1e3 ")
+    assert not heard("600")
+    assert not heard("+601")
+    assert not heard("1_000")
+    assert not heard("inf")

@@ -1,0 +1,44 @@
+"""The node's process as the service sets it up."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
+
+from broker.node.service import GC_THRESHOLDS, address_text, collect_rarely
+
+
+class Knot:
+    """Holds itself."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+def test_the_collector_leaves_alone_what_is_loaded_and_still_frees_what_comes() -> None:
+    thresholds = gc.get_threshold()
+    try:
+        collect_rarely()
+        assert gc.get_threshold() == GC_THRESHOLDS
+        assert gc.get_freeze_count() > 10_000
+        knot = weakref.ref(Knot())
+        assert knot() is not None
+        gc.collect()
+        assert knot() is None
+    finally:
+        gc.set_threshold(*thresholds)
+
+
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        (IPv4Address("TCP", "127.0.0.1", 8765), "127.0.0.1:8765"),
+        (IPv6Address("TCP", "::1", 8765), "[::1]:8765"),
+        (UNIXAddress(b"/run/clients"), "/run/clients"),
+    ],
+)
+def test_an_address_is_told_as_a_person_writes_it(address: object, text: str) -> None:
+    assert address_text(address) == text

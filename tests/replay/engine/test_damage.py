@@ -1,0 +1,294 @@
+"""What is damaged, missing or too much: the rest is recovered, and it is told."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from broker.archive.archive import Archive
+from broker.archive.compaction import Compaction, CompactionRules
+from broker.archive.listed import ArchivedFile
+from broker.archive.manifests import Ledger
+from broker.archive.table import ID_COLUMNS, events_to_batch
+from broker.archive.writer import ArchiveWriter
+from broker.errors import (
+    ArchiveObjectMissing,
+    Overloaded,
+    QueryTooExpensive,
+    ReplayTooLarge,
+    from_wire,
+)
+from broker.event.place import Mark
+from broker.replay.engine import matching as matching_module
+from broker.replay.engine.contract import Limits, Report
+from broker.replay.engine.local import LocalEngine
+from broker.replay.request import ReplayRequest
+from tests.recovery.answers import answers, compare
+from tests.recovery.world import (
+    BEGIN,
+    CATALOGUE,
+    ORIGINS,
+    World,
+    archive_world,
+    expected,
+    make_world,
+    some_requests,
+)
+
+EVERYTHING = ReplayRequest(">", "true()")
+
+
+def cut_off(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
+def flipped(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 0x10
+    path.write_bytes(bytes(data))
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def gone(path: Path) -> None:
+    path.unlink()
+
+
+@pytest.fixture
+def world() -> World:
+    return make_world(2)
+
+
+@pytest.fixture
+def archive(world: World, tmp_path: Path) -> Archive:
+    return archive_world(world, str(tmp_path / "archive"), 2)
+
+
+def inside(file: ArchivedFile, place: tuple[str, Mark]) -> bool:
+    origin, mark = place
+    return origin in file.spans and file.spans[origin][0] <= mark <= file.spans[origin][1]
+
+
+def told(report: Report, place: tuple[str, Mark]) -> bool:
+    """Whether the report says that the place may be lost."""
+    return any(origin == place[0] and a < place[1] <= u for origin, a, u in report.holes)
+
+
+@pytest.mark.parametrize("damage", [cut_off, flipped, emptied, gone])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_file_that_can_not_be_read_is_a_hole_and_the_rest_comes(
+    damage: Callable[[Path], None], seed: int, world: World, archive: Archive, tmp_path: Path
+) -> None:
+    files = sorted(archive.state().files.values(), key=lambda file: file.path)
+    victim = random.Random(seed).choice(files)
+    damage(tmp_path / "archive" / victim.path)
+    requests = [EVERYTHING, ReplayRequest("nowhere", "true()")]
+    engine = LocalEngine(archive, CATALOGUE)
+    (report, got), (other, _) = answers(engine, requests, tmp_path / "spool")
+    places = [(event.origin, event.mark) for event in got]
+    right = expected(world, EVERYTHING).places
+    lost = [place for place in right if place not in places]
+    assert report.holes
+    assert len(lost) <= victim.rows
+    # Of a copy that is left another one may come.
+    assert all(inside(victim, place) and told(report, place) for place in lost)
+    assert other.holes == ()
+    assert victim.path in archive.state().aside
+    assert any(victim.path in note for note in report.notes)
+    (again, _), _ = answers(engine, requests, tmp_path / "again")
+    assert again.holes == report.holes
+
+
+@pytest.mark.parametrize("damage", [cut_off, flipped, emptied, gone])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_no_manifest_covers_is_a_hole_and_the_rest_comes(
+    damage: Callable[[Path], None], seed: int, world: World, archive: Archive, tmp_path: Path
+) -> None:
+    archive.state()
+    manifests = sorted((tmp_path / "archive" / "manifests").rglob("*.json"))
+    damage(random.Random(seed).choice(manifests))
+    engine = LocalEngine(archive, CATALOGUE)
+    [(report, got)] = answers(engine, [EVERYTHING], tmp_path / "spool")
+    places = [(event.origin, event.mark) for event in got]
+    lost = [each for each in expected(world, EVERYTHING).places if each not in places]
+    assert all(
+        told(report, place) or place[1] > report.upto.get(place[0], (0, 0)) for place in lost
+    )
+
+
+def test_a_file_that_goes_with_its_manifest_while_a_job_runs_is_a_hole(
+    world: World, archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has merged it, though it is not listed any more."""
+    before = archive.state()
+    victim = max(before.files.values(), key=lambda file: file.rows)
+    for path in (tmp_path / "archive" / "manifests").rglob("*.json"):
+        if victim.path.encode() in path.read_bytes():
+            path.unlink()
+    (tmp_path / "archive" / victim.path).unlink()
+    states = iter([before])
+    real = archive.state
+    monkeypatch.setattr(archive, "state", lambda: next(states, None) or real())
+    [(report, got)] = answers(LocalEngine(archive, CATALOGUE), [EVERYTHING], tmp_path / "spool")
+    places = [(event.origin, event.mark) for event in got]
+    lost = [each for each in expected(world, EVERYTHING).places if each not in places]
+    assert lost and all(told(report, place) for place in lost)
+
+
+def test_what_only_another_writer_has_seen_is_a_hole(
+    world: World, archive: Archive, tmp_path: Path
+) -> None:
+    """The newest manifest of an origin, and its files: nothing behind them shows that."""
+    ArchiveWriter(Archive.open(str(tmp_path / "archive")), "witness", lambda: BEGIN).put_witness()
+    for name in ("manifests", "events"):
+        for path in (tmp_path / "archive" / name).rglob("*"):
+            if path.is_file() and "witness" not in str(path):
+                path.unlink()
+    others_or_named = (
+        EVERYTHING,
+        ReplayRequest(">", "true()", ranges=dict.fromkeys(ORIGINS, ((0, 0), None)), others=False),
+    )
+    engine = LocalEngine(archive, CATALOGUE)
+    for number, request in enumerate(others_or_named):
+        [(report, got)] = answers(engine, [request], tmp_path / f"spool{number}")
+        assert got == []
+        assert all(told(report, place) for place in expected(world, EVERYTHING).places)
+
+
+def test_files_that_a_compaction_has_replaced_are_found_in_what_it_wrote(
+    world: World, archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = archive.state()
+    compacted = Archive.open(str(tmp_path / "archive"))
+    compact(compacted)
+    after = compacted.state()
+    replaced = set(before.files) - set(after.files)
+    assert replaced
+    states = iter([before, after])
+    monkeypatch.setattr(archive, "state", lambda: next(states, after))
+    real = archive.open_file
+
+    def open_file(file: ArchivedFile, *, checked: bool = False) -> object:
+        if file.path in replaced:
+            raise ArchiveObjectMissing(f"there is no {file.path}")
+        return real(file, checked=checked)
+
+    monkeypatch.setattr(archive, "open_file", open_file)
+    requests = [request for request in some_requests(world, 2, 30) if not request.last]
+    got = answers(LocalEngine(archive, CATALOGUE), requests, tmp_path / "spool")
+    for request, answer in zip(requests, got, strict=True):
+        report, events = answer
+        assert report.holes == ()
+        assert [(event.origin, event.mark) for event in events] == expected(world, request).places
+
+
+def test_an_archive_that_was_compacted_gives_the_same(
+    world: World, archive: Archive, tmp_path: Path
+) -> None:
+    compact(archive)
+    requests = [request for request in some_requests(world, 3, 30) if request.clearance == 2]
+    got = answers(LocalEngine(archive, CATALOGUE), requests, tmp_path / "spool")
+    for request, answer in zip(requests, got, strict=True):
+        compare(world, request, answer)
+
+
+def test_a_request_that_comes_to_too_much_fails_and_no_other(
+    world: World, archive: Archive, tmp_path: Path
+) -> None:
+    engine = LocalEngine(archive, CATALOGUE, Limits(request_bytes=20_000))
+    requests = [EVERYTHING, ReplayRequest(">", "/flight/id = 'UAL7'")]
+    (report, other) = engine_reports(engine, requests, tmp_path / "spool")
+    assert report.error is not None
+    assert isinstance(from_wire(report.error), ReplayTooLarge)
+    assert other.error is None
+    assert other.events == len(expected(world, requests[1]).places)
+
+
+def test_when_all_come_to_too_much_those_with_the_most_fail_first(
+    world: World, archive: Archive, tmp_path: Path
+) -> None:
+    small = [ReplayRequest(">", f"/flight/id = 'UAL{number}'") for number in range(9)]
+    engine = LocalEngine(archive, CATALOGUE, Limits(deliveries=len(world.events)))
+    reports = engine_reports(engine, [*small, EVERYTHING], tmp_path / "spool")
+    assert [report.error is None for report in reports] == [True] * 9 + [False]
+
+
+def test_a_job_that_fills_its_folder_fails_by_its_kind(archive: Archive, tmp_path: Path) -> None:
+    engine = LocalEngine(archive, CATALOGUE, Limits(disk_bytes=2_000))
+    [report] = engine_reports(engine, [EVERYTHING], tmp_path / "spool")
+    assert report.error is not None
+    assert isinstance(from_wire(report.error), Overloaded)
+
+
+def test_a_query_that_takes_too_long_fails_alone(
+    world: World, archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matching_module, "_MOST_SECONDS", 1e-9)
+    slow = ReplayRequest(">", "count(//*[count(//*) > 1]) > sum(//@*)")
+    (report, other) = engine_reports(
+        LocalEngine(archive, CATALOGUE), [slow, EVERYTHING], tmp_path / "spool"
+    )
+    assert report.error is not None
+    assert isinstance(from_wire(report.error), QueryTooExpensive)
+    assert other.events == len(expected(world, EVERYTHING).places)
+
+
+def test_a_disk_that_is_full_leaves_nothing_half_written(
+    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_writer: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("broker.replay.spool.PartWriter._close", full)
+    # The subscription waits for room, and does not end.
+    with pytest.raises(Overloaded, match="No space left"):
+        engine_reports(LocalEngine(archive, CATALOGUE), [EVERYTHING], tmp_path / "spool")
+    assert list((tmp_path / "spool").iterdir()) == []
+
+
+def compact(archive: Archive) -> None:
+    ledger = Ledger(archive.manifests, "compactor-1", lambda: BEGIN)
+    assert Compaction(archive, ledger, CompactionRules(many=2)).run().merges
+
+
+def engine_reports(
+    engine: LocalEngine, requests: list[ReplayRequest], folder: Path
+) -> list[Report]:
+    folder.mkdir()
+    return engine.run(requests, folder, lambda done, of: None, lambda: False)
+
+
+def test_a_damaged_file_with_what_a_client_had_hides_no_event(tmp_path: Path) -> None:
+    """Its rows are compared with what is found. Here they have the EventIds of events to come."""
+    worlds = map(make_world, range(9))
+    world = next(each for each in worlds if len({origin for origin, _ in each.events}) > 1)
+    archive = archive_world(world, str(tmp_path / "archive"), 2)
+    origin = min(name for name, _ in world.events)
+    marks = [mark for name, mark in world.events if name == origin]
+    passed = marks[len(marks) // 2]
+    request = ReplayRequest(">", "true()", ranges={origin: (passed, None)})
+    [(_, before)] = answers(LocalEngine(archive, CATALOGUE), [request], tmp_path / "before")
+    to_come = events_to_batch(before)
+    for file in archive.state().files.values():
+        if set(file.spans) == {origin} and file.spans[origin][1] <= passed:
+            path = tmp_path / "archive" / file.path
+            rows = pq.read_table(path)
+            for name in ID_COLUMNS:
+                field = rows.schema.field(name)
+                values = (to_come.column(name).to_pylist() * file.rows)[: file.rows]
+                column = pa.array(values, pa.string() if name == "client" else field.type)
+                index = rows.schema.get_field_index(name)
+                rows = rows.set_column(index, field, column.cast(field.type))
+            pq.write_table(rows, path)
+    [(report, after)] = answers(LocalEngine(archive, CATALOGUE), [request], tmp_path / "after")
+    places = {(event.origin, event.mark) for event in after}
+    assert {(event.origin, event.mark) for event in before} <= places
+    assert any("copies were not looked for" in note for note in report.notes)

@@ -1,0 +1,262 @@
+"""One session's messages: in order, in as many turns as they take, each of them once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import ceil
+from typing import Any, cast
+
+import pytest
+from twisted.internet.task import Clock
+from twisted.logger import globalLogPublisher
+
+from broker.errors import BadQuery, BrokerError, ProtocolError
+from broker.identity.who import anonymous
+from broker.ingest.publisher import Publisher
+from broker.sessions.session import Session, SessionServices
+from broker.sessions.turns import MOST_DOCUMENTS, SECONDS_A_TURN
+from broker.wire import messages
+from broker.wire.batches import encode_batch
+from broker.wire.messages import Acknowledge, Ended, Goodbye, Refuse, Subscribe, Unsubscribe
+
+#: What each thing takes in these tests.
+SUBSCRIBE = SECONDS_A_TURN / 10
+DOCUMENT = SECONDS_A_TURN / 100
+
+
+class FakeDriver:
+    """Notes what it is told; `from_within` comes while a message's credit goes back."""
+
+    def __init__(self) -> None:
+        self.receiver: Any = None
+        self.failure: BrokerError | None = None
+        self.writable = True
+        self.sent: list[messages.Message] = []
+        self.consumed_messages = 0
+        self.closed = False
+        self.from_within: list[bytes] = []
+
+    def send(self, batch: Sequence[bytes]) -> None:
+        self.sent += map(messages.decode, batch)
+
+    def consumed(self, count: int) -> None:
+        self.consumed_messages += count
+        came, self.from_within = self.from_within, []
+        if came:
+            self.receiver.messages_received(came)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Node:
+    """What all sessions share: it takes its time, and notes what it did, turn by turn."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.turns: list[list[Any]] = [[]]
+        self.ended = 0
+        self.broken = False
+
+    def _does(self, what: Any, seconds: float) -> None:
+        self.turns[-1].append(what)
+        self.clock.rightNow += seconds
+
+    def subscribe(self, profile: Any, wanted: Subscribe, confirm: Callable[..., object]) -> None:
+        self._does(wanted.number, SUBSCRIBE)
+        if self.broken:
+            raise KeyError("a mistake of ours")
+        raise BadQuery("no")
+
+    def unsubscribe(self, profile: Any, number: int, *, forget: bool) -> None:
+        self._does(-number, SUBSCRIBE)
+
+    def acknowledge(self, profile: Any, number: int, position: Any) -> None:
+        self._does("acknowledged", 0.0)
+
+    def take(self, publisher: Publisher, most: int, seconds: float) -> None:
+        if DOCUMENT:
+            most = min(most, max(1, ceil(seconds / DOCUMENT)))
+        parts = publisher.next_parts(most)
+        documents = [document for part in parts for document in part.documents]
+        self._does(documents, DOCUMENT * len(documents))
+        for part in parts:
+            part.of.taken = part.stop
+            if not part.of.left:
+                publisher.drop(part.of)
+
+    def leave(self, publisher: Publisher) -> None:
+        publisher.waiting.clear()
+        self._does("left", 0.0)
+
+    def end(self, profile: Any) -> None:
+        self.ended += 1
+
+    @property
+    def done(self) -> list[Any]:
+        return [each for turn in self.turns for each in turn]
+
+
+class Setting:
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.driver, self.node = FakeDriver(), Node(self.clock)
+        node = cast(Any, self.node)
+        services = SessionServices(node, node, {}, lambda session: None, self.clock)
+        self.session = Session(
+            anonymous("alice"), 1, b"", cast(Any, self.driver), services, lambda _: cast(Any, None)
+        )
+
+    def receive(self, *wanted: messages.Message | bytes) -> None:
+        self.session.messages_received(
+            [each if isinstance(each, bytes) else messages.encode(each) for each in wanted]
+        )
+
+    def next_turn(self) -> None:
+        """What the reactor has to do now, and not what that leaves for later."""
+        due = [call for call in self.clock.calls if call.getTime() <= self.clock.seconds()]
+        assert len(due) == len(self.clock.calls) == 1
+        self.node.turns.append([])
+        self.clock.calls.clear()
+        due[0].func(*due[0].args, **due[0].kw)
+
+    def finish(self) -> None:
+        while self.clock.calls:
+            self.next_turn()
+
+
+def subscribe(number: int) -> Subscribe:
+    return Subscribe(number, ">", "true()", {}, "", "new", (), 0)
+
+
+def test_subscriptions_that_take_long_are_taken_in_several_turns_and_in_order() -> None:
+    setting = Setting()
+    setting.receive(*map(subscribe, range(1, 26)))
+    assert setting.node.done == [*range(1, 11)]
+    assert setting.driver.consumed_messages == 10
+    # What comes meanwhile waits behind.
+    setting.receive(encode_batch(1, [b"a"]), subscribe(26), Unsubscribe(3, False))
+    assert setting.node.done == [*range(1, 11)]
+    setting.finish()
+    assert setting.node.turns == [
+        [*range(1, 11)],
+        [*range(11, 21)],
+        [*range(21, 26), [b"a"], 26, -3],
+    ]
+    assert [each.number for each in setting.driver.sent if isinstance(each, Ended)] == [
+        *range(1, 27),
+        3,
+    ]
+    assert setting.driver.consumed_messages == 27
+
+
+def test_documents_that_take_long_are_taken_in_several_turns() -> None:
+    setting = Setting()
+    batches = [encode_batch(number, [b"%d" % number] * 32) for number in range(1, 11)]
+    setting.receive(*batches, Goodbye())
+    setting.finish()
+    *published, left = setting.node.done
+    assert [document for portion in published for document in portion] == [
+        b"%d" % number for number in range(1, 11) for _ in range(32)
+    ]
+    assert left == "left"
+    # 100 documents are a turn, and 125 the longest.
+    counts = [sum(map(len, turn)) for turn in setting.node.turns]
+    assert all(100 <= count <= 126 for count in counts[:-1])
+    assert len(counts) == 4
+
+
+def test_documents_that_take_no_time_are_taken_in_one_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tests.sessions.test_session.DOCUMENT", 0.0)
+    setting = Setting()
+    setting.receive(*(encode_batch(number, [b"x"] * 32) for number in range(1, 101)))
+    assert [len(documents) for documents in setting.node.done] == [
+        MOST_DOCUMENTS,
+        3200 - MOST_DOCUMENTS,
+    ]
+    assert not setting.clock.calls
+
+
+def test_a_batch_of_many_documents_is_taken_in_several_turns() -> None:
+    setting = Setting()
+    setting.receive(encode_batch(1, [b"x"] * 1_000), encode_batch(2, [b"y"]), subscribe(1))
+    setting.finish()
+    counts = [sum(map(len, turn)) for turn in setting.node.turns[:-1]]
+    assert len(counts) in (8, 9) and all(100 <= count <= 126 for count in counts)
+    *portions, number = setting.node.done
+    assert [document for portion in portions for document in portion] == [b"x"] * 1_000 + [b"y"]
+    # What was sent behind the batch comes behind it.
+    assert number == 1
+
+
+def test_a_turn_ends_in_time_behind_any_number_of_cheap_documents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    setting = Setting()
+    monkeypatch.setattr("tests.sessions.test_session.DOCUMENT", 0.0)
+    setting.receive(encode_batch(1, [b"x"] * 1_000))
+    assert len(setting.node.turns) == 1
+    monkeypatch.setattr("tests.sessions.test_session.DOCUMENT", SECONDS_A_TURN / 10)
+    setting.receive(encode_batch(2, [b"x"] * 1_000))
+    setting.finish()
+    assert {sum(map(len, turn)) for turn in setting.node.turns[1:-1]} <= {10, 11, 12, 13}
+
+
+def test_what_comes_while_a_message_is_taken_waits_behind_the_others() -> None:
+    setting = Setting()
+    setting.driver.from_within = [messages.encode(subscribe(3))]
+    setting.receive(subscribe(1), subscribe(2))
+    assert setting.node.done == [1, 2, 3]
+
+
+def test_nothing_is_taken_of_what_waits_behind_the_end() -> None:
+    setting = Setting()
+    setting.receive(*map(subscribe, range(1, 11)), Goodbye(), subscribe(12))
+    setting.receive(subscribe(13))
+    setting.finish()
+    assert setting.node.done == [*range(1, 11), "left"]
+    assert setting.driver.closed
+    assert setting.driver.consumed_messages == 10
+
+
+def test_a_session_that_ends_from_outside_drops_what_waits() -> None:
+    setting = Setting()
+    setting.receive(*map(subscribe, range(1, 30)))
+    setting.session.end(None)
+    setting.finish()
+    assert setting.node.done == [*range(1, 11), "left"]
+
+
+@pytest.mark.parametrize("bad", [b"", b"\x10", b"\xff", messages.encode(Ended(1, ("", "", 0, 0)))])
+def test_a_message_that_is_none_ends_the_session_in_any_turn(bad: bytes) -> None:
+    for before in (0, 15):
+        setting = Setting()
+        setting.receive(*map(subscribe, range(1, before + 1)), bad, subscribe(99))
+        setting.finish()
+        assert setting.node.done == [*range(1, before + 1), "left"]
+        assert isinstance(setting.session.ended_by, ProtocolError)
+        assert isinstance(setting.driver.sent[-1], Refuse)
+
+
+def test_a_mistake_of_ours_in_a_later_turn_ends_the_session_and_is_logged() -> None:
+    setting = Setting()
+    setting.receive(*map(subscribe, range(1, 30)))
+    setting.node.broken = True
+    logged: list[Any] = []
+    globalLogPublisher.addObserver(logged.append)
+    try:
+        setting.finish()
+    finally:
+        globalLogPublisher.removeObserver(logged.append)
+    assert setting.node.done == [*range(1, 12), "left"]
+    assert isinstance(setting.session.ended_by, ProtocolError)
+    assert [each["log_failure"].type for each in logged if "log_failure" in each] == [KeyError]
+
+
+def test_acknowledgements_cost_nothing_and_need_one_turn() -> None:
+    setting = Setting()
+    setting.receive(*[Acknowledge([(1, ())])] * 500)
+    assert setting.node.done == ["acknowledged"] * 500
+    assert not setting.clock.calls

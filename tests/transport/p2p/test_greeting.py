@@ -1,0 +1,205 @@
+"""One core against greetings made by hand: the table of RESUME."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.errors import ProtocolError, VersionMismatch
+from broker.transport.effects import (
+    DeliverUp,
+    SendDown,
+    ViewChanged,
+)
+from broker.transport.p2p import wire
+from broker.transport.p2p.core import Connection
+from broker.transport.p2p.wire import MESSAGE_COST, Resume
+from broker.transport.view import LinkState, View
+from tests.transport.p2p.one_end import (
+    DOWN,
+    PEER,
+    UP,
+    US,
+    WINDOW,
+    failure,
+    new_core,
+    only,
+    open_core,
+    said,
+    sent_data,
+    sent_kinds,
+)
+
+
+def test_a_new_connection_is_greeted_with_all_that_we_know() -> None:
+    core = new_core()
+    greeting = wire.read_resume(only(core.view_changed(UP, 0.0), SendDown).packets[0])
+    assert greeting == Resume(US, known=0, received=0, limit=WINDOW, window=WINDOW)
+    core.receive([said(), *wire.data(1, 0, WINDOW, [b"a" * 36, b"b" * 36])], None, 0.0)
+    core.consumed(1, 0.0)
+    core.view_changed(DOWN, 1.0)
+    greeting = wire.read_resume(only(core.view_changed(UP, 2.0), SendDown).packets[0])
+    assert greeting == Resume(US, known=PEER, received=2, limit=WINDOW + 100, window=WINDOW)
+
+
+def test_nothing_is_sent_before_the_peer_has_greeted() -> None:
+    core = new_core()
+    assert core.submit([b"early"], 0.0) == []
+    assert sent_kinds(core.view_changed(UP, 0.0)) == [wire.RESUME]
+    assert core.submit([b"later"], 0.0) == []
+    effects = core.receive([said()], None, 0.0)
+    assert isinstance(effects[0], ViewChanged)
+    assert sent_data(effects) == [(1, b"early"), (2, b"later")]
+
+
+def test_the_outbox_of_an_end_that_met_nobody_goes_to_the_first_peer() -> None:
+    core = new_core()
+    core.submit([b"one", b"two"], 0.0)
+    effects = open_core(core)
+    assert only(effects, ViewChanged).view == View(LinkState.CONNECTED)
+    assert sent_data(effects) == [(1, b"one"), (2, b"two")]
+
+
+def test_a_peer_that_kept_its_state_gets_the_rest() -> None:
+    core = new_core()
+    open_core(core)
+    core.submit([b"one", b"two", b"three"], 0.0)
+    core.view_changed(DOWN, 1.0)
+    core.submit([b"four"], 1.0)
+    effects = open_core(core, said(known=US, received=2, limit=WINDOW + 150))
+    assert only(effects, ViewChanged).view == View(LinkState.CONNECTED, resumed=True)
+    assert sent_data(effects) == [(3, b"three"), (4, b"four")]
+    assert core.sender.resent == 1
+
+
+def test_a_restarted_peer_gets_nothing_of_what_was_meant_for_its_former_life() -> None:
+    core = new_core()
+    open_core(core)
+    core.submit([b"one", b"two"], 0.0)
+    core.receive([wire.ack(1, WINDOW)], None, 0.0)
+    core.view_changed(DOWN, 1.0)
+    core.submit([b"three"], 1.0)
+    effects = open_core(core, said(incarnation=PEER + 1))
+    assert only(effects, ViewChanged).view == View(LinkState.CONNECTED, undelivered=2)
+    assert sent_data(effects) == []
+    assert sent_data(core.submit([b"new"], 2.0)) == [(1, b"new")]
+
+
+def test_only_what_goes_to_the_same_peer_again_counts_as_resent() -> None:
+    core = new_core()
+    open_core(core)
+    core.submit([b"one", b"two"], 0.0)
+    for greeting in (said(known=US, limit=100), said(known=US), said(incarnation=PEER + 1)):
+        core.view_changed(DOWN, 1.0)
+        open_core(core, greeting)
+    assert core.sender.resent == 1 + 2
+    core.submit([b"new"], 1.0)
+    assert core.sender.resent == 3
+
+
+def test_a_restarted_peer_that_has_our_greeting_already_is_a_new_peer_all_the_same() -> None:
+    core = new_core()
+    open_core(core)
+    core.submit([b"one"], 0.0)
+    core.view_changed(DOWN, 1.0)
+    effects = open_core(core, said(incarnation=PEER + 1, known=US))
+    assert only(effects, ViewChanged).view == View(LinkState.CONNECTED, undelivered=1)
+
+
+def test_messages_of_a_restarted_peer_start_at_one_again() -> None:
+    core = new_core()
+    open_core(core)
+    core.receive(wire.data(1, 0, WINDOW, [b"old"] * 3), None, 0.0)
+    core.view_changed(DOWN, 1.0)
+    open_core(core, said(incarnation=PEER + 1))
+    effects = core.receive(wire.data(1, 0, WINDOW, [b"new"]), None, 1.0)
+    assert only(effects, DeliverUp).messages == [b"new"]
+
+
+def test_a_restarted_peer_learns_its_limit_at_once_less_what_is_unconsumed() -> None:
+    core = new_core()
+    open_core(core)
+    core.receive(wire.data(1, 0, WINDOW, [bytes(1000 - MESSAGE_COST)] * 3), None, 0.0)
+    core.view_changed(DOWN, 1.0)
+    effects = open_core(core, said(incarnation=PEER + 1))
+    (packet,) = only(effects, SendDown).packets
+    assert wire.read_ack(packet) == (0, WINDOW - 3000)
+    # The old messages are consumed first, and give their room back.
+    core.consumed(3, 1.0)
+    assert core.receiver.limit == WINDOW
+
+
+def test_a_limit_that_was_meant_for_another_incarnation_of_ours_is_not_used() -> None:
+    core = new_core()
+    core.submit([b"one"], 0.0)
+    effects = open_core(core, said(known=US - 1, received=99, limit=10**9))
+    assert only(effects, ViewChanged).view == View(LinkState.CONNECTED)
+    assert sent_data(effects) == []
+    assert sent_data(core.receive([wire.ack(0, WINDOW)], None, 0.0)) == [(1, b"one")]
+
+
+@pytest.mark.parametrize("known", [0, US - 1])
+def test_a_peer_that_never_saw_our_greeting_gets_everything_from_one(known: int) -> None:
+    core = new_core()
+    open_core(core, said(known=known))
+    core.submit([b"one"], 0.0)
+    core.view_changed(DOWN, 1.0)
+    effects = open_core(core, said(known=known))
+    assert only(effects, ViewChanged).view == View(LinkState.CONNECTED, resumed=True)
+    effects += core.receive([wire.ack(0, WINDOW)], None, 1.0)
+    assert sent_data(effects) == [(1, b"one")]
+
+
+@pytest.mark.parametrize(
+    "proof",
+    [
+        [said(known=US)],
+        [said(), wire.ack(0, WINDOW)],
+        [said(), wire.ping(0)],
+        [said(), *wire.data(1, 0, WINDOW, [b"x"])],
+    ],
+    ids=["greeting", "ack", "ping", "data"],
+)
+def test_a_peer_that_knew_us_and_forgot_starts_from_nothing_with_us(proof: list[bytes]) -> None:
+    core = new_core()
+    core.view_changed(UP, 0.0)
+    core.receive(proof, None, 0.0)
+    core.submit([b"one", b"two"], 0.0)
+    core.view_changed(DOWN, 1.0)
+    effects = open_core(core, said(known=US + 1))
+    assert only(effects, ViewChanged).view == View(LinkState.CONNECTED, undelivered=2)
+    assert core.receiver.received == 0
+
+
+@pytest.mark.parametrize(
+    "greeting",
+    [
+        said(known=US, received=3),  # more than was sent
+        said(known=US, received=0),  # less than was acknowledged
+        said(incarnation=PEER + 1, known=US, received=1),  # a newborn that has something
+    ],
+    ids=["more", "less", "newborn"],
+)
+def test_a_peer_whose_greeting_can_not_be_true_is_refused(greeting: bytes) -> None:
+    core = new_core()
+    open_core(core)
+    core.submit([b"one", b"two"], 0.0)
+    core.receive([wire.ack(1, WINDOW)], None, 0.0)
+    core.view_changed(DOWN, 1.0)
+    assert isinstance(failure(open_core(core, greeting)), ProtocolError)
+    assert core.connection is Connection.DOWN
+    assert len(core.sender) == 1
+
+
+def test_a_peer_of_another_version_is_refused_with_both_versions_named() -> None:
+    core = new_core()
+    greeting = wire.resume(Resume(PEER, 0, 0, WINDOW, WINDOW, version=9))
+    error = failure(open_core(core, greeting))
+    assert isinstance(error, VersionMismatch)
+    assert "9" in error.text and str(wire.VERSION) in error.text
+
+
+def test_a_repeated_greeting_is_ignored_and_another_one_refused() -> None:
+    core = new_core()
+    open_core(core)
+    assert core.receive([said()], None, 0.0) == []
+    assert isinstance(failure(core.receive([said(limit=1)], None, 0.0)), ProtocolError)

@@ -1,0 +1,20 @@
+"""A thousand schedules of one end that connects to the other."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.transport.p2p.schedule import Run
+
+CHUNKS = 20
+SEEDS = 1000
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_every_message_arrives_once_and_in_order_whatever_the_network_does(chunk: int) -> None:
+    size = SEEDS // CHUNKS
+    for seed in range(chunk * size, (chunk + 1) * size):
+        try:
+            Run(seed).play()
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {error}") from error

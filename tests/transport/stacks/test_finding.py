@@ -1,0 +1,140 @@
+"""What drop-ins offer is found, and what is wrong with some does not hide the others."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+from twisted.logger import ILogObserver, LogEvent, LogLevel, globalLogPublisher
+
+import twisted.plugins
+from broker.errors import AmbiguousStack, UnknownStack
+from broker.transport.stacks import IProtocolStack, find_stacks, stack_named
+
+STACK = """
+from twisted.plugin import IPlugin
+from zope.interface import implementer
+from broker.transport.stacks import IProtocolStack
+
+@implementer(IPlugin, IProtocolStack)
+class {kind}:
+    version = 1
+    transports = frozenset()
+    {name}
+    def check(self, settings): pass
+    def layers(self, settings): return []
+
+stack = {kind}()
+again = stack
+"""
+
+DropIn = Callable[[str, str], None]
+
+
+@pytest.fixture
+def drop_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DropIn]:
+    """Writes a module into a folder of plug-ins that only this test sees."""
+    folder = tmp_path / "twisted" / "plugins"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(twisted.plugins, "__path__", [*twisted.plugins.__path__, str(folder)])
+    find_stacks.cache_clear()
+
+    def write(name: str, text: str) -> None:
+        (folder / f"{name}.py").write_text(text)
+
+    yield write
+    find_stacks.cache_clear()
+    for path in folder.glob("*.py"):
+        sys.modules.pop(f"twisted.plugins.{path.stem}", None)
+
+
+@pytest.fixture
+def logged() -> Iterator[list[LogEvent]]:
+    """What is logged meanwhile."""
+    events: list[LogEvent] = []
+    note = cast(ILogObserver, events.append)
+    globalLogPublisher.addObserver(note)
+    yield events
+    globalLogPublisher.removeObserver(note)
+
+
+def errors(logged: list[LogEvent]) -> list[str]:
+    found = [event for event in logged if event["log_level"] >= LogLevel.error]
+    return [str(event.get("failure") or event.get("wrong")) for event in found]
+
+
+def written(name: str, kind: str = "Stack") -> str:
+    return STACK.format(kind=kind, name=f"name = {name!r}")
+
+
+def names(stacks: tuple[IProtocolStack, ...]) -> list[str]:
+    return [stack.name for stack in stacks]
+
+
+def test_our_own_stack_is_found_through_its_drop_in() -> None:
+    assert stack_named("mspaces").name == "mspaces"
+
+
+def test_a_drop_in_is_found_and_an_object_with_two_names_counts_once(drop_in: DropIn) -> None:
+    drop_in("zz_ferry", written("ferry"))
+    assert names(find_stacks()) == ["ferry", "mspaces"]
+    assert stack_named("ferry") is find_stacks()[0]
+
+
+def test_a_name_that_is_not_found_is_answered_with_those_there_are(drop_in: DropIn) -> None:
+    drop_in("zz_ferry", written("ferry"))
+    with pytest.raises(UnknownStack, match="'mspace' is installed; there are: ferry, mspaces$"):
+        stack_named("mspace")
+
+
+def test_two_stacks_of_one_name_are_both_named_and_the_others_work(drop_in: DropIn) -> None:
+    drop_in("zz_one", written("ferry", "Ferry"))
+    drop_in("zz_two", written("ferry", "Boat"))
+    with pytest.raises(AmbiguousStack) as caught:
+        stack_named("ferry")
+    assert str(caught.value) == (
+        "the stack 'ferry' is installed 2 times: "
+        "by twisted.plugins.zz_one.Ferry and twisted.plugins.zz_two.Boat"
+    )
+    assert stack_named("mspaces").name == "mspaces"
+    with pytest.raises(UnknownStack, match="there are: ferry, mspaces$"):
+        stack_named("x")
+
+
+def test_a_drop_in_that_fails_is_reported_once_and_the_others_work(
+    drop_in: DropIn, logged: list[LogEvent]
+) -> None:
+    drop_in("zz_broken", "raise RuntimeError('no such library')")
+    drop_in("zz_ferry", written("ferry"))
+    for _ in range(3):
+        assert names(find_stacks()) == ["ferry", "mspaces"]
+        assert stack_named("ferry").version == 1
+    (error,) = errors(logged)
+    assert "no such library" in error
+
+
+@pytest.mark.parametrize("name", ["", "name = 7"])
+def test_a_stack_that_breaks_the_contract_is_reported_once_and_left_out(
+    name: str, drop_in: DropIn, logged: list[LogEvent]
+) -> None:
+    drop_in("zz_bad", STACK.format(kind="Bad", name=name))
+    for _ in range(3):
+        assert names(find_stacks()) == ["mspaces"]
+    (error,) = errors(logged)
+    assert "name" in error
+
+
+def test_a_folder_that_takes_no_cache_is_noted_once(
+    drop_in: DropIn, tmp_path: Path, logged: list[LogEvent]
+) -> None:
+    drop_in("zz_ferry", written("ferry"))
+    # Nobody can write a file there, not even root.
+    (tmp_path / "twisted" / "plugins" / "dropin.cache").mkdir()
+    for _ in range(3):
+        assert stack_named("ferry").name == "ferry"
+    noted = [event for event in logged if str(tmp_path) in str(event.get("path"))]
+    assert len(noted) == 1
+    assert errors(logged) == []

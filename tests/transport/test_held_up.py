@@ -1,0 +1,74 @@
+"""A process that was held up reads what came meanwhile before it calls anybody silent.
+
+Twisted's reactors run what is due before they read sockets, and what is made due while that runs
+in the next turn, behind the sockets. `task.Clock` does not: this one does.
+"""
+
+from __future__ import annotations
+
+from twisted.internet.task import Clock
+
+from broker.errors import BrokerError
+from broker.transport.driver import StackDriver
+from broker.transport.p2p import P2PLayer, wire
+
+
+class ReactorClock(Clock):
+    def turn(self, seconds: float) -> None:
+        """So long the process does something else; then what is due then is called."""
+        self.rightNow += seconds
+        for call in [each for each in self.calls if each.getTime() <= self.rightNow]:
+            if call in self.calls:
+                self.calls.remove(call)
+                call.called = 1
+                call.func(*call.args, **call.kw)
+
+
+class Channel:
+    """A socket channel whose other end is the test."""
+
+    peer_description = "test"
+    secure = False
+    max_frame = 1024
+    receiver: object = None
+
+    def __init__(self) -> None:
+        self.error: BrokerError | None = None
+
+    def send(self, packets: object) -> None: ...
+    def close(self) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def abort(self, error: BrokerError) -> None:
+        self.error = error
+
+
+class Receiver:
+    def messages_received(self, messages: object) -> None: ...
+    def view_changed(self, view: object) -> None: ...
+    def writable_changed(self, writable: bool) -> None: ...
+
+
+def test_a_stack_that_was_held_up_hears_the_pings_that_came_meanwhile() -> None:
+    clock = ReactorClock()
+    driver = StackDriver(
+        [P2PLayer(incarnation=1, keepalive=1.0, liveness=4.0)],
+        clock,
+        Receiver(),  # type: ignore[arg-type]
+    )
+    channel = Channel()
+    driver.attach(channel)  # type: ignore[arg-type]
+    greeting = wire.resume(wire.Resume(incarnation=2, known=0, received=0, limit=9999, window=9999))
+    channel.receiver.packets_received([greeting])  # type: ignore[attr-defined]
+    clock.turn(0.9)
+    # Less than the liveness, as the peer sees it: our last PING was just sent.
+    clock.turn(3.3)
+    if channel.error is None:
+        channel.receiver.packets_received([wire.ping(0)] * 4)  # type: ignore[attr-defined]
+    clock.turn(0.0)
+    assert channel.error is None
+    assert driver.attached
+    clock.turn(3.9)
+    clock.turn(0.2)
+    clock.turn(0.0)
+    assert channel.error is not None and channel.error.code == "peer-silent"

@@ -1,0 +1,199 @@
+"""The control messages of a session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.errors import BadQuery, ProtocolError
+from broker.wire import messages
+from broker.wire.messages import (
+    MAGIC,
+    Acknowledge,
+    Answer,
+    Ended,
+    Gap,
+    Hello,
+    Message,
+    NotPublished,
+    Progress,
+    Published,
+    Refuse,
+    Subscribe,
+    Welcome,
+)
+
+ERROR = BadQuery("an operand is missing", line=1, column=4).to_wire()
+EXAMPLES: list[Message] = [
+    Hello(MAGIC, (1, 2), "alice", 7, b"t" * 16, "account", "secret"),
+    Welcome(1, "node", "origin", 1 << 20, 16 << 20, "alps.c1/node"),
+    Refuse(ERROR),
+    messages.Goodbye(),
+    Published(3, (("n", 1, 17),), 2, (0,), ((2, ERROR),)),
+    Published(3, (("n", 1, 17),), 2, (), (), ((1, (2, 5)),)),
+    NotPublished(3, 1000, ERROR),
+    Subscribe(1, "a.>", "/x:y", {"x": "urn:x"}, "name", "position", (("n", 1, 17),), 0),
+    Subscribe(
+        *(2, ">", "true()", {}, "", "last", (), 0),
+        *("alps.c1/n", 1 << 40, (("n", 1, 9),), 100, 0.5, 1000, (("n", 1, 3),), True),
+    ),
+    messages.Subscribed(1, (("n", 1, 17),), ("a warning",)),
+    messages.Subscribed(1, None, ()),
+    messages.Flowing(1, (("n", 1, 17),)),
+    messages.Unsubscribe(1, True),
+    Ended(1, messages.NO_ERROR),
+    Acknowledge(((1, (("n", 1, 17),)), (2, ()))),
+    Progress(((1, (("n", 1, 17),)),)),
+    Progress(((1, (("n", 1, 17),)),), ((1, (("n", 1 << 40), ("m", 0))),)),
+    Gap(1, "n", (1, 2), (1, 9), 8, "retention"),
+    messages.TypeChanged(
+        *(1, "flight", "1.0", "2.0", "can-not-match-any-more", "no such element"),
+        *(("/a",), (), ("/a", "/a/@b"), ("/c/@d: 'e' came",), 3),
+    ),
+    messages.Credit(1 << 40),
+    messages.Ask(1, "explain", {"query": "//a"}, b"<event/>"),
+    Answer(1, messages.NO_ERROR, {"deep": [1, {"er": None}]}),
+]
+
+
+def plain(value: Any) -> Any:
+    """Tuples and lists alike: what travels does not tell them apart."""
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return {key: plain(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+@pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
+def test_a_message_survives_the_wire(message: Message) -> None:
+    decoded = messages.decode(messages.encode(message))
+    assert type(decoded) is type(message)
+    assert plain(attrs.astuple(decoded)) == plain(attrs.astuple(message))  # type: ignore[arg-type]
+
+
+def test_every_kind_of_message_is_among_the_examples() -> None:
+    assert {type(example) for example in EXAMPLES} == set(messages._by_kind.values())
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_are_a_protocol_error_or_a_message(data: bytes) -> None:
+    try:
+        assert isinstance(messages.decode(data), Message)
+    except ProtocolError as error:
+        assert error.text
+
+
+@given(st.sampled_from(EXAMPLES), st.data())
+def test_a_message_with_a_changed_byte_raises_nothing_else(
+    message: Message, data: st.DataObject
+) -> None:
+    encoded = bytearray(messages.encode(message))
+    encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        messages.decode(bytes(encoded))
+    except ProtocolError as error:
+        assert error.text
+
+
+def test_a_control_message_of_a_megabyte_is_refused() -> None:
+    huge = messages.encode(Subscribe(1, "a", "x" * (1 << 20), {}, "", "new", (), 0))
+    with pytest.raises(ProtocolError, match="1048"):
+        messages.decode(huge)
+
+
+def test_only_the_event_of_a_question_may_be_large() -> None:
+    asked = messages.Ask(1, "explain", {"query": "//a"}, b"x" * (1 << 20))
+    assert messages.decode(messages.encode(asked)) == asked
+    with pytest.raises(ProtocolError, match="Ask of 1048"):
+        messages.decode(messages.encode(messages.Ask(1, "explain", {"query": "x" * (1 << 20)})))
+
+
+def test_a_question_without_room_for_an_event_is_one_without_an_event() -> None:
+    encoded = bytes([messages.Ask.kind]) + msgpack.packb((1, "status", {}))
+    assert messages.decode(encoded) == messages.Ask(1, "status", {})
+
+
+WANTED = (1, "a", "b", {}, "", "last", (), 0)
+
+
+def test_what_a_subscription_leaves_unsaid_is_that_nothing_is_wanted_of_it() -> None:
+    encoded = bytes([Subscribe.kind]) + msgpack.packb(WANTED)
+    assert messages.decode(encoded) == Subscribe(*WANTED, "", 0, (), 0, 0.0, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("message", "fields"),
+    [
+        (Subscribe(*WANTED, times=True), 15),
+        (Progress(((1, (("n", 1, 17),)),), ((1, (("n", 5),)),)), 1),
+        (messages.Credit(1), 1),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_version_1_has_no_stream_times(message: Message, fields: int) -> None:
+    encoded = messages.encode(message, 1)
+    assert len(msgpack.unpackb(encoded[1:])) == fields
+    assert type(messages.decode(encoded)) is type(message)
+
+
+@pytest.mark.parametrize("times", [5, [[1, [["n"]]]], [[1, [["n", -1]]]], [["n", []]]])
+def test_malformed_stream_times_are_refused(times: Any) -> None:
+    with pytest.raises(ProtocolError, match="malformed Progress"):
+        messages.decode(bytes([Progress.kind]) + msgpack.packb(([], times)))
+
+
+def test_a_factor_may_be_written_as_a_whole_number() -> None:
+    encoded = bytes([Subscribe.kind]) + msgpack.packb((*WANTED, "", 0, (), 5, 2, 0))
+    decoded = messages.decode(encoded)
+    assert isinstance(decoded, Subscribe)
+    assert type(decoded.pace) is float and decoded.pace == 2.0
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        ("a" * 1025, 0, (), 0, 0.0, 0),
+        (b"a", 0, (), 0, 0.0, 0),
+        ("", -1, (), 0, 0.0, 0),
+        ("", 1.0, (), 0, 0.0, 0),
+        ("", 0, (("n", 1),), 0, 0.0, 0),
+        ("", 0, (), -1, 0.0, 0),
+        ("", 0, (), True, 0.0, 0),
+        ("", 0, (), 0, -0.5, 0),
+        ("", 0, (), 0, float("inf"), 0),
+        ("", 0, (), 0, float("nan"), 0),
+        ("", 0, (), 0, "1", 0),
+        ("", 0, (), 0, True, 0),
+        ("", 0, (), 0, 0.0, -1),
+        ("", 0, (), 0, 0.0, 0, 0),
+        ("", 0, (), 0, 0.0, 0, (("n", 1),)),
+        ("", 0, (), 0, 0.0, 0, None, 0),
+    ],
+)
+def test_a_subscription_that_asks_for_what_can_not_be_is_refused(told: tuple[object, ...]) -> None:
+    encoded = bytes([Subscribe.kind]) + msgpack.packb((*WANTED, *told))
+    with pytest.raises(ProtocolError, match="malformed Subscribe"):
+        messages.decode(encoded)
+
+
+def test_an_address_has_room_for_every_one_that_a_node_can_have() -> None:
+    longest = ".".join(["u" * 64] * 8) + "/" + "n" * 64
+    welcome = Welcome(1, "n", "o", 1, 1, longest)
+    assert messages.decode(messages.encode(welcome)) == welcome
+    with pytest.raises(ProtocolError):
+        messages.decode(bytes([Welcome.kind]) + msgpack.packb((1, "n", "o", 1, 1, "a" * 1025)))
+
+
+@pytest.mark.parametrize("mark", [(), (1,), (1, 2, 3)])
+def test_a_gap_whose_bounds_are_no_marks_is_refused(mark: tuple[int, ...]) -> None:
+    encoded = bytes([Gap.kind]) + msgpack.packb((1, "n", (1, 2), mark, 1, "slow"))
+    with pytest.raises(ProtocolError):
+        messages.decode(encoded)
+
+
+def test_a_secret_is_not_in_the_text_form_of_a_greeting() -> None:
+    assert "hush" not in repr(Hello(MAGIC, (1,), "a", 1, b"", "account", "hush"))
