@@ -1,6 +1,6 @@
 """`python -m broker.archiver`: one node's archiver, until its standard input ends.
 
-It speaks JSON lines: see `broker.archiver.lines`.
+It speaks JSON lines: see `broker.archiver.protocol`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import click
 
 from broker.archive.archive import Archive
 from broker.archive.noticed_holes import NoticedHoles
-from broker.archiver import lines
-from broker.archiver.archiving import Archiving
-from broker.archiver.care_rules import NO_CARE, CareRules
-from broker.archiver.caring import Caring
-from broker.archiver.known_archives import opened_archive
+from broker.archiver import protocol as lines
+from broker.archiver.known_archive import opened_archive
+from broker.archiver.log_archiver import Archiving
+from broker.archiver.maintenance_process import Caring
+from broker.archiver.maintenance_rules import NO_CARE, CareRules
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError
 from broker.log.reading_along import LogAlong

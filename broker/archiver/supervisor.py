@@ -17,8 +17,8 @@ from twisted.internet.protocol import ProcessProtocol
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from broker.archiver import lines
-from broker.archiver.care_rules import NO_CARE, CareRules
+from broker.archiver import protocol as lines
+from broker.archiver.maintenance_rules import NO_CARE, CareRules
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 from broker.recovery.archive_access import ArchivedDurable, Covered

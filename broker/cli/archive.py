@@ -169,7 +169,7 @@ def _expire(
     from broker.archive.expiry import Expiry, ExpiryRules
     from broker.archive.manifests import Ledger
     from broker.archive.retention import Retention
-    from broker.archiver.needed import needed_by_durables
+    from broker.archiver.durable_needs import needed_by_durables
 
     archive = opened_archive(where)
     rules = ExpiryRules(Retention(age, size, events, hard_age), grace_ms=grace)

@@ -1,7 +1,7 @@
 """Whether a node may have a link to this one, as a member of the cluster or as a gateway.
 
 Mspaces M1 (most nodes of a cluster), M2 (which network addresses), M4 (most links by transport),
-G3. Pure decisions; `broker.cluster.reception` keeps room for those that were let in.
+G3. Pure decisions; `broker.cluster.acceptor` keeps room for those that were let in.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import TypeAlias
 import attrs
 
 from broker.cluster.address import UnitPath, is_within, unit_text
-from broker.cluster.clones import clone_error, is_later_clone, place_of
+from broker.cluster.clone_detection import clone_error, is_later_clone, place_of
 from broker.cluster.descriptor import NodeDescriptor
-from broker.cluster.greeting import GATEWAY, MOST_ALTERNATIVES, Alternative, NodeHello
-from broker.cluster.greeting_core import Refusal
-from broker.cluster.segment import IpNetwork
+from broker.cluster.handshake_messages import GATEWAY, MOST_ALTERNATIVES, Alternative, NodeHello
+from broker.cluster.handshake_core import Refusal
+from broker.cluster.network_segment import IpNetwork
 from broker.errors import (
     AddressNotAllowed,
     BrokerError,

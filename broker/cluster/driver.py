@@ -12,8 +12,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from twisted.logger import Logger
 
 from broker.cluster import messages
-from broker.cluster.clones import later_process
-from broker.cluster.dtds import NeighbourDtds
+from broker.cluster.clone_detection import later_process
+from broker.cluster.dtd_exchange import NeighbourDtds
 from broker.cluster.flows.arrived import NoteHistory, Take
 from broker.cluster.flows.forwarding import GROUP
 from broker.cluster.flows.frame import Frame
@@ -28,19 +28,19 @@ from broker.cluster.flows.traffic import (
     Traffic,
     TrafficEffect,
 )
-from broker.cluster.group import ClusterGroup
-from broker.cluster.intake import Intake
-from broker.cluster.jobs import Job
+from broker.cluster.multicast_group import ClusterGroup
+from broker.cluster.relay_ingest import Intake
+from broker.cluster.ingest_job import Job
 from broker.cluster.keeping.side import Keeping
-from broker.cluster.knowledge import Knowledge, KnowledgeEffect, MapMoved
-from broker.cluster.local_wants import LocalWants
+from broker.cluster.network_state import Knowledge, KnowledgeEffect, MapMoved
+from broker.cluster.local_interest import LocalWants
 from broker.cluster.neighbours import Neighbours
-from broker.cluster.pages import Pages
+from broker.cluster.log_page_server import Pages
 from broker.cluster.profiles.effects import BadWant, Flowing, Unwanted, Wanted
 from broker.cluster.tables.effects import Namesake, Send
 from broker.cluster.types.core import Announced
 from broker.cluster.types.service import NetworkTypes
-from broker.cluster.wants import RemoteWants
+from broker.cluster.remote_interest import RemoteWants
 from broker.errors import BrokerError, Cloned, LogUnavailable
 from broker.event.place import Mark
 from broker.log.event_log import EventLog

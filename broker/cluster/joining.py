@@ -20,7 +20,7 @@ import attrs
 
 from broker.cluster.address import UnitPath
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
-from broker.cluster.greeting_core import Accepted, Refused
+from broker.cluster.handshake_core import Accepted, Refused
 from broker.errors import AddressNotAllowed, BrokerError, ClusterFull, NotConnected
 from broker.transport.backoff import backoff_wait
 

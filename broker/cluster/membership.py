@@ -16,15 +16,15 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from broker.cluster.acquaintances import Acquaintances
+from broker.cluster.known_peers import Acquaintances
 from broker.cluster.address import UnitPath
 from broker.cluster.admission import AdmissionRules, Situation
-from broker.cluster.complaints import Complaints
-from broker.cluster.connecting import not_connected
+from broker.cluster.link_log import Complaints
+from broker.cluster.connection_error import not_connected
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
-from broker.cluster.doorway import Greeting, host_of, turn_away
-from broker.cluster.greeting import GATEWAY, MEMBER, NodeHello
-from broker.cluster.greeting_core import (
+from broker.cluster.handshake import Greeting, host_of, turn_away
+from broker.cluster.handshake_messages import GATEWAY, MEMBER, NodeHello
+from broker.cluster.handshake_core import (
     Accepted,
     Admission,
     Answering,
@@ -32,11 +32,11 @@ from broker.cluster.greeting_core import (
     Refusal,
     Refused,
 )
-from broker.cluster.home import Home
+from broker.cluster.membership_listener import Home
 from broker.cluster.joining import Ask, Founded, Joined, Joining, JoiningState, NotYet
 from broker.cluster.joining import Effect as JoiningEffect
 from broker.cluster.meshing import Dial, Meshing, Target
-from broker.cluster.reception import Reception
+from broker.cluster.acceptor import Reception
 from broker.errors import AddressNotAllowed, BrokerError, Cloned, Closed, PeerError, ShuttingDown
 from broker.transport.alarm import Alarm
 from broker.transport.clock import IClock

@@ -19,7 +19,7 @@ _OF_LINKS = (
 
 
 def network_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
-    """What `broker.cluster.report.report` gave, as metrics."""
+    """What `broker.cluster.network_snapshot.report` gave, as metrics."""
     yield from _links(report["links"])
     group = dict(report["group"] or {})
     if group:

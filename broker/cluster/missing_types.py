@@ -9,8 +9,8 @@ from twisted.internet.defer import DeferredList
 from twisted.python.failure import Failure
 
 from broker.cluster.flows.frame import Carried, Frame
-from broker.cluster.jobs import Line
-from broker.cluster.relayed_entries import claimed_header
+from broker.cluster.ingest_job import Line
+from broker.cluster.relayed_entry import claimed_header
 from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
 from broker.dtd.hint import FetchHint
 from broker.dtd.interfaces import IDtdCache

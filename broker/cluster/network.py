@@ -9,32 +9,32 @@ from twisted.logger import Logger
 from broker.cluster import messages
 from broker.cluster.address import Address, UnitPath, is_within
 from broker.cluster.admission import Situation, surplus
-from broker.cluster.clones import Refusals, earlier_clones
+from broker.cluster.clone_detection import Refusals, earlier_clones
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.driver import ClusterDriver
-from broker.cluster.dtds import NeighbourDtds
+from broker.cluster.dtd_exchange import NeighbourDtds
 from broker.cluster.flows import frame as frames
 from broker.cluster.flows.departures import Departing
 from broker.cluster.flows.frame import Carried, Frame, Range
 from broker.cluster.flows.known_histories import KnownHistories
 from broker.cluster.flows.messages import Kept, Resume, Routed
 from broker.cluster.flows.traffic import Traffic
-from broker.cluster.greeting_core import Accepted
-from broker.cluster.group import ClusterGroup
-from broker.cluster.intake import Intake
+from broker.cluster.handshake_core import Accepted
+from broker.cluster.multicast_group import ClusterGroup
+from broker.cluster.relay_ingest import Intake
 from broker.cluster.keeping.messages import KEEP
 from broker.cluster.keeping.owner import Owner
 from broker.cluster.keeping.side import Keeping
-from broker.cluster.knowledge import Knowledge
-from broker.cluster.lateness import Lateness
+from broker.cluster.network_state import Knowledge
+from broker.cluster.timer_lag import Lateness
 from broker.cluster.membership import Membership
 from broker.cluster.neighbours import Neighbour, Neighbours
-from broker.cluster.own_interest import OwnInterest
-from broker.cluster.pages import Pages
-from broker.cluster.situation import situation_of
-from broker.cluster.terms import LinkTerms
+from broker.cluster.interest_announcer import OwnInterest
+from broker.cluster.log_page_server import Pages
+from broker.cluster.admission_context import situation_of
+from broker.cluster.link_policy import LinkTerms
 from broker.cluster.types.service import NetworkTypes
-from broker.cluster.wants import RemoteWants
+from broker.cluster.remote_interest import RemoteWants
 from broker.errors import BrokerError, Cloned, Closed, ProtocolError, ShuttingDown
 from broker.log.event_log import EventLog
 from broker.log.records import LoggedEvent

@@ -15,10 +15,10 @@ from lxml import etree
 
 from broker.errors import QueryTooExpensive
 from broker.matching.evaluation import Subject
-from broker.matching.partial.exact import ExactEvaluation, NotEvaluated
+from broker.matching.partial.exact_evaluation import ExactEvaluation, NotEvaluated
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import Query
-from broker.matching.query.worst import BYTES_A_NODE, Extent, Worst, worst_case
+from broker.matching.query.worst_case import BYTES_A_NODE, Extent, Worst, worst_case
 
 #: Bytes of a document for which the bounds hold; a larger one gets more in proportion, or one
 #: large event would suspend every query that looks at all of it.

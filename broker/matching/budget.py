@@ -14,7 +14,7 @@ from broker.errors import QueryTooExpensive
 from broker.matching.accounts import Accounts
 from broker.matching.bounds import BoundedEvaluation, Bounds, Runnable
 from broker.matching.evaluation import Subject
-from broker.matching.query.worst import Worst
+from broker.matching.query.worst_case import Worst
 
 #: A query that costs no more at worst does not count as one that may take long: 2.5 ms.
 CHEAP = 250_000.0

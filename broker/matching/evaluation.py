@@ -14,9 +14,9 @@ from broker.event.envelope import NAMESPACE, Header, Liveness
 from broker.matching.envelope import EnvelopeParts
 from broker.matching.limits import SHALLOW
 from broker.matching.query.namespaces import ENVELOPE_PREFIX
-from broker.matching.query.paths import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
+from broker.matching.query.path_parser import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
 from broker.matching.query.query import Query
-from broker.matching.query.texts import EXTENSIONS
+from broker.matching.query.extension_function import EXTENSIONS
 from broker.matching.query.tree import FunctionCall
 
 _VALUES: dict[str, Any] = {

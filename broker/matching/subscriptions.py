@@ -8,7 +8,7 @@ from broker.errors import UnknownSubscription
 from broker.event.stream import StreamPattern
 from broker.matching.evaluation import CompiledQuery
 from broker.matching.query.query import Query
-from broker.matching.query.worst import Worst, WorstCases
+from broker.matching.query.worst_case import Worst, WorstCases
 
 #: Streams whose subscriptions are remembered; a busy node has fewer, an attacker's names push out.
 MAX_STREAMS = 1024

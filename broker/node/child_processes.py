@@ -7,8 +7,8 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, gatherResults
 
-from broker.archiver.care_rules import CareRules
 from broker.archiver.hold_report import HoldReport
+from broker.archiver.maintenance_rules import CareRules
 from broker.archiver.supervisor import ArchiverSupervisor
 from broker.config import Settings
 from broker.event.place import Mark

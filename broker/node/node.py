@@ -12,11 +12,11 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from broker.cluster.building import build_network
-from broker.cluster.dtds import NeighbourDtds
+from broker.cluster.network_factory import build_network
+from broker.cluster.dtd_exchange import NeighbourDtds
 from broker.cluster.membership import Dialler
 from broker.cluster.network import Network
-from broker.cluster.stream_times import StreamTimes
+from broker.cluster.stream_time import StreamTimes
 from broker.config import Settings
 from broker.delivery.feed import Feed
 from broker.delivery.link import Link
@@ -40,9 +40,9 @@ from broker.node.event_types import EventTypes
 from broker.node.matcher import make_matcher, query_limits
 from broker.node.threads import Threads
 from broker.recovery.archive_access import ArchiveAccess
-from broker.recovery.archived_dtds import ArchivedDtds
-from broker.recovery.building import build_recovery
-from broker.recovery.page_matching import PageMatching
+from broker.recovery.archive_dtd_source import ArchivedDtds
+from broker.recovery.builder import build_recovery
+from broker.recovery.page_matcher import PageMatching
 from broker.sessions.reception import Reception, ReceptionLimits
 from broker.sessions.session import Session, SessionServices
 from broker.subscriptions.durables import Durables

@@ -9,7 +9,7 @@ import attrs
 
 import broker
 from broker.cluster.network import Network
-from broker.cluster.report import report
+from broker.cluster.network_snapshot import report
 from broker.config import Settings
 from broker.delivery.output import Output
 from broker.ingest.input import Input
@@ -18,7 +18,7 @@ from broker.log.event_log import EventLog
 from broker.log.repairs import OUTCOMES
 from broker.matching.contract import IMatcher
 from broker.recovery.node_recovery import NodeRecovery
-from broker.recovery.report import report as recovery_report
+from broker.recovery.snapshot import report as recovery_report
 from broker.sessions.reception import Reception
 from broker.sessions.session import Session
 from broker.subscriptions.durable_report import durable_report

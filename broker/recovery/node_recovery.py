@@ -7,15 +7,15 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
 
-from broker.cluster.questions import Questions
+from broker.cluster.network_question import Questions
 from broker.delivery.recovery import Former, Missed, Recovering, Roamer
-from broker.recovery.filling import Filling
-from broker.recovery.handing_over import HandingOver
-from broker.recovery.planning import FEW
-from broker.recovery.returning import Returning
-from broker.recovery.silent_origins import SilentOrigins
-from broker.recovery.standing_in import StandingIn
-from broker.recovery.surroundings import Surroundings
+from broker.recovery.archive_catch_up import StandingIn
+from broker.recovery.branch_restore import Returning
+from broker.recovery.context import Surroundings
+from broker.recovery.durable_handover import HandingOver
+from broker.recovery.planner import FEW
+from broker.recovery.silent_origin import SilentOrigins
+from broker.recovery.subscription_recovery import Filling
 
 
 class NodeRecovery:

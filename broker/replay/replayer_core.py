@@ -26,7 +26,7 @@ from broker.errors import (
     UnknownSubscription,
     WireError,
 )
-from broker.recovery.page_turns import PageTurns
+from broker.recovery.page_schedule import PageTurns
 from broker.replay import replayer_messages as messages
 from broker.replay.engine.contract import Report
 from broker.replay.replayer_effects import (

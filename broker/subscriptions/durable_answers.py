@@ -35,7 +35,7 @@ _HAD: Final = b"had"
 
 
 class OtherNodes(Others, Protocol):
-    """All other nodes of the network: see `broker.cluster.questions.Questions`."""
+    """All other nodes of the network: see `broker.cluster.network_question.Questions`."""
 
     def answer_with(self, what: str, answerer: Callable[[bytes], Any]) -> None:
         """Answer questions of this kind, for other nodes."""

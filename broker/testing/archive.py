@@ -19,7 +19,7 @@ from broker.archive.archive import Archive
 from broker.archive.columns import ChunkColumns
 from broker.archive.disk import Disk
 from broker.archive.noticed_holes import NoticedHoles
-from broker.archiver.archiving import Archiving
+from broker.archiver.log_archiver import Archiving
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.reference import DtdReference
 from broker.errors import ArchiveUnavailable, BrokerError

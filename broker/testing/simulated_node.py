@@ -18,7 +18,7 @@ from broker.cluster.flows.departures import Departing
 from broker.cluster.flows.frame import Carried, Frame, Range
 from broker.cluster.flows.messages import Resume, Routed
 from broker.cluster.flows.traffic import Cover, Enter, Pass, Say, Serve, Traffic, TrafficEffect
-from broker.cluster.knowledge import Knowledge, KnowledgeEffect, MapMoved
+from broker.cluster.network_state import Knowledge, KnowledgeEffect, MapMoved
 from broker.cluster.messages import Message
 from broker.cluster.profiles.effects import Flowing, Unwanted, Wanted
 from broker.cluster.tables.effects import Send

@@ -49,7 +49,7 @@ class Gathered(Protocol):
 
 
 class Others(Protocol):
-    """All other nodes of the network: see `broker.cluster.questions.Questions`."""
+    """All other nodes of the network: see `broker.cluster.network_question.Questions`."""
 
     @property
     def own(self) -> str:

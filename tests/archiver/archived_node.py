@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from broker.archive.archive import Archive
-from broker.archiver.archiving import Archiving
+from broker.archiver.log_archiver import Archiving
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 from broker.log.commit import Commit, Keeping, Retention

@@ -10,7 +10,7 @@ import pytest
 from broker.archive.compaction import Compaction, CompactionRules
 from broker.archive.manifests import Ledger
 from broker.archive.verification import Verification
-from broker.archiver import archiving
+from broker.archiver import log_archiver as archiving
 from broker.errors import ArchiveCorrupt, ArchiveUnavailable
 from broker.testing.fragile_disk import FragileDisk
 from tests.archive.events import HOUR, same

@@ -14,8 +14,9 @@ from twisted.internet.task import Clock
 from twisted.logger import capturedLogs, formatEvent
 from twisted.python.failure import Failure
 
-from broker.archiver import lines, supervisor
-from broker.archiver.care_rules import CareRules
+from broker.archiver import protocol as lines
+from broker.archiver import supervisor
+from broker.archiver.maintenance_rules import CareRules
 from broker.archiver.supervisor import FIRST_REST, LAST_FLUSH, ArchiverSupervisor
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.archiver import lines
-from broker.archiver.care_rules import NO_CARE
+from broker.archiver import protocol as lines
+from broker.archiver.maintenance_rules import NO_CARE
 from broker.log.commit import Retention
 from broker.log.log_file import LogFile
 from broker.recovery.archive_access import Covered

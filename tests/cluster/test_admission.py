@@ -12,7 +12,7 @@ import pytest
 from broker.cluster.address import Address
 from broker.cluster.admission import AdmissionRules, IpRules, Situation, judge, surplus
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
-from broker.cluster.greeting import (
+from broker.cluster.handshake_messages import (
     GATEWAY,
     MAGIC,
     MEMBER,
@@ -21,7 +21,7 @@ from broker.cluster.greeting import (
     Alternative,
     NodeHello,
 )
-from broker.cluster.greeting_core import Refusal
+from broker.cluster.handshake_core import Refusal
 from broker.errors import (
     AddressNotAllowed,
     BrokerError,
@@ -33,7 +33,7 @@ from broker.errors import (
     TooManyLinks,
     WrongNetwork,
 )
-from tests.cluster.made_up_nodes import a_node
+from tests.cluster.sample_nodes import a_node
 
 RULES = AdmissionRules(most_nodes=3, most_links={"tcp": 2})
 OWN = a_node("a.c1/n1")

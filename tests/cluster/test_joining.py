@@ -10,8 +10,8 @@ import pytest
 from broker.cluster.address import Address, UnitPath, check_name
 from broker.cluster.admission import AdmissionRules, Situation
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
-from broker.cluster.greeting import MAGIC, MEMBER, NONCE_BYTES, Alternative, NodeHello
-from broker.cluster.greeting_core import Accepted, Refusal, Refused
+from broker.cluster.handshake_messages import MAGIC, MEMBER, NONCE_BYTES, Alternative, NodeHello
+from broker.cluster.handshake_core import Accepted, Refusal, Refused
 from broker.cluster.joining import (
     CUT_OFF,
     LONGEST_REST,
@@ -25,7 +25,7 @@ from broker.cluster.joining import (
     NotYet,
     cluster_name,
 )
-from broker.cluster.reception import Reception
+from broker.cluster.acceptor import Reception
 from broker.errors import (
     AddressNotAllowed,
     BrokerError,
@@ -33,7 +33,7 @@ from broker.errors import (
     NotConnected,
     TooManyLinks,
 )
-from tests.cluster.made_up_nodes import a_node
+from tests.cluster.sample_nodes import a_node
 
 A, B, C = (Endpoint(host, 1) for host in "abc")
 FULL = ClusterFull("full")

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from broker.cluster.descriptor import Endpoint
-from broker.cluster.greeting import MEMBER
+from broker.cluster.handshake_messages import MEMBER
 from broker.cluster.meshing import (
     LASTED,
     LONGEST_REST,

@@ -9,7 +9,7 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from broker.cluster.jobs import Line
+from broker.cluster.ingest_job import Line
 from broker.cluster.missing_types import MOMENT, MissingTypes
 from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
 from broker.dtd.hint import FetchHint

@@ -8,7 +8,7 @@ from broker.cluster.neighbours import Neighbour
 from broker.testing.datagrams import DatagramFaults
 from broker.transport.correction.figures import Corrections
 from broker.transport.socket import ISocketChannel
-from tests.cluster.made_up_nodes import a_node
+from tests.cluster.sample_nodes import a_node
 from tests.transport.correction.datagram_pair import Pair, User
 
 PACKETS = [bytes(900)] * 300

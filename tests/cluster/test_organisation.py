@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from broker.cluster.address import Address
-from tests.cluster.made_up_organisation import OrganisedNode, World
+from tests.cluster.simulated_organisation import OrganisedNode, World
 from tests.seeds import seeds
 
 MOST_NODES = 6

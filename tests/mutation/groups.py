@@ -86,7 +86,8 @@ GROUPS: Final = (
         broker/cluster: terms network correspondence dtds building pages
         broker/cluster/map: paths far near own ways
         broker/cluster/flows: departures
-        broker/recovery: fetching asking log_pages from_archive from_logs
+        broker/recovery: page_exchange inspection log_page_reader
+        broker/recovery: archive_source log_source
         broker/replay/engine: matching scope
         """,
         _tests("""
@@ -94,7 +95,8 @@ GROUPS: Final = (
         sessions: session
         subscriptions: durables
         ingest: parts judging input
-        recovery: log_pages kept_pages fetching filling explaining
+        recovery: log_page_reader replica_pages page_exchange subscription_recovery
+        recovery: plan_explanation
         replay/engine: matching
         cluster: pages
         cluster/map: *
@@ -107,16 +109,18 @@ GROUPS: Final = (
     Group(
         "recovery",
         """
-        broker/recovery: planning filling fetching log_pages returning from_logs from_archive
-        broker/recovery: missing_events seeking
+        broker/recovery: planner subscription_recovery page_exchange log_page_reader
+        broker/recovery: branch_restore log_source archive_source
+        broker/recovery: unarchived_events durable_search
         """,
         _tests("""
-        recovery: fetching filling filling_branches filling_cut_off filling_elsewhere
-        recovery: filling_healing from_logs merged_pages silent_origins
-        recovery: log_pages kept_pages messages planning page_turns explaining
+        recovery: page_exchange subscription_recovery recovery_branches unreachable_nodes
+        recovery: unknown_origins archive_repair log_source page_merge silent_origin
+        recovery: log_page_reader replica_pages messages planner page_schedule
+        recovery: plan_explanation
         replay: request
-        recovery: repairing returning returned_events
-        recovery: missing_events lost_branches seeking
+        recovery: log_repair branch_restore restored_events
+        recovery: unarchived_events lost_branch_reader durable_search
         simulation/network: recovery seeking restored restored_sources restored_archives
         simulation/network: refused_in_recovery clearance clones silent_origins duplicates
         """),
@@ -124,10 +128,10 @@ GROUPS: Final = (
     Group(
         "lost-logs",
         """
-        broker/recovery: silent_origins other_logs merged_pages
+        broker/recovery: silent_origin remote_logs page_merge
         """,
         _tests("""
-        recovery: silent_origins
+        recovery: silent_origin
         simulation/network: silent_origins
         """),
         share=0.3,
@@ -136,11 +140,11 @@ GROUPS: Final = (
         "order",
         """
         broker/replay: ordering
-        broker/recovery: log_merging page_turns page_matching
+        broker/recovery: log_merge page_schedule page_matcher
         """,
         _tests("""
         replay: ordering
-        recovery: log_merging page_turns page_matching log_pages
+        recovery: log_merge page_schedule page_matcher log_page_reader
         """),
     ),
     Group(

@@ -9,12 +9,14 @@ from typing import Final
 from tests.mutation.groups import ROOT
 from tests.mutation.mutants import Mutant
 
-_FILLING: Final = "tests/recovery/test_filling.py::test_no_source_gives_what_is_above_the_clearance"
+_FILLING: Final = (
+    "tests/recovery/test_subscription_recovery.py::test_no_source_gives_what_is_above_the_clearance"
+)
 _PAGES: Final = (
-    "tests/recovery/test_log_pages.py::"
+    "tests/recovery/test_log_page_reader.py::"
     "test_a_page_leaves_out_and_counts_what_is_above_the_clearance"
 )
-_FETCHING: Final = "tests/recovery/test_fetching.py::"
+_FETCHING: Final = "tests/recovery/test_page_exchange.py::"
 _ADDRESSES: Final = (
     "tests/simulation/network/test_addresses.py::"
     "test_a_node_that_the_rules_exclude_founds_a_cluster_beside"
@@ -25,21 +27,21 @@ _SLOW: Final = "tests/simulation/network/test_slow_nodes.py::"
 #: By module and test: what is changed, wherever it stands in the module, and into what.
 NAMED: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
     # Ignore clearance.
-    ("recovery/from_archive", _FILLING, {"clearance=missed.clearance": "clearance=2"}),
-    ("recovery/from_logs", _FILLING, {"missed.clearance, ranges": "2, ranges"}),
-    ("recovery/log_pages", _PAGES, {"if event.level <= request.clearance": "if True"}),
+    ("recovery/archive_source", _FILLING, {"clearance=missed.clearance": "clearance=2"}),
+    ("recovery/log_source", _FILLING, {"missed.clearance, ranges": "2, ranges"}),
+    ("recovery/log_page_reader", _PAGES, {"if event.level <= request.clearance": "if True"}),
     (
         "recovery/engine/matching",
         "tests/replay/engine/test_matching.py::test_clearance_leaves_out_and_counts",
         {"places.level[rows] <= self.scope.clearance[requests]": "places.level[rows] <= 2"},
     ),
     (
-        "recovery/fetching",
+        "recovery/page_exchange",
         _FETCHING + "test_a_page_is_asked_for_and_read_with_the_clearance_of_who_wants_it",
         {"request.clearance, ranges": "2, ranges", "message.clearance,": "2,"},
     ),
     (
-        "recovery/fetching",
+        "recovery/page_exchange",
         _FETCHING + "test_a_page_holds_what_a_way_to_the_reader_is_cleared_for",
         {"if self._post.cleared(message.source, e.level)": "if True"},
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.errors import Overloaded, ProtocolError, from_wire
-from broker.recovery.page_turns import AT_ONCE
+from broker.recovery.page_schedule import AT_ONCE
 from broker.replay import replayer_messages as messages
 from broker.replay.engine.contract import Report
 from broker.replay.replays import GATHERING, LEASE, ReplayerLimits

@@ -13,7 +13,7 @@ from broker.errors import BrokerError
 from broker.event.place import Place
 from broker.log.reading_along import LogAlong, read_only
 from broker.log.records import header_from_fields
-from broker.recovery.handing_over import MAY_REPEAT
+from broker.recovery.durable_handover import MAY_REPEAT
 from broker.testing.guarantees import (
     Delivered,
     End,

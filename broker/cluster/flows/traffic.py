@@ -32,7 +32,7 @@ from broker.cluster.flows.known_histories import KnownHistories
 from broker.cluster.flows.merging import merge
 from broker.cluster.flows.messages import Lost, Resume, Routed
 from broker.cluster.flows.readers import Readers
-from broker.cluster.knowledge import Knowledge
+from broker.cluster.network_state import Knowledge
 from broker.event.place import Mark, NamedHistory
 
 __all__ = [

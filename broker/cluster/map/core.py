@@ -23,7 +23,7 @@ from broker.cluster.address import (
     unit_text,
 )
 from broker.cluster.descriptor import CLEARANCES, NodeDescriptor
-from broker.cluster.greeting import Alternative
+from broker.cluster.handshake_messages import Alternative
 from broker.cluster.map.entries import NODE, UNIT_LINKS, UnitLink
 from broker.cluster.map.far import Far
 from broker.cluster.map.near import Near

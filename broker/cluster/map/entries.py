@@ -5,7 +5,7 @@ the cluster. `unit-links`: a gateway to all in the unit that it links two childr
 `link:<far node>` is one link. An edge counts when both its ends tell of it.
 
 `process`: a gateway about itself, where it has `unit-links`: `self` is its description. No map is
-made of it. Another process under the same name learns of this one by it (`broker.cluster.clones`).
+made of it. Another process under the same name learns of this one by it (`broker.cluster.clone_detection`).
 """
 
 from __future__ import annotations

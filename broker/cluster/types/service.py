@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from broker.cluster.address import Address, unit_text
-from broker.cluster.knowledge import Knowledge
+from broker.cluster.network_state import Knowledge
 from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
 from broker.cluster.types.core import Announced
 from broker.cluster.types.fetching import TypeFetcher

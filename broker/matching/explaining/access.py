@@ -11,7 +11,7 @@ from broker.matching.index.holes import Hole, Literal, Operator
 from broker.matching.index.intervals import Intervals
 from broker.matching.index.shared import Pool
 from broker.matching.partial.formula import Formula
-from broker.matching.partial.functions import text_of_number
+from broker.matching.partial.function_library import text_of_number
 from broker.matching.partial.template import Instance
 from broker.matching.switching.binding import Always, Indexed, bind
 from broker.matching.switching.family import Family

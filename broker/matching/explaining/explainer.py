@@ -20,7 +20,7 @@ from broker.matching.explaining.knowledge import IndexKnowledge
 from broker.matching.explaining.probing import Probe
 from broker.matching.query.query import Query
 from broker.matching.query.tree import FunctionCall
-from broker.matching.query.worst import Worst, WorstCases
+from broker.matching.query.worst_case import Worst, WorstCases
 
 #: Times that something is measured; and seconds, beyond which it is not measured again.
 MEASUREMENTS: Final = 5

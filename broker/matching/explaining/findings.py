@@ -20,7 +20,7 @@ from broker.matching.explaining.wording import Wording
 from broker.matching.query import tree
 from broker.matching.query.number import number_of
 from broker.matching.query.tree import ValueType
-from broker.matching.query.valuetype import value_type
+from broker.matching.query.value_type import value_type
 
 #: Findings of one explanation: parts beyond them are not looked at.
 MAX_FINDINGS: Final = 150

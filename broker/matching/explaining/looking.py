@@ -14,7 +14,7 @@ from broker.matching.explaining.placed import PlacedSubjects
 from broker.matching.explaining.settling import Settled, settle, slots_of
 from broker.matching.partial.evaluator import evaluate
 from broker.matching.partial.formula import FALSE, TRUE, is_decided, possible
-from broker.matching.partial.subjects import Decision
+from broker.matching.partial.evaluation_input import Decision
 from broker.matching.partial.template import Instance
 from broker.matching.query.query import Query
 from broker.matching.shape.shape import Shape

@@ -8,7 +8,7 @@ import attrs
 
 from broker.matching.explaining.probing import Probe, nth, those_with
 from broker.matching.explaining.wording import NOWHERE, Wording, is_any_descendant
-from broker.matching.partial.nodesets import is_positional
+from broker.matching.partial.node_set import is_positional
 from broker.matching.query import tree
 from broker.matching.query.tree import Origin
 

@@ -11,7 +11,7 @@ from typing import Any
 from broker.matching.explaining.settling import Settled, settle
 from broker.matching.partial.evaluator import evaluate
 from broker.matching.partial.source import Constant, Slot, Source, source_of
-from broker.matching.partial.subjects import Subjects
+from broker.matching.partial.evaluation_input import Subjects
 from broker.matching.partial.template import Instance
 from broker.matching.shape.tree import Node, NodeKind
 

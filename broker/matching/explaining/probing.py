@@ -15,11 +15,11 @@ from broker.matching.explaining.labels import Labels
 from broker.matching.explaining.wording import NOWHERE, Wording
 from broker.matching.query import tree
 from broker.matching.query.namespaces import ENVELOPE_PREFIX
-from broker.matching.query.paths import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
+from broker.matching.query.path_parser import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
 from broker.matching.query.query import Query
 from broker.matching.query.tree import Origin
 from broker.matching.query.variables import VARIABLES
-from broker.matching.query.worst import Extent, worst_case
+from broker.matching.query.worst_case import Extent, worst_case
 
 #: Evaluations for one explanation, and seconds after which there is no further one: libxml2 can
 #: not be interrupted, so it may become one evaluation more.

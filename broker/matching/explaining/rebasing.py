@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from broker.matching.query import tree
-from broker.matching.query.functions import FUNCTIONS
+from broker.matching.query.function_signature import FUNCTIONS
 from broker.matching.query.tree import Origin
 
 #: They refer to the predicate's own node-set, or to the document of its node.

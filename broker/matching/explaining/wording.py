@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 from broker.matching.query import tree
-from broker.matching.query.paths import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
+from broker.matching.query.path_parser import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
 from broker.matching.query.tree import Axis, KindTest, Origin
 
 _NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]*)?")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TypeAlias
 
-from broker.matching.partial import functions
-from broker.matching.partial.cases import Cases, applied, check
-from broker.matching.partial.comparing import compared
+from broker.matching.partial import function_library as functions
+from broker.matching.partial.guarded_value import Cases, applied, check
+from broker.matching.partial.comparison import compared
 from broker.matching.partial.formula import (
     FALSE,
     TRUE,
@@ -24,20 +24,20 @@ from broker.matching.partial.formula import (
     is_larger,
     negation,
 )
-from broker.matching.partial.nodesets import (
+from broker.matching.partial.node_set import (
     Condition,
     Context,
     Walk,
 )
-from broker.matching.partial.sharing import Recall
-from broker.matching.partial.subjects import Decision, Subjects
+from broker.matching.partial.evaluation_cache import Recall
+from broker.matching.partial.evaluation_input import Decision, Subjects
 from broker.matching.partial.template import Template, literal_of
 from broker.matching.partial.undecidable import Undecidable
-from broker.matching.partial.values import NO_POSITION, Values
-from broker.matching.partial.work import TooDear, Work
+from broker.matching.partial.value_evaluator import NO_POSITION, Values
+from broker.matching.partial.work_budget import TooDear, Work
 from broker.matching.query import tree
 from broker.matching.query.tree import ValueType
-from broker.matching.query.valuetype import value_type
+from broker.matching.query.value_type import value_type
 
 #: Nodes that are looked at for one template on one shape, or as much other work, and comparisons in
 #: its formula: beyond them the template counts as undecided on the shape.

@@ -16,7 +16,7 @@ from broker.matching.query import tree
 from broker.matching.query.namespaces import BOUND
 from broker.matching.query.number import number_of
 from broker.matching.query.query import Query
-from broker.matching.query.valuetype import value_type
+from broker.matching.query.value_type import value_type
 
 _NUMBER_OPERATORS = {
     "=": Operator.NUMBER_EQUAL,

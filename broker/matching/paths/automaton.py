@@ -6,7 +6,7 @@ label path costs one step from its parent's (F3).
 
 from __future__ import annotations
 
-from broker.matching.paths.label import LabelPath
+from broker.matching.paths.label_path import LabelPath
 from broker.matching.paths.pattern import Document, LabelKind, Pattern
 
 #: References to states that are remembered: 8 bytes each. All are forgotten when there are more.

@@ -25,7 +25,7 @@ from broker.matching.query.tree import (
     Number,
     ValueType,
 )
-from broker.matching.query.valuetype import value_type
+from broker.matching.query.value_type import value_type
 
 
 class _Unsure(enum.Enum):

@@ -13,11 +13,11 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from broker.matching.paths.acceptance import MAX_BITMAP_BYTES, Acceptances, Change
+from broker.matching.paths.accepted_rows import MAX_BITMAP_BYTES, Acceptances, Change
 from broker.matching.paths.automaton import Automaton, PatternEntry
 from broker.matching.paths.bitmap import bitmap_of, members
-from broker.matching.paths.formula import MAX_CONJUNCTS, Alternative, Requirements
-from broker.matching.paths.label import MAX_LABEL_PATHS, LabelPath, LabelPaths
+from broker.matching.paths.requirement import MAX_CONJUNCTS, Alternative, Requirements
+from broker.matching.paths.label_path import MAX_LABEL_PATHS, LabelPath, LabelPaths
 from broker.matching.paths.pattern import LabelKind
 
 Item = TypeVar("Item", bound=Hashable)

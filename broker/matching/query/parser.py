@@ -7,12 +7,12 @@ few frames, and the limit on nesting keeps the deepest query far from the interp
 from __future__ import annotations
 
 from broker.matching.query.cursor import Cursor, Findings
-from broker.matching.query.functions import FUNCTIONS
+from broker.matching.query.function_signature import FUNCTIONS
 from broker.matching.query.lexer import Kind, Token, bad_query
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.number import number_of
-from broker.matching.query.paths import STEP_STARTS, PathParser
-from broker.matching.query.texts import note_call
+from broker.matching.query.path_parser import STEP_STARTS, PathParser
+from broker.matching.query.extension_function import note_call
 from broker.matching.query.tree import (
     Binary,
     Chain,
@@ -25,7 +25,7 @@ from broker.matching.query.tree import (
     ValueType,
     Variable,
 )
-from broker.matching.query.valuetype import value_type
+from broker.matching.query.value_type import value_type
 from broker.matching.query.variables import VARIABLES
 
 _PRECEDENCE = {

@@ -10,7 +10,7 @@ from lxml import etree
 
 from broker.errors import BadQuery, QueryTooExpensive
 from broker.event.envelope import NAMESPACE
-from broker.matching.query.addressing import addressed
+from broker.matching.query.rewrite import addressed
 from broker.matching.query.cost import estimate
 from broker.matching.query.cursor import Findings
 from broker.matching.query.lexer import NAME, bad_query

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from broker.matching.query.functions import FUNCTIONS
+from broker.matching.query.function_signature import FUNCTIONS
 from broker.matching.query.tree import ValueType
 from broker.matching.schema.blame import Blame
 from broker.matching.schema.limits import MAX_WORK

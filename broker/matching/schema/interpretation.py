@@ -25,7 +25,7 @@ from broker.matching.query.tree import (
     ValueType,
     Variable,
 )
-from broker.matching.query.valuetype import value_type
+from broker.matching.query.value_type import value_type
 from broker.matching.schema.axes import along, elements_of
 from broker.matching.schema.blame import deepest
 from broker.matching.schema.comparison import compare

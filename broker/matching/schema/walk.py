@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from broker.matching.query.namespaces import BOUND
 from broker.matching.query.query import Query
 from broker.matching.query.tree import Axis, Expression, KindTest, Origin, Path, Step, ValueType
-from broker.matching.query.valuetype import value_type
+from broker.matching.query.value_type import value_type
 from broker.matching.schema.axes import Test, along, certain
 from broker.matching.schema.blame import Blame, Missing, Why, deepest
 from broker.matching.schema.document import Document

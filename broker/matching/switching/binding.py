@@ -26,7 +26,7 @@ from broker.matching.partial.formula import (
     possible,
     sources,
 )
-from broker.matching.partial.holding import holds
+from broker.matching.partial.formula_evaluation import holds
 from broker.matching.partial.source import Source
 from broker.matching.switching.batch import Batch
 from broker.matching.switching.family import Family

@@ -9,7 +9,7 @@ import attrs
 from broker.matching.evaluation import CompiledXPath
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import Query, parse_query
-from broker.matching.query.worst import Worst
+from broker.matching.query.worst_case import Worst
 from broker.matching.switching.entry import Entry
 
 #: About 4 kB each.

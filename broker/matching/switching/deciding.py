@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from broker.matching.partial.evaluator import MAX_VISITS, evaluate
-from broker.matching.partial.rows import Row, rows
-from broker.matching.partial.subjects import Subjects
-from broker.matching.partial.work import TooDear, Work
+from broker.matching.partial.plain_path import Row, rows
+from broker.matching.partial.evaluation_input import Subjects
+from broker.matching.partial.work_budget import TooDear, Work
 from broker.matching.switching.binding import Always, Binding, Indexed, bind
 from broker.matching.switching.family import Family
 from broker.matching.switching.plain import Plain

@@ -8,7 +8,7 @@ from typing import cast
 from broker.matching.evaluation import reading_of
 from broker.matching.index.member import Member
 from broker.matching.index.shrinking import ShrinkingDict
-from broker.matching.query.invariants import invariants
+from broker.matching.query.hoisting import invariants
 from broker.matching.query.query import Query
 from broker.matching.switching.family import Family
 

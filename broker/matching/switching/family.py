@@ -9,7 +9,7 @@ from broker.matching.index.member import Member
 from broker.matching.index.members import Members
 from broker.matching.index.shared import Pool, Signature
 from broker.matching.partial.template import Template
-from broker.matching.query.worst import WorstCases
+from broker.matching.query.worst_case import WorstCases
 from broker.matching.switching.plain import plain_of
 from broker.matching.switching.projection import Projection
 from broker.matching.switching.term import likely_form

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from broker.matching.evaluation import Subject
 from broker.matching.index.member import Member
-from broker.matching.partial.exact import subjects_of
-from broker.matching.partial.subjects import Subjects
+from broker.matching.partial.exact_evaluation import subjects_of
+from broker.matching.partial.evaluation_input import Subjects
 from broker.matching.switching.batch import Batch
 from broker.matching.switching.binding import Binding
 from broker.matching.switching.bound import Bound

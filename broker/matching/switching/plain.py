@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from broker.matching.partial.rows import PlainPath, plain_path
+from broker.matching.partial.plain_path import PlainPath, plain_path
 from broker.matching.partial.template import Part, Template
 from broker.matching.query import tree
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.matching.partial.functions import digits
+from broker.matching.partial.function_library import digits
 from broker.matching.partial.source import Source, computed, source_of
-from broker.matching.partial.subjects import Subjects
+from broker.matching.partial.evaluation_input import Subjects
 from broker.matching.shape.shape import Shape
 from broker.matching.shape.tree import Value
 from broker.matching.switching.batch import Batch

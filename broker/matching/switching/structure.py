@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import attrs
 
 from broker.matching.evaluation import Subject
-from broker.matching.partial.subjects import Subjects
-from broker.matching.paths.arbitrary import without_literals
+from broker.matching.partial.evaluation_input import Subjects
+from broker.matching.paths.literal_abstraction import without_literals
 from broker.matching.paths.index import PathIndex
-from broker.matching.paths.label import LabelPath
+from broker.matching.paths.label_path import LabelPath
 from broker.matching.paths.pattern import Document, LabelKind
-from broker.matching.paths.requirements import requirements_of
+from broker.matching.paths.requirement_derivation import requirements_of
 from broker.matching.switching.family import Family
 
 

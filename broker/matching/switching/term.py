@@ -17,7 +17,7 @@ from broker.matching.partial.formula import (
     alternatives,
     weaker,
 )
-from broker.matching.partial.rows import Row
+from broker.matching.partial.plain_path import Row
 from broker.matching.partial.source import Computed, Source
 from broker.matching.partial.template import Part, Template
 from broker.matching.query import tree

@@ -21,7 +21,7 @@ from broker.matching.query.tree import (
     ValueType,
     Variable,
 )
-from broker.matching.query.valuetype import value_type
+from broker.matching.query.value_type import value_type
 
 _SYMMETRIC = frozenset({"=", "!=", "and", "or", "|"})
 

@@ -31,7 +31,7 @@ from broker.matching.query.tree import (
     ValueType,
     Variable,
 )
-from broker.matching.query.valuetype import value_type
+from broker.matching.query.value_type import value_type
 from broker.matching.upstream.canonical import canonical, counts
 from broker.matching.upstream.formula import (
     FALSE,

@@ -8,7 +8,7 @@ from broker.cluster.address import Address, UnitPath
 from broker.cluster.flows.departures import Departing, Departures
 from broker.cluster.flows.frame import Carried, Frame, Range
 from broker.cluster.flows.traffic import Enter, Pass, Traffic
-from broker.cluster.knowledge import Knowledge
+from broker.cluster.network_state import Knowledge
 from broker.event.place import Mark
 
 COAST = ("coast",)

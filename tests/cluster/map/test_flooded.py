@@ -16,7 +16,7 @@ from broker.cluster.map.own import OwnLinks, Publication
 from broker.cluster.messages import decode, encode
 from broker.cluster.tables.core import Tables
 from broker.cluster.tables.effects import Changed, Send, TablesEffect
-from tests.cluster.made_up_nodes import a_node
+from tests.cluster.sample_nodes import a_node
 from tests.cluster.map.made_up_network import MadeUpNetwork, Pair, random_network
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker.event.envelope import EventLinkage
-from broker.event.merging import bundles, core, sources, vocabulary
+from broker.event.merging import bundles
+from broker.event.merging import core
+from broker.event.merging import sources
+from broker.event.merging import vocabulary
 from broker.event.merging.core import Merger
 from broker.event.merging.held import UnknownWord
 from broker.event.merging.settings import Merging

@@ -18,7 +18,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from broker.matching.index import intervals, sheet, table
+from broker.matching.index import intervals
+
+from broker.matching.index import sheet
+
+from broker.matching.index import table
 from broker.matching.index.holes import Hole, Literal, Operator
 from broker.matching.index.member import Member
 from broker.matching.index.members import Members

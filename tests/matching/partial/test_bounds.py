@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from lxml import etree
 
-from broker.matching.partial import functions
+from broker.matching.partial import function_library as functions
 from broker.matching.partial.evaluator import MAX_VISITS, evaluate
 from broker.matching.partial.formula import is_decided, possible
-from broker.matching.partial.subjects import Decision, Subjects
+from broker.matching.partial.evaluation_input import Decision, Subjects
 from broker.matching.partial.template import instances
 from broker.matching.query.query import parse_query
-from tests.matching.partial.trees import Slotted
+from tests.matching.partial.slotted_tree import Slotted
 
 FLAT = "<f>" + "<a x='1'>1</a>" * 2_000 + "</f>"
 NESTED = "<f>" + "<a x='1'>1" * 200 + "t" + "</a>" * 200 + "</f>"

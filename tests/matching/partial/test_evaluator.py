@@ -22,10 +22,10 @@ from broker.matching.partial.formula import (
     is_decided,
     possible,
 )
-from broker.matching.partial.subjects import Subjects
+from broker.matching.partial.evaluation_input import Subjects
 from broker.matching.partial.template import Instance, instances
 from broker.matching.query.query import parse_query
-from tests.matching.partial.trees import Slotted, value_in
+from tests.matching.partial.slotted_tree import Slotted, value_in
 from tests.matching.unlimited import ANY_COST
 
 COMPARE: dict[Operator, Any] = {

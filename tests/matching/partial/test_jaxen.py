@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from lxml import etree
 
-from broker.matching.partial.document import constant_tree
+from broker.matching.partial.document_tree import constant_tree
 from broker.matching.partial.evaluator import evaluate
 from broker.matching.partial.formula import is_decided, possible
-from broker.matching.partial.subjects import Subjects
+from broker.matching.partial.evaluation_input import Subjects
 from broker.matching.partial.template import instances
 from broker.matching.query.query import parse_query
 from tests.matching.partial.test_evaluator import holds
-from tests.matching.partial.trees import Slotted
+from tests.matching.partial.slotted_tree import Slotted
 from tests.matching.query.test_jaxen import Case, _foreign, cases
 
 #: Expressions that the evaluator decides, of 260 that lxml evaluates. What is not decided asks for

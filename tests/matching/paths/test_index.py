@@ -8,11 +8,11 @@ import pytest
 from lxml import etree
 
 from broker.event.envelope import NAMESPACE
-from broker.matching.paths.acceptance import MAX_JOURNAL
+from broker.matching.paths.accepted_rows import MAX_JOURNAL
 from broker.matching.paths.index import PathIndex
-from broker.matching.paths.label import LabelPaths
+from broker.matching.paths.label_path import LabelPaths
 from broker.matching.paths.pattern import Document, LabelKind
-from broker.matching.paths.requirements import requirements
+from broker.matching.paths.requirement_derivation import requirements
 from broker.matching.query.query import parse_query
 from broker.matching.shape.tree import Node, NodeKind
 

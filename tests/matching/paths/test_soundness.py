@@ -10,7 +10,7 @@ from lxml import etree
 
 from broker.matching.paths.index import PathIndex
 from broker.matching.paths.pattern import Document
-from broker.matching.paths.requirements import requirements
+from broker.matching.paths.requirement_derivation import requirements
 from broker.matching.query.query import parse_query
 from tests.matching.unlimited import ANY_COST
 

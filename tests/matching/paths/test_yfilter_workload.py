@@ -11,7 +11,7 @@ from lxml import etree
 
 from broker.matching.paths.index import PathIndex
 from broker.matching.paths.pattern import Document
-from broker.matching.paths.requirements import requirements
+from broker.matching.paths.requirement_derivation import requirements
 from broker.matching.query.query import parse_query
 
 #: Steps of a path, and how often a step is `*` or behind `//`.

@@ -14,7 +14,8 @@ from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
 from broker.matching.query.query import parse_query
-from broker.matching.schema import advice, known
+from broker.matching.schema import advice
+from broker.matching.schema import known
 from broker.matching.schema.advice import Advisor
 from broker.matching.schema.known import KnownTypes
 

@@ -7,7 +7,7 @@ from lxml import etree
 
 from broker.matching.index.shared import Pool
 from broker.matching.partial.evaluator import evaluate
-from broker.matching.partial.subjects import Subjects
+from broker.matching.partial.evaluation_input import Subjects
 from broker.matching.partial.template import instances
 from broker.matching.query.query import parse_query
 from broker.matching.switching.batch import Batch
@@ -17,7 +17,7 @@ from broker.matching.switching.entry import Entry
 from broker.matching.switching.family import LARGE, Family
 from broker.matching.switching.finding import Finding, find
 from broker.matching.switching.term import Terms
-from tests.matching.partial.trees import Slotted
+from tests.matching.partial.slotted_tree import Slotted
 
 LEGS = "<f>" + "".join(f"<leg><a>{n}</a><b>{n % 7}</b></leg>" for n in range(60)) + "</f>"
 

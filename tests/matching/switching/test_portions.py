@@ -12,11 +12,12 @@ from broker.event.stream import StreamPattern
 from broker.matching.index.holes import Hole, Literal, Operator
 from broker.matching.index.member import Member
 from broker.matching.partial.formula import And, Atom, Check, Formula, Known, Not, Or
-from broker.matching.partial.holding import holds
+from broker.matching.partial.formula_evaluation import holds
 from broker.matching.partial.source import Computed, Constant, Source
 from broker.matching.query.query import parse_query
 from broker.matching.switch import Switch
-from broker.matching.switching import parsed, scanning
+from broker.matching.switching import parsed
+from broker.matching.switching import scanning
 from broker.matching.switching.scanning import scanned
 from tests.matching.conftest import KnownDtds
 from tests.matching.partial.test_bounds import calls_of

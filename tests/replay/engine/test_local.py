@@ -14,7 +14,7 @@ from broker.replay.engine.contract import Hole
 from broker.replay.engine.local import LocalEngine
 from broker.replay.request import ReplayRequest
 from tests.recovery.answers import answers, compare
-from tests.recovery.test_log_merging import logged
+from tests.recovery.test_log_merge import logged
 from tests.recovery.world import BEGIN, CATALOGUE, archive_world, make_world, some_requests
 from tests.seeds import seeds
 

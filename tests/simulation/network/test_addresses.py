@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker.cluster import building, segment
-from broker.cluster.segment import networks_of_addresses, networks_of_routes
+from broker.cluster import network_factory as building
+
+from broker.cluster import network_segment as segment
+from broker.cluster.network_segment import networks_of_addresses, networks_of_routes
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.test_joining import clusters
 from tests.simulation.network.watching import Publisher, Reader, settle

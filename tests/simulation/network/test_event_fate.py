@@ -10,7 +10,7 @@ import pytest
 
 from broker.client.client import Client
 from broker.cluster.flows.messages import Routed
-from broker.cluster.questions import WITHIN, Question
+from broker.cluster.network_question import WITHIN, Question
 from broker.config import Settings
 from broker.event.envelope import EventType, SecurityLevel
 from broker.event.writing import write_event

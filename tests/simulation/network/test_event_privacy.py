@@ -10,7 +10,7 @@ import msgpack
 import pytest
 
 from broker.cluster.flows.messages import Routed
-from broker.cluster.questions import Question, Reply
+from broker.cluster.network_question import Question, Reply
 from broker.config import Settings
 from broker.event.envelope import EventType, SecurityLevel
 from broker.event.writing import write_event

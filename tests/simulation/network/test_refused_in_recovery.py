@@ -35,7 +35,7 @@ DEEP += b"</flightleg></flight>"
 def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """The highest version of the protocol between nodes that all nodes speak."""
     spoken = tuple(range(1, request.param + 1))
-    monkeypatch.setattr("broker.cluster.building.PROTOCOL_VERSIONS", spoken)
+    monkeypatch.setattr("broker.cluster.network_factory.PROTOCOL_VERSIONS", spoken)
     yield request.param
 
 

@@ -12,7 +12,7 @@ from broker.cluster.flows.messages import Routed
 from broker.errors import NotConnected, UnknownSubscription
 from broker.event.envelope import Liveness
 from broker.event.place import Position
-from broker.recovery.handing_over import MAY_REPEAT, PATIENCE
+from broker.recovery.durable_handover import MAY_REPEAT, PATIENCE
 from broker.recovery.messages import Release
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds

@@ -9,9 +9,9 @@ import pytest
 from broker.cluster.address import Address
 from broker.cluster.flows.messages import Routed
 from broker.event.envelope import Liveness
-from broker.recovery.handing_over import PATIENCE
+from broker.recovery.durable_handover import PATIENCE
+from broker.recovery.durable_search import ALONE, EXPECTED, GATHERING, SETTLING
 from broker.recovery.messages import Seek, Sought
-from broker.recovery.seeking import ALONE, EXPECTED, GATHERING, SETTLING
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
 from tests.simulation.network.test_roaming import Roaming

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.client.received import ALL
-from broker.recovery.silent_origins import LOOK_EVERY
+from broker.recovery.silent_origin import LOOK_EVERY
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
 from tests.simulation.network.test_lost_disks import guarded_and_short

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
-from broker.cluster.intake import MOST_WAITING_BYTES
-from broker.cluster.lateness import AHEAD, Lateness
+from broker.cluster.relay_ingest import MOST_WAITING_BYTES
+from broker.cluster.timer_lag import AHEAD, Lateness
 from broker.testing.simulated_network import NetworkWorld, link_address
 from tests.simulation.network.test_joining import clusters
 

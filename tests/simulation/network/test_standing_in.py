@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.recovery.report import report
-from broker.recovery.standing_in import LOOK_EVERY
+from broker.recovery.archive_catch_up import LOOK_EVERY
+from broker.recovery.snapshot import report
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.network.watching import INTERESTS, Interest, Publisher, Reader, name_of
 

@@ -11,7 +11,7 @@ from broker.client.client import Client
 from broker.client.merged import MergedEvent, MergedSubscription, Merging
 from broker.client.received import STORED
 from broker.cluster.flows.messages import Routed
-from broker.cluster.stream_times import AskTime
+from broker.cluster.stream_time import AskTime
 from broker.event.envelope import EventLinkage, EventType, Order
 from broker.testing.simulated_network import NetworkWorld
 

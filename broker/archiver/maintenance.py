@@ -1,0 +1,147 @@
+"""An archive's care: small files are merged, what is too old goes, what was removed is deleted.
+
+`python -m broker.archiver.maintenance` does it once, in a process of its own beside an archiver,
+whose flushes wait for nothing then. It inherits the archiver's niceness, which leaves it a tenth of
+a busy processor. With the greatest niceness (1.5 %) files would arrive faster than they are merged.
+Its end at any moment harms nothing; it ends itself when its standard input does. It says as a line
+of JSON what it came to: see `Cared`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import select
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import attrs
+import click
+
+from broker.archive.archive import Archive
+from broker.archive.care_lease import CareLease
+from broker.archive.compaction import Compaction, CompactionRules
+from broker.archive.expiry import Expiry, ExpiryRules
+from broker.archive.manifests import Ledger
+from broker.archive.retention import Retention
+from broker.archiver.durable_needs import needed_by_durables
+from broker.archiver.maintenance_rules import CareRules
+from broker.errors import BrokerError
+
+#: Ms between two looks at what is to be deleted: each lists all that is stored.
+EXPIRE_EVERY: Final = 600_000
+
+
+@attrs.define
+class Cared:
+    """What care came to."""
+
+    merged: int = 0
+    """Files that became fewer,"""
+    made: int = 0
+    """and how many these are."""
+    removed: int = 0
+    """Files that were too old."""
+    deleted: int = 0
+    """Files of which nothing is left."""
+    held: str = ""
+    """The hour that would go but for a durable subscription that needs it."""
+    problems: list[str] = attrs.field(factory=list)
+    """What somebody should know."""
+
+
+class Care:
+    """Of one archive, by one carer. All methods block, and may raise `ArchiveUnavailable`."""
+
+    def __init__(
+        self,
+        archive: Archive,
+        rules: CareRules,
+        name: str,
+        compaction: CompactionRules | None = None,
+    ) -> None:
+        """`name` is that of a writer which no other process has at the same time."""
+        self._archive = archive
+        self._rules = rules
+        self._compaction = compaction or CompactionRules()
+        self._ledger = Ledger(archive.manifests, name, archive.wall_clock)
+        self._lease = CareLease(archive.objects, name, archive.wall_clock)
+
+    def is_due(self) -> bool:
+        """Whether there is something to do, and nobody else is at it. Quick."""
+        if self._rules.nothing or not self._lease.is_free():
+            return False
+        return self._is_to_expire() or (self._rules.compact and bool(self._compacting().plan()))
+
+    def run(self, cancelled: Callable[[], bool] = lambda: False) -> Cared:
+        """Do what is to be done, unless another one does; ends soon when it is cancelled."""
+        cared = Cared()
+        if self._rules.nothing or not self._lease.take():
+            return cared
+
+        def over() -> bool:
+            return cancelled() or not self._lease.refresh()
+
+        expired = False
+        if self._rules.compact:
+            self._merge(cared, over)
+        if self._is_to_expire() and not over():
+            self._expire(cared)
+            expired = True
+        # A carer that fails keeps it, so that another one tries later, and not at once.
+        self._lease.release(expired=expired)
+        return cared
+
+    def _is_to_expire(self) -> bool:
+        return not 0 <= self._archive.wall_clock() - self._lease.expired() < EXPIRE_EVERY
+
+    def _compacting(self) -> Compaction:
+        return Compaction(self._archive, self._ledger, self._compaction)
+
+    def _merge(self, cared: Cared, over: Callable[[], bool]) -> None:
+        done = self._compacting().run(cancelled=over)
+        cared.merged, cared.made = done.files_before, done.files_after
+        cared.problems += [f"{path} is damaged, and set aside" for path in done.damaged]
+
+    def _expire(self, cared: Cared) -> None:
+        rules = self._rules
+        retention = Retention(rules.age_ms, rules.max_bytes, rules.max_events)
+        needed = needed_by_durables(self._archive, cared.problems.append)
+        expiry = Expiry(self._archive, self._ledger, ExpiryRules(retention), needed)
+        done = expiry.run(lambda done, of: self._lease.refresh())
+        cared.removed, cared.deleted = len(done.removed), len(done.deleted)
+        cared.held = done.held
+        if done.kept_orphans:
+            cared.problems.append(
+                f"{done.kept_orphans} files stay that a damaged manifest may list: see "
+                "`xmlbroker archive list`"
+            )
+
+
+def _deserted() -> bool:
+    return bool(select.select([sys.stdin], [], [], 0)[0])
+
+
+@click.command(help=__doc__)
+@click.option("--archive", "uri", required=True)
+@click.option("--name", required=True)
+@click.option("--lock", type=click.Path(path_type=Path), required=True)
+@click.option("--rules", type=CareRules.decode, required=True)
+def main(uri: str, name: str, lock: Path, rules: CareRules) -> None:
+    cared = Cared()
+    # One of an archiver that was killed may not be over yet; both would write under one name.
+    with open(lock, "ab") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            cared = Care(Archive.open(uri, create=False), rules, name).run(_deserted)
+        except BlockingIOError:
+            pass
+        except BrokerError as error:
+            cared.problems.append(str(error))
+    print(json.dumps(attrs.asdict(cared)))
+
+
+if __name__ == "__main__":
+    main()

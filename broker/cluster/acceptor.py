@@ -1,0 +1,96 @@
+"""How a node receives those who greet it: how many at once, how fast, and for whom room is kept.
+
+A node that was let in shows on the map only when its table arrives. Until then its place is kept
+(a lease), so that two who greet at once do not get the same one, and a node that greets again after
+a broken connection gets its own (T43). Many at once wait at their end: a refusal with
+`overloaded` costs this node little (T44).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from broker.cluster.address import Address
+from broker.cluster.admission import AdmissionRules, Situation, is_same_node, judge
+from broker.cluster.descriptor import NodeDescriptor
+from broker.cluster.handshake_messages import GATEWAY, NodeHello
+from broker.cluster.handshake_core import Admission, Refusal
+from broker.errors import Overloaded
+
+#: Greetings under way at once.
+MOST_GREETINGS = 16
+#: Greetings a second, in the long run, and how many may come at once after a quiet time.
+GREETINGS_PER_SECOND = 20.0
+GREETINGS_AT_ONCE = 64
+#: Seconds that a place is kept for a node that was let in: its first table takes a round trip.
+LEASE = 30.0
+
+
+@attrs.frozen
+class _Lease:
+    node: NodeDescriptor
+    ends: float
+
+
+class Reception:
+    """The rules of one node, applied to what `situation` says of the moment."""
+
+    def __init__(self, rules: AdmissionRules, situation: Callable[[], Situation]) -> None:
+        self._rules = rules
+        self._situation = situation
+        self._under_way = 0
+        self._allowance = float(GREETINGS_AT_ONCE)
+        self._counted_at: float | None = None
+        self._leases: dict[str, _Lease] = {}
+
+    def begin(self, now: float) -> Overloaded | None:
+        """Somebody has connected. An error: close at once; else `over` must follow."""
+        if self._counted_at is not None:
+            earned = (now - self._counted_at) * GREETINGS_PER_SECOND
+            self._allowance = min(GREETINGS_AT_ONCE, self._allowance + earned)
+        self._counted_at = now
+        if self._under_way >= MOST_GREETINGS or self._allowance < 1:
+            return Overloaded("too many nodes greet at once; come again later")
+        self._allowance -= 1
+        self._under_way += 1
+        return None
+
+    def over(self) -> None:
+        """A greeting has ended, one way or the other."""
+        self._under_way -= 1
+
+    def judge(
+        self, hello: NodeHello, host: str, transport: str, now: float, wall_ms: int
+    ) -> Admission | Refusal:
+        """Whether the node gets its link. `wall_ms` is the time in ms since 1970."""
+        situation = self._with_leases(now)
+        refusal = judge(hello, host, transport, self._rules, situation)
+        if refusal:
+            return refusal
+        if hello.purpose == GATEWAY:
+            return Admission(hello.node)
+        known = situation.members.get(hello.node.name)
+        again = known is not None and is_same_node(known, hello.node)
+        peer = hello.node._replace(
+            address=Address(situation.own.address.unit, hello.node.name),
+            admitted=known.admitted if known and again else self._admitted(hello, wall_ms),
+        )
+        self._leases[peer.name] = _Lease(peer, now + LEASE)
+        return Admission(peer, tuple(situation.members.values()))
+
+    def _admitted(self, hello: NodeHello, wall_ms: int) -> int:
+        # A member that is cut off and comes back keeps its rank, and one by configuration has none.
+        own_unit = self._situation().own.address.unit
+        return hello.node.admitted if hello.node.address.unit == own_unit else wall_ms
+
+    def _with_leases(self, now: float) -> Situation:
+        situation = self._situation()
+        self._leases = {
+            name: lease
+            for name, lease in self._leases.items()
+            if lease.ends > now and name not in situation.members
+        }
+        kept = {name: lease.node for name, lease in self._leases.items()}
+        return attrs.evolve(situation, members={**situation.members, **kept})

@@ -1,0 +1,81 @@
+"""Connections to other nodes, by Twisted's endpoints and by UDP."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.endpoints import HostnameEndpoint, clientFromString
+from twisted.internet.interfaces import IProtocolFactory
+from twisted.python.failure import Failure
+
+from broker.cluster.node_certificate import Certificates, certificates_of
+from broker.cluster.connection_error import not_connected
+from broker.cluster.descriptor import Endpoint
+from broker.cluster.host_name import address_of
+from broker.config import Settings
+from broker.errors import NotConnected
+from broker.transport.socket import ISocketChannel
+from broker.transport.socket.tcp import TcpChannelFactory
+from broker.transport.socket.udp import UdpPort
+
+#: Seconds until a connection is given up that nobody answers.
+TIMEOUT = 5.0
+
+
+class TwistedDialler:
+    """Dials from a reactor; by UDP from the port that the node listens on."""
+
+    def __init__(
+        self, reactor: Any, max_frame: int, certificates: Certificates | None = None
+    ) -> None:
+        self._reactor = reactor
+        self.certificates = certificates
+        """What both ends of a connection by TCP show, if anything."""
+        self._max_frame = max_frame
+        self.udp: UdpPort | None = None
+        """Set when the node listens by UDP."""
+
+    def dial(self, endpoint: Endpoint, transport: str) -> Deferred[ISocketChannel]:
+        """See `broker.cluster.membership.Dialler`."""
+        if transport == "udp":
+            if self.udp is None:
+                return fail(NotConnected("this node does not listen by UDP"))
+            return self._dial_udp(self.udp, endpoint)
+        return self._connect(
+            HostnameEndpoint(self._reactor, endpoint.host, endpoint.port, timeout=TIMEOUT)
+        )
+
+    def dial_text(self, endpoint: str) -> Deferred[ISocketChannel]:
+        """See `broker.cluster.membership.Dialler`."""
+        return self._connect(clientFromString(self._reactor, endpoint))
+
+    def _dial_udp(self, port: UdpPort, endpoint: Endpoint) -> Deferred[ISocketChannel]:
+        def failed(failure: Failure) -> NoReturn:
+            failure.trap(Exception)
+            raise not_connected(failure.value) from None
+
+        host = address_of(self._reactor, endpoint.host, port.family)
+        connected = host.addCallback(lambda found: port.connect(found, endpoint.port))
+        return connected.addErrback(failed)
+
+    def _connect(self, endpoint: Any) -> Deferred[ISocketChannel]:
+        channel: Deferred[ISocketChannel] = Deferred(lambda _: connecting.cancel())
+
+        def failed(failure: Any) -> None:
+            channel.errback(not_connected(failure.value))
+
+        certificates = self.certificates
+        factory: IProtocolFactory = TcpChannelFactory(
+            channel.callback, self._max_frame, certified=certificates is not None
+        )
+        if certificates is not None:
+            factory = certificates.over_tls(factory, dials=True)
+        connecting = endpoint.connect(factory)
+        connecting.addErrback(failed)
+        return channel
+
+
+def dialler_of(settings: Settings, reactor: Any) -> TwistedDialler:
+    """As the settings say. Raises `ConfigurationError` for certificates that can not be used."""
+    return TwistedDialler(reactor, settings.limits.max_frame_bytes, certificates_of(settings))

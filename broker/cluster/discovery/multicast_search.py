@@ -1,0 +1,111 @@
+"""Asking a multicast group who is there, and answering those who ask. Sans-I/O."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from broker.cluster.descriptor import Endpoint, NodeDescriptor
+from broker.cluster.discovery.seed_source import MOST_SEEDS
+from broker.cluster.discovery.datagram import NONCE_BYTES, Answer, Question, decode, encode
+from broker.errors import PeerError
+
+#: Seconds after the first question at which it is asked again: a datagram may be lost.
+_REPEATS = (0.0, 0.3, 0.8)
+#: Seconds for which answers are taken.
+SEARCH_TIME = 1.5
+#: A node answers at most so many questions a second: a group may be flooded with them.
+ANSWERS_PER_SECOND = 20
+
+
+class Search:
+    """One search. Its datagrams go to the group; it is over when `next_timeout` is None."""
+
+    def __init__(self, network: str, key: bytes | None) -> None:
+        self._network = network
+        self._key = key
+        self._nonce = secrets.token_bytes(NONCE_BYTES)
+        self._due: list[float] = []
+        self._ends: float | None = None
+        self._found: dict[Endpoint, Answer] = {}
+        self.refused = 0
+        """Datagrams that were no answer to this search."""
+
+    def start(self, now: float) -> list[bytes]:
+        """What to send to the group at once."""
+        self._due = [now + after for after in _REPEATS]
+        self._ends = now + SEARCH_TIME
+        return self.handle_timeout(now)
+
+    def received(self, datagram: bytes) -> None:
+        """Something has come. What is no answer is counted."""
+        try:
+            answer = decode(datagram, self._key)
+        except PeerError:
+            self.refused += 1
+            return
+        if isinstance(answer, Question):
+            return  # Those who ask hear each other.
+        if (answer.nonce, answer.network) != (self._nonce, self._network):
+            self.refused += 1
+        elif answer.endpoint in self._found or len(self._found) < MOST_SEEDS:
+            self._found[answer.endpoint] = answer
+
+    def handle_timeout(self, now: float) -> list[bytes]:
+        """What to send to the group now."""
+        if self._ends is not None and now >= self._ends:
+            self._ends = None
+            self._due.clear()
+        if not self._due or now < self._due[0]:
+            return []
+        self._due = [due for due in self._due if due > now]
+        return [encode(Question(self._nonce, self._network), self._key)]
+
+    def next_timeout(self) -> float | None:
+        """When `handle_timeout` is due, in monotonic seconds; None: the search is over."""
+        return self._due[0] if self._due else self._ends
+
+    def found(self) -> Sequence[Endpoint]:
+        """Who has answered: those with room first."""
+        answers = sorted(self._found.values(), key=lambda each: (not each.has_room, each.address))
+        return tuple(answer.endpoint for answer in answers)
+
+
+class Presence:
+    """Answers for one node. A node that can not be dialled, or is about to leave, says nothing."""
+
+    def __init__(self, network: str, key: bytes | None) -> None:
+        self._network = network
+        self._key = key
+        self._second = 0
+        self._answered = 0
+        self.refused = 0
+        """Datagrams that were no question, and questions beyond the bound."""
+
+    def received(
+        self, datagram: bytes, node: NodeDescriptor, has_room: bool, now: float
+    ) -> bytes | None:
+        """The answer to what has come, for its sender; None: there is none.
+
+        `node` is this one as it is now, `has_room` whether its cluster takes another member.
+        """
+        try:
+            question = decode(datagram, self._key)
+        except PeerError:
+            self.refused += 1
+            return None
+        if not isinstance(question, Question) or question.network != self._network:
+            return None
+        if node.tcp is None or node.draining or not self._may_answer(now):
+            return None
+        answer = Answer(question.nonce, self._network, node.address, node.tcp, has_room)
+        return encode(answer, self._key)
+
+    def _may_answer(self, now: float) -> bool:
+        if int(now) != self._second:
+            self._second, self._answered = int(now), 0
+        self._answered += 1
+        if self._answered > ANSWERS_PER_SECOND:
+            self.refused += 1
+            return False
+        return True

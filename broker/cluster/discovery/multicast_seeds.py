@@ -1,0 +1,74 @@
+"""Seeds by multicast: the Twisted face of `group_core`. The datagram socket is the caller's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from zope.interface import implementer
+
+from broker.cluster.descriptor import Endpoint
+from broker.cluster.discovery.seed_source import ISeedSource
+from broker.cluster.discovery.multicast_search import Search
+from broker.errors import Closed
+
+
+@implementer(ISeedSource)
+class GroupSeeds:
+    """Asks a multicast group.
+
+    `send` sends a datagram to the group; what comes back to that socket goes to `received`.
+    """
+
+    def __init__(
+        self, reactor: IReactorTime, network: str, key: bytes | None, send: Callable[[bytes], None]
+    ) -> None:
+        self._reactor = reactor
+        self._network = network
+        self._key = key
+        self._send = send
+        self._search: Search | None = None
+        self._timer: IDelayedCall | None = None
+        self._waiting: list[Deferred[Sequence[Endpoint]]] = []
+
+    def seeds(self) -> Deferred[Sequence[Endpoint]]:
+        """Who answers; those who ask while a search is under way share it."""
+        answer: Deferred[Sequence[Endpoint]] = Deferred()
+        self._waiting.append(answer)
+        if self._search is None:
+            self._search = Search(self._network, self._key)
+            self._go_on(self._search, self._search.start(self._reactor.seconds()))
+        return answer
+
+    def received(self, datagram: bytes) -> None:
+        """A datagram has come to the socket."""
+        if self._search:
+            self._search.received(datagram)
+
+    def close(self) -> None:
+        """Stop a search that is under way; it fails with `Closed`."""
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        self._search = None
+        waiting, self._waiting = self._waiting, []
+        for answer in waiting:
+            answer.errback(Closed("the search for nodes was stopped"))
+
+    def _go_on(self, search: Search, datagrams: Sequence[bytes]) -> None:
+        for datagram in datagrams:
+            self._send(datagram)
+        due = search.next_timeout()
+        if due is not None:
+            delay = max(0.0, due - self._reactor.seconds())
+            self._timer = self._reactor.callLater(delay, self._due, search)
+            return
+        self._search = None
+        waiting, self._waiting = self._waiting, []
+        for answer in waiting:
+            answer.callback(search.found())
+
+    def _due(self, search: Search) -> None:
+        self._timer = None
+        self._go_on(search, search.handle_timeout(self._reactor.seconds()))

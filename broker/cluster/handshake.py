@@ -1,0 +1,106 @@
+"""Connections between nodes before they are links: a thin adapter around the greeting's core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from zope.interface import implementer
+
+from broker.cluster import messages
+from broker.cluster.connection_error import advice
+from broker.cluster.handshake_messages import NodeRefuse
+from broker.cluster.handshake_core import Accepted, Answering, Dialling, Effect, Refused, Send
+from broker.errors import BrokerError, ProtocolError
+from broker.transport.alarm import Alarm
+from broker.transport.clock import IClock
+from broker.transport.socket import ISocketChannel, ISocketReceiver
+
+#: A greeting is no longer than this: a welcome names the members of a cluster.
+MAX_GREETING = 1 << 20
+#: What a stranger may say before it has proven anything.
+MAX_HELLO = 8 << 10
+
+
+@implementer(ISocketReceiver)
+class Greeting:
+    """One connection until it is accepted or refused."""
+
+    def __init__(
+        self,
+        channel: ISocketChannel,
+        core: Dialling | Answering,
+        clock: IClock,
+        accepted: Callable[[Accepted, ISocketChannel], None],
+        refused: Callable[[Refused], None],
+    ) -> None:
+        """One of `accepted` and `refused` is told, once; after `accepted` the channel is theirs,
+        and reads nothing until it has a receiver and is resumed."""
+        self._channel = channel
+        self._core = core
+        self._clock = clock
+        self._accepted = accepted
+        self._refused = refused
+        self._alarm = Alarm(clock, self._timeout)
+        self._over = False
+        core.certified = lambda: channel.certified_name
+        channel.max_frame = MAX_GREETING if isinstance(core, Dialling) else MAX_HELLO
+        self._do(core.start(clock.seconds()))
+        channel.receiver = self
+
+    def packets_received(self, packets: Sequence[bytes]) -> None:
+        """The peer speaks; what it says behind the end of the greeting is for the stack."""
+        for place, packet in enumerate(packets):
+            if self._over:
+                self._pass_on(packets[place:])
+                return
+            try:
+                effects = self._core.received(messages.decode(packet), self._clock.seconds())
+            except ProtocolError as error:
+                effects = self._core.malformed(error)
+            self._do(effects)
+
+    def channel_lost(self, error: BrokerError | None) -> None:
+        """The connection is gone."""
+        if not self._over:
+            self._do(self._core.lost("" if error is None else advice(str(error))))
+
+    def writable_changed(self, writable: bool) -> None:
+        """A greeting is too short to fill anything."""
+
+    def _timeout(self) -> None:
+        self._do(self._core.handle_timeout(self._clock.seconds()))
+
+    def _do(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(message):
+                    self._channel.send([messages.encode(message)])
+                case Accepted():
+                    self._end()
+                    self._channel.pause()
+                    self._channel.receiver = None
+                    self._accepted(effect, self._channel)
+                case Refused():
+                    self._end()
+                    self._channel.close()
+                    self._refused(effect)
+        self._alarm.set(None if self._over else self._core.next_timeout())
+
+    def _end(self) -> None:
+        self._over = True
+
+    def _pass_on(self, packets: Sequence[bytes]) -> None:
+        receiver = self._channel.receiver
+        if receiver is not None and receiver is not self:
+            receiver.packets_received(packets)
+
+
+def host_of(channel: ISocketChannel) -> str:
+    """Return the network address of the other end."""
+    return channel.peer_description.rpartition(":")[0].strip("[]")
+
+
+def turn_away(channel: ISocketChannel, error: BrokerError) -> None:
+    """Refuse a connection before any greeting, and close it."""
+    channel.send([messages.encode(NodeRefuse(error.to_wire()))])
+    channel.close()

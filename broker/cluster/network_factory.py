@@ -1,0 +1,227 @@
+"""A node's network, built of its parts as the settings say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from ipaddress import ip_network
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from twisted.logger import Logger
+
+from broker.cluster.address import NETWORK, Address, parse_unit
+from broker.cluster.admission import AdmissionRules, IpRules
+from broker.cluster.descriptor import Endpoint, NodeDescriptor
+from broker.cluster.dialler import dialler_of
+from broker.cluster.dtd_context import context_of
+from broker.cluster.dtd_exchange import NeighbourDtds
+from broker.cluster.handshake_messages import PROTOCOL_VERSIONS
+from broker.cluster.multicast_group import ClusterGroup
+from broker.cluster.relay_ingest import Intake
+from broker.cluster.keeping.owner import Owner
+from broker.cluster.membership import Dialler, Membership, MembershipSettings
+from broker.cluster.missing_types import MissingTypes
+from broker.cluster.neighbours import Neighbours
+from broker.cluster.network import Network
+from broker.cluster.log_page_server import Pages
+from broker.cluster.network_segment import attached_networks
+from broker.cluster.link_policy import LinkTerms
+from broker.cluster.types.service import NetworkTypes
+from broker.cluster.remote_interest import RemoteWants
+from broker.config import Settings
+from broker.config.kinds import split_place
+from broker.dtd.cache import DtdCache
+from broker.errors import ConfigurationError
+from broker.event.place import Mark
+from broker.ingest.awaited_types import AwaitedTypes
+from broker.ingest.quarantine import Quarantine
+from broker.ingest.undecided import UndecidedEvents
+from broker.log.event_log import EventLog
+from broker.log.records import LoggedEvent
+from broker.matching.contract import IMatcher
+from broker.transport.faults import layers_for, warning
+from broker.transport.socket.contract import TCP_PROPERTIES
+from broker.transport.stack import Stack
+from broker.transport.stacks import StackSettings, Transport, build, stack_named
+
+#: The stack of nodes of a cluster and their gateways (DESIGN 7).
+STACK = "mspaces"
+#: A key is at least so long, so that it can not be guessed from a greeting that was listened to.
+SHORTEST_KEY = 16
+_log = Logger()
+
+
+def build_network(
+    settings: Settings,
+    *,
+    event_log: EventLog,
+    matcher: IMatcher,
+    dtds: DtdCache,
+    neighbour_dtds: NeighbourDtds,
+    types: NetworkTypes,
+    awaited: AwaitedTypes,
+    undecided: UndecidedEvents,
+    reconsider: Callable[[int, Collection[str]], object],
+    quarantine: Quarantine,
+    committed: Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None],
+    gone: Callable[[str, Mark, Mark, str], None],
+    reactor: Any,
+    wall_clock: Callable[[], int],
+    dialler: Dialler | None,
+    random: Random,
+) -> Network:
+    """The network of a node with these settings: `membership` has yet to be told to begin.
+
+    Raises `ConfigurationError` where the key can not be read, or the stack is not installed.
+    """
+    said = settings.network
+    wants = RemoteWants(matcher)
+    owner = Owner(
+        event_log,
+        settings.streams,
+        reactor,
+        lambda name, data: network.neighbours.send(data, (name,)),
+    )
+    network: Network = Network(
+        event_log=event_log,
+        wall_clock=wall_clock,
+        wants=wants,
+        intake=Intake(
+            matcher=matcher,
+            event_log=event_log,
+            quarantine=quarantine,
+            clock=reactor,
+            wall_clock=wall_clock,
+            committed=committed,
+            gone=gone,
+            variants=types.variants,
+            missing=MissingTypes(
+                dtds,
+                awaited,
+                reactor,
+                announcements=types.announcements,
+                accept_undescribed=settings.types.undescribed == "accept",
+            ),
+            undecided=undecided,
+            reconsider=reconsider,
+            wanted_here=wants.any_other,
+        ),
+        make_pages=lambda network: Pages(
+            event_log=event_log,
+            matcher=matcher,
+            wants=wants,
+            clock=reactor,
+            destination_of=network.destination_of,
+            cleared=network.cleared,
+            served=network.served,
+        ),
+        dtds=neighbour_dtds,
+        types=types,
+        owner=owner,
+        clock=reactor,
+        terms=LinkTerms(
+            said.clearance.rank,
+            said.cleartext_clearance.rank,
+            said.untrusted_clearance.rank,
+            (said.untrusted_clearance if said.key_file is None else said.cleartext_clearance).rank,
+            said.validate == "every-hop",
+            said.link_costs,
+        ),
+        most_nodes=said.max_nodes,
+        compress=said.compress,
+        patience=said.patience,
+    )
+    neighbour_dtds.answer_from(context_of(network))
+    network.wire(
+        Membership(
+            _describe(settings, event_log, wall_clock()),
+            MembershipSettings(
+                network=said.name,
+                transport=said.transport,
+                seeds=tuple(Endpoint(*split_place(each)) for each in said.join),
+                gateways=said.gateways,
+                key=None if said.key_file is None else _read_key(said.key_file),
+                rules=_rules(settings),
+            ),
+            network,
+            dialler or dialler_of(settings, reactor),
+            reactor,
+            wall_clock,
+            random,
+        ),
+        Neighbours(
+            settings.node.name,
+            reactor,
+            network,
+            _stacks(settings, reactor.seconds()),
+            max_frame=_max_frame(settings),
+            suspect=said.suspect,
+        ),
+        ClusterGroup(
+            network.group_frame_came,
+            lambda name: (link := network.neighbours.get(name)) is not None and link.up,
+        ),
+    )
+    return network
+
+
+def _describe(settings: Settings, log: EventLog, now_ms: int) -> NodeDescriptor:
+    said = settings.network
+    cluster = parse_unit(said.cluster) if said.cluster else NETWORK
+    return NodeDescriptor(
+        address=Address(cluster, settings.node.name),
+        origin=log.origin,
+        # A later process has a later time; a clock that was set back shows as a lost memory, which
+        # the tables mend. Two copies of a log may be started in one ms: the history tells which.
+        incarnation=now_ms << 16 | log.history[1] & 0xFFFF,
+        versions=PROTOCOL_VERSIONS,
+        tcp=Endpoint(*split_place(said.advertise)) if said.advertise else None,
+        clearance=said.clearance.rank,
+        compressions=("zstd",),
+    )
+
+
+def _rules(settings: Settings) -> AdmissionRules:
+    said = settings.network
+    rules = IpRules(
+        allow=tuple(ip_network(each) for each in said.allow),
+        deny=tuple(ip_network(each) for each in said.deny),
+        segments=attached_networks if said.segment == "same" else None,
+    )
+    links = {"tcp": said.max_tcp_links, "udp": said.max_udp_links}
+    return AdmissionRules(said.max_nodes, links, rules.admits)
+
+
+def _read_key(path: Path) -> bytes:
+    try:
+        key = path.read_bytes().strip()
+    except OSError as error:
+        raise ConfigurationError(f"network.key_file {path} can not be read: {error}") from None
+    if len(key) < SHORTEST_KEY:
+        raise ConfigurationError(
+            f"network.key_file {path}: a key has at least {SHORTEST_KEY} bytes"
+        )
+    return key
+
+
+def _max_frame(settings: Settings) -> int:
+    # A frame of several commits' events; its header tells a destination in some dozens of bytes.
+    return 4 * max(settings.limits.max_frame_bytes, settings.limits.max_event_bytes)
+
+
+def _stacks(settings: Settings, start: float) -> Callable[[str, str, int], Stack]:
+    plugin = stack_named(STACK)
+    if settings.faults:
+        _log.warn("{text}", text=warning(settings.faults))
+    made: Counter[str] = Counter()
+
+    def make(name: str, transport: str, incarnation: int) -> Stack:
+        said = StackSettings(incarnation=incarnation, transport=Transport(transport))
+        faults = layers_for(settings.faults, name, start, made[name])
+        if faults:
+            made[name] += 1
+        return build(plugin, said, TCP_PROPERTIES, faults)
+
+    return make

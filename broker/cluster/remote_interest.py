@@ -1,0 +1,186 @@
+"""What other nodes want, among the queries that this node matches events against."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+
+import attrs
+
+from broker.cluster.address import Address, unit_text
+from broker.cluster.flows.departures import Departing
+from broker.cluster.ingest_job import Job
+from broker.cluster.relayed_entry import claimed_header
+from broker.matching.contract import Accepted, IMatcher
+from broker.matching.query.query import Query, parse_query
+from broker.matching.upstream.want import Want
+
+#: Sets of matches whose destinations are remembered; then they are worked out anew.
+_REMEMBERED = 10_000
+#: Seconds that what is not wanted any more counts for events that have matched it: longer than one
+#: waits for its DTD or for the disk.
+KEPT = 60
+_NOBODY: frozenset[Address] = frozenset()
+
+
+@attrs.frozen
+class _Installed:
+    destination: Address
+    id: str
+    want: Want
+    widened: bool = False
+
+
+class RemoteWants:
+    """The numbers in the matcher that stand for destinations, and back."""
+
+    def __init__(self, matcher: IMatcher) -> None:
+        self._matcher = matcher
+        self._installed: dict[int, _Installed] = {}
+        self._numbers: dict[tuple[Address, str], int] = {}
+        self._counts: Counter[Address] = Counter()
+        self._found: dict[tuple[int, ...], frozenset[Address]] = {}
+        self._former: deque[list[int]] = deque([[] for _ in range(KEPT)], KEPT)
+        """Numbers whose wants are gone, by when that was: events on their way have matched them."""
+        self._absent: dict[Hashable, tuple[int, Want]] = {}
+        self.widened = 0
+        """Queries that took too long and were replaced by all events of their streams."""
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def per_destination(self) -> Mapping[Address, int]:
+        """How many there are of each destination that wants something."""
+        return {each: count for each, count in self._counts.items() if count}
+
+    def queries(self) -> Iterator[tuple[str, Query]]:
+        """What each destination wants, by its address."""
+        for (destination, _), number in list(self._numbers.items()):
+            address = str(destination) if destination.node else unit_text(destination.unit)
+            yield address, self._installed[number].want.query
+
+    def install(self, destination: Address, id: str, want: Want) -> bool:
+        """From the next match on a destination wants this. Whether it wanted nothing before."""
+        first = not self._counts[destination]
+        self.remove(destination, id)
+        self._subscribe(_Installed(destination, id, want))
+        return first
+
+    def remove(self, destination: Address, id: str) -> None:
+        """It does not want it any more, if it did."""
+        number = self._numbers.pop((destination, id), None)
+        if number is not None:
+            self._former[-1].append(number)
+            self._counts[destination] -= 1
+            self._matcher.unsubscribe(number)
+
+    def tidy(self) -> None:
+        """Forget those that are gone for long: to be called each second.
+
+        An event is matched before it is committed. If what it matched is replaced by something
+        narrower in between, it is for that destination still.
+        """
+        if self._former[0]:
+            for number in self._former[0]:
+                del self._installed[number]
+            self._found.clear()
+        self._former.append([])
+
+    def clear(self) -> None:
+        """Nobody wants anything any more."""
+        for destination, id in list(self._numbers):
+            self.remove(destination, id)
+
+    def absent(self, key: Hashable, want: Want) -> None:
+        """Somebody wants this here and is away: what enters the unit may be for him alone."""
+        self.present(key)
+        number = self._matcher.subscribe(want.pattern, want.query, f"absent {key}")
+        self._absent[key] = number, want
+
+    def present(self, key: Hashable) -> None:
+        """He has a subscription again, or wants nothing any more."""
+        known = self._absent.pop(key, None)
+        if known is not None:
+            self._matcher.unsubscribe(known[0])
+
+    def suspended(self, number: int) -> bool:
+        """The matcher gave a query up. If it was one of these, all events of its streams match
+        from now on, for a destination must never get less than it wants."""
+        installed = self._installed.get(number)
+        if installed is None:
+            return self._widen_absent(number)
+        if self._numbers.get((installed.destination, installed.id)) != number:
+            return True
+        self.widened += 1
+        destination, id, want = installed.destination, installed.id, installed.want
+        self.remove(destination, id)
+        everything = Want(want.pattern, parse_query("true()"))
+        self._subscribe(_Installed(destination, id, everything, widened=True))
+        return True
+
+    def _widen_absent(self, number: int) -> bool:
+        for key, (known, want) in self._absent.items():
+            if known == number:
+                self.widened += 1
+                self.absent(key, Want(want.pattern, parse_query("true()")))
+                return True
+        return False
+
+    def destinations(self, matches: tuple[int, ...]) -> frozenset[Address]:
+        """Who wants an event with these matches."""
+        found = self._found.get(matches)
+        if found is None:
+            if len(self._found) >= _REMEMBERED:
+                self._found.clear()
+            found = self._found[matches] = self._among(matches)
+        return found
+
+    def any_other(self, matches: tuple[int, ...]) -> bool:
+        """Whether one of the matches is no destination's: a subscription's of this node."""
+        return any(number not in self._installed for number in matches)
+
+    def departing(self, job: Job, own: Address) -> list[Departing]:
+        """What enters a unit, with who wants it there: this node, too, where it has a
+        subscription for it. An event that is refused, or not judged yet, goes to all who may want
+        it by its stream: a refused one as its placeholder."""
+        departing = []
+        for index, (each, verdict) in enumerate(zip(job.carried, job.verdicts, strict=True)):
+            if isinstance(verdict, Accepted) and index not in job.undecided:
+                whom = self.destinations(verdict.subscriptions)
+                if self.any_other(verdict.subscriptions):
+                    whom |= {own}
+                level = verdict.header.security_level.rank
+            else:
+                whom = self.may_want(claimed_header(each).stream) | {own}
+                level = each.level
+                each = each._replace(document=job.refused.get(index, each.document))
+            departing.append(Departing(each, level, whom))
+        return departing
+
+    def may_want(self, stream: str) -> frozenset[Address]:
+        """Who wants something of a stream; without a name, of any."""
+        return frozenset(
+            installed.destination
+            for number, installed in self._installed.items()
+            if self._numbers.get((installed.destination, installed.id)) == number
+            and (not stream or installed.want.pattern.matches(stream))
+        )
+
+    def _among(self, matches: Iterable[int]) -> frozenset[Address]:
+        whom = {
+            installed.destination
+            for number in matches
+            if (installed := self._installed.get(number)) is not None
+        }
+        return frozenset(whom) if whom else _NOBODY
+
+    def _subscribe(self, installed: _Installed) -> None:
+        # Each has a share of the time of its own: the union of what many clients want is no
+        # client that asks for too much.
+        account = f"{installed.destination} {installed.id}"
+        want = installed.want
+        number = self._matcher.subscribe(want.pattern, want.query, account)
+        self._installed[number] = installed
+        self._numbers[installed.destination, installed.id] = number
+        self._counts[installed.destination] += 1
+        self._found.clear()

@@ -1,0 +1,123 @@
+"""The tree of one parsed document, in which every value is a constant."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from lxml import etree
+
+from broker.matching.partial.omitted_node import Document
+from broker.matching.query.namespaces import XML_NAMESPACE
+from broker.matching.shape.tree import Node, NodeKind
+
+_REMARKS = (etree.Comment, etree.ProcessingInstruction)
+
+
+def constant_tree(root: etree._Element) -> Document | None:
+    """The root node of the document whose outermost element is `root`.
+
+    Remarks are left out, also around that element, but noted. None for a document with attributes
+    in a namespace, whose prefixes lxml does not tell.
+    """
+    building = _Building()
+    # Beside a document's element there are no others, and no texts.
+    building.tree.remarked = root.getprevious() is not None or root.getnext() is not None
+    return building.tree if building.add(building.tree, root) else None
+
+
+#: What leaves have of attributes and children, all together; nobody adds to a finished tree.
+_NOTHING: list[Node] = []
+
+
+class _Leaf(Node):
+    """An attribute or a text: most of a tree, so it is made of as little as possible.
+
+    Two lists for each of them would take longer than all else, in the garbage collector.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        kind: NodeKind,
+        parent: Node,
+        order: int,
+        value: bytes,
+        namespace: str | None = None,
+        local: str = "",
+        prefix: str | None = None,
+    ) -> None:
+        self.kind = kind
+        self.parent = parent
+        self.order = self.last = order
+        self.namespace = namespace
+        self.local = local
+        self.prefix = prefix
+        self.value = value
+        self.children = self.attributes = _NOTHING
+
+
+class _Building:
+    def __init__(self) -> None:
+        self.tree = Document()
+        self._order = 0
+        self._names: dict[str, tuple[str | None, str]] = {}
+
+    def add(self, parent: Node, element: etree._Element) -> bool:
+        """Add an element and all in it, or note a remark; False if it can not be told exactly."""
+        tag = element.tag
+        if not isinstance(tag, str):
+            self.tree.remarked = True
+            return tag in _REMARKS
+        namespace, local = self._name(tag)
+        prefix = element.prefix if namespace else None
+        self._order += 1
+        node = Node(
+            NodeKind.ELEMENT, parent, self._order, namespace=namespace, local=local, prefix=prefix
+        )
+        parent.children.append(node)
+        if not self._add_attributes(node, element):
+            return False
+        self._add_text(node, element.text)
+        for child in element:
+            if not self.add(node, child):
+                return False
+            self._add_text(node, child.tail)
+        node.last = parent.last = self._order
+        return True
+
+    def _add_attributes(self, node: Node, element: etree._Element) -> bool:
+        order = self._order
+        attributes = node.attributes
+        for name, value in cast("list[tuple[str, str]]", element.items()):
+            order += 1
+            made = _Leaf(NodeKind.ATTRIBUTE, node, order, value.encode(), None, name)
+            if name[0] == "{":
+                made.namespace, made.local = self._name(name)
+                prefixes = _prefixes(made.namespace, element)
+                if len(prefixes) > 1:
+                    return False
+                made.prefix = prefixes[0] if prefixes else None
+            attributes.append(made)
+        self._order = order
+        return True
+
+    def _add_text(self, parent: Node, text: str | None) -> None:
+        if text:
+            self._order += 1
+            parent.children.append(_Leaf(NodeKind.TEXT, parent, self._order, text.encode()))
+
+    def _name(self, name: str) -> tuple[str | None, str]:
+        """Namespace, None for none, and local name; few names are most of a document."""
+        known = self._names.get(name)
+        if known is None:
+            namespace, _, local = name[1:].rpartition("}") if name[:1] == "{" else ("", "", name)
+            known = self._names[name] = (namespace or None, local)
+        return known
+
+
+def _prefixes(namespace: str | None, element: etree._Element) -> list[str]:
+    """The prefixes that an attribute in the namespace may have been written with."""
+    if namespace == XML_NAMESPACE:
+        return ["xml"]
+    return [prefix for prefix, uri in element.nsmap.items() if uri == namespace and prefix]

@@ -1,0 +1,302 @@
+"""Node-sets on a shape: nodes, each with the condition under which it is a member."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import groupby
+from typing import TypeAlias
+
+import attrs
+
+from broker.matching.partial import function_library as functions
+from broker.matching.partial.axis import accepts, along
+from broker.matching.partial.guarded_value import MAX_CASES, TOO_MANY_CASES
+from broker.matching.partial.formula import (
+    FALSE,
+    TRUE,
+    Formula,
+    all_of,
+    any_of,
+    is_decided,
+    negation,
+)
+from broker.matching.partial.omitted_node import is_remarked, may_show
+from broker.matching.partial.source import Constant, Source, computed, source_of
+from broker.matching.partial.undecidable import Undecidable
+from broker.matching.partial.work_budget import Work
+from broker.matching.query import tree
+from broker.matching.query.tree import Axis, KindTest, NameTest, Step, ValueType
+from broker.matching.query.value_type import value_type
+from broker.matching.shape.tree import Node, NodeKind
+
+#: Members in document order; none has the condition FALSE.
+NodeSet: TypeAlias = list[tuple[Node, Formula]]
+
+_ANY_NODE = KindTest("node")
+
+
+# Not frozen: one is made for each node and predicate.
+@attrs.define(eq=False)
+class Context:
+    """What a relative path and the functions `position()` and `last()` refer to.
+
+    `position` and `last` are None where they depend on values.
+    """
+
+    node: Node
+    position: int | None = None
+    last: int | None = None
+
+
+class ElementsByName:
+    """The elements of documents by name, in document order: found out once for each document."""
+
+    def __init__(self) -> None:
+        self._known: dict[Node, dict[tuple[str | None, str], list[Node]]] = {}
+
+    def of(self, root: Node, namespace: str | None, local: str) -> list[Node]:
+        """The elements of this name in the document of which `root` is the root node."""
+        names = self._known.get(root)
+        if names is None:
+            names = self._known[root] = {}
+            for node in along(Axis.DESCENDANT, root):
+                if node.kind is NodeKind.ELEMENT:
+                    names.setdefault((node.namespace, node.local), []).append(node)
+        return names.get((namespace, local), [])
+
+
+#: Whether a predicate holds in a context.
+Condition: TypeAlias = Callable[[Context], Formula]
+
+
+class Walk:
+    """Follows paths. `condition` evaluates predicates.
+
+    Raises `TooDear` when `work` is done, and `Undecidable` where a path may lead to remarks.
+    """
+
+    def __init__(
+        self,
+        namespaces: Mapping[str, str],
+        condition: Callable[[tree.Expression], Condition],
+        work: Work,
+        names: ElementsByName,
+    ) -> None:
+        self._taken: dict[tuple[int, Axis, Node], NodeSet] = {}
+        self._namespaces = namespaces
+        self._condition = condition
+        self._work = work
+        self._names = names
+
+    def steps(self, members: NodeSet, steps: tuple[Step, ...]) -> NodeSet:
+        """Where the steps lead from these nodes."""
+        if len(steps) == 1:
+            return self._step(members, steps[0], None)
+        place = 0
+        while place < len(steps) and members:
+            step = steps[place]
+            if _is_any_descendant(step) and place + 1 < len(steps):
+                following = steps[place + 1]
+                if following.axis is Axis.CHILD and not any(
+                    map(is_positional, following.predicates)
+                ):
+                    # `//a` as it is meant: without all nodes in between.
+                    step = attrs.evolve(following, axis=Axis.DESCENDANT)
+                    place += 1
+            place += 1
+            members = self._step(members, step, steps[place] if place < len(steps) else None)
+        return members
+
+    def filtered(self, members: NodeSet, predicates: tuple[tree.Expression, ...]) -> NodeSet:
+        """Those members, taken in document order, for which the predicates hold."""
+        for predicate in predicates:
+            known = all(condition is TRUE for _, condition in members)
+            size = len(members)
+            holds = self._condition(predicate)
+            kept = []
+            for place, (node, condition) in enumerate(members, 1):
+                passes = holds(Context(node, place, size) if known else Context(node))
+                both = passes if condition is TRUE else self._both(condition, passes)
+                if both is not FALSE:
+                    kept.append((node, both))
+            members = kept
+        return members
+
+    def _both(self, one: Formula, other: Formula) -> Formula:
+        # Most nodes are where they are without a condition.
+        if one is TRUE:
+            return other
+        return one if other is TRUE else all_of(self._work.join((one, other)))
+
+    def _step(self, members: NodeSet, step: Step, following: Step | None) -> NodeSet:
+        # All members are of one document.
+        if members and may_show(step, following) and is_remarked(members[0][0]):
+            raise Undecidable("comments and instructions of a document are not in its tree")
+        if len(members) == 1 and step.axis not in _REVERSE:
+            # They come in document order, and each of them once.
+            origin, condition = members[0]
+            found = self._from(origin, step)
+            if condition is TRUE:
+                return found
+            return [(node, self._both(condition, inner)) for node, inner in found]
+        reached: dict[Node, list[Formula]] = {}
+        for origin, condition in _outermost(members, step):
+            nodes: NodeSet = [(node, TRUE) for node in self._passing(step, origin)]
+            for node, inner in self.filtered(nodes, step.predicates):
+                reached.setdefault(node, []).append(self._both(condition, inner))
+        return in_order(
+            {
+                node: ways[0] if len(ways) == 1 else any_of(self._work.join(ways))
+                for node, ways in reached.items()
+            }
+        )
+
+    def _from(self, origin: Node, step: Step) -> NodeSet:
+        """Where a step leads from one node, found once: very many may have it for their parent."""
+        # A step is where it is written; `//a` makes another one of it.
+        key = (step.position, step.axis, origin)
+        found = self._taken.get(key)
+        if found is None:
+            found = [(node, TRUE) for node in self._passing(step, origin)]
+            if step.predicates:
+                found = self.filtered(found, step.predicates)
+            self._taken[key] = found
+        else:
+            self._work.spend()
+        return found
+
+    def _passing(self, step: Step, origin: Node) -> list[Node]:
+        """The nodes of the step's axis that pass its node test, in the axis' order.
+
+        Behind the place that its first predicate asks for, if that is a number, there may be more.
+        """
+        axis, test = step.axis, step.test
+        namespace = None
+        if isinstance(test, NameTest):
+            if test.prefix is not None:
+                namespace = self._namespaces[test.prefix]
+            local = test.local
+            if local is not None:
+                if axis is Axis.DESCENDANT and origin.parent is None:
+                    # Most queries that look everywhere do so from the document's root.
+                    found = self._names.of(origin, namespace, local)
+                    self._work.spend(len(found))
+                    return found
+                nodes = _nearest(axis, origin)
+                if nodes is not None:
+                    self._work.spend(len(nodes))
+                    return [n for n in nodes if n.local == local and n.namespace == namespace]
+        found = []
+        wanted = _place(step)
+        for node in along(axis, origin):
+            self._work.spend()
+            if accepts(test, axis, node, namespace):
+                found.append(node)
+                if len(found) == wanted:
+                    break
+        return found
+
+
+def _outermost(members: NodeSet, step: Step) -> NodeSet:
+    """The members from which a step finds all that it finds from all of them."""
+    if step.axis not in _DOWNWARDS or any(map(is_positional, step.predicates)):
+        return members
+    found: NodeSet = []
+    last = -1
+    for node, condition in members:
+        if condition is not TRUE:
+            return members
+        if node.order > last:
+            found.append((node, condition))
+            last = node.last
+    return found
+
+
+def _place(step: Step) -> float | None:
+    """The place of the only node that the first predicate lets pass, if it says so."""
+    first = step.predicates[0] if step.predicates else None
+    return first.value if isinstance(first, tree.Number) else None
+
+
+def _nearest(axis: Axis, origin: Node) -> list[Node] | None:
+    """What one of the two axes that nearly all queries follow has for names, else None."""
+    if axis is Axis.ATTRIBUTE:
+        return origin.attributes
+    # Texts are among the children, but have no names.
+    return origin.children if axis is Axis.CHILD else None
+
+
+_DOWNWARDS = frozenset({Axis.DESCENDANT, Axis.DESCENDANT_OR_SELF})
+_REVERSE = frozenset({Axis.ANCESTOR, Axis.ANCESTOR_OR_SELF, Axis.PRECEDING, Axis.PRECEDING_SIBLING})
+
+
+def in_order(found: Mapping[Node, Formula]) -> NodeSet:
+    """The members in document order."""
+    return sorted(found.items(), key=_order)
+
+
+def _order(member: tuple[Node, Formula]) -> int:
+    return member[0].order
+
+
+def is_positional(predicate: tree.Expression) -> bool:
+    """Whether what it says of a node may depend on the node's position among others."""
+    return value_type(predicate) is ValueType.NUMBER or _reads_position(predicate)
+
+
+def _reads_position(expression: tree.Expression) -> bool:
+    if isinstance(expression, tree.FunctionCall) and expression.name in ("position", "last"):
+        return True
+    return any(map(_reads_position, tree.parts_of(expression)))
+
+
+def _is_any_descendant(step: Step) -> bool:
+    return step.axis is Axis.DESCENDANT_OR_SELF and step.test == _ANY_NODE and not step.predicates
+
+
+def text_of(node: Node, work: Work) -> Source:
+    """The string-value of a node."""
+    if node.kind in (NodeKind.TEXT, NodeKind.ATTRIBUTE):
+        return source_of(node.value)
+    texts: list[Source] = []
+    _collect(node, texts, work)
+    texts = _joined(texts)
+    if len(texts) == 1:
+        return texts[0]
+    return computed(functions.concatenation, *texts)
+
+
+def _collect(node: Node, texts: list[Source], work: Work) -> None:
+    work.spend(len(node.children))
+    for child in node.children:
+        if child.kind is NodeKind.TEXT:
+            texts.append(source_of(child.value))
+        else:
+            _collect(child, texts, work)
+
+
+def _joined(texts: list[Source]) -> list[Source]:
+    """With the constants between two slots as one."""
+    joined: list[Source] = []
+    for are_constant, run in groupby(texts, lambda source: isinstance(source, Constant)):
+        # At once: one after the other would copy a text of many pieces as many times.
+        parts = list(run)
+        joined += [computed(functions.concatenation, *parts)] if are_constant else parts
+    return joined
+
+
+def first_of(members: NodeSet, work: Work) -> list[tuple[Formula, Node | None]]:
+    """Which node is the first, in cases; None where there is none."""
+    cases: list[tuple[Formula, Node | None]] = []
+    none_before: Formula = TRUE
+    for node, condition in members:
+        if not is_decided(condition):
+            raise Undecidable("which node is the first depends on what is not decided")
+        cases.append((all_of(work.join((none_before, condition))), node))
+        if condition is TRUE:
+            return cases
+        if len(cases) >= MAX_CASES:
+            raise Undecidable(TOO_MANY_CASES)
+        none_before = all_of(work.join((none_before, negation(condition))))
+    cases.append((none_before, None))
+    return cases

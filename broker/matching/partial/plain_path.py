@@ -1,0 +1,261 @@
+"""Plain paths read off a tree: which values their comparisons have, node by node.
+
+Most of what is asked is a path of names whose predicates compare attributes or children, as
+`//Param[@name="SC_Lat" and @value > 600]`. On such a path nothing is to be worked out but which
+nodes there are: each gives a *row*, the sources that the holes compare there, and that part of a
+query holds when one row satisfies it. What is said here in a loop is what the evaluator would find,
+at a tenth of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from broker.matching.index.holes import Operator
+from broker.matching.partial import function_library as functions
+from broker.matching.partial.axis import along
+from broker.matching.partial.node_set import text_of
+from broker.matching.partial.source import Constant, Source, computed
+from broker.matching.partial.evaluation_input import Subjects
+from broker.matching.partial.template import Template, literal_of
+from broker.matching.partial.work_budget import Work
+from broker.matching.query import tree
+from broker.matching.query.tree import Axis, Origin
+from broker.matching.shape.tree import Node
+
+#: What the holes compare at one node, by hole.
+Row: TypeAlias = dict[int, Source]
+
+#: Of one path; who has more is left to the evaluator.
+MAX_ROWS = 512
+
+#: They take the first node's text, and the empty text where there is no node.
+_OF_THE_FIRST = frozenset({Operator.STARTS_WITH, Operator.CONTAINS})
+_EMPTY = Constant(b"")
+
+
+@attrs.frozen
+class PlainStep:
+    """A step by name, with comparisons of what a node has."""
+
+    axis: Axis
+    """Child, descendant or attribute."""
+    namespace: str | None
+    local: str
+    comparisons: tuple[PlainComparison, ...]
+
+
+@attrs.frozen
+class PlainComparison:
+    """A hole that compares what one further step leads to."""
+
+    hole: int
+    operator: Operator
+    numeric: bool
+    step: PlainStep
+
+
+@attrs.frozen
+class PlainPath:
+    """Steps from the payload's root; `compared` is what the nodes at the end are compared with."""
+
+    steps: tuple[PlainStep, ...]
+    compared: tuple[int, Operator, bool] | None
+
+
+def plain_path(template: Template, expression: tree.Expression) -> PlainPath | None:
+    """How to read an expression of the template, None if it is not as plain as that."""
+    return _Reading(template).path(expression)
+
+
+def rows(path: PlainPath, subjects: Subjects, work: Work) -> list[Row] | None:
+    """What the path's holes compare at each of its nodes; None if there are too many.
+
+    Raises `TooDear`.
+    """
+    return _Rows(subjects, work).of(path)
+
+
+class _Reading:
+    def __init__(self, template: Template) -> None:
+        self._template = template
+
+    def path(self, expression: tree.Expression) -> PlainPath | None:
+        subject, compared = expression, None
+        found = self._comparison(expression)
+        if found is not None:
+            subject, compared = found
+        if not isinstance(subject, tree.Path) or subject.start is not Origin.DOCUMENT:
+            return None
+        steps = self._steps(subject.steps)
+        if steps is None:
+            return None
+        if compared is not None and compared[1] in _OF_THE_FIRST:
+            # Which node is the first may depend on what the predicates compare.
+            if any(step.comparisons for step in steps):
+                return None
+        return PlainPath(steps, compared)
+
+    def _comparison(
+        self, expression: tree.Expression
+    ) -> tuple[tree.Expression, tuple[int, Operator, bool]] | None:
+        """What a comparison with a hole compares, and how."""
+        match expression:
+            case tree.Binary(position=position, left=left, right=right):
+                subject = right if literal_of(right) is None else left
+            case tree.FunctionCall(position=position, arguments=[subject, _]):
+                pass
+            case _:
+                return None
+        hole = self._template.hole_at.get(position)
+        if hole is None:
+            return None
+        known = self._template.holes[hole]
+        return subject, (hole, known.operator, known.numeric)
+
+    def _steps(self, steps: Sequence[tree.Step]) -> tuple[PlainStep, ...] | None:
+        found = []
+        descends = False
+        for place, step in enumerate(steps):
+            if _is_any_descendant(step) and place + 1 < len(steps) and not descends:
+                descends = True
+                continue
+            read = self._step(step, descends)
+            if read is None or (read.axis is Axis.ATTRIBUTE and place + 1 < len(steps)):
+                return None
+            found.append(read)
+            descends = False
+        return tuple(found) if found else None
+
+    def _step(self, step: tree.Step, descends: bool) -> PlainStep | None:
+        test = step.test
+        if not isinstance(test, tree.NameTest) or test.local is None:
+            return None
+        if step.axis is Axis.CHILD:
+            axis = Axis.DESCENDANT if descends else Axis.CHILD
+        elif step.axis is Axis.ATTRIBUTE and not descends:
+            axis = Axis.ATTRIBUTE
+        else:
+            return None
+        comparisons: list[PlainComparison] = []
+        for predicate in step.predicates:
+            parts: tuple[tree.Expression, ...] = (predicate,)
+            if isinstance(predicate, tree.Chain) and predicate.operator == "and":
+                parts = predicate.operands
+            for part in parts:
+                read = self._inner(part)
+                if read is None:
+                    return None
+                comparisons.append(read)
+        namespace = None if test.prefix is None else self._template.namespaces[test.prefix]
+        return PlainStep(axis, namespace, test.local, tuple(comparisons))
+
+    def _inner(self, expression: tree.Expression) -> PlainComparison | None:
+        found = self._comparison(expression)
+        if found is None:
+            return None
+        subject, (hole, operator, numeric) = found
+        if not isinstance(subject, tree.Path) or subject.start is not Origin.CONTEXT:
+            return None
+        steps = self._steps(subject.steps)
+        if steps is None or len(steps) != 1 or steps[0].axis is Axis.DESCENDANT:
+            return None
+        if operator in _OF_THE_FIRST and steps[0].comparisons:
+            return None
+        return PlainComparison(hole, operator, numeric, steps[0])
+
+
+def _is_any_descendant(step: tree.Step) -> bool:
+    return (
+        step.axis is Axis.DESCENDANT_OR_SELF
+        and step.test == tree.KindTest("node")
+        and not step.predicates
+    )
+
+
+class _TooMany(Exception):
+    """More rows than are worth it."""
+
+
+class _Rows:
+    def __init__(self, subjects: Subjects, work: Work) -> None:
+        self._subjects = subjects
+        self._work = work
+
+    def of(self, path: PlainPath) -> list[Row] | None:
+        try:
+            return self._of(path)
+        except _TooMany:
+            return None
+
+    def _of(self, path: PlainPath) -> list[Row]:
+        reached: list[tuple[Node, Row]] = [(self._subjects.payload, {})]
+        for step in path.steps:
+            reached = [
+                (node, row)
+                for origin, before in _distinct(reached)
+                for node in self._along(step, origin)
+                for row in self._passing(step, node, before)
+            ]
+            if len(reached) > MAX_ROWS:
+                raise _TooMany
+        if path.compared is None:
+            return [row for _, row in reached]
+        hole, operator, numeric = path.compared
+        if operator in _OF_THE_FIRST:
+            nodes = sorted({node for node, _ in reached}, key=lambda node: node.order)
+            return [{hole: text_of(nodes[0], self._work) if nodes else _EMPTY}]
+        return [{**row, hole: self._value(node, numeric)} for node, row in _distinct(reached)]
+
+    def _along(self, step: PlainStep, origin: Node) -> Iterator[Node]:
+        candidates: Sequence[Node]
+        if step.axis is Axis.ATTRIBUTE:
+            candidates = origin.attributes
+        elif step.axis is Axis.CHILD:
+            candidates = origin.children
+        elif origin.parent is None:
+            candidates = self._subjects.names.of(origin, step.namespace, step.local)
+        else:
+            candidates = list(along(Axis.DESCENDANT, origin))
+        self._work.spend(len(candidates))
+        local, namespace = step.local, step.namespace
+        for node in candidates:
+            # Texts have no name.
+            if node.local == local and node.namespace == namespace:
+                yield node
+
+    def _passing(self, step: PlainStep, node: Node, before: Row) -> list[Row]:
+        """The rows of a node, from what led to it: one for each choice of what is compared."""
+        found = [before]
+        for comparison in step.comparisons:
+            choices = list(self._choices(comparison, node))
+            found = [{**row, **choice} for row in found for choice in choices]
+            if len(found) > MAX_ROWS:
+                raise _TooMany
+        return found
+
+    def _choices(self, comparison: PlainComparison, node: Node) -> Iterator[Row]:
+        hole, step = comparison.hole, comparison.step
+        if comparison.operator in _OF_THE_FIRST:
+            first = next(self._along(step, node), None)
+            yield {hole: _EMPTY if first is None else text_of(first, self._work)}
+            return
+        for target in self._along(step, node):
+            value = self._value(target, comparison.numeric)
+            for row in self._passing(step, target, {}):
+                yield {**row, hole: value}
+
+    def _value(self, node: Node, numeric: bool) -> Source:
+        text = text_of(node, self._work)
+        return computed(functions.number, text) if numeric else text
+
+
+def _distinct(reached: list[tuple[Node, Row]]) -> list[tuple[Node, Row]]:
+    """Without the same node with the same row twice, as two origins may lead to it."""
+    found: Mapping[tuple[Node, tuple[tuple[int, Source], ...]], tuple[Node, Row]] = {
+        (node, tuple(row.items())): (node, row) for node, row in reached
+    }
+    return list(found.values())

@@ -1,0 +1,196 @@
+"""Answers what clients ask of recovery: `recoveries` under way, and `recover-explain`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import attrs
+from twisted.internet.defer import Deferred
+
+from broker.delivery.feed import Feed, Pace
+from broker.delivery.recovery import MarkRange, Missed
+from broker.delivery.seam import at_cut, at_retention, up_to, whole_past
+from broker.errors import BadPosition, BadQuery, UnknownSubscription
+from broker.event.place import Mark, Position
+from broker.event.stream import StreamPattern
+from broker.identity import Identity
+from broker.log.event_log import EventLog
+from broker.matching.query.query import Query
+from broker.recovery.archive_access import Covered
+from broker.recovery.node_recovery import NodeRecovery
+from broker.recovery.plan_explanation import Known, explanation
+from broker.recovery.planner import OWN_LOG, plan
+from broker.subscriptions.beginning import check_position, set_back
+from broker.subscriptions.durables import Durable, Durables
+from broker.wire.messages import Ask
+
+_NOWHERE: Mark = (0, 0)
+
+
+class RecoveryAnswers:
+    """Of one node."""
+
+    def __init__(
+        self,
+        recovery: NodeRecovery,
+        log: EventLog,
+        durables: Durables,
+        parse_query: Callable[[str, Mapping[str, str]], Query],
+        feeds: Callable[[str], Iterable[Feed]] = lambda _: (),
+    ) -> None:
+        """`feeds` gives the subscriptions of a client."""
+        self._recovery = recovery
+        self._log = log
+        self._durables = durables
+        self._parse_query = parse_query
+        self._feeds = feeds
+
+    def recoveries(self, identity: Identity, _: Ask) -> list[dict[str, Any]]:
+        """Those under way of the client that asks, and its subscriptions that catch up from this
+        node's log."""
+        client_id = identity.client_id
+        catching_up = [
+            {"subscription": feed.number, "sources": [OWN_LOG], "stage": OWN_LOG}
+            for feed in self._feeds(client_id)
+            if feed.pace is Pace.UNCONFIRMED
+            or (feed.pace is Pace.CATCHING_UP and not feed.waiting_for_commit)
+        ]
+        return [*self._recovery.recoveries(client_id), *catching_up]
+
+    def explain(self, identity: Identity, ask: Ask) -> Deferred[dict[str, Any]]:
+        """Where what a client has missed would be looked for.
+
+        Fails with `BadQuery`, `BadName`, `NotAllowed` or `BadPosition` for what was asked, and with
+        `UnknownSubscription` where the client has no durable subscription of that name here.
+        """
+        return Deferred.fromCoroutine(self._explain(identity, ask.arguments))
+
+    async def _explain(self, identity: Identity, said: Mapping[str, str]) -> dict[str, Any]:
+        name = said.get("durable", "")
+        durable = self._durable(identity.client_id, name) if name else None
+        texts = {} if durable is None else {"query": durable.query, "streams": durable.pattern}
+        texts = {**texts, **{key: said[key] for key in ("query", "streams") if key in said}}
+        namespaces = _bindings(said.get("namespaces", ""))
+        if durable is not None and "query" not in said:
+            namespaces = dict(durable.namespaces)
+        query = self._parse_query(texts.get("query", "true()"), namespaces)
+        pattern = StreamPattern.parse(texts.get("streams", ">"))
+        identity.check_subscribe(pattern)
+        asked = _Asked.of(said)
+        if durable is None:
+            wanted, recovered = self._of_a_replay(asked)
+        else:
+            asked = attrs.evolve(asked, since=durable.position)
+            wanted, recovered = self._of_a_durable(durable)
+        missed = Missed(
+            *(pattern, query, identity.clearance.rank, recovered),
+            others=durable is None and asked.until is None,
+            client_id=identity.client_id,
+            name=name,
+            former="" if durable is None else durable.former,
+        )
+        return {
+            "query": query.text,
+            "streams": pattern.text,
+            "namespaces": namespaces,
+            "durable": name,
+            "position": None if asked.since is None else str(asked.since),
+            "moved_to": "" if durable is None else durable.moved_to,
+            **await self._told(wanted, missed),
+        }
+
+    async def _told(self, wanted: Mapping[str, MarkRange], missed: Missed) -> dict[str, Any]:
+        around = self._recovery.around
+        sources = around.sources(missed, len(self._recovery.under_way))
+        covered = Covered()
+        if around.archive is not None and (missed.ranges or missed.others):
+            covered = await around.archive.covered({o: r[0] for o, r in missed.ranges.items()})
+        known = Known(
+            own=self._log.origin,
+            since=self._log.since,
+            sources=sources,
+            homes=lambda origin: [str(each) for each in around.homes(origin)],
+            covered=covered.intervals,
+            archive_told=bool(covered.intervals) or not missed.ranges,
+        )
+        whole = missed.others and not (covered.is_known and not covered.others)
+        steps = plan(missed.ranges, sources, whole=whole)
+        if not (missed.ranges or missed.others):
+            steps = []
+        return explanation(wanted, missed.ranges, steps, known, whole=missed.others)
+
+    def _durable(self, client_id: str, name: str) -> Durable:
+        found = self._durables.get(client_id, name)
+        if found is None:
+            raise UnknownSubscription(
+                f"this node knows no durable subscription {name[:80]!r} of client {client_id!r}"
+            )
+        return found
+
+    def _of_a_replay(
+        self, asked: _Asked
+    ) -> tuple[Mapping[str, MarkRange], Mapping[str, MarkRange]]:
+        """What is wanted by origin; all of it is recovered."""
+        cut = self._log.position()
+        begun: Mapping[str, Mark] = {}
+        if asked.since is None:
+            ranges = whole_past(cut).ranges
+        else:
+            check_position(self._log, asked.since)
+            begun = set_back(self._log, asked.since.marks)
+            ranges = at_cut(begun, cut, "", {}).ranges
+        if asked.until is not None:
+            check_position(self._log, asked.until)
+            ranges = up_to(ranges, asked.until.marks, begun)
+        return ranges, ranges
+
+    def _of_a_durable(
+        self, durable: Durable
+    ) -> tuple[Mapping[str, MarkRange], Mapping[str, MarkRange]]:
+        """What its client has missed, and what of that the log has not, if it came back now."""
+        log = self._log
+        position = set_back(log, durable.position.marks)
+        cut = log.position()
+        flows_from = durable.flows_from
+        if durable.moved_to or flows_from is None:
+            recovered = at_cut(position, cut, log.origin, log.since).ranges
+        else:
+            complete = {o: mark for o, mark in flows_from.marks.items() if o != log.origin}
+            recovered = at_retention(position, complete, log.since).ranges
+        wanted: dict[str, MarkRange] = dict(recovered)
+        for origin, mark in cut.items():
+            begun = position.get(origin, _NOWHERE)
+            if begun[1] < mark[1]:
+                wanted[origin] = (begun, mark)
+        return wanted, recovered
+
+
+@attrs.frozen
+class _Asked:
+    """The ends of a replay."""
+
+    since: Position | None
+    until: Position | None
+
+    @classmethod
+    def of(cls, said: Mapping[str, str]) -> _Asked:
+        return cls(*(_position(said[end]) if end in said else None for end in ("since", "until")))
+
+
+def _position(text: str) -> Position:
+    try:
+        return Position.parse(text)
+    except (ValueError, TypeError):
+        raise BadPosition(f"{text[:80]!r} is no position") from None
+
+
+def _bindings(text: str) -> dict[str, str]:
+    try:
+        bindings = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        bindings = None
+    if not isinstance(bindings, dict) or not all(isinstance(u, str) for u in bindings.values()):
+        raise BadQuery("the namespaces are not a JSON object of prefix and URI")
+    return bindings

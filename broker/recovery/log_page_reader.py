@@ -1,0 +1,382 @@
+"""Pages of this node's log for one query: for its own recoveries, and for other nodes'.
+
+Of its own events a log has all, as far back as retention lets it. Of other origins it has all that
+a subscription wanted, from behind where it flowed here; of no others can it say that it has all.
+
+An event that its publisher sent to two nodes has two places, and a log that has it at the one
+leaves it out at the other. So where the first can not be given, the second must not count as looked
+at: a log that lacks a part of one origin tells nothing of other origins but its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import attrs
+
+from broker.delivery.recovery import MarkRange
+from broker.event.place import Mark
+from broker.event.stream import StreamPattern
+from broker.log.chunk_table import EVENTS
+from broker.log.damage import DamageFound
+from broker.log.event_log import EventLog
+from broker.log.kept import KEPT
+from broker.log.records import LoggedEvent
+from broker.matching.contract import IMatcher
+from broker.matching.query.query import Query
+from broker.recovery.page_matcher import PageMatching, Reader, without_placeholders
+from broker.recovery.page_range import (
+    before_hole,
+    beginnings,
+    marks_at_end,
+    marks_before,
+    marks_in,
+)
+from broker.subscriptions.beginning import serial_behind, set_back
+from broker.subscriptions.durables import Durables
+
+#: A page has about so many bytes. The log is read for it at most so often, so many events at a
+#: time: a rare query must not take a question to another node for each of them.
+PAGE_BYTES = 256 << 10
+READ_EVENTS = 512
+MOST_READS = 32
+_NOWHERE: Mark = (0, 0)
+
+
+@attrs.frozen
+class PageRequest:
+    """What is wanted of a log."""
+
+    pattern: StreamPattern
+    query: Query
+    clearance: int
+    ranges: Mapping[str, MarkRange]
+    serial: int = 0
+    """Where to go on; 0: wherever the ranges begin."""
+    client_id: str = ""
+    name: str = ""
+    """Of a durable subscription that the log has all of."""
+    any_origin: bool = False
+    """Whatever the log has is wanted, though it may lack some."""
+    from_ms: int = 0
+    until_ms: int = 0
+    as_logged: bool = False
+    """The events as they are in the log, without matching: to log them elsewhere."""
+    placeholders: bool = True
+    """Whether the reader knows placeholders (`broker.event.placeholder`)."""
+
+
+@attrs.frozen
+class Page:
+    """What matched, in the order of this log."""
+
+    events: list[LoggedEvent]
+    reached: Mapping[str, Mark]
+    """By origin of which the log has all: up to where it was looked at."""
+    next: int
+    """The serial of the next page, which is to be asked for with what is left of the ranges; 0:
+    this was the last."""
+    denied: int = 0
+    """What matched and was left out, for it is above the clearance."""
+    begins: Mapping[str, Mark] = attrs.field(factory=dict)
+    """By origin of which the log has less than is wanted: behind this it has all."""
+    origin: str = ""
+    """Of the node whose log it is, where another one's was asked."""
+
+
+class LogPages:
+    """Reads one page at a time for whoever asks."""
+
+    def __init__(
+        self, log: EventLog, matcher: IMatcher, matching: PageMatching, durables: Durables
+    ) -> None:
+        self._log = log
+        self._matcher = matcher
+        self._page_matching = matching
+        self._durables = durables
+
+    @property
+    def origin(self) -> str:
+        """Of the log."""
+        return self._log.origin
+
+    def keeps(self, origin: str) -> bool:
+        """Whether there may be something of an origin here that its node had: it is this one, or
+        there are copies."""
+        return origin == self._log.origin or origin in self._log.kept
+
+    def has_all_of(self, request: PageRequest) -> dict[str, MarkRange]:
+        """Of the ranges of a request those of which the log has all from their beginning on."""
+        if request.any_origin:
+            return dict(request.ranges)
+        begins = self._begins(request)
+        found = {
+            origin: (after, upto)
+            for origin, (after, upto) in request.ranges.items()
+            if origin in begins and after[1] >= begins[origin][1]
+        }
+        covered = self._log.coverage.marks
+        lacks = any(
+            covered.get(origin, _NOWHERE) > after
+            for origin, (after, _) in request.ranges.items()
+            if origin not in found
+        )
+        own = self._log.origin
+        if own in found:
+            after, upto = found.pop(own)
+            fork = None if upto is None else self._log.fork(upto)
+            # Own places of a lost branch are not here, though this log has got further.
+            if fork is None or after < fork:
+                mine = {own: (after, upto if fork is None else fork)}
+                return mine if lacks else {**found, **mine}
+        return {} if lacks else found
+
+    async def has_any(self, origin: str, after: Mark, upto: Mark) -> bool:
+        """Whether there is an event of an origin behind `after`, and up to the other mark."""
+        try:
+            events = await self._log.read_of(origin, after, 1, 1)
+        except DamageFound:
+            return True
+        return bool(events) and events[0].mark <= upto
+
+    def _on_lost_branches(self, ranges: Mapping[str, MarkRange]) -> set[str]:
+        """Other origins whose range ends on a branch that they have lost. This log may have got to
+        a part of it only: nobody can tell what it lacks up to the end of the range."""
+        ends = {o: upto for o, (_, upto) in ranges.items() if upto is not None}
+        ends.pop(self._log.origin, None)
+        back = set_back(self._log, ends)
+        return {origin for origin, upto in ends.items() if back[origin] != upto}
+
+    def _begins(self, request: PageRequest) -> dict[str, Mark]:
+        """By origin behind which mark the log has all of it."""
+        complete: dict[str, Mark] = {self._log.origin: _NOWHERE}
+        durable = self._durables.get(request.client_id, request.name)
+        if durable is not None and durable.flows_from is not None:
+            same = (durable.pattern, durable.query) == (request.pattern.text, request.query.text)
+            if same and request.query.namespaces == _used(request.query, durable.namespaces):
+                complete = {**durable.flows_from.marks, **complete}
+        since = _further(self._log.since, self._behind_loss(request, {}))
+        return {
+            origin: max(
+                mark,
+                since.get(origin, _NOWHERE),
+                self._lost_behind(EVENTS, request, origin),
+                key=_offset,
+            )
+            for origin, mark in complete.items()
+        }
+
+    def _next_loss(self, request: PageRequest, after: Mark) -> tuple[Mark, Mark] | None:
+        """Behind and up to which own places something is lost, for a reader that is at `after`: in
+        the first page where it lay, or where it was recorded if that begins behind."""
+        for loss in self._log.chain.losses:
+            if loss.is_before(after):
+                return loss.branch, loss.upto
+            begun = request.ranges[self._log.origin][0]
+            recorded = not request.serial and begun[0] >= loss.after[0]
+            if loss.count and after < loss.last and recorded:
+                return loss.after, loss.last
+        return None
+
+    def _behind_loss(self, request: PageRequest, reached: Mapping[str, Mark]) -> dict[str, Mark]:
+        """Where this log goes on, if what is wanted next are own events that it has lost."""
+        own = self._log.origin
+        if own not in request.ranges:
+            return {}
+        after = reached.get(own, request.ranges[own][0])
+        loss = self._next_loss(request, after)
+        return {own: loss[1]} if loss and loss[0] <= after else {}
+
+    def _up_to_loss(
+        self, request: PageRequest, ranges: Mapping[str, MarkRange]
+    ) -> dict[str, MarkRange]:
+        """The ranges, each at most up to the next own events that this log has lost."""
+        own = self._log.origin
+        loss = self._next_loss(request, ranges[own][0]) if own in ranges else None
+        if loss is None:
+            return dict(ranges)
+        after, upto = ranges[own]
+        if loss[0] <= after:
+            return {origin: each for origin, each in ranges.items() if origin != own}
+        return {**ranges, own: (after, loss[0] if upto is None else min(upto, loss[0]))}
+
+    def _lost_behind(self, table: str, request: PageRequest, origin: str) -> Mark:
+        """The end of the damage with which a range would begin."""
+        after, _ = request.ranges.get(origin, (_NOWHERE, None))
+        return self._log.repairs.lost_behind(table, origin, after) or _NOWHERE
+
+    async def page(self, request: PageRequest, *, wait: bool = False) -> Page:
+        """The next page. Raises `BrokerError` where the log can not be read, or the query takes too
+        long; `LogDamaged` where the log is being repaired, and `Overloaded` where a DTD is looked
+        for, unless it is to `wait` for that."""
+        with self._reading(request, patient=wait) as reader:
+            ranges = self._up_to_loss(request, self._in_order(request))
+            if not ranges:
+                return self._telling(request, await self._kept_page(request, reader, wait))
+            page = await self._page(request, ranges, reader, wait)
+        # What retention took meanwhile was not looked at: of that origin others are to be asked.
+        left = self.has_all_of(request)
+        if ranges.keys() == left.keys():
+            return self._telling(request, page)
+        events = [event for event in page.events if event.origin in left]
+        reached = {origin: mark for origin, mark in page.reached.items() if origin in left}
+        return self._telling(request, attrs.evolve(page, events=events, reached=reached))
+
+    def _in_order(self, request: PageRequest) -> dict[str, MarkRange]:
+        """The ranges that the log has all of, and whose next event is not before this page.
+
+        An earlier page may have ended a range that is whole now: at damage, which was repaired, or
+        at a placeholder. No later page goes on with events behind the ones that were left out."""
+        ranges = self.has_all_of(request)
+        if not request.serial or (request.any_origin and request.placeholders):
+            return ranges
+        first_after = self._log.first_after
+        return {o: each for o, each in ranges.items() if first_after(o, each[0]) >= request.serial}
+
+    def _telling(self, request: PageRequest, page: Page) -> Page:
+        """The page, and where what is wanted and was not looked at begins here."""
+        kept = {
+            origin: max(span.after, self._lost_behind(KEPT, request, origin))
+            for origin, span in self._log.kept.items()
+        }
+        begins = {
+            origin: mark
+            for origin, mark in {**kept, **self._begins(request)}.items()
+            if origin in request.ranges and origin not in page.reached
+        }
+        begins.update(page.begins)
+        begins.update(self._behind_loss(request, page.reached))
+        return attrs.evolve(page, begins=begins)
+
+    async def _page(
+        self, request: PageRequest, ranges: dict[str, MarkRange], reader: Reader, wait: bool
+    ) -> Page:
+        log = self._log
+        covered = log.coverage.marks
+        last = log.bounds.last
+        lost = self._on_lost_branches(ranges)
+        serial = request.serial or serial_behind(log, beginnings(ranges, covered))
+        found: list[LoggedEvent] = []
+        passed: dict[str, Mark] = {}
+        ended: dict[str, Mark] = {}
+        denied = size = 0
+        for _ in range(MOST_READS):
+            try:
+                events = await log.read(serial, READ_EVENTS, PAGE_BYTES, wait=wait)
+            except DamageFound as error:
+                if log.repairs.gave_up(error.damage):
+                    passed.update(marks_before(error.damage, ranges))
+                    return Page(found, passed, error.damage.last + 1, denied)
+                if not found:
+                    raise
+                return Page(found, passed, serial, denied)
+            wanted = [event for event in events if _lies_in(event, ranges, request)]
+            matched = await self._matching(request, reader, wanted)
+            cleared = [event for event in matched if event.level <= request.clearance]
+            denied += len(matched) - len(cleared)
+            passed.update(marks_in(events, ranges, lost))
+            if not request.placeholders:
+                cleared, ends = without_placeholders(cleared)
+                passed.update(ends)
+                ended.update(ends)
+                ranges = {origin: each for origin, each in ranges.items() if origin not in ends}
+            found += cleared
+            size += sum([event.size for event in cleared])
+            serial = events[-1].serial + 1 if events else last + 1
+            if serial > last:
+                whole = {origin: each for origin, each in ranges.items() if origin not in lost}
+                return Page(found, {**passed, **marks_at_end(whole, covered), **ended}, 0, denied)
+            if size >= PAGE_BYTES:
+                break
+        return Page(found, passed, serial, denied)
+
+    async def _kept_page(self, request: PageRequest, reader: Reader, wait: bool) -> Page:
+        """The same of an origin of which there are copies here (`acknowledge = "neighbour"`)."""
+        for origin, (after, upto) in request.ranges.items():
+            span = self._log.kept.get(origin)
+            if span is None or after < span.after or after >= span.upto:
+                continue
+            try:
+                events = await self._log.read_kept(
+                    origin, after, READ_EVENTS, PAGE_BYTES, wait=wait
+                )
+            except DamageFound as error:
+                if not self._log.repairs.gave_up(error.damage):
+                    raise
+                break
+            events, behind = before_hole(after, events, upto)
+            if upto is not None and self._on_lost_branches({origin: (after, upto)}):
+                # The copies behind it are of another branch.
+                events = [event for event in events if event.mark <= upto]
+                if not events:
+                    continue
+            wanted = [event for event in events if _lies_in(event, request.ranges, request)]
+            matched = await self._matching(request, reader, wanted)
+            span = self._log.kept.get(origin)
+            if span is None or after < span.after:
+                # They had to go while they were read.
+                break
+            cleared = [event for event in matched if event.level <= request.clearance]
+            if behind is not None:
+                passed = {origin: events[-1].mark} if events else {}
+                return Page(cleared, passed, 0, begins={origin: behind})
+            reached = events[-1].mark if events else span.upto
+            if upto is not None:
+                reached = min(reached, upto)
+            if not request.placeholders:
+                cleared, ends = without_placeholders(cleared)
+                if ends:
+                    return Page(cleared, ends, 0)
+            more = reached < span.upto and (upto is None or reached < upto)
+            return Page(cleared, {origin: reached}, int(more), len(matched) - len(cleared))
+        return Page([], {}, 0)
+
+    async def matching(
+        self, request: PageRequest, events: Sequence[LoggedEvent]
+    ) -> list[LoggedEvent]:
+        """Those events of any log that are wanted, and cleared. Raises like `page`."""
+        wanted = [event for event in events if _lies_in(event, request.ranges, request)]
+        with self._reading(request, patient=True) as reader:
+            matched = await self._page_matching.matching(reader, wanted)
+        return [event for event in matched if event.level <= request.clearance]
+
+    @contextmanager
+    def _reading(self, request: PageRequest, *, patient: bool) -> Iterator[Reader]:
+        """The query counts as the client's, whose queries have a share."""
+        number = self._matcher.subscribe(request.pattern, request.query, request.client_id)
+        try:
+            yield Reader(request.pattern, request.query, number, patient=patient)
+        finally:
+            self._matcher.unsubscribe(number)
+
+    async def _matching(
+        self, request: PageRequest, reader: Reader, events: list[LoggedEvent]
+    ) -> list[LoggedEvent]:
+        if request.as_logged:
+            return events
+        return await self._page_matching.matching(reader, events)
+
+
+def _further(one: Mapping[str, Mark], other: Mapping[str, Mark]) -> dict[str, Mark]:
+    return {o: max(one.get(o, _NOWHERE), other.get(o, _NOWHERE)) for o in {*one, *other}}
+
+
+def _offset(mark: Mark) -> int:
+    return mark[1]
+
+
+def _used(query: Query, namespaces: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((prefix, namespaces.get(prefix, "")) for prefix, _ in query.namespaces)
+
+
+def _lies_in(event: LoggedEvent, ranges: Mapping[str, MarkRange], request: PageRequest) -> bool:
+    found = ranges.get(event.origin)
+    if found is None:
+        return False
+    after, upto = found
+    if event.mark <= after or (upto is not None and event.mark > upto):
+        return False
+    if event.arrival < request.from_ms:
+        return False
+    return not request.until_ms or event.arrival < request.until_ms

@@ -1,0 +1,50 @@
+"""Read this node's copies of events that a restored origin has lost, in the order of their places.
+
+The origin was started from an older copy of its log (`broker.log.histories`). What this node has
+of its lost branch is given among what is recovered of the origin.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from typing import Final
+
+from broker.event.place import Mark
+from broker.log.records import LoggedEvent
+from broker.recovery.log_source import FromLogs
+
+#: Events that are given at a time.
+MOST: Final = 256
+
+
+class LostBranches:
+    """Those of one origin, read as far as they are asked for."""
+
+    def __init__(self, logs: FromLogs, origin: str, branches: Iterable[tuple[Mark, Mark]]) -> None:
+        """`branches` are ranges of places, rising."""
+        self._logs = logs
+        self._origin = origin
+        self._branches = deque(branches)
+        self._events = self._read()
+        self._next: LoggedEvent | None = None
+
+    async def before(self, mark: Mark | None) -> list[LoggedEvent]:
+        """At most `MOST` of the next events whose places lie before a mark; None: all do."""
+        found: list[LoggedEvent] = []
+        while len(found) < MOST:
+            if self._next is None:
+                if mark is not None and (not self._branches or mark <= self._branches[0][0]):
+                    break
+                self._next = await anext(self._events, None)
+            if self._next is None or (mark is not None and self._next.mark >= mark):
+                break
+            found.append(self._next)
+            self._next = None
+        return found
+
+    async def _read(self) -> AsyncIterator[LoggedEvent]:
+        while self._branches:
+            async for event in self._logs.lost_branch(self._origin, *self._branches[0]):
+                yield event
+            self._branches.popleft()

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import json
+from typing import TypeAlias
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from broker.archiver import protocol as lines
+from broker.dtd.reference import DtdReference
+from broker.recovery.archive_access import Covered
+
+NAMES = st.text(max_size=20)
+NUMBERS = st.integers(0, 2**63)
+MARKS = st.tuples(st.integers(0, 2**32 - 1), NUMBERS)
+STORED = st.none() | st.binary(max_size=100)
+REFERENCES = st.builds(
+    DtdReference,
+    st.from_regex(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", fullmatch=True).filter(str.isascii),
+    st.from_regex(r"[1-9][0-9]{0,2}(\.[1-9][0-9]{0,2}){0,3}", fullmatch=True).filter(str.isascii),
+)
+FROM_THE_NODE = st.one_of(
+    st.builds(lines.Flush, NUMBERS),
+    st.just(lines.ASK_COVERED),
+    st.builds(lines.AskDurable, NUMBERS, NAMES, NAMES),
+    st.builds(lines.AskText, NUMBERS, REFERENCES),
+    st.just(lines.End()),
+    st.builds(lines.Dead, st.lists(NAMES).map(tuple)),
+    st.builds(lines.TellDtd, REFERENCES, STORED, NAMES),
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | NAMES,
+    lambda inner: st.lists(inner) | st.dictionaries(NAMES, inner),
+)
+Interval: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
+KEYS = ["flush", "covered", "durable", "of", "dead", "dtd", "end", "dtds", "coverage", "found"]
+KEYS += ["text", "archived", "healing", "stored", "reached", "flushed", "problem", "figures"]
+RUBBISH = JSON | st.dictionaries(st.sampled_from(KEYS), JSON)
+#: Lines that are nearly right.
+SPOILT = [
+    b"",
+    b"\n",
+    b"null",
+    b"[]",
+    b"{}",
+    b"{",
+    b"\xff",
+    b"[" * 100_000,
+    b'{"coverage":[]}',
+    b'{"coverage":{}}',
+    b'{"coverage":{"a":5},"healing":[]}',
+    b'{"coverage":{"a":[[1,2]]},"healing":[]}',
+    b'{"coverage":{},"healing":5}',
+    b'{"found":1,"stored":5}',
+    b'{"found":1,"stored":"a"}',
+    b'{"found":1}',
+    b'{"archived":1}',
+    b'{"archived":1,"text":5}',
+    b'{"dtds":[5],"of":"a"}',
+    b'{"dtds":[["a"]],"of":"a"}',
+    b'{"dtds":[["","1.0"]],"of":"a"}',
+    b'{"reached":{"a":[1]},"flushed":[],"problem":"","figures":{}}',
+    b'{"reached":{},"flushed":[],"problem":"","figures":{"events":"many"}}',
+    b'{"reached":{"a":[1,1e400]},"flushed":[],"problem":"","figures":{}}',
+]
+
+
+@given(FROM_THE_NODE)
+def test_what_the_node_says_comes_as_it_was_said(said: lines.Said) -> None:
+    line = lines.encode(said)
+    assert line.index(b"\n") == len(line) - 1
+    assert lines.decode(line) == said
+
+
+@given(st.lists(REFERENCES).map(tuple), NAMES)
+def test_questions_for_dtds_come_as_they_were_asked(
+    wanted: tuple[DtdReference, ...], origin: str
+) -> None:
+    assert lines.understood(lines.ask_dtds(wanted, origin)) == lines.AskDtds(wanted, origin)
+
+
+@given(
+    st.builds(
+        lines.Report,
+        st.dictionaries(NAMES, MARKS),
+        st.lists(NUMBERS).map(tuple),
+        NAMES,
+        st.dictionaries(NAMES, NUMBERS),
+    )
+)
+def test_reports_come_as_they_were_made(report: lines.Report) -> None:
+    assert lines.understood(lines.report(report)) == report
+
+
+@given(st.dictionaries(NAMES, st.lists(st.tuples(MARKS, MARKS))), st.frozensets(NAMES))
+def test_coverage_comes_as_it_was_told(
+    intervals: dict[str, list[Interval]], healing: frozenset[str]
+) -> None:
+    covered = Covered(intervals, healing)
+    assert lines.understood(lines.coverage(covered)) == covered
+
+
+@given(NUMBERS, NAMES, STORED)
+def test_durables_come_as_they_were_found(number: int, origin: str, stored: bytes | None) -> None:
+    told = lines.understood(lines.found(number, origin, stored))
+    assert told == lines.FoundDurable(number, origin, stored)
+
+
+@pytest.mark.parametrize("line", SPOILT, ids=range(len(SPOILT)))
+def test_a_line_that_says_nothing_is_a_value_error_that_shows_it(line: bytes) -> None:
+    for read in (lines.decode, lines.understood):
+        with pytest.raises(ValueError, match="a line that says nothing") as caught:
+            read(line)
+        assert len(str(caught.value)) < 400
+
+
+@example(b'{"coverage": {}, "healing": []}')
+@given(st.one_of(RUBBISH.map(lambda said: json.dumps(said).encode()), st.binary()))
+def test_any_line_is_understood_or_a_value_error(line: bytes) -> None:
+    for read in (lines.decode, lines.understood):
+        try:
+            said = read(line)
+        except ValueError as error:
+            assert "a line that says nothing" in str(error)
+        else:
+            assert isinstance(said, lines.Said | lines.Told)

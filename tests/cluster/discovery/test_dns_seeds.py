@@ -1,0 +1,95 @@
+"""Seeds from the DNS."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.names import dns
+from twisted.names.error import DNSNameError, DNSServerError
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface.verify import verifyObject
+
+from broker.cluster.descriptor import Endpoint
+from broker.cluster.discovery.seed_source import ISeedSource
+from broker.cluster.discovery.dns_seeds import NameSeeds, ServiceSeeds
+
+
+class Resolver:
+    """Answers what it was told, and notes what it was asked."""
+
+    def __init__(self, **answers: Sequence[Any] | Exception) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        answer = self.answers[name]
+
+        def lookup(asked: str, timeout: Sequence[int]) -> Deferred[Any]:
+            self.asked.append(asked)
+            if isinstance(answer, Exception):
+                return fail(answer)
+            return succeed(
+                ([dns.RRHeader(type=each.TYPE, payload=each) for each in answer], [], [])
+            )
+
+        return lookup
+
+
+class SourcesTest(SynchronousTestCase):
+    def test_each_source_is_one(self) -> None:
+        resolver = Resolver(lookupService=())
+        verifyObject(ISeedSource, ServiceSeeds(resolver, "s", random.Random(1)))
+        verifyObject(ISeedSource, NameSeeds(resolver, "n", 1))
+
+
+class DnsTest(SynchronousTestCase):
+    def test_services_come_by_priority(self) -> None:
+        records = [
+            dns.Record_SRV(20, 0, 4001, "late.example.org"),
+            dns.Record_SRV(10, 0, 4000, "soon.example.org"),
+            dns.Record_A("192.0.2.1"),
+            dns.Record_SRV(1, 0, 4000, b"."),
+            dns.Record_SRV(1, 0, 0, "no-port.example.org"),
+        ]
+        resolver = Resolver(lookupService=records)
+        source = ServiceSeeds(resolver, "_xmlbroker._tcp.example.org", random.Random(1))
+        found = self.successResultOf(source.seeds())
+        self.assertEqual(
+            found, (Endpoint("soon.example.org", 4000), Endpoint("late.example.org", 4001))
+        )
+        self.assertEqual(resolver.asked, ["_xmlbroker._tcp.example.org"])
+
+    def test_equal_services_share_by_weight(self) -> None:
+        records = [dns.Record_SRV(1, 3, 1, "heavy"), dns.Record_SRV(1, 1, 1, "light")]
+        source = ServiceSeeds(Resolver(lookupService=records), "s", random.Random(7))
+        first = Counter(self.successResultOf(source.seeds())[0].host for _each in range(1000))
+        self.assertTrue(700 < first["heavy"] < 800, first)
+
+    def test_a_name_gives_all_its_addresses(self) -> None:
+        resolver = Resolver(
+            lookupAddress=[dns.Record_CNAME("x"), dns.Record_A("192.0.2.1")],
+            lookupIPV6Address=[dns.Record_AAAA("2001:db8::1")],
+        )
+        found = self.successResultOf(NameSeeds(resolver, "nodes.example.org", 4000).seeds())
+        self.assertEqual(found, (Endpoint("192.0.2.1", 4000), Endpoint("2001:db8::1", 4000)))
+
+    def test_a_name_that_is_not_there_has_no_seeds(self) -> None:
+        resolver = Resolver(
+            lookupAddress=[dns.Record_A("192.0.2.1")],
+            lookupIPV6Address=DNSNameError("no such name"),
+            lookupService=DNSNameError("no such name"),
+        )
+        found = self.successResultOf(NameSeeds(resolver, "n", 1).seeds())
+        self.assertEqual(found, (Endpoint("192.0.2.1", 1),))
+        source = ServiceSeeds(resolver, "s", random.Random(1))
+        self.assertEqual(self.successResultOf(source.seeds()), ())
+
+    def test_a_dns_that_fails_is_a_failure(self) -> None:
+        broken = DNSServerError("broken")
+        resolver = Resolver(lookupService=broken, lookupAddress=broken, lookupIPV6Address=())
+        self.failureResultOf(ServiceSeeds(resolver, "s", random.Random(1)).seeds(), DNSServerError)
+        self.failureResultOf(NameSeeds(resolver, "n", 1).seeds())

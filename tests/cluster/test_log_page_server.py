@@ -1,0 +1,289 @@
+"""Pages of the own log: what retention takes while they are read is told as gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from twisted.internet.task import Clock
+
+from broker.cluster.flows.frame import MAX_HOPS, Carried, Frame, Range
+from broker.cluster.flows.messages import Resume
+from broker.cluster.keeping.side import Keeping
+from broker.cluster.log_page_server import Pages
+from broker.event.place import Mark
+from broker.log.commit import Keeping as ToKeep
+from broker.log.commit import Retention
+from broker.log.event_log import EventLog
+from broker.log.histories import Chain, Loss
+from broker.log.log_file import LogFile
+from broker.log.records import LoggedEvent
+from broker.matching.contract import Accepted
+from tests.cluster.flows.frames import node
+from tests.log.test_event_log import HEADER_RECORD, Thread
+
+SHORT = Retention(max_bytes=1 << 20)
+
+
+def short_log(folder: Path) -> tuple[EventLog, Thread, Thread]:
+    """A log that keeps little, with the threads that write and read it."""
+    writer, reader = Thread(), Thread()
+    log = EventLog(
+        LogFile(folder, SHORT, sync=False),
+        clock=Clock(),
+        wall_clock=lambda: 1000,
+        write=writer,
+        read=reader,
+    )
+    return log, writer, reader
+
+
+def test_what_goes_while_a_page_is_read_is_told_as_gone(tmp_path: Path) -> None:
+    log, writer, reader = short_log(tmp_path)
+
+    def append(count: int) -> None:
+        for _ in range(count):
+            log.append([(HEADER_RECORD, 1, bytes(50_000))], lambda _: None)
+            while writer.calls:
+                writer.step()
+
+    served: list[tuple[Range, list[Carried]]] = []
+    pages = Pages(
+        event_log=log,
+        matcher=cast(Any, None),
+        wants=cast(Any, None),
+        clock=Clock(),
+        destination_of=lambda address: address,
+        cleared=lambda address, rank: True,
+        served=lambda resume, page, carried: served.append((page, carried)),
+    )
+    append(10)
+    for after in ((1, 5), (1, 40), (1, 52)):
+        pages.serve(Resume(node("home"), node("reader"), MAX_HOPS, log.origin, after, True))
+        append(25)
+        reader.step()
+        page, carried = served.pop()
+        begins = page.after if page.gone is None else page.gone
+        assert page.after == after and begins >= after
+        places = [each.mark[1] for each in carried]
+        assert places == list(range(begins[1] + 1, page.upto[1] + 1))
+
+
+def ask_all(name: str, log: EventLog, after: Mark) -> Resume:
+    """A reader wants all own events behind a place."""
+    return Resume(node("home"), node(name), MAX_HOPS, log.origin, after, True)
+
+
+def pages_to(served: list[tuple[Range, list[int]]], log: EventLog) -> Pages:
+    """Pages for readers that may have all; what each holds is noted."""
+    return Pages(
+        event_log=log,
+        matcher=cast(Any, None),
+        wants=cast(Any, None),
+        clock=Clock(),
+        destination_of=lambda address: address,
+        cleared=lambda address, rank: True,
+        served=lambda resume, page, carried: served.append((page, [e.mark[1] for e in carried])),
+    )
+
+
+def test_a_page_without_events_tells_that_nothing_is_missing(tmp_path: Path) -> None:
+    log, writer, reader = short_log(tmp_path)
+    log.append([(HEADER_RECORD, 1, b"x")] * 3, lambda _: None)
+    writer.step()
+    served: list[tuple[Range, list[int]]] = []
+    pages = pages_to(served, log)
+    pages.serve(ask_all("reader", log, log.cut))
+    reader.step()
+    ((page, places),) = served
+    assert (page.after, page.upto, page.gone, places) == (log.cut, log.cut, None, [])
+
+
+def test_the_last_page_reaches_into_an_epoch_in_which_there_is_nothing_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.cluster.log_page_server.PAGE_EVENTS", 3)
+    log, writer, _ = short_log(tmp_path)
+    log.append([(HEADER_RECORD, 1, b"x")] * 6, lambda _: None)
+    writer.step()
+    before = log.cut
+    log.close()
+    while writer.calls:
+        writer.step()
+    log, _, reader = short_log(tmp_path)
+    assert log.cut > before and log.cut[1] == 6
+    served: list[tuple[Range, list[int]]] = []
+    pages = pages_to(served, log)
+    after = (before[0], 0)
+    for _ in range(2):
+        pages.serve(ask_all("reader", log, after))
+        reader.step()
+        after = served[-1][0].upto
+    assert [places for _, places in served] == [[1, 2, 3], [4, 5, 6]]
+    assert [page.upto for page, _ in served] == [(before[0], 3), log.cut]
+
+
+def test_readers_have_their_turns_in_the_order_in_which_they_asked(tmp_path: Path) -> None:
+    log, writer, reader = short_log(tmp_path)
+    log.append([(HEADER_RECORD, 1, b"x")] * 3, lambda _: None)
+    writer.step()
+    served: list[tuple[Range, list[int]]] = []
+    pages = pages_to(served, log)
+    epoch = log.cut[0]
+    for name, offset in (("r1", 0), ("r2", 0), ("r3", 0), ("r1", 1), ("r2", 2)):
+        pages.serve(ask_all(name, log, (epoch, offset)))
+    while reader.calls:
+        reader.step()
+    # Of one that has asked twice the last question counts.
+    assert [(page.destination.node, places) for page, places in served] == [
+        ("r1", [1, 2, 3]),
+        ("r2", [3]),
+        ("r3", [1, 2, 3]),
+        ("r1", [2, 3]),
+    ]
+
+
+class Matcher:
+    """Matches two documents in one turn: `<w/>` is wanted, `<u/>` can not be judged."""
+
+    def match(self, documents: list[bytes], seconds: float) -> list[object]:
+        verdicts = {
+            b"<w/>": Accepted(cast(Any, None), (1,)),
+            b"<n/>": Accepted(cast(Any, None), ()),
+        }
+        return [verdicts.get(document) for document in documents[:2]]
+
+
+class Wants:
+    """The reader wants what matches a query."""
+
+    def destinations(self, subscriptions: tuple[int, ...]) -> list[object]:
+        return [node("reader")] * len(subscriptions)
+
+
+@pytest.mark.parametrize("all_of_it", [False, True])
+def test_a_page_holds_what_is_wanted_and_cleared(tmp_path: Path, all_of_it: bool) -> None:
+    log, writer, reader = short_log(tmp_path)
+    documents = [b"<w/>", b"<n/>", b"<u/>", b"<w/>", b"<w/>", b"<u/>", b"<n/>"]
+    levels = [0, 0, 1, 2, 1, 2, 2]
+    log.append(
+        [(HEADER_RECORD, level, each) for each, level in zip(documents, levels, strict=True)],
+        lambda _: None,
+    )
+    writer.step()
+    served: list[tuple[Range, list[int]]] = []
+    clock = Clock()
+    pages = Pages(
+        event_log=log,
+        matcher=cast(Any, Matcher()),
+        wants=cast(Any, Wants()),
+        clock=clock,
+        destination_of=lambda address: address,
+        cleared=lambda address, rank: address == node("reader") and rank <= 1,
+        served=lambda resume, page, carried: served.append((page, [e.mark[1] for e in carried])),
+    )
+    after = (log.cut[0], 0)
+    pages.serve(Resume(node("home"), node("reader"), MAX_HOPS, log.origin, after, all_of_it))
+    reader.step()
+    clock.pump([0.0] * 5)
+    ((page, carried),) = served
+    assert (page.after, page.upto, page.gone, page.all) == (after, log.cut, None, all_of_it)
+    assert carried == ([1, 2, 3, 5] if all_of_it else [1, 3, 5])
+    assert pages.denied == (3 if all_of_it else 2)
+
+
+def test_a_loss_behind_what_retention_took_is_gone_too(tmp_path: Path) -> None:
+    """Retention has taken all up to the place where own events of another branch were lost."""
+    log, writer, reader = short_log(tmp_path)
+
+    def append() -> None:
+        log.append([(HEADER_RECORD, 1, bytes(50_000))], lambda _: None)
+        while writer.calls:
+            writer.step()
+
+    served: list[Range] = []
+    pages = Pages(
+        event_log=log,
+        matcher=cast(Any, None),
+        wants=cast(Any, None),
+        clock=Clock(),
+        destination_of=lambda address: address,
+        cleared=lambda address, rank: True,
+        served=lambda resume, page, carried: served.append(page),
+    )
+    append()
+    epoch = log.bounds.epoch
+    log.lose((epoch - 1, 0), (epoch - 1, 3), ((1, 3),), lambda _: None)
+    while log.since.get(log.origin) != (epoch, 1):
+        append()
+    pages.serve(Resume(node("home"), node("reader"), MAX_HOPS, log.origin, (epoch, 0), True))
+    reader.step()
+    assert [page.gone for page in served] == [log.chain.losses[0].last]
+
+
+def test_each_reader_is_told_a_loss_once_as_long_as_it_is_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("broker.cluster.log_page_server.MOST_TOLD", 2)
+    empty, loss = Loss((4, 3), (4, 3), (1, 3), (1, 9)), Loss((5, 3), (5, 9), (1, 3), (1, 9))
+    pages = Pages(
+        event_log=cast(Any, SimpleNamespace(chain=Chain([], [empty, loss]))),
+        matcher=cast(Any, None),
+        wants=cast(Any, None),
+        clock=Clock(),
+        destination_of=lambda address: address,
+        cleared=lambda address, rank: True,
+        served=lambda *_: None,
+    )
+    for name in ("r1", "r2", "r3"):
+        # It has had the branch's first place, and is told what follows on it.
+        assert pages._next_loss(node(name), (1, 5)) == ((1, 3), (1, 9))
+        assert pages._next_loss(node(name), (5, 2)) is None
+        assert len(pages._told_losses) <= 2
+        if name == "r2":
+            assert pages._next_loss(node("r1"), (5, 2)) is None
+    # One that comes from the other side has it where it was recorded.
+    assert pages._next_loss(node("other"), (5, 2)) == ((5, 3), (5, 9))
+    assert pages._next_loss(node("other"), (5, 9)) is None
+    # One that lies before the branch meets it later.
+    assert pages._next_loss(node("early"), (1, 2)) == ((1, 3), (1, 9))
+    assert node("early") not in {reader for reader, _ in pages._told_losses}
+
+
+def test_copies_that_go_while_they_are_read_are_no_page(tmp_path: Path) -> None:
+    log, writer, reader = short_log(tmp_path)
+
+    def keep(first: int, last: int) -> None:
+        for n in range(first, last + 1):
+            event = LoggedEvent(1, n, 5, 1, HEADER_RECORD, bytes(50_000), "far", n)
+            log.keep(ToKeep("far", (1, n - 1), (1, n), [event]), lambda _: None)
+            while writer.calls:
+                writer.step()
+
+    answered: list[Frame] = []
+    keeping = Keeping(
+        log,
+        owner=cast(Any, None),
+        tell=lambda name, message: None,
+        say=lambda message: None,
+        own=lambda: node("keeper"),
+        answer=answered.append,
+        replaced=lambda whose, origin: False,
+    )
+    keep(1, 3)
+    keeping.serve(Resume(node("keeper"), node("reader"), MAX_HOPS, "far", (1, 0)))
+    keep(4, 30)
+    reader.step()
+    assert answered == []
+    after = log.kept["far"].after
+    assert after > (1, 0)
+    keeping.serve(Resume(node("keeper"), node("reader"), MAX_HOPS, "far", after))
+    reader.step()
+    (frame,) = answered
+    assert (frame.ranges[0].after, frame.ranges[0].upto, frame.count) == (
+        after,
+        (1, 30),
+        30 - after[1],
+    )

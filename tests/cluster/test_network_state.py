@@ -1,0 +1,164 @@
+"""What a node knows of the network: whom it may send events, and what is wanted, for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker.cluster.address import Address
+from broker.cluster.descriptor import NodeDescriptor
+from broker.cluster.network_state import LEAD_AFTER, LINGER, MOST_LINKING, Knowledge
+from broker.cluster.messages import Message
+from broker.cluster.tables.effects import Send
+from broker.cluster.tables.table import TableKey
+from broker.testing.nodes import SimulatedNodes
+from broker.testing.simulated_node import SimulatedNode
+
+A, B = ("x", "a"), ("x", "b")
+
+
+def chain() -> SimulatedNodes:
+    """a0 - a1 - b0 - c0, in the clusters x.a, x.b and y.c; c0 wants 7."""
+    nodes = SimulatedNodes(1)
+    nodes.add("a0", A)
+    nodes.add("a1", A)
+    nodes.add("b0", B)
+    nodes.add("c0", ("y", "c"))
+    for one, other in (("a0", "a1"), ("a1", "b0"), ("b0", "c0")):
+        nodes.link(one, other)
+    nodes.nodes["c0"].want(1, (7, 7))
+    nodes.run(10.0)
+    return nodes
+
+
+def wanted(node: SimulatedNode) -> int:
+    return node.remote_wants
+
+
+def test_destinations_are_nodes_near_and_units_far() -> None:
+    nodes = chain()
+    knowledge = nodes.nodes["a0"].knowledge
+    near, far = Address(A, "a1"), [Address(B, ""), Address(("y",), "")]
+    assert sorted(knowledge.destinations()) == sorted([near, *far])
+    assert sorted(knowledge.inside(("x",))) == sorted([knowledge.address, near, Address(B, "")])
+    assert knowledge.inside(A) == [knowledge.address, near]
+
+
+def test_every_address_is_in_one_destination() -> None:
+    knowledge = chain().nodes["a0"].knowledge
+    assert knowledge.towards(Address(A, "a1")) == Address(A, "a1")
+    assert knowledge.towards(Address(B, "b0")) == Address(B, "")
+    assert knowledge.towards(Address(("y", "c"), "c0")) == Address(("y",), "")
+
+
+def test_the_way_to_a_node_and_to_its_unit_begins_alike() -> None:
+    nodes = chain()
+    assert nodes.nodes["a1"].knowledge.next_hop(Address(("y", "c"), "c0"), 0) == "b0"
+    assert nodes.nodes["a1"].knowledge.next_hop(Address(("y",), ""), 0) == "b0"
+    assert nodes.nodes["a1"].knowledge.next_hop(Address(("z",), ""), 0) is None
+
+
+def test_a_unit_of_which_it_is_not_known_what_it_wants_is_no_destination() -> None:
+    nodes = SimulatedNodes(2)
+    for name, unit in (("a0", A), ("b0", B)):
+        nodes.add(name, unit)
+    nodes.link("a0", "b0")
+    # Who has just begun does not speak for its unit yet.
+    nodes.run(LEAD_AFTER / 2)
+    knowledge = nodes.nodes["a0"].knowledge
+    assert knowledge.next_hop(Address(B, ""), 0) == "b0"
+    assert knowledge.destinations() == []
+    nodes.run(LEAD_AFTER)
+    assert knowledge.destinations() == [Address(B, "")]
+
+
+def test_a_node_leads_after_a_moment() -> None:
+    node = NodeDescriptor(Address(A, "n"), "0" * 16, 1, (1,))
+    knowledge = Knowledge(node, lambda: ("0" * 16, 1, 0))
+    knowledge.describe(node, 100.0)
+    assert knowledge.map.leads()
+    assert not list(knowledge.tables.items("summary"))
+    knowledge.handle_timeout(100.0 + LEAD_AFTER)
+    knowledge.handle_timeout(100.0 + LEAD_AFTER)
+    assert {key.subject for key, _ in knowledge.tables.items("summary")} == {"x.a", "x"}
+
+
+def end(name: str) -> tuple[Knowledge, NodeDescriptor]:
+    """A node in a cluster by itself."""
+    node = NodeDescriptor(Address(A, name), name[0] * 16, 1, (1,))
+    knowledge = Knowledge(node, lambda: (node.origin, 1, 0))
+    knowledge.describe(node, 0.0)
+    return knowledge, node
+
+
+def said(effects: Iterable[object]) -> list[Message]:
+    return [each.message for each in effects if isinstance(each, Send)]
+
+
+def links(knowledge: Knowledge) -> set[str]:
+    """Whom it tells others that it is linked to."""
+    own = TableKey("node", knowledge.address.node, knowledge.address.node)
+    return {key for key in knowledge.tables.get(own) if key.startswith("link:")}
+
+
+def test_a_link_is_told_when_all_has_come_that_the_other_end_knows() -> None:
+    (here, own), (there, far) = end("a0"), end("b0")
+    told = said(there.link_up(own, "tcp", 1, 2, 0.0))
+    answers = said(here.link_up(far, "tcp", 1, 2, 0.0))
+    for message in told:
+        here.received("b0", message, 0.1)
+    assert links(here) == set(), "it has said what it has, and has not told it yet"
+    news = [each for message in answers for each in said(there.received("a0", message, 0.1))]
+    for message in news:
+        here.received("b0", message, 0.2)
+    assert links(here) == {"link:b0"}
+    here.link_down("b0", 0.3)
+    assert links(here) == set()
+
+
+def test_a_link_is_used_though_something_never_comes() -> None:
+    (here, own), (there, far) = end("a0"), end("b0")
+    here.link_up(far, "tcp", 1, 2, 0.0)
+    for message in said(there.link_up(own, "tcp", 1, 2, 0.0)):
+        here.received("b0", message, 0.1)
+    for now in (1.0, 1.0, MOST_LINKING - 0.1):
+        here.handle_timeout(now)
+    assert links(here) == set()
+    assert here.next_timeout() == MOST_LINKING
+    here.handle_timeout(MOST_LINKING)
+    assert links(here) == {"link:b0"}
+
+
+def test_a_link_that_breaks_meanwhile_is_never_told() -> None:
+    (here, own), (there, far) = end("a0"), end("b0")
+    here.link_up(far, "tcp", 1, 2, 0.0)
+    for message in said(there.link_up(own, "tcp", 1, 2, 0.0)):
+        here.received("b0", message, 0.1)
+    here.link_down("b0", 1.0)
+    here.handle_timeout(MOST_LINKING)
+    assert links(here) == set()
+
+
+def test_wants_of_a_leader_that_restarts_are_not_forgotten_meanwhile() -> None:
+    nodes = chain()
+    a0 = nodes.nodes["a0"]
+    assert wanted(a0) == 1
+    nodes.kill("c0")
+    nodes.nodes["c0"].start()
+    nodes.link("b0", "c0")
+    for _ in range(100):
+        nodes.run(0.05)
+        assert wanted(a0) == 1
+
+
+def test_wants_of_who_is_gone_are_forgotten_in_the_end() -> None:
+    nodes = chain()
+    nodes.kill("c0")
+    nodes.run(35.0 + LINGER + 20.0)
+    assert wanted(nodes.nodes["b0"]) == wanted(nodes.nodes["a0"]) == 0
+
+
+def test_what_is_not_wanted_any_more_is_forgotten_at_once() -> None:
+    nodes = chain()
+    nodes.nodes["c0"].unwant(1)
+    nodes.run(1.0)
+    assert wanted(nodes.nodes["a0"]) == 0

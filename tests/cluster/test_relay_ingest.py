@@ -1,0 +1,335 @@
+"""Events of other nodes on their way into the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import attrs
+import pytest
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.task import Clock
+
+from broker.cluster.address import Address
+from broker.cluster.flows.arrived import Arrived
+from broker.cluster.flows.departures import Departures
+from broker.cluster.flows.frame import ZSTD, Carried, Frame, Range
+from broker.cluster.relay_ingest import MOST_WAITING_BYTES, Intake
+from broker.cluster.missing_types import MissingTypes
+from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
+from broker.dtd.reference import DtdReference
+from broker.errors import BrokerError, LogUnavailable, Overloaded
+from broker.event.envelope import Header, Liveness, SecurityLevel
+from broker.event.identity import EventId
+from broker.event.place import Mark
+from broker.ingest.awaited_types import AwaitedTypes
+from broker.log.deduplication import Deduplication
+from broker.matching.contract import Accepted, TypeMissing
+
+HOME, OWN = Address(("c",), "home"), Address(("c",), "own")
+
+
+class FakeMatcher:
+    """Documents are sequence numbers; some can not be matched."""
+
+    def __init__(self) -> None:
+        self.broken: set[bytes] = set()
+        self.most = 100
+        """Documents that are matched at one go."""
+        self.after: Callable[[], object] = lambda: None
+
+    def match(self, documents: Sequence[bytes], *_: Any) -> list[Any]:
+        if self.broken & set(documents):
+            raise ZeroDivisionError
+        self.after()
+        return [
+            Accepted(
+                Header(
+                    EventId("p", 1, int(each), 1), "s", "t", "1", SecurityLevel.LOW, Liveness.LIVE
+                ),
+                (7,),
+            )
+            for each in documents[: self.most]
+        ]
+
+
+class FakeLog:
+    """Commits when it is told to, or fails."""
+
+    def __init__(self) -> None:
+        self.deduplication = Deduplication(lambda _: None, 8)
+        self.pending: list[tuple[Any, Any]] = []
+        self.logged: list[Mark] = []
+        self.resting = False
+
+    def check_available(self) -> None:
+        if self.resting:
+            raise LogUnavailable("resting")
+
+    def covers(self, origin: str) -> bool:
+        return True
+
+    def append_relayed(self, relayed: Any, done: Any) -> None:
+        self.pending.append((relayed, done))
+
+    def commit(self, *, fails: bool = False) -> None:
+        pending, self.pending = self.pending, []
+        if fails:
+            self.deduplication.forget()
+        for relayed, done in pending:
+            if fails:
+                done(LogUnavailable("full"))
+            else:
+                self.logged += [mark for mark, *_ in relayed.entries]
+                done([object() for _ in relayed.entries])
+
+
+class Setting:
+    def __init__(self) -> None:
+        self.log, self.matcher, self.clock = FakeLog(), FakeMatcher(), Clock()
+        self.settled: list[tuple[int, BrokerError | None]] = []
+        self.committed: list[int] = []
+        unused: Any = None
+        log: Any = self.log
+        matcher: Any = self.matcher
+        quarantine: Any = self
+        self.intake = Intake(
+            matcher=matcher,
+            event_log=log,
+            quarantine=quarantine,
+            clock=self.clock,
+            wall_clock=lambda: 0,
+            committed=lambda events, matches: self.committed.append(len(events)),
+            gone=lambda *_: None,
+            variants=lambda *_: {},
+            missing=MissingTypes(
+                unused,
+                AwaitedTypes(unused, self.clock, 600.0),
+                self.clock,
+                announcements=AwaitedAnnouncements(self.clock, lambda *_: False),
+                accept_undescribed=False,
+            ),
+            undecided=unused,
+            reconsider=lambda *_: None,
+            wanted_here=lambda numbers: True,
+        )
+
+    def take(self, first: int, last: int) -> None:
+        """The events with these numbers, in a range that ends with them."""
+        carried = [Carried((1, n), b"\x90", b"%d" % n) for n in range(first, last + 1)]
+        told = Range(OWN, (1, first - 1), (1, last))
+        runs = [(len(carried), (0,))]
+        frame = Departures("far", HOME, (1, 0)).frame([told], carried, [0] * len(carried), runs)
+        self.intake.take(
+            Arrived(told, frame, 0),
+            (1, first - 1),
+            lambda error: self.settled.append((last, error)),
+        )
+
+
+def frame_of(*numbers: int, body: bytes | None = None) -> Frame:
+    carried = [Carried((1, n), b"\x90", b"%d" % n) for n in numbers]
+    told = Range(Address(("c",), ""), (1, 0), (1, 9))
+    made = Departures("far", HOME, (1, 0)).frame(
+        [told], carried, [0] * len(carried), [(len(carried), (0,))] if carried else []
+    )
+    return made if body is None else attrs.evolve(made, encoding=ZSTD, body=body)
+
+
+def enters(setting: Setting, frame: Frame) -> list[str]:
+    """What is said of a frame that enters a unit, in its order."""
+    said: list[str] = []
+    setting.intake.match(
+        Arrived(frame.ranges[0], frame, 0),
+        lambda job: said.append("matched"),
+        lambda: said.append("late"),
+    )
+    return said
+
+
+def test_what_enters_is_matched_before_what_follows() -> None:
+    setting = Setting()
+    setting.intake._turns._working = True
+    said = enters(setting, frame_of(1))
+    setting.intake.follow(frame_of(2), lambda: said.append("followed"))
+    assert said == []
+    setting.intake._turns._working = False
+    setting.intake._turns.work()
+    assert said == ["matched", "followed"]
+    setting.intake.follow(frame_of(3), lambda: said.append("at once"))
+    assert said[-1] == "at once"
+
+
+def test_what_can_not_be_matched_holds_nobody_up() -> None:
+    setting = Setting()
+    assert enters(setting, frame_of(1, body=b"no zstd")) == ["late"]
+    setting.matcher.broken.add(b"2")
+    assert enters(setting, frame_of(2)) == ["late"]
+    setting.intake.waiting_bytes = MOST_WAITING_BYTES
+    assert enters(setting, frame_of(3)) == ["late"]
+
+
+def test_a_node_is_behind_with_half_of_its_room_taken_or_a_log_that_takes_nothing() -> None:
+    setting = Setting()
+    assert not setting.intake.is_behind()
+    setting.intake.waiting_bytes = MOST_WAITING_BYTES // 2 + 1
+    assert setting.intake.is_behind()
+    setting.intake.waiting_bytes = 0
+    setting.log.resting = True
+    assert setting.intake.is_behind()
+
+
+def test_what_waits_for_a_type_holds_nobody_up() -> None:
+    setting = Setting()
+    looked_up: list[Deferred[None]] = []
+
+    class Dtds:
+        def lookup(self, *_: object) -> Deferred[None]:
+            looked_up.append(Deferred())
+            return looked_up[-1]
+
+        def get(self, _: object) -> object:
+            return self
+
+    setting.intake._missing._dtds = cast(Any, Dtds())
+    real = setting.matcher.match
+    missing = TypeMissing(DtdReference("t", "1"), "")
+    setting.matcher.match = lambda *_: [missing]  # type: ignore[method-assign]
+    first = enters(setting, frame_of(1))
+    second = enters(setting, frame_of(2))
+    followed: list[str] = []
+    setting.intake.follow(frame_of(3), lambda: followed.append("late"))
+    assert first == second == followed == ["late"]
+    setting.matcher.match = real  # type: ignore[method-assign]
+    looked_up[0].callback(None)
+    setting.clock.advance(1.0)
+    assert first == second == ["late", "matched"]
+    assert setting.intake.waiting_bytes == 0
+
+
+def test_what_is_behind_something_that_was_not_logged_is_not_logged_either() -> None:
+    setting = Setting()
+    setting.take(1, 3)
+    setting.log.resting = True
+    setting.take(4, 6)
+    setting.log.resting = False
+    # Taken by the network before it was told that 4 to 6 had failed.
+    assert [last for last, error in setting.settled if error] == [6]
+    setting.log.commit()
+    assert setting.log.logged == [(1, 1), (1, 2), (1, 3)]
+    setting.take(4, 9)
+    setting.log.commit()
+    assert setting.log.logged == [(1, n) for n in range(1, 10)]
+    assert setting.intake.outcomes.not_taken == 3
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_jobs_that_wait_fail_with_the_one_before_them(waits: bool) -> None:
+    setting = Setting()
+    setting.take(1, 3)
+    if waits:
+        # It is matched in a later turn, when the commit before it has failed.
+        setting.intake._turns._working = True
+    setting.take(4, 6)
+    setting.log.commit(fails=True)
+    setting.intake._turns._working = False
+    setting.intake._turns.work()
+    setting.log.commit()
+    assert setting.log.logged == []
+    assert [last for last, error in setting.settled if error] == [3, 6]
+    assert setting.committed == []
+    outcomes = setting.intake.outcomes
+    assert outcomes.received == outcomes.not_taken == 6
+
+
+def test_an_event_that_breaks_the_matcher_keeps_no_other_origin_from_coming(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    setting = Setting()
+    setting.matcher.broken.add(b"2")
+    setting.take(1, 3)
+    assert [(last, type(error)) for last, error in setting.settled] == [(3, LogUnavailable)]
+    setting.matcher.broken.clear()
+    setting.take(1, 3)
+    setting.log.commit()
+    assert setting.log.logged == [(1, 1), (1, 2), (1, 3)]
+    assert setting.intake.waiting_bytes == 0
+
+
+def test_what_is_matched_gets_its_place_in_the_log_in_the_same_turn() -> None:
+    setting = Setting()
+    setting.matcher.most = 4
+    given: list[int] = []
+
+    def looked() -> None:
+        given.append(sum(len(relayed.entries) for relayed, _ in setting.log.pending))
+
+    setting.matcher.after = looked
+    setting.take(1, 10)
+    # Before each further look at the queries all that was looked at before is on its way.
+    assert given == [0, 4, 8]
+    ranges = [(relayed.after, relayed.covers) for relayed, _ in setting.log.pending]
+    assert ranges == [((1, 0), (1, 4)), ((1, 4), (1, 8)), ((1, 8), (1, 10))]
+    setting.log.commit()
+    assert setting.log.logged == [(1, n) for n in range(1, 11)]
+    assert setting.intake.waiting_bytes == 0
+    outcomes = setting.intake.outcomes
+    assert (outcomes.received, outcomes.logged) == (10, 10)
+
+
+def test_what_enters_and_could_not_be_matched_now_is_not_told_to_be_complete() -> None:
+    setting = Setting()
+    kept: list[Any] = []
+    setting.keep = lambda *a: kept.append(a)  # type: ignore[attr-defined]
+
+    class Dtds:
+        def lookup(self, *_: object) -> Deferred[None]:
+            return fail(Overloaded("many wait for it"))
+
+        def get(self, _: object) -> None:
+            return None
+
+    setting.intake._missing._dtds = cast(Any, Dtds())
+    missing = TypeMissing(DtdReference("t", "1"), "")
+    setting.matcher.match = lambda *_: [missing]  # type: ignore[method-assign]
+    said = enters(setting, frame_of(1))
+    setting.clock.advance(1.0)
+    assert "matched" not in said
+    assert setting.intake.outcomes.turned_away == {}
+
+
+def test_what_breaks_while_it_is_logged_comes_again() -> None:
+    setting = Setting()
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("the environment is closed")
+
+    setting.log.deduplication.record = broken  # type: ignore[method-assign]
+    setting.intake._turns._failed = lambda error: None
+    setting.intake._turns._working = True
+    setting.take(1, 3)
+    setting.intake._turns._working = False
+    setting.intake._turns.work_later()
+    setting.clock.advance(1.0)
+    assert len(setting.settled) == 1 and setting.settled[0][1] is not None
+
+
+def test_what_breaks_while_it_is_logged_stops_nobody_else() -> None:
+    setting = Setting()
+    real = setting.log.deduplication.record
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("the environment is closed")
+
+    setting.log.deduplication.record = broken  # type: ignore[method-assign]
+    setting.clock.callLater(0, lambda: None)
+    setting.intake._turns._working = True
+    setting.take(1, 3)
+    setting.intake._turns._working = False
+    setting.intake._turns.work_later()
+    setting.clock.advance(1.0)
+    setting.log.deduplication.record = real  # type: ignore[method-assign]
+    setting.take(4, 6)
+    setting.clock.advance(1.0)
+    setting.log.commit()
+    assert [last for last, _ in setting.settled][-1] == 6

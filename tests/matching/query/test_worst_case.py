@@ -1,0 +1,97 @@
+"""The most that libxml2 may do: no less than it does, and what people ask stays affordable."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.matching.query.limits import QueryLimits
+from broker.matching.query.query import parse_query
+from broker.matching.query.worst_case import Extent, worst_case
+from tests.matching.partial.test_evaluator import QUERIES
+from tests.matching.unlimited import ANY_COST
+
+WIDE = Extent(nodes=20_000, depth=4, bytes=80_000)
+DEEP = Extent(nodes=20_000, depth=250, bytes=140_000)
+LONG = Extent(nodes=10_000, depth=4, bytes=200_000)
+
+
+def worst(query: str, extent: Extent) -> float:
+    return worst_case(parse_query(query, {"p": "urn:x"}, ANY_COST).expression, extent)
+
+
+@pytest.mark.parametrize(
+    ("query", "extent", "milliseconds"),
+    [
+        # Measured with libxml2 2.14 on documents that were made for it, and rounded down.
+        ("//a|//b", WIDE, 500),
+        ("//a/preceding-sibling::*[1]", WIDE, 140),
+        ("//a/following-sibling::b", WIDE, 300_000),
+        ("//b/..", WIDE, 100),
+        ("//b/ancestor-or-self::*", WIDE, 900),
+        ("//p//b", WIDE, 100),
+        ("//a//a", DEEP, 14_000),
+        ("//a/ancestor::a", DEEP, 14_000),
+        ("//*[. = //b]", WIDE, 4_000),
+        ("//a[not(following-sibling::a)]", WIDE, 1_400),
+        ("/r/*[count(preceding-sibling::*) = 5]", WIDE, 1_400),
+        ("//a[.. = 'x']", LONG, 1_200),
+        ("//a[string-length(..) > 3]", LONG, 1_000),
+        ("//a[contains(.., 'zz')]", LONG, 1_000),
+    ],
+)
+def test_it_is_no_less_than_what_libxml2_took(
+    query: str, extent: Extent, milliseconds: float
+) -> None:
+    assert worst(query, extent) * 1e-5 > milliseconds
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        '/*[local-name()="VOEvent" and @role!="test"]',
+        '//Param[@name="SC_Lat" and @value>600]',
+        '//Who[AuthorIVORN="ivo://lofar.transients/"]',
+        "/flight/flightleg[altitude > 300 and contains(@status, 'x')]",
+        "//a/b/c[d = 1]/@e",
+        "//a[.//b and count(c) > 1]",
+        "//leg[following-sibling::*[1]/self::leg]",
+        "//a[ancestor::b]",
+        "//a[../@x]",
+        "count(//a) > 3 and sum(//b) < 7",
+        "/a/b[2]/following-sibling::b",
+        "string(/a/b/c) = 'x' or starts-with(/a/d, 'y')",
+    ],
+)
+def test_what_people_ask_is_affordable_on_large_events(query: str) -> None:
+    """On one of 64 KiB with 4,000 nodes."""
+    assert worst(query, Extent(4_000, 10, 65_536)) < QueryLimits().max_cost * 4
+
+
+@given(
+    query=QUERIES,
+    nodes=st.integers(1, 5_000),
+    depth=st.integers(1, 256),
+    size=st.integers(1, 100_000),
+    factor=st.integers(1, 4),
+)
+def test_it_rises_with_the_document(
+    query: str, nodes: int, depth: int, size: int, factor: int
+) -> None:
+    """So that what is estimated for a larger document holds for a smaller one."""
+    least = worst(query, Extent(nodes, depth, size))
+    assert 0 < least <= worst(query, Extent(factor * nodes, depth, size))
+    assert least <= worst(query, Extent(nodes, factor * depth, size))
+    assert least <= worst(query, Extent(nodes, depth, factor * size))
+
+
+def test_predicates_are_counted_for_each_node() -> None:
+    one, both = worst("//a[b]", WIDE), worst("//a[b][c]", WIDE)
+    assert one < both < 2 * one
+    assert worst("//a[//b]", WIDE) > WIDE.nodes**2
+
+
+def test_searches_of_our_own_do_not_count() -> None:
+    call = parse_query(f"contains(/, '{'x' * 1_000}')").expression
+    assert worst_case(call, LONG) < worst_case(call, LONG, rewritten=False)

@@ -1,0 +1,123 @@
+"""Who wants all of the past also gets what other nodes know of an origin that is not known here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+
+from broker.cluster.address import Address
+from broker.event.place import Mark
+from broker.log.records import LoggedEvent
+from broker.recovery.log_source import FromLogs
+from broker.recovery.page_merge import Pages
+from broker.recovery.planner import Remaining
+from broker.recovery.remote_logs import Answers
+from broker.replay.request import ReplayRequest
+from tests.recovery.test_subscription_recovery import (
+    EVENTS,
+    GONE,
+    OWN,
+    PATIENCE,
+    Archived,
+    Log,
+    OneReplay,
+    all_of,
+    recovered,
+)
+
+NODE = Address.parse("c/b")
+#: The archive has two events of an origin that is gone, and other nodes have got to the third.
+ALL = [(GONE, 1), (GONE, 2), (OWN, 1), (OWN, 2), (OWN, 3)]
+
+
+@attrs.define
+class Others:
+    """One node has the last event of that origin, or has only heard of it."""
+
+    answers: Answers
+    has_event: bool = True
+
+    async def reached(self, origins: Sequence[str] | None) -> Answers:
+        self.answers.marks = {GONE: {NODE: (1, 3)}}
+        return self.answers
+
+    def pages(self, origin: str, after: Mark, upto: Mark, answers: Answers) -> list[Pages]:
+        assert (origin, after, upto) == (GONE, (1, 2), (1, 3))
+        return [self._page()] if self.has_event else []
+
+    async def _page(self) -> Pages:
+        yield EVENTS[GONE][2:]
+
+
+class Archive(Archived):
+    """It is asked for all origins, and lacks the last event of the one that is gone."""
+
+    def replay(self, request: ReplayRequest) -> OneReplay:
+        ranges = {**request.ranges, GONE: ((0, 0), (1, 2))}
+        found = super().replay(attrs.evolve(request, ranges=ranges))
+        return Reached(found.events, found.fails)
+
+
+class Reached(OneReplay):
+    def reached(self) -> Mapping[str, Mark]:
+        return {GONE: (1, 2), OWN: (1, 3)}
+
+
+@pytest.mark.parametrize("has_event", [True, False])
+@pytest.mark.parametrize(
+    ("answers", "waits"),
+    [
+        (Answers(), False),
+        (Answers(is_complete=False), True),
+        (Answers(homes={GONE: {"ship/a"}}), True),
+    ],
+    ids=["all-answer", "one-is-silent", "the-origin's-node-is-away"],
+)
+def test_a_node_that_may_have_the_log_is_waited_for(
+    answers: Answers, waits: bool, has_event: bool
+) -> None:
+    clock = Clock()
+    others = Others(attrs.evolve(answers), has_event)
+    ranges = {OWN: ((0, 0), (1, 3))}
+    filling = recovered(Archive(), Log([]), ranges, others=True, elsewhere=others, clock=clock)
+    found, waited = [], False
+    while not (page := filling.more()).called or page.result:
+        if not page.called:
+            clock.pump([1.0] * int(PATIENCE))
+            assert page.called
+            waited = True
+        found += [(event.origin, event.offset) for event in page.result]  # type: ignore[union-attr]
+    assert sorted(found) == sorted([*ALL, *([(GONE, 3)] * has_event)])
+    assert waited == waits
+    told = [(each.origin, each.after, each.upto) for each in filling.lost()]
+    assert told == ([] if has_event else [(GONE, (1, 2), (1, 3))])
+
+
+def test_a_log_that_is_at_a_node_is_none_of_these() -> None:
+    filling = recovered(
+        Archive(),
+        Log([]),
+        {OWN: ((0, 0), (1, 3))},
+        others=True,
+        elsewhere=Others(Answers(here={GONE})),
+    )
+    assert sorted(all_of(filling)) == sorted(ALL)
+    assert filling.lost() == []
+
+
+def test_what_this_node_lost_of_its_own_is_not_read_at_others() -> None:
+    """It logs that again itself, under new places."""
+    filling = recovered(None, Log([]), {OWN: ((0, 0), (1, 3))}, elsewhere=Others(Answers()))
+    missed = filling._missed
+    logs = FromLogs(missed, filling._around, Remaining(missed.ranges))
+    found: list[list[LoggedEvent]] = []
+
+    async def scraps() -> list[LoggedEvent]:
+        return [event async for events in logs.scraps() for event in events]
+
+    Deferred.fromCoroutine(scraps()).addCallback(found.append)
+    assert found == [[]]
