@@ -9,10 +9,10 @@ from typing import Final
 
 import attrs
 
-from broker.cluster.flows.frame import Frame
+from broker.cluster.traffic.frame import Frame
 from broker.event.place import Mark
-from broker.testing.nodes import SimulatedNodes
-from broker.testing.simulated_node import SimulatedNode
+from broker.testing.core_network import SimulatedNodes
+from broker.testing.core_node import SimulatedNode
 
 #: In a cluster, and in a ring of clusters or units, the n-th is linked to the n + 1st; nodes of a
 #: cluster to the n + 3rd too.

@@ -14,11 +14,18 @@ from twisted.logger import Logger
 from broker.cluster import messages
 from broker.cluster.clone_detection import later_process
 from broker.cluster.dtd_exchange import NeighbourDtds
-from broker.cluster.flows.arrived import NoteHistory, Take
-from broker.cluster.flows.forwarding import GROUP
-from broker.cluster.flows.frame import Frame
-from broker.cluster.flows.messages import AskDtd, Kept, Resume, Routed, TellDtd
-from broker.cluster.flows.traffic import (
+from broker.cluster.ingest_job import Job
+from broker.cluster.interest.effects import BadWant, Flowing, Unwanted, Wanted
+from broker.cluster.local_interest import LocalWants
+from broker.cluster.log_page_server import Pages
+from broker.cluster.multicast_group import ClusterGroup
+from broker.cluster.neighbours import Neighbours
+from broker.cluster.network_state import Knowledge, KnowledgeEffect, MapMoved
+from broker.cluster.relay_ingest import Intake
+from broker.cluster.remote_interest import RemoteWants
+from broker.cluster.replicas.service import Keeping
+from broker.cluster.tables.effects import Namesake, Send
+from broker.cluster.traffic.core import (
     Cover,
     Enter,
     Pass,
@@ -28,19 +35,12 @@ from broker.cluster.flows.traffic import (
     Traffic,
     TrafficEffect,
 )
-from broker.cluster.multicast_group import ClusterGroup
-from broker.cluster.relay_ingest import Intake
-from broker.cluster.ingest_job import Job
-from broker.cluster.keeping.side import Keeping
-from broker.cluster.network_state import Knowledge, KnowledgeEffect, MapMoved
-from broker.cluster.local_interest import LocalWants
-from broker.cluster.neighbours import Neighbours
-from broker.cluster.log_page_server import Pages
-from broker.cluster.profiles.effects import BadWant, Flowing, Unwanted, Wanted
-from broker.cluster.tables.effects import Namesake, Send
+from broker.cluster.traffic.forwarding import GROUP
+from broker.cluster.traffic.frame import Frame
+from broker.cluster.traffic.messages import AskDtd, Kept, Resume, Routed, TellDtd
+from broker.cluster.traffic.received_range import NoteHistory, Take
 from broker.cluster.types.core import Announced
-from broker.cluster.types.service import NetworkTypes
-from broker.cluster.remote_interest import RemoteWants
+from broker.cluster.types.network_types import NetworkTypes
 from broker.errors import BrokerError, Cloned, LogUnavailable
 from broker.event.place import Mark
 from broker.log.event_log import EventLog

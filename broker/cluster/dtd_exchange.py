@@ -12,9 +12,9 @@ from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
 from broker.cluster.address import Address
-from broker.cluster.flows.frame import MAX_HOPS
-from broker.cluster.flows.messages import AskDtd, Routed, TellDtd
-from broker.dtd.hint import FetchHint
+from broker.cluster.traffic.frame import MAX_HOPS
+from broker.cluster.traffic.messages import AskDtd, Routed, TellDtd
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtd, IDtdSource
 from broker.dtd.reference import DtdReference
 from broker.errors import BadName, BrokerError, PeerSilent, UnknownType, from_wire

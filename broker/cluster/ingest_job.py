@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from broker.cluster.flows.arrived import Arrived
-from broker.cluster.flows.frame import Carried
+from broker.cluster.traffic.frame import Carried
+from broker.cluster.traffic.received_range import Arrived
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, OurError
 from broker.matching.contract import TypeMissing, Verdict

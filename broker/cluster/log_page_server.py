@@ -10,9 +10,9 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.cluster.address import Address
-from broker.cluster.flows.frame import Carried, Range
-from broker.cluster.flows.messages import Resume
 from broker.cluster.remote_interest import RemoteWants
+from broker.cluster.traffic.frame import Carried, Range
+from broker.cluster.traffic.messages import Resume
 from broker.event.place import Mark
 from broker.log.damage import DamageFound
 from broker.log.event_log import EventLog

@@ -8,11 +8,11 @@ from typing import Final
 from twisted.internet.defer import DeferredList
 from twisted.python.failure import Failure
 
-from broker.cluster.flows.frame import Carried, Frame
 from broker.cluster.ingest_job import Line
 from broker.cluster.relayed_entry import claimed_header
+from broker.cluster.traffic.frame import Carried, Frame
 from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
-from broker.dtd.hint import FetchHint
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.owner import of_node
 from broker.dtd.reference import DtdReference

@@ -9,32 +9,32 @@ from twisted.logger import Logger
 from broker.cluster import messages
 from broker.cluster.address import Address, UnitPath, is_within
 from broker.cluster.admission import Situation, surplus
+from broker.cluster.admission_context import situation_of
 from broker.cluster.clone_detection import Refusals, earlier_clones
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.driver import ClusterDriver
 from broker.cluster.dtd_exchange import NeighbourDtds
-from broker.cluster.flows import frame as frames
-from broker.cluster.flows.departures import Departing
-from broker.cluster.flows.frame import Carried, Frame, Range
-from broker.cluster.flows.known_histories import KnownHistories
-from broker.cluster.flows.messages import Kept, Resume, Routed
-from broker.cluster.flows.traffic import Traffic
 from broker.cluster.handshake_core import Accepted
-from broker.cluster.multicast_group import ClusterGroup
-from broker.cluster.relay_ingest import Intake
-from broker.cluster.keeping.messages import KEEP
-from broker.cluster.keeping.owner import Owner
-from broker.cluster.keeping.side import Keeping
-from broker.cluster.network_state import Knowledge
-from broker.cluster.timer_lag import Lateness
-from broker.cluster.membership import Membership
-from broker.cluster.neighbours import Neighbour, Neighbours
 from broker.cluster.interest_announcer import OwnInterest
-from broker.cluster.log_page_server import Pages
-from broker.cluster.admission_context import situation_of
 from broker.cluster.link_policy import LinkTerms
-from broker.cluster.types.service import NetworkTypes
+from broker.cluster.log_page_server import Pages
+from broker.cluster.membership import Membership
+from broker.cluster.multicast_group import ClusterGroup
+from broker.cluster.neighbours import Neighbour, Neighbours
+from broker.cluster.network_state import Knowledge
+from broker.cluster.relay_ingest import Intake
 from broker.cluster.remote_interest import RemoteWants
+from broker.cluster.replicas.messages import KEEP
+from broker.cluster.replicas.replicator import Owner
+from broker.cluster.replicas.service import Keeping
+from broker.cluster.timer_lag import Lateness
+from broker.cluster.traffic import frame as frames
+from broker.cluster.traffic.core import Traffic
+from broker.cluster.traffic.frame import Carried, Frame, Range
+from broker.cluster.traffic.known_histories import KnownHistories
+from broker.cluster.traffic.messages import Kept, Resume, Routed
+from broker.cluster.traffic.sender import Departing
+from broker.cluster.types.network_types import NetworkTypes
 from broker.errors import BrokerError, Cloned, Closed, ProtocolError, ShuttingDown
 from broker.log.event_log import EventLog
 from broker.log.records import LoggedEvent

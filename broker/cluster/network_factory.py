@@ -18,20 +18,20 @@ from broker.cluster.dialler import dialler_of
 from broker.cluster.dtd_context import context_of
 from broker.cluster.dtd_exchange import NeighbourDtds
 from broker.cluster.handshake_messages import PROTOCOL_VERSIONS
-from broker.cluster.multicast_group import ClusterGroup
-from broker.cluster.relay_ingest import Intake
-from broker.cluster.keeping.owner import Owner
+from broker.cluster.link_policy import LinkTerms
+from broker.cluster.log_page_server import Pages
 from broker.cluster.membership import Dialler, Membership, MembershipSettings
 from broker.cluster.missing_types import MissingTypes
+from broker.cluster.multicast_group import ClusterGroup
 from broker.cluster.neighbours import Neighbours
 from broker.cluster.network import Network
-from broker.cluster.log_page_server import Pages
 from broker.cluster.network_segment import attached_networks
-from broker.cluster.link_policy import LinkTerms
-from broker.cluster.types.service import NetworkTypes
+from broker.cluster.relay_ingest import Intake
 from broker.cluster.remote_interest import RemoteWants
+from broker.cluster.replicas.replicator import Owner
+from broker.cluster.types.network_types import NetworkTypes
 from broker.config import Settings
-from broker.config.kinds import split_place
+from broker.config.value_kind import split_place
 from broker.dtd.cache import DtdCache
 from broker.errors import ConfigurationError
 from broker.event.place import Mark

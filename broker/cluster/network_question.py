@@ -18,10 +18,10 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.logger import Logger
 
 from broker.cluster.address import Address, UnitPath, check_unit, is_within, unit_text
-from broker.cluster.node_messenger import Correspondence
-from broker.cluster.flows.frame import MAX_HOPS
-from broker.cluster.flows.messages import Routed
 from broker.cluster.messages import MAX_CONTROL, register
+from broker.cluster.node_messenger import Correspondence
+from broker.cluster.traffic.frame import MAX_HOPS
+from broker.cluster.traffic.messages import Routed
 from broker.transport.clock import IClock, IDelayed
 from broker.wire import fields
 

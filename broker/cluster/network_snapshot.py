@@ -12,13 +12,13 @@ from typing import Any
 import attrs
 
 from broker.cluster.address import NETWORK, Address, contexts, unit_text
-from broker.cluster.flows.traffic import Traffic
-from broker.cluster.network_state import Knowledge
+from broker.cluster.interest.contributions import PROFILE
+from broker.cluster.interest.entries import SETTLED
 from broker.cluster.neighbours import Neighbour
 from broker.cluster.network import Network
-from broker.cluster.profiles.members import PROFILE
-from broker.cluster.profiles.wants import SETTLED
+from broker.cluster.network_state import Knowledge
 from broker.cluster.tables.table import TableKey
+from broker.cluster.traffic.core import Traffic
 
 
 def report(name: str, network: Network) -> dict[str, Any]:

@@ -12,12 +12,12 @@ import attrs
 
 from broker.cluster.address import NETWORK, Address, UnitPath, contexts, is_within, unit_text
 from broker.cluster.descriptor import NodeDescriptor
+from broker.cluster.interest.contributions import PROFILE, SUMMARY
+from broker.cluster.interest.core import Profiles
+from broker.cluster.interest.effects import BadWant, Destination, Flowing, Unwanted, Wanted
 from broker.cluster.map.core import Map
-from broker.cluster.map.own import OwnLinks, Publication
+from broker.cluster.map.own_links import OwnLinks, Publication
 from broker.cluster.messages import Message
-from broker.cluster.profiles.core import Profiles
-from broker.cluster.profiles.effects import BadWant, Destination, Flowing, Unwanted, Wanted
-from broker.cluster.profiles.members import PROFILE, SUMMARY
 from broker.cluster.tables.core import Tables
 from broker.cluster.tables.effects import (
     Changed,
@@ -33,8 +33,8 @@ from broker.cluster.types.announcement import TYPES, UNIT_TYPES
 from broker.cluster.types.core import Announced, TypesEffect, TypeTables
 from broker.dtd.reference import DtdReference
 from broker.event.stream import StreamPattern
+from broker.matching.covering.interest_union import MAX_QUERIES
 from broker.matching.query.query import Query
-from broker.matching.upstream.union import MAX_QUERIES
 
 
 @attrs.frozen

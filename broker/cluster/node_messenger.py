@@ -7,8 +7,8 @@ from itertools import count
 from typing import Any
 
 from broker.cluster.address import Address, UnitPath
-from broker.cluster.flows.messages import Routed
 from broker.cluster.network import Network
+from broker.cluster.traffic.messages import Routed
 
 
 class Correspondence:

@@ -15,11 +15,11 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from broker.cluster.address import Address
-from broker.cluster.flows.arrived import Arrived
-from broker.cluster.flows.frame import Carried, Frame
 from broker.cluster.ingest_job import Job, Line
 from broker.cluster.missing_types import MissingTypes
 from broker.cluster.relayed_entry import gather
+from broker.cluster.traffic.frame import Carried, Frame
+from broker.cluster.traffic.received_range import Arrived
 from broker.errors import BrokerError, LogUnavailable, ProtocolError
 from broker.event.place import Mark
 from broker.event.placeholder import placeholder, refusal_code

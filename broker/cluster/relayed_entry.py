@@ -9,11 +9,11 @@ from typing import TypeAlias
 import attrs
 import msgpack
 
-from broker.cluster.flows.frame import Carried, Range
 from broker.cluster.ingest_job import Job
+from broker.cluster.traffic.frame import Carried, Range
 from broker.errors import BadName
 from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Mark
 from broker.event.placeholder import placeholder
 from broker.event.stream import check_client_id, check_stream_name

@@ -8,12 +8,12 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 import attrs
 
 from broker.cluster.address import Address, unit_text
-from broker.cluster.flows.departures import Departing
 from broker.cluster.ingest_job import Job
 from broker.cluster.relayed_entry import claimed_header
+from broker.cluster.traffic.sender import Departing
 from broker.matching.contract import Accepted, IMatcher
+from broker.matching.covering.stream_interest import Want
 from broker.matching.query.query import Query, parse_query
-from broker.matching.upstream.want import Want
 
 #: Sets of matches whose destinations are remembered; then they are worked out anew.
 _REMEMBERED = 10_000

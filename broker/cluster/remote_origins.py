@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from broker.cluster.address import Address, unit_text
-from broker.cluster.flows.frame import Range
-from broker.cluster.keeping.pages import page_of
 from broker.cluster.network import Network
+from broker.cluster.replicas.page_frame import page_of
+from broker.cluster.traffic.frame import Range
 from broker.event.place import Mark
 from broker.log.records import LoggedEvent
 

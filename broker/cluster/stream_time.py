@@ -17,10 +17,10 @@ from typing import ClassVar, Final
 import attrs
 
 from broker.cluster.address import Address
-from broker.cluster.node_messenger import Correspondence
-from broker.cluster.flows.frame import MAX_HOPS
-from broker.cluster.flows.messages import Routed
 from broker.cluster.messages import register
+from broker.cluster.node_messenger import Correspondence
+from broker.cluster.traffic.frame import MAX_HOPS
+from broker.cluster.traffic.messages import Routed
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
 from broker.transport.alarm import Alarm

@@ -9,19 +9,19 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.web.client import Agent
 
+from broker.cluster.types.network_types import NetworkTypes
 from broker.cluster.types.origin_texts import OriginTexts
-from broker.cluster.types.service import NetworkTypes
 from broker.config import Settings
+from broker.dtd.async_store import StoredDtds
 from broker.dtd.cache import CacheLimits, DtdCache
 from broker.dtd.catalogue import Catalogue, shipped_folder
-from broker.dtd.hint import FetchHint
+from broker.dtd.catalogue_source import CatalogueSource
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtd, IDtdSource
 from broker.dtd.owner import is_of_network
-from broker.dtd.pointer import AllowedPlace, PointerLimits, PointerSource
+from broker.dtd.pointer_source import AllowedPlace, PointerLimits, PointerSource
 from broker.dtd.reference import DtdReference
-from broker.dtd.sources import CatalogueSource
 from broker.dtd.store import DtdStore, StoreLimits
-from broker.dtd.stored import StoredDtds
 from broker.errors import BrokerError, ConfigurationError
 from broker.ingest.awaited_types import AwaitedTypes
 from broker.ingest.late_judgement import LateJudgement
@@ -29,7 +29,7 @@ from broker.ingest.undecided import UndecidedEvents
 from broker.log.event_log import EventLog
 from broker.log.records import LoggedEvent
 from broker.matching.contract import NO_VARIANTS, IMatcher, Variants
-from broker.matching.schema.known import KnownTypes
+from broker.matching.schema.known_types import KnownTypes
 from broker.node.type_answers import Subscriber, TypeAnswers
 from broker.subscriptions.new_versions import NewVersions
 

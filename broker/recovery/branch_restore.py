@@ -17,12 +17,12 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.cluster.address import Address
-from broker.cluster.flows.arrived import Arrived
-from broker.cluster.flows.frame import Range
-from broker.cluster.flows.messages import Resume
 from broker.cluster.ingest_job import Job
-from broker.cluster.keeping.pages import page_of
 from broker.cluster.network import Network
+from broker.cluster.replicas.page_frame import page_of
+from broker.cluster.traffic.frame import Range
+from broker.cluster.traffic.messages import Resume
+from broker.cluster.traffic.received_range import Arrived
 from broker.errors import BrokerError, LogUnavailable
 from broker.event.place import Mark
 from broker.log.deduplication import Freshness

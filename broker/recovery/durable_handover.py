@@ -17,7 +17,7 @@ from twisted.logger import Logger
 
 from broker.cluster.address import Address, address_or_none
 from broker.cluster.node_messenger import Correspondence
-from broker.cluster.flows.frame import MAX_HOPS
+from broker.cluster.traffic.frame import MAX_HOPS
 from broker.delivery.recovery import Former, Roamer
 from broker.errors import BrokerError, NotConnected, SubscriptionHeld, from_wire
 from broker.event.place import Position

@@ -14,10 +14,10 @@ from typing import TypeAlias
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from broker.cluster.known_peers import REMEMBERED
 from broker.cluster.address import Address, UnitPath, address_or_none, is_within
+from broker.cluster.known_peers import REMEMBERED
 from broker.cluster.node_messenger import Correspondence
-from broker.cluster.flows.frame import MAX_HOPS
+from broker.cluster.traffic.frame import MAX_HOPS
 from broker.recovery.messages import MOST_SOUGHT, Seek, Sought, Wanted
 from broker.subscriptions.durables import Durables
 from broker.transport.clock import IClock

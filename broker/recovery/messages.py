@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 import attrs
 
 from broker.cluster.address import UnitPath, check_unit
-from broker.cluster.flows.messages import Routed
 from broker.cluster.messages import register
+from broker.cluster.traffic.messages import Routed
 from broker.errors import ProtocolError, WireError
 from broker.event.place import Mark
 from broker.log.chunks import Chunk, encode_chunk

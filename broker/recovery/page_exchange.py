@@ -11,7 +11,7 @@ from twisted.logger import Logger
 
 from broker.cluster.address import Address
 from broker.cluster.node_messenger import Correspondence
-from broker.cluster.flows.frame import MAX_HOPS
+from broker.cluster.traffic.frame import MAX_HOPS
 from broker.errors import BrokerError, NotConnected, Overloaded, PeerSilent
 from broker.event.place import Position
 from broker.event.stream import StreamPattern

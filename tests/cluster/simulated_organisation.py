@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
-from broker.cluster.known_peers import Acquaintances
+from broker.cluster.acceptor import Reception
 from broker.cluster.address import Address, UnitPath
 from broker.cluster.admission import AdmissionRules, Situation, surplus
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
-from broker.cluster.handshake_messages import GATEWAY, MEMBER, PROTOCOL_VERSIONS, NodeHello
 from broker.cluster.handshake_core import (
     Accepted,
     Admission,
@@ -23,12 +22,13 @@ from broker.cluster.handshake_core import (
     Refused,
     Send,
 )
+from broker.cluster.handshake_messages import GATEWAY, MEMBER, PROTOCOL_VERSIONS, NodeHello
 from broker.cluster.joining import Ask, Founded, Joined, Joining, NotYet
+from broker.cluster.known_peers import Acquaintances
 from broker.cluster.map.core import Map
-from broker.cluster.map.own import OwnLinks, Publication
+from broker.cluster.map.own_links import OwnLinks, Publication
 from broker.cluster.meshing import Dial, Meshing, Target, keeps
 from broker.cluster.messages import Message, decode, encode
-from broker.cluster.acceptor import Reception
 from broker.cluster.tables.core import Tables
 from broker.cluster.tables.effects import Changed, TablesEffect
 from broker.cluster.tables.effects import Send as Flood

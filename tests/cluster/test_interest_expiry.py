@@ -6,9 +6,9 @@ from typing import Any
 
 from broker.cluster.address import Address
 from broker.cluster.descriptor import NodeDescriptor
-from broker.cluster.network_state import LINGER, Knowledge
+from broker.cluster.interest.effects import Unwanted
 from broker.cluster.messages import ANEW, Update
-from broker.cluster.profiles.effects import Unwanted
+from broker.cluster.network_state import LINGER, Knowledge
 
 
 def update(number: int, incarnation: int, *tables: Any) -> Update:

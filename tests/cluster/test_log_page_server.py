@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 from twisted.internet.task import Clock
 
-from broker.cluster.flows.frame import MAX_HOPS, Carried, Frame, Range
-from broker.cluster.flows.messages import Resume
-from broker.cluster.keeping.side import Keeping
 from broker.cluster.log_page_server import Pages
+from broker.cluster.replicas.service import Keeping
+from broker.cluster.traffic.frame import MAX_HOPS, Carried, Frame, Range
+from broker.cluster.traffic.messages import Resume
 from broker.event.place import Mark
 from broker.log.commit import Keeping as ToKeep
 from broker.log.commit import Retention
@@ -21,7 +21,7 @@ from broker.log.histories import Chain, Loss
 from broker.log.log_file import LogFile
 from broker.log.records import LoggedEvent
 from broker.matching.contract import Accepted
-from tests.cluster.flows.frames import node
+from tests.cluster.traffic.frames import node
 from tests.log.test_event_log import HEADER_RECORD, Thread
 
 SHORT = Retention(max_bytes=1 << 20)

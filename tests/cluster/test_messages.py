@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from broker.cluster import messages
 from broker.cluster.address import Address
-from broker.cluster.flows.messages import Resume
 from broker.cluster.messages import (
     ANEW,
     CHANGED,
@@ -25,6 +24,7 @@ from broker.cluster.messages import (
     Refresh,
     Update,
 )
+from broker.cluster.traffic.messages import Resume
 from broker.errors import ProtocolError
 
 CLUSTER = ("alps", "c1")

@@ -12,11 +12,11 @@ from twisted.internet.task import Clock
 from broker.cluster.ingest_job import Line
 from broker.cluster.missing_types import MOMENT, MissingTypes
 from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
-from broker.dtd.hint import FetchHint
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.errors import ForbiddenPointer, Overloaded, UnknownType
 from broker.ingest.awaited_types import AwaitedTypes
-from tests.cluster.flows.frames import frame
+from tests.cluster.traffic.frames import frame
 
 ONE = DtdReference("one", "1")
 

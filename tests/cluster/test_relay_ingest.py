@@ -11,16 +11,16 @@ from twisted.internet.defer import Deferred, fail
 from twisted.internet.task import Clock
 
 from broker.cluster.address import Address
-from broker.cluster.flows.arrived import Arrived
-from broker.cluster.flows.departures import Departures
-from broker.cluster.flows.frame import ZSTD, Carried, Frame, Range
-from broker.cluster.relay_ingest import MOST_WAITING_BYTES, Intake
 from broker.cluster.missing_types import MissingTypes
+from broker.cluster.relay_ingest import MOST_WAITING_BYTES, Intake
+from broker.cluster.traffic.frame import ZSTD, Carried, Frame, Range
+from broker.cluster.traffic.received_range import Arrived
+from broker.cluster.traffic.sender import Departures
 from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, LogUnavailable, Overloaded
 from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Mark
 from broker.ingest.awaited_types import AwaitedTypes
 from broker.log.deduplication import Deduplication

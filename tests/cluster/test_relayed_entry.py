@@ -7,18 +7,18 @@ from typing import Any
 import msgpack
 import pytest
 
-from broker.cluster.flows.arrived import Arrived
-from broker.cluster.flows.frame import Carried, Range
 from broker.cluster.ingest_job import Job
 from broker.cluster.relayed_entry import Gathered, claimed_header, gather
+from broker.cluster.traffic.frame import Carried, Range
+from broker.cluster.traffic.received_range import Arrived
 from broker.errors import NotValid
 from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.placeholder import placeholder
 from broker.log.deduplication import Deduplication
 from broker.log.records import encode_header
 from broker.matching.contract import Accepted, Refused, Verdict
-from tests.cluster.flows.frames import frame, node
+from tests.cluster.traffic.frames import frame, node
 
 FIELDS: tuple[Any, ...] = ("p", 5, 1, 7, "s", "t", "1.0", "low", "live")
 NOBODYS = Header(EventId("refused", 0, 1, 0), "", "", "", SecurityLevel.HIGH, Liveness.LIVE)

@@ -67,7 +67,7 @@ GROUPS: Final = (
     Group(
         "rights",
         """
-        broker/identity: accounts clearance client_ids login rights secret who
+        broker/identity: accounts clearance client_ids identity login rights secret
         """,
         _tests("""
         identity: *
@@ -84,8 +84,8 @@ GROUPS: Final = (
         broker/delivery: link catching_up
         broker/ingest: late_judgement
         broker/cluster: terms network correspondence dtds building pages
-        broker/cluster/map: paths far near own ways
-        broker/cluster/flows: departures
+        broker/cluster/map: shortest_paths unit_graph cluster_graph own_links route_table
+        broker/cluster/traffic: sender
         broker/recovery: page_exchange inspection log_page_reader
         broker/recovery: archive_source log_source
         broker/replay/engine: matching scope

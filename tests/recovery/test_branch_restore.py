@@ -13,8 +13,8 @@ from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
 
 from broker.cluster.address import Address
-from broker.cluster.flows.frame import MAX_HOPS
-from broker.cluster.flows.messages import Resume
+from broker.cluster.traffic.frame import MAX_HOPS
+from broker.cluster.traffic.messages import Resume
 from broker.event.place import Mark, NamedHistory
 from broker.log.histories import Loss
 from broker.log.records import LoggedEvent

@@ -8,10 +8,10 @@ from typing import Any, cast
 import attrs
 from twisted.internet.task import Clock
 
-from broker.cluster.known_peers import REMEMBERED
 from broker.cluster.address import Address, UnitPath
-from broker.cluster.flows.frame import MAX_HOPS
-from broker.cluster.flows.messages import Routed
+from broker.cluster.known_peers import REMEMBERED
+from broker.cluster.traffic.frame import MAX_HOPS
+from broker.cluster.traffic.messages import Routed
 from broker.recovery.durable_search import EXPECTED, GATHERING, LOOK, WITHIN, Seeking
 from broker.recovery.messages import Seek, Sought
 

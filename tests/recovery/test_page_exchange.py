@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from broker.cluster.address import Address
-from broker.cluster.flows.messages import Routed
+from broker.cluster.traffic.messages import Routed
 from broker.errors import BrokerError, NotConnected, Overloaded, PeerSilent
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import parse_query

@@ -13,9 +13,9 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
 from broker.cluster.address import Address
-from broker.cluster.flows.arrived import Arrived
-from broker.cluster.flows.messages import Resume
 from broker.cluster.ingest_job import Job
+from broker.cluster.traffic.messages import Resume
+from broker.cluster.traffic.received_range import Arrived
 from broker.errors import BrokerError, NotValid
 from broker.event.place import Mark, NamedHistory
 from broker.log.deduplication import Deduplication, Freshness

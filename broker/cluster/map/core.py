@@ -24,10 +24,10 @@ from broker.cluster.address import (
 )
 from broker.cluster.descriptor import CLEARANCES, NodeDescriptor
 from broker.cluster.handshake_messages import Alternative
+from broker.cluster.map.cluster_graph import Near
 from broker.cluster.map.entries import NODE, UNIT_LINKS, UnitLink
-from broker.cluster.map.far import Far
-from broker.cluster.map.near import Near
-from broker.cluster.map.ways import Ways
+from broker.cluster.map.route_table import Ways
+from broker.cluster.map.unit_graph import Far
 from broker.errors import ProtocolError
 
 #: What everybody may see takes any edge.

@@ -27,7 +27,7 @@ from broker.cluster.tables.echoes import Echoes
 from broker.cluster.tables.effects import Echoed, Namesake, Send, TablesEffect
 from broker.cluster.tables.group import Group, changes_of
 from broker.cluster.tables.links import MOST_INCARNATION, Links, Neighbour
-from broker.cluster.tables.parts import Assembly, digest_parts
+from broker.cluster.tables.message_parts import Assembly, digest_parts
 from broker.cluster.tables.replication import Replication
 from broker.cluster.tables.table import (
     GroupKey,

@@ -9,7 +9,7 @@ import attrs
 from broker.cluster.address import UnitPath, is_within, unit_text
 from broker.cluster.messages import Message
 from broker.cluster.tables.effects import Send, TablesEffect
-from broker.cluster.tables.parts import Assembly
+from broker.cluster.tables.message_parts import Assembly
 from broker.errors import ProtocolError
 
 #: An incarnation leaves room to go above it.

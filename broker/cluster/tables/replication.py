@@ -11,7 +11,7 @@ from broker.cluster.messages import Digest, Refresh, TableChange, Update
 from broker.cluster.tables.effects import Changed, Send, Synchronised, TablesEffect
 from broker.cluster.tables.group import Difference, Group
 from broker.cluster.tables.links import Links
-from broker.cluster.tables.parts import update_parts
+from broker.cluster.tables.message_parts import update_parts
 from broker.cluster.tables.table import (
     GroupKey,
     TableKey,

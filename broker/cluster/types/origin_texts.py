@@ -16,8 +16,8 @@ from typing import Any, Final
 import attrs
 from twisted.logger import Logger
 
+from broker.dtd.atomic_file import read_checked, write_checked
 from broker.dtd.reference import DtdReference
-from broker.dtd.whole_file import read_checked, write_checked
 from broker.errors import BadName
 from broker.matching.contract import NO_VARIANTS, Variants
 

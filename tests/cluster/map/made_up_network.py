@@ -10,7 +10,7 @@ import attrs
 from broker.cluster.address import Address, UnitPath, contexts, is_within
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
 from broker.cluster.map.core import Map
-from broker.cluster.map.own import OwnLinks, Publication
+from broker.cluster.map.own_links import OwnLinks, Publication
 
 Pair = frozenset[str]
 

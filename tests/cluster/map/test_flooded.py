@@ -12,12 +12,12 @@ import pytest
 from broker.cluster.address import Address
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.map.core import Map
-from broker.cluster.map.own import OwnLinks, Publication
+from broker.cluster.map.own_links import OwnLinks, Publication
 from broker.cluster.messages import decode, encode
 from broker.cluster.tables.core import Tables
 from broker.cluster.tables.effects import Changed, Send, TablesEffect
-from tests.cluster.sample_nodes import a_node
 from tests.cluster.map.made_up_network import MadeUpNetwork, Pair, random_network
+from tests.cluster.sample_nodes import a_node
 
 
 class FloodedNode:

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from broker.cluster.address import Address
-from broker.cluster.map.far import MOST_GATEWAYS
+from broker.cluster.map.unit_graph import MOST_GATEWAYS
 from tests.cluster.map.made_up_network import Circle, MadeUpNetwork, Pair, random_network
 
 SEEDS = range(25)

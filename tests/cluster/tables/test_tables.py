@@ -11,7 +11,7 @@ from broker.cluster.address import Address
 from broker.cluster.messages import ANEW, Digest, Message, Probe, Proof, Refresh, Update
 from broker.cluster.tables.core import Tables
 from broker.cluster.tables.effects import Changed, Echoed, Send, Synchronised, TablesEffect
-from broker.cluster.tables.parts import PART_BYTES
+from broker.cluster.tables.message_parts import PART_BYTES
 from broker.cluster.tables.replication import ANSWERED
 from broker.cluster.tables.table import TableKey, TableLimits, TableTimes
 from broker.errors import Overloaded, ProtocolError

@@ -7,9 +7,9 @@ import struct
 import pytest
 
 from broker.cluster.address import Address
-from broker.cluster.flows.frame import MAX_HOPS, Range
-from broker.cluster.flows.messages import Kept
-from broker.cluster.keeping.messages import KEEP, AskKeeper
+from broker.cluster.replicas.messages import KEEP, AskKeeper
+from broker.cluster.traffic.frame import MAX_HOPS, Range
+from broker.cluster.traffic.messages import Kept
 from tests.simulation.network.strangers import BadPeer
 from tests.simulation.network.test_bad_peers import ALICE, frame, good_world, to_alice, use
 from tests.simulation.network.test_keeping import publish, three

@@ -10,10 +10,10 @@ import pytest
 
 from broker.cluster import messages
 from broker.cluster.address import Address
-from broker.cluster.flows.frame import MAX_HOPS, Frame, Range
-from broker.cluster.flows.messages import AskDtd, Resume, TellDtd
 from broker.cluster.handshake_messages import NodeProof
 from broker.cluster.messages import Refresh, Update
+from broker.cluster.traffic.frame import MAX_HOPS, Frame, Range
+from broker.cluster.traffic.messages import AskDtd, Resume, TellDtd
 from broker.event.place import Mark
 from broker.testing.simulated_network import NetworkWorld
 from broker.wire.messages import NO_ERROR

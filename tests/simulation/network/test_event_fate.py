@@ -9,11 +9,11 @@ import attrs
 import pytest
 
 from broker.client.client import Client
-from broker.cluster.flows.messages import Routed
 from broker.cluster.network_question import WITHIN, Question
+from broker.cluster.traffic.messages import Routed
 from broker.config import Settings
 from broker.event.envelope import EventType, SecurityLevel
-from broker.event.writing import write_event
+from broker.event.writer import write_event
 from broker.log.event_log import EventLog
 from broker.testing.simulated_network import NetworkWorld
 from broker.tracing import tracing

@@ -9,11 +9,11 @@ import attrs
 import msgpack
 import pytest
 
-from broker.cluster.flows.messages import Routed
 from broker.cluster.network_question import Question, Reply
+from broker.cluster.traffic.messages import Routed
 from broker.config import Settings
 from broker.event.envelope import EventType, SecurityLevel
-from broker.event.writing import write_event
+from broker.event.writer import write_event
 from broker.log.event_log import EventLog
 from tests.simulation.network.test_event_fate import Site, fates
 from tests.simulation.network.watching import Reader, read

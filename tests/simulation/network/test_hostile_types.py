@@ -21,7 +21,7 @@ from broker.cluster.types.announcement import (
     read_unit_table,
 )
 from broker.cluster.types.core import Announced, TypeTables
-from broker.cluster.types.fetching import MOST_FETCHES, MOST_WAITING, TypeFetcher
+from broker.cluster.types.fetcher import MOST_FETCHES, MOST_WAITING, TypeFetcher
 from broker.dtd.cache import CacheLimits, DtdCache
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.reference import DtdReference
@@ -123,8 +123,8 @@ def test_a_neighbour_with_another_text_than_was_announced_is_passed_over() -> No
 def test_one_owner_can_not_use_the_share_of_another(tmp_path: Any) -> None:
     from twisted.internet.defer import succeed
 
+    from broker.dtd.async_store import StoredDtds
     from broker.dtd.store import DtdStore, StoreLimits
-    from broker.dtd.stored import StoredDtds
 
     store = DtdStore(tmp_path, StoreLimits(max_versions=3), sync=False)
     stored = StoredDtds(store, lambda call, *of: succeed(call(*of)), lambda: 1000, Clock())

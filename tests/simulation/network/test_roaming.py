@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.client.effects import Left
-from broker.cluster.flows.messages import Routed
+from broker.cluster.traffic.messages import Routed
 from broker.errors import NotConnected, UnknownSubscription
 from broker.event.envelope import Liveness
 from broker.event.place import Position

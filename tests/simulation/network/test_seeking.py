@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from broker.cluster.address import Address
-from broker.cluster.flows.messages import Routed
+from broker.cluster.traffic.messages import Routed
 from broker.event.envelope import Liveness
 from broker.recovery.durable_handover import PATIENCE
 from broker.recovery.durable_search import ALONE, EXPECTED, GATHERING, SETTLING

@@ -10,8 +10,8 @@ import pytest
 from broker.client.client import Client
 from broker.client.merged import MergedEvent, MergedSubscription, Merging
 from broker.client.received import STORED
-from broker.cluster.flows.messages import Routed
 from broker.cluster.stream_time import AskTime
+from broker.cluster.traffic.messages import Routed
 from broker.event.envelope import EventLinkage, EventType, Order
 from broker.testing.simulated_network import NetworkWorld
 

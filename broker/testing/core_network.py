@@ -1,0 +1,165 @@
+"""A network of light nodes in virtual time: the real cores of what nodes know and send each other.
+
+Each node is a `Knowledge` and a `Traffic` with a log in memory. Links are FIFO and lose nothing
+while they are up, but that they drop frames when many are under way. Events are numbers, wants are
+ranges of numbers (real queries to the cores). Everything that happens follows from the seed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import attrs
+
+from broker.cluster.address import Address, UnitPath
+from broker.cluster.descriptor import NodeDescriptor
+from broker.cluster.messages import Message, decode, encode
+from broker.cluster.traffic.frame import Frame
+from broker.cluster.traffic.frame import decode as decode_frame
+from broker.testing.core_node import SimulatedNode
+
+#: Two nodes' names in order.
+Pair = tuple[str, str]
+
+
+@attrs.define
+class _Link:
+    slowest: float
+    clearance: int
+    generation: int
+    last: dict[str, float] = attrs.field(factory=dict)
+    """When the newest thing sent by a node arrives."""
+    frames: Counter[str] = attrs.field(factory=Counter)
+    """Under way, by who sent them."""
+
+
+class SimulatedNodes:
+    """All nodes and links.
+
+    `slowest` is the longest that a link takes, `commit` the longest that a commit does, in seconds.
+    With `wire` everything is encoded and decoded on its way.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        slowest: float = 0.02,
+        commit: float = 0.01,
+        capacity: int = 64,
+        wire: bool = True,
+    ) -> None:
+        self.random = Random(seed)
+        self.now = 1000.0
+        self.nodes: dict[str, SimulatedNode] = {}
+        self.links: dict[Pair, _Link] = {}
+        self.commit_fails = 0.0
+        """The chance that a commit of other nodes' events fails."""
+        self.late = 0.0
+        """The chance that what passes by does not wait for what enters a unit beside it."""
+        self.counts: Counter[str] = Counter()
+        """`control` messages, `frames`, `dropped` frames, and `bytes` where there is a wire."""
+        self.on_frame: Callable[[str, str, Frame], None] = lambda sender, receiver, frame: None
+        self._slowest, self._commit, self._capacity, self._wire = slowest, commit, capacity, wire
+        self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._order = itertools.count()
+        self._generation = itertools.count()
+
+    # ------------------------------------------------------------------ what happens
+
+    def add(self, name: str, unit: UnitPath, clearance: int = 2) -> SimulatedNode:
+        """A new node, which runs."""
+        node = NodeDescriptor(
+            Address(unit, name), f"{len(self.nodes):016x}", 1, (1,), clearance=clearance
+        )
+        made = self.nodes[name] = SimulatedNode(self, node)
+        made.start()
+        return made
+
+    def link(self, one: str, other: str, clearance: int = 2, slowest: float | None = None) -> None:
+        """Two running nodes are linked; nothing if they are already."""
+        pair = (min(one, other), max(one, other))
+        nodes = [self.nodes[name] for name in pair]
+        if pair in self.links or not all(node.alive for node in nodes):
+            return
+        delay = self.random.uniform(0.0, self._slowest) if slowest is None else slowest
+        self.links[pair] = _Link(delay, clearance, next(self._generation))
+        for node, far in (nodes, nodes[::-1]):
+            node.link_up(far.descriptor, clearance)
+
+    def cut(self, one: str, other: str) -> None:
+        """The link breaks, and both ends know; what is under way is lost."""
+        pair = (min(one, other), max(one, other))
+        if self.links.pop(pair, None) is None:
+            return
+        for name, peer in (pair, pair[::-1]):
+            if self.nodes[name].alive:
+                self.nodes[name].link_down(peer)
+
+    def kill(self, name: str) -> None:
+        """The end of a node's process: its links break, and its log keeps what is durable."""
+        self.nodes[name].kill()
+        for pair in [pair for pair in self.links if name in pair]:
+            self.cut(*pair)
+
+    # ------------------------------------------------------------------ time
+
+    def at(self, time: float, call: Callable[..., None], *args: Any) -> None:
+        """Call it then."""
+        heapq.heappush(self._queue, (time, next(self._order), call, args))
+
+    def commit_time(self) -> float:
+        """When a commit that begins now ends."""
+        return self.now + self.random.uniform(0.0, self._commit)
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        end = self.now + seconds
+        queue = self._queue
+        while queue and queue[0][0] <= end:
+            time, _, call, args = heapq.heappop(queue)
+            self.now = max(self.now, time)
+            call(*args)
+        self.now = end
+
+    # ------------------------------------------------------------------ links
+
+    def send(self, sender: str, receiver: str, message: Message | Frame) -> None:
+        """What a node gives to a link; lost if that is down."""
+        pair = (min(sender, receiver), max(sender, receiver))
+        link = self.links.get(pair)
+        if link is None:
+            return
+        is_frame = isinstance(message, Frame)
+        if is_frame and link.frames[sender] >= self._capacity:
+            self.counts["dropped"] += 1
+            return
+        self.counts["frames" if is_frame else "control"] += 1
+        if is_frame:
+            link.frames[sender] += 1
+            self.on_frame(sender, receiver, message)  # type: ignore[arg-type]
+        data: Any = message
+        if self._wire:
+            data = message.encode() if isinstance(message, Frame) else encode(message)
+            self.counts["bytes"] += len(data)
+        delay = self.random.uniform(link.slowest / 2, link.slowest)
+        arrival = max(self.now + delay, link.last.get(sender, 0.0))
+        link.last[sender] = arrival
+        self.at(arrival, self._arrive, pair, link.generation, sender, receiver, data, is_frame)
+
+    def _arrive(
+        self, pair: Pair, generation: int, sender: str, receiver: str, data: Any, is_frame: bool
+    ) -> None:
+        link = self.links.get(pair)
+        if link is None or link.generation != generation:
+            return
+        if is_frame:
+            link.frames[sender] -= 1
+        if self._wire:
+            data = decode_frame(data) if is_frame else decode(data)
+        self.nodes[receiver].received(sender, data)

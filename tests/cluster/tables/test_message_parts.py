@@ -1,0 +1,69 @@
+"""Groups, their changes, and updates in parts: the same content comes out whatever way it went."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.cluster.messages import ANEW, CHANGED, GONE, TableChange, Update
+from broker.cluster.tables import message_parts as parts
+from broker.cluster.tables.group import Group
+from broker.cluster.tables.message_parts import Assembly, update_parts
+from broker.cluster.tables.table import GroupKey, TableLimits
+
+LIMITS = TableLimits()
+KEYS = st.sampled_from(["a", "b", "c"])
+ENTRIES = st.lists(
+    st.tuples(KEYS, st.none() | st.integers(0, 3) | st.text(max_size=20)), max_size=4
+).map(tuple)
+NAMES = st.sampled_from([("k", "s"), ("k", "t"), ("l", "s")])
+CHANGES: st.SearchStrategy[TableChange] = st.one_of(
+    st.builds(lambda n, how, e: (*n, how, e), NAMES, st.sampled_from([CHANGED, ANEW]), ENTRIES),
+    NAMES.map(lambda name: (*name, GONE, ())),
+)
+STEPS = st.lists(st.lists(CHANGES, min_size=1, max_size=3).map(tuple), min_size=1, max_size=8)
+
+
+def made(steps: list[tuple[TableChange, ...]]) -> Group:
+    group = Group(GroupKey("x", ()), ())
+    for number, changes in enumerate(steps):
+        group.apply((1, number + 1), number, changes, LIMITS)
+    return group
+
+
+@given(STEPS, st.data())
+def test_who_lacks_some_changes_gets_the_same_content_from_any_earlier_base(
+    steps: list[tuple[TableChange, ...]], data: st.DataObject
+) -> None:
+    whole = made(steps)
+    known = data.draw(st.integers(0, len(steps)))
+    behind = made(steps[:known])
+    base, changes = whole.since(1, data.draw(st.integers(0, known)))
+    before = {name: dict(table) for name, table in behind.tables.items()}
+    differences = behind.apply(whole.stand, base, changes, LIMITS)
+    assert behind.tables == whole.tables
+    for name, (entries, gone) in differences.items():
+        table = before.setdefault(name, {})
+        for key, value in entries.items():
+            if value is None:
+                del table[key]
+            else:
+                table[key] = value
+        if gone:
+            assert not before.pop(name)
+    assert before == whole.tables
+
+
+@given(STEPS, st.integers(1, 60))
+def test_an_update_in_parts_is_the_update(steps: list[tuple[TableChange, ...]], size: int) -> None:
+    changes = tuple(change for step in steps for change in step)
+    update = Update("x", (), (), 1, 0, 1, 0, changes, False)
+    assembly = Assembly(LIMITS)
+    with patch.object(parts, "PART_BYTES", size):
+        pieces = update_parts(update)
+    *others, last = [assembly.update(piece) for piece in pieces]
+    assert others == [None] * (len(pieces) - 1)
+    assert last is not None
+    assert made([last.tables]).tables == made([changes]).tables

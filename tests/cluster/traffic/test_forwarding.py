@@ -1,0 +1,66 @@
+"""Where the parts of a frame go."""
+
+from __future__ import annotations
+
+import attrs
+
+from broker.cluster.address import Address
+from broker.cluster.traffic.forwarding import divide, parts
+from broker.cluster.traffic.frame import MAX_HOPS, Frame, Range
+from tests.cluster.traffic.frames import frame, node, unit
+
+ME = node("me")
+TARGETS = [ME, unit("a"), node("n1"), node("n2"), unit("b"), unit("c")]
+
+
+def to(*targets: Address, levels: tuple[int, ...] = (0,)) -> Frame:
+    ranges = [Range(target, (1, 0), (1, 9)) for target in targets]
+    events = [((1, i + 1), b"x", level) for i, level in enumerate(levels)]
+    everybody = tuple(range(len(targets)))
+    return frame(ranges, events, [(len(events), everybody)])
+
+
+def hop(target: Address, rank: int) -> str | None:
+    """To n1 everything may go, to the others by n1 what is of rank 0 alone; c is nowhere."""
+    if target == unit("c"):
+        return None
+    return "n1" if target == node("n1") or rank == 0 else None
+
+
+def test_each_destination_is_here_or_entered_or_passed_on() -> None:
+    division = divide(to(*TARGETS), ME, hop)
+    assert division.here == (0,)
+    assert division.entering == (1,)
+    assert division.onward == {"n1": {2: 0, 3: 0, 4: 0}}
+    assert division.stuck == 1 and division.denied == 0
+
+
+def test_what_has_come_too_far_goes_nowhere() -> None:
+    tired = attrs.evolve(to(node("n1")), hops=0)
+    assert divide(tired, ME, hop).stuck == 1
+
+
+def test_each_part_has_one_hop_less_and_what_is_for_it_alone() -> None:
+    made = to(node("n1"), node("n2"))
+    passed = parts(made, {"n1": {0: 0}, "n2": {1: 0}})
+    assert {name: [r.destination for r in part.ranges] for name, part in passed.items()} == {
+        "n1": [node("n1")],
+        "n2": [node("n2")],
+    }
+    assert {part.hops for part in passed.values()} == {MAX_HOPS - 1}
+
+
+def test_events_that_a_way_is_not_cleared_for_are_left_out_for_that_destination() -> None:
+    made = to(node("n1"), node("n2"), levels=(0, 2, 1))
+    division = divide(made, ME, hop)
+    assert division.onward == {"n1": {0: 2, 1: 0}} and division.denied == 2
+    part = parts(made, division.onward)["n1"]
+    assert [event.level for event in part.carried(part.wanted(0))] == [0, 2, 1]
+    assert [event.level for event in part.carried(part.wanted(1))] == [0]
+
+
+def test_a_destination_whose_own_events_may_pass_is_not_kept_from_them_by_others() -> None:
+    ranges = [Range(target, (1, 0), (1, 9)) for target in (node("n1"), node("n2"))]
+    made = frame(ranges, [((1, 1), b"x", 2), ((1, 2), b"y", 0)], [(1, (0,)), (1, (1,))])
+    division = divide(made, ME, hop)
+    assert division.onward == {"n1": {0: 2, 1: 0}} and division.denied == 0

@@ -1,0 +1,232 @@
+"""Networks of nodes in virtual time: whatever happens, what is wanted comes once and in order."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from broker.testing.core_network import SimulatedNodes
+from tests.cluster.traffic.worlds import SHAPES, World
+from tests.seeds import seeds
+
+#: Long enough for every repetition of what was lost.
+QUIET = 150.0
+
+
+@pytest.mark.parametrize("seed", seeds(6, 60))
+def test_what_is_wanted_comes_once_and_in_order_in_a_network_that_works(seed: int) -> None:
+    world = World(seed)
+    world.link_all()
+    world.nodes.run(3.0)
+    for _ in range(30):
+        node = world.random.choice(world.alive())
+        if world.random.random() < 0.3:
+            world.want(node)
+        else:
+            world.publish(node)
+        world.nodes.run(world.random.choice([0.0, 0.01, 0.1, 1.0]))
+    world.nodes.run(QUIET)
+    world.check()
+    # Pages are chosen by what the reader's whole unit wants.
+    if not any(node.traffic.counts.served for node in world.alive()):
+        assert not any(world.strangers(node) for node in world.alive())
+    assert world.nodes.counts["dropped"] == 0
+
+
+def calamity(world: World) -> None:
+    """Something goes wrong, or right again."""
+    what = world.random.random()
+    nodes = world.nodes
+    if what < 0.4 and nodes.links:
+        nodes.cut(*world.random.choice(sorted(nodes.links)))
+    elif what < 0.55:
+        nodes.kill(world.random.choice(world.alive()).name)
+    else:
+        world.link_all()
+    if len(world.alive()) < 2:
+        world.link_all()
+
+
+def troubled(seed: int, *, deaths: bool = False, **settings: object) -> World:
+    world = World(seed, **settings)
+    world.nodes.late = 0.05
+    world.link_all()
+    world.nodes.run(3.0)
+    nodes = world.nodes
+    for _ in range(60):
+        happening = world.random.random()
+        node = world.random.choice(world.alive())
+        if happening < 0.15:
+            world.want(node)
+        elif happening < 0.2 and node.wants:
+            node.unwant(world.random.choice(sorted(node.wants)))
+        elif happening < 0.35:
+            calamity(world)
+        else:
+            world.publish(node)
+        nodes.run(world.random.choice([0.0, 0.01, 0.05, 0.3, 1.0]))
+    world.link_all()
+    nodes.run(QUIET)
+    return world
+
+
+@pytest.mark.parametrize("seed", [*seeds(15, 60), 85, 226, 292])
+def test_links_that_break_and_nodes_that_restart_lose_nothing(seed: int) -> None:
+    troubled(seed).check()
+
+
+# 84: a destination was told seven times in vain what it lacks.
+@pytest.mark.parametrize("seed", [*seeds(6, 20), 84, 135])
+def test_links_that_drop_what_is_too_much_lose_nothing(seed: int) -> None:
+    world = troubled(seed, capacity=1)
+    world.check()
+
+
+@pytest.mark.parametrize("seed", seeds(3, 20))
+def test_commits_that_fail_lose_nothing(seed: int) -> None:
+    world = World(seed)
+    world.nodes.commit_fails = 0.2
+    world.link_all()
+    for node in world.alive():
+        world.want(node)
+    world.nodes.run(5.0)
+    for _ in range(40):
+        world.publish(world.random.choice(world.alive()))
+        world.nodes.run(world.random.choice([0.0, 0.01, 0.3]))
+    world.nodes.commit_fails = 0.0
+    world.nodes.run(QUIET)
+    world.check()
+
+
+@pytest.mark.parametrize("seed", seeds(4, 30))
+def test_a_gateway_may_die_for_good(seed: int) -> None:
+    world = World(seed, shape=3 if seed % 2 else 5)
+    world.link_all()
+    for node in world.alive():
+        world.want(node)
+    world.nodes.run(5.0)
+    gateways = sorted({a for a, b in world.pairs if a[0] != b[0]})
+    doomed = world.random.choice(gateways)
+    for turn in range(30):
+        if turn == 15:
+            world.dead.add(doomed)
+            world.nodes.kill(doomed)
+        world.publish(world.random.choice(world.alive()))
+        world.nodes.run(world.random.choice([0.0, 0.01, 0.3]))
+    # A gateway may have been the only way; who is cut off comes back by another one.
+    for node in world.alive():
+        cluster = node.knowledge.address.unit
+        for other in world.alive():
+            if other.knowledge.address.unit == cluster and other is not node:
+                world.nodes.link(node.name, other.name)
+    units = {node.knowledge.address.unit: node.name for node in world.alive()}
+    names = list(units.values())
+    for one, other in zip(names, names[1:], strict=False):
+        world.nodes.link(one, other)
+    world.nodes.run(QUIET)
+    world.check()
+
+
+@pytest.mark.parametrize("seed", seeds(4, 30))
+def test_while_nothing_breaks_an_event_crosses_a_link_once_and_goes_nowhere_else(
+    seed: int,
+) -> None:
+    world = World(seed)
+    world.link_all()
+    for node in world.alive():
+        world.want(node)
+    world.nodes.run(80.0)
+    world.crossed.clear()
+    for _ in range(20):
+        world.publish(world.random.choice(world.alive()))
+        world.nodes.run(world.random.choice([0.0, 0.01, 0.3]))
+    world.nodes.run(QUIET)
+    world.check()
+    twice = [link for link, times in world.crossed.items() if times > 1]
+    assert not twice, f"seed {seed}"
+    assert not any(world.strangers(node) for node in world.alive())
+
+
+def test_who_wants_nothing_any_more_is_sent_nothing() -> None:
+    world = World(3, shape=2)
+    world.link_all()
+    for node in world.alive():
+        world.want(node)
+    world.nodes.run(10.0)
+    for node in world.alive():
+        for key in list(node.wants):
+            node.unwant(key)
+    world.nodes.run(10.0)
+    world.crossed.clear()
+    for node in world.alive():
+        world.publish(node)
+    world.nodes.run(10.0)
+    assert not world.crossed
+
+
+def test_a_quiet_network_says_hardly_anything() -> None:
+    world = World(5, shape=5)
+    world.link_all()
+    for node in world.alive():
+        world.want(node)
+        world.publish(node)
+    world.nodes.run(QUIET)
+    world.nodes.counts.clear()
+    world.nodes.run(100.0)
+    counts = world.nodes.counts
+    # Once a minute each says to all others how far it has got.
+    assert counts["frames"] <= 2 * len(world.alive()) * 2 * len(world.nodes.links)
+    # Each author says for each of its scopes every 10 s that it lives; over all links at most.
+    scopes = sum(len(node.knowledge.address.unit) + 1 for node in world.alive())
+    assert counts["control"] <= 2 * 10 * scopes * len(world.nodes.links)
+    assert all(node.traffic.arrivals.waiting == 0 for node in world.alive())
+    assert all(node.traffic.next_timeout() is None for node in world.alive())
+
+
+@pytest.mark.parametrize("seed", seeds(4, 30))
+def test_no_event_takes_a_link_that_is_not_cleared_for_it_and_nobody_asks_for_ever(
+    seed: int,
+) -> None:
+    world = World(seed, shape=seed % len(SHAPES))
+    for one, other in world.pairs:
+        world.nodes.link(one, other, clearance=world.random.choice([0, 1, 2]))
+    for node in world.alive():
+        world.want(node)
+    world.nodes.run(5.0)
+    for _ in range(30):
+        node = world.random.choice(world.alive())
+        world.publish(node, level=world.random.randrange(3))
+        world.nodes.run(world.random.choice([0.0, 0.01, 0.3]))
+    world.nodes.run(QUIET)
+    assert not world.leaked
+    world.nodes.run(QUIET)
+    asked = [node.traffic.arrivals.counts.asked for node in world.alive()]
+    world.nodes.run(100.0)
+    assert asked == [node.traffic.arrivals.counts.asked for node in world.alive()]
+    for node in world.alive():
+        world.check_log(node)
+        for origin, (home, levels) in world.cleared(node).items():
+            has = {each.mark for each in node.log.events if each.origin == origin}
+            for want in node.wants.values():
+                assert want.cuts is not None
+                for each in home.log.own:
+                    low, high = want.numbers
+                    if each.level in levels and low <= each.number <= high:
+                        assert each.mark in has or each.mark <= want.cuts.get(origin, each.mark)
+
+
+def test_a_way_may_be_long() -> None:
+    nodes = SimulatedNodes(1)
+    names = [f"n{number:03}" for number in range(61)]
+    for name in names:
+        nodes.add(name, ("a",))
+    for one, other in itertools.pairwise(names):
+        nodes.link(one, other)
+    nodes.run(5.0)
+    first, last = nodes.nodes[names[0]], nodes.nodes[names[-1]]
+    last.want(1, (5, 5))
+    nodes.run(5.0)
+    first.publish([(5, 0)])
+    nodes.run(3.0)
+    assert [each.number for each in last.log.events] == [5]
