@@ -10,8 +10,7 @@ from twisted.internet.task import Clock
 
 from broker.errors import BrokerError
 from broker.transport.driver import StackDriver
-from broker.transport.p2p import P2PLayer
-from broker.transport.p2p import wire
+from broker.transport.p2p import P2PLayer, wire
 
 
 class ReactorClock(Clock):

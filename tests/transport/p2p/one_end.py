@@ -9,8 +9,7 @@ from broker.transport.effects import (
     Failed,
     SendDown,
 )
-from broker.transport.p2p import P2PLayer
-from broker.transport.p2p import wire
+from broker.transport.p2p import P2PLayer, wire
 from broker.transport.p2p.core import P2PCore
 from broker.transport.p2p.wire import Resume
 from broker.transport.view import LinkState, View
@@ -58,8 +57,8 @@ def sent_data(effects: list[Effect]) -> list[tuple[int, bytes]]:
         if isinstance(effect, SendDown):
             for packet in effect.packets:
                 if packet[0] == wire.DATA:
-                    sequence, _, _, message = wire.read_data(packet)
-                    found.append((sequence, message))
+                    _, fields, message = wire.read(packet)
+                    found.append((fields[0], message))
     return found
 
 
