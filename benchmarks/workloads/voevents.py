@@ -16,7 +16,7 @@ import attrs
 from benchmarks.workloads.mix import STANDARD, Draw, Mix, distinct_queries
 from benchmarks.workloads.voevent_packets import Sample
 from benchmarks.workloads.windows import Scale
-from broker.matching.query.number import number_of
+from broker.matching.query.number import parse_number
 
 #: A parameter is asked for by its number when it has taken so many different ones.
 _MANY: Final = 100
@@ -57,7 +57,7 @@ class _Literals:
             if '"' in name or len(distinct) < _MANY:
                 continue
             values += [(name, value) for value in distinct if '"' not in value]
-            numbers = [number_of(value) for value in distinct]
+            numbers = [parse_number(value) for value in distinct]
             if all(abs(number) < 1e12 for number in numbers):
                 scales.append((name, Scale(numbers), len(found) / sample.packets))
         return cls(

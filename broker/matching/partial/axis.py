@@ -13,7 +13,7 @@ from broker.matching.shape.tree import Node, NodeKind
 _ORDER = attrgetter("order")
 
 
-def along(axis: Axis, node: Node) -> Iterator[Node]:
+def walk_axis(axis: Axis, node: Node) -> Iterator[Node]:
     """The nodes of an axis, in the axis' own order (backwards for a reverse axis)."""
     walk = _WALKS.get(axis)
     if walk is None:
@@ -21,7 +21,7 @@ def along(axis: Axis, node: Node) -> Iterator[Node]:
     return walk(node)
 
 
-def accepts(test: NodeTest, axis: Axis, node: Node, namespace: str | None) -> bool:
+def passes_node_test(test: NodeTest, axis: Axis, node: Node, namespace: str | None) -> bool:
     """Whether a node passes a node test; `namespace` is that of the test's prefix."""
     if isinstance(test, KindTest):
         if test.kind == "node":

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from broker.matching.partial import function_library as functions
-from broker.matching.partial.guarded_value import Cases, applied, check
-from broker.matching.partial.formula import FALSE, TRUE, Formula, all_of, any_of, negation, same
+from broker.matching.partial import function_library
+from broker.matching.partial.formula import (
+    FALSE,
+    TRUE,
+    Formula,
+    all_of,
+    any_of,
+    equivalence,
+    negate,
+)
+from broker.matching.partial.guarded_value import GuardedValue, apply_function, truth_formula
 from broker.matching.partial.node_set import Context, NodeSet
 from broker.matching.partial.source import Constant
 from broker.matching.partial.undecidable import Undecidable
-from broker.matching.partial.work_budget import Work
+from broker.matching.partial.work_budget import WorkBudget
 from broker.matching.query import tree
 from broker.matching.query.tree import ValueType
 from broker.matching.query.value_type import value_type
@@ -21,29 +29,29 @@ from broker.matching.shape.tree import Node
 MAX_PAIRS = 1_024
 
 _OPERATORS: dict[str, Callable[..., bool]] = {
-    "=": functions.equal,
-    "!=": functions.unequal,
-    "<": functions.less,
-    "<=": functions.less_equal,
-    ">": functions.greater,
-    ">=": functions.greater_equal,
+    "=": function_library.equal,
+    "!=": function_library.unequal,
+    "<": function_library.less,
+    "<=": function_library.less_equal,
+    ">": function_library.greater,
+    ">=": function_library.greater_equal,
 }
 
 
-class IReader(Protocol):
+class IOperandEvaluator(Protocol):
     """What gives the operands' values."""
 
-    work: Work
+    work: WorkBudget
 
-    def boolean(self, expression: tree.Expression, context: Context) -> Formula: ...
-    def number(self, expression: tree.Expression, context: Context) -> Cases: ...
-    def text(self, expression: tree.Expression, context: Context) -> Cases: ...
-    def nodes(self, expression: tree.Expression, context: Context) -> NodeSet: ...
-    def text_of(self, node: Node) -> Cases: ...
-    def number_of(self, node: Node) -> Cases: ...
+    def evaluate_boolean(self, expression: tree.Expression, context: Context) -> Formula: ...
+    def evaluate_number(self, expression: tree.Expression, context: Context) -> GuardedValue: ...
+    def evaluate_text(self, expression: tree.Expression, context: Context) -> GuardedValue: ...
+    def evaluate_nodes(self, expression: tree.Expression, context: Context) -> NodeSet: ...
+    def string_value(self, node: Node) -> GuardedValue: ...
+    def number_value(self, node: Node) -> GuardedValue: ...
 
 
-def compared(reader: IReader, node: tree.Binary, context: Context) -> Formula:
+def compare_operands(evaluator: IOperandEvaluator, node: tree.Binary, context: Context) -> Formula:
     """Whether the comparison holds."""
     sides = (node.left, node.right)
     kinds = {value_type(side) for side in sides}
@@ -51,44 +59,49 @@ def compared(reader: IReader, node: tree.Binary, context: Context) -> Formula:
     if ValueType.BOOLEAN in kinds:
         if equality:
             # Without a loop, which would be one more frame: such comparisons are nested deeply.
-            agreed = same(reader.boolean(node.left, context), reader.boolean(node.right, context))
-            return agreed if node.operator == "=" else negation(agreed)
+            agreed = equivalence(
+                evaluator.evaluate_boolean(node.left, context),
+                evaluator.evaluate_boolean(node.right, context),
+            )
+            return agreed if node.operator == "=" else negate(agreed)
         if ValueType.NODE_SET in kinds:
             raise Undecidable("an order of a node-set and a boolean is not decided on a shape")
     numeric = not equality or ValueType.NUMBER in kinds
-    left, right = (_values(reader, side, context, numeric=numeric) for side in sides)
+    left, right = (_operand_values(evaluator, side, context, numeric=numeric) for side in sides)
     if len(left) * len(right) > MAX_PAIRS:
-        some, others = _constants(left), _constants(right)
+        some, others = _constant_values(left), _constant_values(right)
         if some is not None and others is not None:
-            reader.work.spend(len(some) + len(others))
-            return TRUE if _any_pair(node.operator, some, others) else FALSE
+            evaluator.work.spend(len(some) + len(others))
+            return TRUE if _some_pair_holds(node.operator, some, others) else FALSE
         raise Undecidable(f"two node-sets have more than {MAX_PAIRS} pairs")
-    reader.work.spend(len(left) * len(right))
+    evaluator.work.spend(len(left) * len(right))
     function = _OPERATORS[node.operator]
-    join = reader.work.join
+    join = evaluator.work.spend_on_join
     return any_of(
         [
-            all_of(join((one_when, other_when, _holds(function, one, other))))
+            all_of(join((one_when, other_when, _compare_pair(function, one, other))))
             for one_when, one in left
             for other_when, other in right
         ]
     )
 
 
-def _values(
-    reader: IReader, side: tree.Expression, context: Context, *, numeric: bool
-) -> list[tuple[Formula, Cases]]:
+def _operand_values(
+    evaluator: IOperandEvaluator, side: tree.Expression, context: Context, *, numeric: bool
+) -> list[tuple[Formula, GuardedValue]]:
     """Each member's value with its condition, or the one value."""
     if value_type(side) is not ValueType.NODE_SET:
-        read: Callable[..., Any] = reader.number if numeric else reader.text
+        read: Callable[..., Any] = evaluator.evaluate_number if numeric else evaluator.evaluate_text
         return [(all_of(()), read(side, context))]
     members = []
-    for node, condition in reader.nodes(side, context):
-        members.append((condition, reader.number_of(node) if numeric else reader.text_of(node)))
+    for node, condition in evaluator.evaluate_nodes(side, context):
+        members.append(
+            (condition, evaluator.number_value(node) if numeric else evaluator.string_value(node))
+        )
     return members
 
 
-def _constants(values: list[tuple[Formula, Cases]]) -> list[Any] | None:
+def _constant_values(values: list[tuple[Formula, GuardedValue]]) -> list[Any] | None:
     """The values themselves if all are known, as in a parsed document."""
     found = []
     for when, cases in values:
@@ -99,7 +112,7 @@ def _constants(values: list[tuple[Formula, Cases]]) -> list[Any] | None:
     return found
 
 
-def _any_pair(operator: str, left: list[Any], right: list[Any]) -> bool:
+def _some_pair_holds(operator: str, left: list[Any], right: list[Any]) -> bool:
     """Whether the comparison holds for some pair, in less time than there are pairs."""
     # A NaN is equal to nothing, not even to itself, and different from everything.
     some, others = ({value for value in side if value == value} for side in (left, right))
@@ -114,5 +127,10 @@ def _any_pair(operator: str, left: list[Any], right: list[Any]) -> bool:
     return _OPERATORS[operator](max(some), min(others))
 
 
-def _holds(function: Callable[..., bool], one: Cases, other: Cases) -> Formula:
-    return any_of([all_of((when, check(source))) for when, source in applied(function, one, other)])
+def _compare_pair(function: Callable[..., bool], one: GuardedValue, other: GuardedValue) -> Formula:
+    return any_of(
+        [
+            all_of((when, truth_formula(source)))
+            for when, source in apply_function(function, one, other)
+        ]
+    )

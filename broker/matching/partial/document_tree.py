@@ -6,27 +6,27 @@ from typing import cast
 
 from lxml import etree
 
-from broker.matching.partial.omitted_node import Document
+from broker.matching.partial.omitted_node import DocumentRoot
 from broker.matching.query.namespaces import XML_NAMESPACE
 from broker.matching.shape.tree import Node, NodeKind
 
-_REMARKS = (etree.Comment, etree.ProcessingInstruction)
+_OMITTED_TAGS = (etree.Comment, etree.ProcessingInstruction)
 
 
-def constant_tree(root: etree._Element) -> Document | None:
+def build_document_tree(root: etree._Element) -> DocumentRoot | None:
     """The root node of the document whose outermost element is `root`.
 
     Remarks are left out, also around that element, but noted. None for a document with attributes
     in a namespace, whose prefixes lxml does not tell.
     """
-    building = _Building()
+    building = _TreeBuilder()
     # Beside a document's element there are no others, and no texts.
-    building.tree.remarked = root.getprevious() is not None or root.getnext() is not None
-    return building.tree if building.add(building.tree, root) else None
+    building.tree.has_omitted_nodes = root.getprevious() is not None or root.getnext() is not None
+    return building.tree if building.add_element(building.tree, root) else None
 
 
 #: What leaves have of attributes and children, all together; nobody adds to a finished tree.
-_NOTHING: list[Node] = []
+_NO_NODES: list[Node] = []
 
 
 class _Leaf(Node):
@@ -54,22 +54,22 @@ class _Leaf(Node):
         self.local = local
         self.prefix = prefix
         self.value = value
-        self.children = self.attributes = _NOTHING
+        self.children = self.attributes = _NO_NODES
 
 
-class _Building:
+class _TreeBuilder:
     def __init__(self) -> None:
-        self.tree = Document()
+        self.tree = DocumentRoot()
         self._order = 0
         self._names: dict[str, tuple[str | None, str]] = {}
 
-    def add(self, parent: Node, element: etree._Element) -> bool:
+    def add_element(self, parent: Node, element: etree._Element) -> bool:
         """Add an element and all in it, or note a remark; False if it can not be told exactly."""
         tag = element.tag
         if not isinstance(tag, str):
-            self.tree.remarked = True
-            return tag in _REMARKS
-        namespace, local = self._name(tag)
+            self.tree.has_omitted_nodes = True
+            return tag in _OMITTED_TAGS
+        namespace, local = self._split_name(tag)
         prefix = element.prefix if namespace else None
         self._order += 1
         node = Node(
@@ -80,7 +80,7 @@ class _Building:
             return False
         self._add_text(node, element.text)
         for child in element:
-            if not self.add(node, child):
+            if not self.add_element(node, child):
                 return False
             self._add_text(node, child.tail)
         node.last = parent.last = self._order
@@ -93,8 +93,8 @@ class _Building:
             order += 1
             made = _Leaf(NodeKind.ATTRIBUTE, node, order, value.encode(), None, name)
             if name[0] == "{":
-                made.namespace, made.local = self._name(name)
-                prefixes = _prefixes(made.namespace, element)
+                made.namespace, made.local = self._split_name(name)
+                prefixes = _possible_prefixes(made.namespace, element)
                 if len(prefixes) > 1:
                     return False
                 made.prefix = prefixes[0] if prefixes else None
@@ -107,7 +107,7 @@ class _Building:
             self._order += 1
             parent.children.append(_Leaf(NodeKind.TEXT, parent, self._order, text.encode()))
 
-    def _name(self, name: str) -> tuple[str | None, str]:
+    def _split_name(self, name: str) -> tuple[str | None, str]:
         """Namespace, None for none, and local name; few names are most of a document."""
         known = self._names.get(name)
         if known is None:
@@ -116,7 +116,7 @@ class _Building:
         return known
 
 
-def _prefixes(namespace: str | None, element: etree._Element) -> list[str]:
+def _possible_prefixes(namespace: str | None, element: etree._Element) -> list[str]:
     """The prefixes that an attribute in the namespace may have been written with."""
     if namespace == XML_NAMESPACE:
         return ["xml"]

@@ -11,117 +11,124 @@ from typing import Any, TypeAlias, TypeVar
 
 import attrs
 
-from broker.matching.partial.guarded_value import Cases
+from broker.matching.partial.guarded_value import GuardedValue
 from broker.matching.partial.node_set import Context
-from broker.matching.partial.template import Part
+from broker.matching.partial.template import CommonSubexpression
 from broker.matching.partial.undecidable import Undecidable
-from broker.matching.partial.work_budget import Work
+from broker.matching.partial.work_budget import WorkBudget
 from broker.matching.query import tree
 from broker.matching.shape.tree import Node
 
 #: What is kept at most, in units of work that it took: five times what one template may take. On
 #: ordinary events a unit is some 20 bytes, so these are 2 MB.
-MOST_KEPT = 100_000
+MAX_CACHED_WORK = 100_000
 
 
 @attrs.frozen
-class Outcome:
-    """What evaluating a part came to: a value, or why there is none (`refusal`).
+class CachedResult:
+    """What evaluating a part came to: a value, or why there is none (`undecidable_reason`).
 
     `reasons` say why parts of the value are unknown.
     """
 
     value: Any
     reasons: tuple[str, ...] = ()
-    refusal: str | None = None
+    undecidable_reason: str | None = None
 
 
-Outcomes: TypeAlias = dict[Part, Outcome]
+CachedResults: TypeAlias = dict[CommonSubexpression, CachedResult]
 _Value = TypeVar("_Value")
 
 
-class Sharing:
+class EvaluationCache:
     """Outcomes by what was asked of a part, and values of nodes."""
 
     def __init__(self) -> None:
-        self.conjuncts: Outcomes = {}
-        self.predicates: Outcomes = {}
-        self.numbers: Outcomes = {}
-        self.texts: Outcomes = {}
-        self.nodes: Outcomes = {}
-        self.text_of: dict[Node, Cases] = {}
-        self.number_of: dict[Node, Cases] = {}
-        self._kept = 0
+        self.conjuncts: CachedResults = {}
+        self.predicates: CachedResults = {}
+        self.numbers: CachedResults = {}
+        self.texts: CachedResults = {}
+        self.node_sets: CachedResults = {}
+        self.string_values: dict[Node, GuardedValue] = {}
+        self.number_values: dict[Node, GuardedValue] = {}
+        self._cached_work = 0
 
-    def weigh(self, work: int) -> None:
+    def charge(self, work: int) -> None:
         """Something is about to be kept that took so much work; all else goes if it is too much."""
-        self._kept += work + 1
-        if self._kept > MOST_KEPT:
-            self.forget()
-            self._kept = work + 1
+        self._cached_work += work + 1
+        if self._cached_work > MAX_CACHED_WORK:
+            self.clear()
+            self._cached_work = work + 1
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Give all of it back."""
-        for outcomes in (self.conjuncts, self.predicates, self.numbers, self.texts, self.nodes):
-            outcomes.clear()
-        self.text_of.clear()
-        self.number_of.clear()
-        self._kept = 0
+        for results in (self.conjuncts, self.predicates, self.numbers, self.texts, self.node_sets):
+            results.clear()
+        self.string_values.clear()
+        self.number_values.clear()
+        self._cached_work = 0
 
 
-class Recall:
-    """What the evaluation of one template takes from `Sharing`, and adds to it.
+class CachedEvaluation:
+    """What the evaluation of one template takes from `EvaluationCache`, and adds to it.
 
-    `parts` are the template's, by the `id` of their expressions. `reasons` are those noted so far.
+    `frames_by_hop` are the template's, by the `id` of their expressions. `reasons` are those noted so far.
     """
 
-    def __init__(self, parts: Mapping[int, Part], sharing: Sharing, work: Work) -> None:
+    def __init__(
+        self,
+        subexpressions: Mapping[int, CommonSubexpression],
+        cache: EvaluationCache,
+        work: WorkBudget,
+    ) -> None:
         self.reasons: dict[str, None] = {}
-        self._parts = parts
-        self._sharing = sharing
+        self._subexpressions = subexpressions
+        self._cache = cache
         self._work = work
 
-    def note(self, reason: object) -> None:
+    def record_reason(self, reason: object) -> None:
         """Why something is unknown."""
         self.reasons[str(reason)] = None
 
-    def is_shared(self, expression: tree.Expression) -> bool:
+    def is_cacheable(self, expression: tree.Expression) -> bool:
         """Whether the expression is a part, so that it is evaluated once."""
-        return id(expression) in self._parts
+        return id(expression) in self._subexpressions
 
-    def once(
+    def evaluate_once(
         self,
-        known: Outcomes,
+        results: CachedResults,
         read: Callable[[Any, Context], _Value],
         expression: tree.Expression,
         context: Context,
     ) -> _Value:
-        """What `read` makes of an expression: found once for all templates if it is a part.
+        """What `decode_interest` makes of an expression: found once for all templates if it is a part.
 
-        Raises `Undecidable`, and `TooDear`, which is never kept: another template may have more
+        Raises `Undecidable`, and `TooExpensive`, which is never kept: another template may have more
         left. In one frame, for expressions are nested deeply.
         """
-        part = self._parts.get(id(expression))
-        if part is None:
+        subexpression = self._subexpressions.get(id(expression))
+        if subexpression is None:
             return read(expression, context)
-        outcome = known.get(part)
-        if outcome is None:
+        result = results.get(subexpression)
+        if result is None:
             before, self.reasons = self.reasons, {}
-            done = self._work.done
-            value, refusal = None, None
+            done = self._work.spent
+            value, undecidable_reason = None, None
             try:
                 value = read(expression, context)
             except Undecidable as reason:
-                refusal = str(reason)
+                undecidable_reason = str(reason)
             finally:
                 reasons, self.reasons = self.reasons, before
                 before.update(reasons)
-            self._sharing.weigh(self._work.done - done)
-            outcome = known[part] = Outcome(value, tuple(reasons), refusal)
+            self._cache.charge(self._work.spent - done)
+            result = results[subexpression] = CachedResult(
+                value, tuple(reasons), undecidable_reason
+            )
         else:
             self._work.spend()
-            self.reasons.update(dict.fromkeys(outcome.reasons))
-        if outcome.refusal is not None:
-            raise Undecidable(outcome.refusal)
-        found: _Value = outcome.value
+            self.reasons.update(dict.fromkeys(result.reasons))
+        if result.undecidable_reason is not None:
+            raise Undecidable(result.undecidable_reason)
+        found: _Value = result.value
         return found

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
+from broker.matching.partial.evaluation_cache import EvaluationCache
 from broker.matching.partial.formula import Formula
 from broker.matching.partial.node_set import ElementsByName
-from broker.matching.partial.evaluation_cache import Sharing
 from broker.matching.partial.source import Source
 from broker.matching.partial.undecidable import Undecidable
 from broker.matching.shape.tree import Node
 
 
-class Subjects:
+class EvaluationInput:
     """What the queries of a shape address.
 
     `payload` is the root of the payload's document, `envelope` that of the envelope's, the same
@@ -31,8 +31,8 @@ class Subjects:
         """`envelope` may make the tree when a query asks for it; None if it can not be told."""
         self.payload = payload
         self.variables = variables
-        self.names = ElementsByName()
-        self.sharing = Sharing()
+        self.elements_by_name = ElementsByName()
+        self.cache = EvaluationCache()
         self._envelope = envelope
 
     @property
@@ -45,14 +45,14 @@ class Subjects:
             self._envelope = made
         return self._envelope
 
-    def forget(self) -> None:
+    def clear_caches(self) -> None:
         """Give back what can be found again: for when no more templates are expected soon."""
-        self.names = ElementsByName()
-        self.sharing.forget()
+        self.elements_by_name = ElementsByName()
+        self.cache.clear()
 
 
 @attrs.frozen
-class Decision:
+class EvaluationResult:
     """When a template's queries match on a shape; `reasons` say why parts of it are unknown.
 
     `visits` counts the nodes that were looked at, and other work: what the evaluation has cost.

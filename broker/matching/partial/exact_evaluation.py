@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from broker.matching.evaluation import Subject
-from broker.matching.partial.document_tree import constant_tree
-from broker.matching.partial.evaluator import evaluate
-from broker.matching.partial.formula import TRUE, Known
+from broker.matching.partial.document_tree import build_document_tree
+from broker.matching.partial.evaluation_input import EvaluationInput
+from broker.matching.partial.evaluator import evaluate_template
+from broker.matching.partial.formula import TRUE, TruthValue
 from broker.matching.partial.source import Constant
-from broker.matching.partial.evaluation_input import Subjects
-from broker.matching.partial.template import whole
+from broker.matching.partial.template import template_without_parameters
 from broker.matching.query.query import Query
-from broker.matching.query.variables import VARIABLES
+from broker.matching.query.variables import VARIABLE_TYPES
 
 
 class NotEvaluated(Exception):
@@ -26,35 +26,37 @@ class NotEvaluated(Exception):
 class ExactEvaluation:
     """Evaluates queries on one event, whose tree is made when the first one comes."""
 
-    def __init__(self, subject: Subject, most: int) -> None:
+    def __init__(self, subject: Subject, max_work: int) -> None:
         """`most` is the work that one query may take, in nodes looked at."""
         self._subject = subject
-        self._most = most
-        self._subjects: Subjects | None = None
+        self._max_work = max_work
+        self._input: EvaluationInput | None = None
         self._has_tree = True
 
     def matches(self, query: Query) -> bool:
         """The query's boolean value, always libxml2's; raises `NotEvaluated`."""
-        if self._subjects is None and self._has_tree:
-            self._subjects = subjects_of(self._subject)
-            self._has_tree = self._subjects is not None
-        if self._subjects is None:
+        if self._input is None and self._has_tree:
+            self._input = build_evaluation_input(self._subject)
+            self._has_tree = self._input is not None
+        if self._input is None:
             raise NotEvaluated("the event has attributes whose prefixes are not known")
-        decision = evaluate(whole(query), self._subjects, self._most)
-        if not isinstance(decision.formula, Known) or decision.formula is Known.UNKNOWN:
-            raise NotEvaluated("; ".join(decision.reasons))
-        return decision.formula is TRUE
+        result = evaluate_template(template_without_parameters(query), self._input, self._max_work)
+        if not isinstance(result.formula, TruthValue) or result.formula is TruthValue.UNKNOWN:
+            raise NotEvaluated("; ".join(result.reasons))
+        return result.formula is TRUE
 
 
-def subjects_of(subject: Subject) -> Subjects | None:
+def build_evaluation_input(subject: Subject) -> EvaluationInput | None:
     """What queries address in a parsed event, None if that can not be told exactly."""
-    payload = constant_tree(subject.document())
+    payload = build_document_tree(subject.document())
     if payload is None:
         return None
-    return Subjects(payload, lambda: constant_tree(subject.envelope), dict(_variables(subject)))
+    return EvaluationInput(
+        payload, lambda: build_document_tree(subject.envelope), dict(_variable_sources(subject))
+    )
 
 
-def _variables(subject: Subject) -> Iterator[tuple[str, Constant]]:
-    for name in VARIABLES:
+def _variable_sources(subject: Subject) -> Iterator[tuple[str, Constant]]:
+    for name in VARIABLE_TYPES:
         value = subject.variable(name)
         yield name, Constant(value.encode() if isinstance(value, str) else value)

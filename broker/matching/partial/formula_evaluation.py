@@ -5,28 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker.matching.index.holes import Hole, Literal
-from broker.matching.partial.formula import TRUE, And, Atom, Check, Formula, Known, Not, Or
+from broker.matching.index.parameter import Literal, Parameter
+from broker.matching.partial.formula import (
+    TRUE,
+    And,
+    Atom,
+    BooleanAtom,
+    Formula,
+    Not,
+    Or,
+    TruthValue,
+)
 from broker.matching.partial.source import Source
 
 
-def holds(
+def evaluate_formula(
     formula: Formula,
-    holes: Sequence[Hole],
+    parameters: Sequence[Parameter],
     literals: Sequence[Literal],
     value_of: Callable[[Source], Any],
 ) -> bool:
     """The formula's value; it must be decided."""
     match formula:
-        case Atom(hole=hole, source=source):
-            return holes[hole].test(value_of(source), literals[hole])
-        case Check(source=source):
+        case Atom(parameter=parameter, source=source):
+            return parameters[parameter].test(value_of(source), literals[parameter])
+        case BooleanAtom(source=source):
             return bool(value_of(source))
         case Not(part=part):
-            return not holds(part, holes, literals, value_of)
+            return not evaluate_formula(part, parameters, literals, value_of)
         case And(parts=parts):
-            return all(holds(part, holes, literals, value_of) for part in parts)
+            return all(evaluate_formula(part, parameters, literals, value_of) for part in parts)
         case Or(parts=parts):
-            return any(holds(part, holes, literals, value_of) for part in parts)
-        case Known():
+            return any(evaluate_formula(part, parameters, literals, value_of) for part in parts)
+        case TruthValue():
             return formula is TRUE

@@ -13,55 +13,55 @@ from typing import Final
 
 from lxml import etree
 
-from broker.matching.query.number import number_of, plain_number
+from broker.matching.query.number import parse_number, parse_plain_number
 
 _WORD = re.compile(rb"[^ \t\n\r]+")
 #: Digits that a numeric field of the envelope may have.
 _FIELD_DIGITS = 19
 #: Places and lengths that need no rounding.
-_WHOLE = {float(number): number for number in range(1, 257)}
-_MOST_NUMBERS = 16_384
+_SMALL_INTEGERS = {float(number): number for number in range(1, 257)}
+_MAX_CACHED_NUMBERS = 16_384
 #: Bytes of the longest text whose number is remembered.
-_REMEMBERED = 64
+_MAX_CACHED_LENGTH = 64
 
 
-class _Numbers(dict[bytes, float]):
+class _NumberCache(dict[bytes, float]):
     """Texts and their numbers. Values repeat in events, so the latest are remembered.
 
-    At `_MOST_NUMBERS` all are forgotten. A dict, because one that is found costs no call of Python.
+    At `_MAX_CACHED_NUMBERS` all are forgotten. A dict, because one that is found costs no call of Python.
     """
 
     def __missing__(self, text: bytes) -> float:
-        value = plain_number(text)
+        value = parse_plain_number(text)
         if value is None:
-            value = number_of(text.decode())
-        if len(text) <= _REMEMBERED:
-            if len(self) >= _MOST_NUMBERS:
+            value = parse_number(text.decode())
+        if len(text) <= _MAX_CACHED_LENGTH:
+            if len(self) >= _MAX_CACHED_NUMBERS:
                 self.clear()
             self[text] = value
         return value
 
 
 #: `number(text)`.
-number: Final[Callable[[bytes], float]] = _Numbers().__getitem__
+number: Final[Callable[[bytes], float]] = _NumberCache().__getitem__
 
 
-def digits(text: bytes) -> float:
+def parse_digits(text: bytes) -> float:
     """The number of an envelope field that is digits; NaN for any other, which is refused later."""
     return float(int(text)) if len(text) <= _FIELD_DIGITS and text.isdigit() else math.nan
 
 
-def text_of_number(value: float) -> bytes:
+def format_number(value: float) -> bytes:
     """`string(number)`: libxml2's own format."""
     return str(_FORMAT(_CONTEXT, n=value)).encode()
 
 
-def concatenation(*texts: bytes) -> bytes:
+def concat(*texts: bytes) -> bytes:
     """`concat(...)`, and the string-value of a node with several texts."""
     return b"".join(texts)
 
 
-def total(*values: float) -> float:
+def sum_numbers(*values: float) -> float:
     """`sum(...)`: added one after the other, without compensation."""
     result = 0.0
     for value in values:
@@ -69,53 +69,53 @@ def total(*values: float) -> float:
     return result
 
 
-def length(text: bytes) -> float:
+def string_length(text: bytes) -> float:
     """`string-length(text)`, in characters."""
     return float(len(text.decode()))
 
 
-def normalised(text: bytes) -> bytes:
+def normalize_space(text: bytes) -> bytes:
     """`normalize-space(text)`: of XML's four blanks only."""
     return b" ".join(_WORD.findall(text))
 
 
-def before(text: bytes, mark: bytes) -> bytes:
+def substring_before(text: bytes, mark: bytes) -> bytes:
     """`substring-before(text, mark)`."""
     place = text.find(mark)
     return text[:place] if place > 0 else b""
 
 
-def after(text: bytes, mark: bytes) -> bytes:
+def substring_after(text: bytes, mark: bytes) -> bytes:
     """`substring-after(text, mark)`."""
     place = text.find(mark)
     return text[place + len(mark) :] if place >= 0 else b""
 
 
-def from_place(text: bytes, start: float) -> bytes:
+def substring_from(text: bytes, start: float) -> bytes:
     """`substring(text, start)`: all of it from minus infinity on, too."""
-    return text if start < 1 else part(text, start, math.inf)
+    return text if start < 1 else substring(text, start, math.inf)
 
 
-def taking(start: float, count: float) -> Callable[[bytes], bytes] | None:
+def fixed_substring(start: float, count: float) -> Callable[[bytes], bytes] | None:
     """`part` for small whole places that are known before: one function for equal ones, else None.
 
     Sources are equal when their functions are the same.
     """
-    whole, size = _WHOLE.get(start), _WHOLE.get(count)
-    return None if whole is None or size is None else _slicing(whole - 1, whole - 1 + size)
+    whole, size = _SMALL_INTEGERS.get(start), _SMALL_INTEGERS.get(count)
+    return None if whole is None or size is None else _make_slice(whole - 1, whole - 1 + size)
 
 
 # As many as there are pairs of such places; none may be made twice.
 @cache
-def _slicing(begin: int, end: int) -> Callable[[bytes], bytes]:
+def _make_slice(begin: int, end: int) -> Callable[[bytes], bytes]:
     start, count = begin + 1.0, float(end - begin)
-    return lambda text: text[begin:end] if text.isascii() else part(text, start, count)
+    return lambda text: text[begin:end] if text.isascii() else substring(text, start, count)
 
 
-def part(text: bytes, start: float, count: float) -> bytes:
+def substring(text: bytes, start: float, count: float) -> bytes:
     """`substring(text, start, count)`: characters at places from `round(start)` on."""
-    first = rounded(start)
-    end = first + rounded(count)
+    first = round_half_up(start)
+    end = first + round_half_up(count)
     # A NaN compares false with everything, so nothing is chosen.
     if not (first < end and end > 1):
         return b""
@@ -127,7 +127,7 @@ def part(text: bytes, start: float, count: float) -> bytes:
     return characters[int(begin) - 1 : int(stop) - 1].encode()
 
 
-def translated(text: bytes, old: bytes, new: bytes) -> bytes:
+def translate(text: bytes, old: bytes, new: bytes) -> bytes:
     """`translate(text, old, new)`: the first occurrence of a character in `old` counts."""
     replacements = new.decode()
     table: dict[int, str | None] = {}
@@ -136,7 +136,7 @@ def translated(text: bytes, old: bytes, new: bytes) -> bytes:
     return text.decode().translate(table).encode()
 
 
-def rounded(value: float) -> float:
+def round_half_up(value: float) -> float:
     """`round(value)`: halves go up; a NaN and the infinities stay."""
     if not math.isfinite(value):
         return value
@@ -156,27 +156,27 @@ def ceiling(value: float) -> float:
     return float(math.ceil(value)) if math.isfinite(value) else value
 
 
-def negative(value: float) -> float:
+def negate(value: float) -> float:
     """`-value`."""
     return -value
 
 
-def plus(left: float, right: float) -> float:
+def add(left: float, right: float) -> float:
     """`left + right`."""
     return left + right
 
 
-def minus(left: float, right: float) -> float:
+def subtract(left: float, right: float) -> float:
     """`left - right`."""
     return left - right
 
 
-def times(left: float, right: float) -> float:
+def multiply(left: float, right: float) -> float:
     """`left * right`."""
     return left * right
 
 
-def divided(left: float, right: float) -> float:
+def divide(left: float, right: float) -> float:
     """`left div right`, as IEEE 754 has it."""
     if right != 0:
         return left / right
@@ -185,7 +185,7 @@ def divided(left: float, right: float) -> float:
     return math.copysign(math.inf, left) * math.copysign(1.0, right)
 
 
-def remainder(left: float, right: float) -> float:
+def modulo(left: float, right: float) -> float:
     """`left mod right`: the sign is that of `left`."""
     if right == 0 or math.isinf(left) or math.isnan(left) or math.isnan(right):
         return math.nan
@@ -202,14 +202,14 @@ def is_nonempty(text: bytes) -> bool:
     return bool(text)
 
 
-def begins(text: bytes, start: bytes) -> bool:
+def starts_with(text: bytes, start: bytes) -> bool:
     """`starts-with(text, start)`."""
     return text.startswith(start)
 
 
-def holds(text: bytes, part: bytes) -> bool:
+def contains(text: bytes, searched: bytes) -> bool:
     """`contains(text, part)`."""
-    return part in text
+    return searched in text
 
 
 def equal(left: bytes | float, right: bytes | float) -> bool:

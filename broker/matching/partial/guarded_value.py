@@ -9,32 +9,32 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from broker.matching.partial.formula import FALSE, TRUE, UNKNOWN, Check, Formula, all_of
+from broker.matching.partial.formula import FALSE, TRUE, UNKNOWN, BooleanAtom, Formula, all_of
 from broker.matching.partial.source import Computed, Constant, Source, computed
 from broker.matching.partial.undecidable import Undecidable
 
 #: (when, what); the conditions exclude each other, and one of them holds.
-Cases: TypeAlias = Sequence[tuple[Formula, Source]]
+GuardedValue: TypeAlias = Sequence[tuple[Formula, Source]]
 
 #: Cases of one value; more are not decided.
 MAX_CASES = 64
 TOO_MANY_CASES = f"a value has more than {MAX_CASES} cases"
 
 
-def only(source: Source) -> Cases:
+def unguarded(source: Source) -> GuardedValue:
     """A value that depends on no condition."""
     return ((TRUE, source),)
 
 
-def constant(value: Any) -> Cases:
+def unguarded_constant(value: Any) -> GuardedValue:
     """The same value always."""
-    return only(Constant(value))
+    return unguarded(Constant(value))
 
 
-def applied(function: Callable[..., Any], *arguments: Cases) -> Cases:
+def apply_function(function: Callable[..., Any], *arguments: GuardedValue) -> GuardedValue:
     """`function` of values, in every combination of their cases."""
     if all(len(argument) == 1 and argument[0][0] is TRUE for argument in arguments):
-        return only(computed(function, *[argument[0][1] for argument in arguments]))
+        return unguarded(computed(function, *[argument[0][1] for argument in arguments]))
     combined: list[tuple[Formula, tuple[Source, ...]]] = [(TRUE, ())]
     for argument in arguments:
         if len(combined) * len(argument) > MAX_CASES:
@@ -48,10 +48,10 @@ def applied(function: Callable[..., Any], *arguments: Cases) -> Cases:
     return [(guard, computed(function, *sources)) for guard, sources in combined]
 
 
-def check(source: Source) -> Formula:
+def truth_formula(source: Source) -> Formula:
     """That a source, which is a bool, is true."""
     if isinstance(source, Constant):
         return TRUE if source.value else FALSE
     if isinstance(source, Computed):
-        return Check(source)
+        return BooleanAtom(source)
     return UNKNOWN

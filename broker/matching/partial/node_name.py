@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.matching.shape.tree import Node
 
 
-def name_of(function: str, node: Node) -> bytes:
+def node_name(function: str, node: Node) -> bytes:
     """The name that the function gives; empty for a node without a name."""
     if not node.local:
         return b""

@@ -8,9 +8,8 @@ from typing import TypeAlias
 
 import attrs
 
-from broker.matching.partial import function_library as functions
-from broker.matching.partial.axis import accepts, along
-from broker.matching.partial.guarded_value import MAX_CASES, TOO_MANY_CASES
+from broker.matching.partial import function_library
+from broker.matching.partial.axis import passes_node_test, walk_axis
 from broker.matching.partial.formula import (
     FALSE,
     TRUE,
@@ -18,12 +17,13 @@ from broker.matching.partial.formula import (
     all_of,
     any_of,
     is_decided,
-    negation,
+    negate,
 )
-from broker.matching.partial.omitted_node import is_remarked, may_show
+from broker.matching.partial.guarded_value import MAX_CASES, TOO_MANY_CASES
+from broker.matching.partial.omitted_node import may_select_omitted_nodes, omits_nodes
 from broker.matching.partial.source import Constant, Source, computed, source_of
 from broker.matching.partial.undecidable import Undecidable
-from broker.matching.partial.work_budget import Work
+from broker.matching.partial.work_budget import WorkBudget
 from broker.matching.query import tree
 from broker.matching.query.tree import Axis, KindTest, NameTest, Step, ValueType
 from broker.matching.query.value_type import value_type
@@ -52,46 +52,46 @@ class ElementsByName:
     """The elements of documents by name, in document order: found out once for each document."""
 
     def __init__(self) -> None:
-        self._known: dict[Node, dict[tuple[str | None, str], list[Node]]] = {}
+        self._by_root: dict[Node, dict[tuple[str | None, str], list[Node]]] = {}
 
-    def of(self, root: Node, namespace: str | None, local: str) -> list[Node]:
+    def find(self, root: Node, namespace: str | None, local: str) -> list[Node]:
         """The elements of this name in the document of which `root` is the root node."""
-        names = self._known.get(root)
+        names = self._by_root.get(root)
         if names is None:
-            names = self._known[root] = {}
-            for node in along(Axis.DESCENDANT, root):
+            names = self._by_root[root] = {}
+            for node in walk_axis(Axis.DESCENDANT, root):
                 if node.kind is NodeKind.ELEMENT:
                     names.setdefault((node.namespace, node.local), []).append(node)
         return names.get((namespace, local), [])
 
 
 #: Whether a predicate holds in a context.
-Condition: TypeAlias = Callable[[Context], Formula]
+PredicateFunction: TypeAlias = Callable[[Context], Formula]
 
 
-class Walk:
+class PathWalker:
     """Follows paths. `condition` evaluates predicates.
 
-    Raises `TooDear` when `work` is done, and `Undecidable` where a path may lead to remarks.
+    Raises `TooExpensive` when `work` is done, and `Undecidable` where a path may lead to remarks.
     """
 
     def __init__(
         self,
         namespaces: Mapping[str, str],
-        condition: Callable[[tree.Expression], Condition],
-        work: Work,
+        condition: Callable[[tree.Expression], PredicateFunction],
+        work: WorkBudget,
         names: ElementsByName,
     ) -> None:
-        self._taken: dict[tuple[int, Axis, Node], NodeSet] = {}
+        self._steps_from: dict[tuple[int, Axis, Node], NodeSet] = {}
         self._namespaces = namespaces
-        self._condition = condition
+        self._predicate_function = condition
         self._work = work
-        self._names = names
+        self._elements_by_name = names
 
-    def steps(self, members: NodeSet, steps: tuple[Step, ...]) -> NodeSet:
+    def follow_steps(self, members: NodeSet, steps: tuple[Step, ...]) -> NodeSet:
         """Where the steps lead from these nodes."""
         if len(steps) == 1:
-            return self._step(members, steps[0], None)
+            return self._follow_step(members, steps[0], None)
         place = 0
         while place < len(steps) and members:
             step = steps[place]
@@ -104,68 +104,68 @@ class Walk:
                     step = attrs.evolve(following, axis=Axis.DESCENDANT)
                     place += 1
             place += 1
-            members = self._step(members, step, steps[place] if place < len(steps) else None)
+            members = self._follow_step(members, step, steps[place] if place < len(steps) else None)
         return members
 
-    def filtered(self, members: NodeSet, predicates: tuple[tree.Expression, ...]) -> NodeSet:
+    def filter_members(self, members: NodeSet, predicates: tuple[tree.Expression, ...]) -> NodeSet:
         """Those members, taken in document order, for which the predicates hold."""
         for predicate in predicates:
             known = all(condition is TRUE for _, condition in members)
             size = len(members)
-            holds = self._condition(predicate)
+            holds = self._predicate_function(predicate)
             kept = []
             for place, (node, condition) in enumerate(members, 1):
                 passes = holds(Context(node, place, size) if known else Context(node))
-                both = passes if condition is TRUE else self._both(condition, passes)
+                both = passes if condition is TRUE else self._conjunction(condition, passes)
                 if both is not FALSE:
                     kept.append((node, both))
             members = kept
         return members
 
-    def _both(self, one: Formula, other: Formula) -> Formula:
+    def _conjunction(self, one: Formula, other: Formula) -> Formula:
         # Most nodes are where they are without a condition.
         if one is TRUE:
             return other
-        return one if other is TRUE else all_of(self._work.join((one, other)))
+        return one if other is TRUE else all_of(self._work.spend_on_join((one, other)))
 
-    def _step(self, members: NodeSet, step: Step, following: Step | None) -> NodeSet:
+    def _follow_step(self, members: NodeSet, step: Step, following: Step | None) -> NodeSet:
         # All members are of one document.
-        if members and may_show(step, following) and is_remarked(members[0][0]):
+        if members and may_select_omitted_nodes(step, following) and omits_nodes(members[0][0]):
             raise Undecidable("comments and instructions of a document are not in its tree")
-        if len(members) == 1 and step.axis not in _REVERSE:
+        if len(members) == 1 and step.axis not in _REVERSE_AXES:
             # They come in document order, and each of them once.
             origin, condition = members[0]
-            found = self._from(origin, step)
+            found = self._step_from(origin, step)
             if condition is TRUE:
                 return found
-            return [(node, self._both(condition, inner)) for node, inner in found]
+            return [(node, self._conjunction(condition, inner)) for node, inner in found]
         reached: dict[Node, list[Formula]] = {}
-        for origin, condition in _outermost(members, step):
-            nodes: NodeSet = [(node, TRUE) for node in self._passing(step, origin)]
-            for node, inner in self.filtered(nodes, step.predicates):
-                reached.setdefault(node, []).append(self._both(condition, inner))
-        return in_order(
+        for origin, condition in _outermost_members(members, step):
+            nodes: NodeSet = [(node, TRUE) for node in self._select_nodes(step, origin)]
+            for node, inner in self.filter_members(nodes, step.predicates):
+                reached.setdefault(node, []).append(self._conjunction(condition, inner))
+        return sort_members(
             {
-                node: ways[0] if len(ways) == 1 else any_of(self._work.join(ways))
+                node: ways[0] if len(ways) == 1 else any_of(self._work.spend_on_join(ways))
                 for node, ways in reached.items()
             }
         )
 
-    def _from(self, origin: Node, step: Step) -> NodeSet:
+    def _step_from(self, origin: Node, step: Step) -> NodeSet:
         """Where a step leads from one node, found once: very many may have it for their parent."""
         # A step is where it is written; `//a` makes another one of it.
         key = (step.position, step.axis, origin)
-        found = self._taken.get(key)
+        found = self._steps_from.get(key)
         if found is None:
-            found = [(node, TRUE) for node in self._passing(step, origin)]
+            found = [(node, TRUE) for node in self._select_nodes(step, origin)]
             if step.predicates:
-                found = self.filtered(found, step.predicates)
-            self._taken[key] = found
+                found = self.filter_members(found, step.predicates)
+            self._steps_from[key] = found
         else:
             self._work.spend()
         return found
 
-    def _passing(self, step: Step, origin: Node) -> list[Node]:
+    def _select_nodes(self, step: Step, origin: Node) -> list[Node]:
         """The nodes of the step's axis that pass its node test, in the axis' order.
 
         Behind the place that its first predicate asks for, if that is a number, there may be more.
@@ -179,27 +179,27 @@ class Walk:
             if local is not None:
                 if axis is Axis.DESCENDANT and origin.parent is None:
                     # Most queries that look everywhere do so from the document's root.
-                    found = self._names.of(origin, namespace, local)
+                    found = self._elements_by_name.find(origin, namespace, local)
                     self._work.spend(len(found))
                     return found
-                nodes = _nearest(axis, origin)
+                nodes = _named_candidates(axis, origin)
                 if nodes is not None:
                     self._work.spend(len(nodes))
                     return [n for n in nodes if n.local == local and n.namespace == namespace]
         found = []
-        wanted = _place(step)
-        for node in along(axis, origin):
+        wanted = _selected_position(step)
+        for node in walk_axis(axis, origin):
             self._work.spend()
-            if accepts(test, axis, node, namespace):
+            if passes_node_test(test, axis, node, namespace):
                 found.append(node)
                 if len(found) == wanted:
                     break
         return found
 
 
-def _outermost(members: NodeSet, step: Step) -> NodeSet:
+def _outermost_members(members: NodeSet, step: Step) -> NodeSet:
     """The members from which a step finds all that it finds from all of them."""
-    if step.axis not in _DOWNWARDS or any(map(is_positional, step.predicates)):
+    if step.axis not in _DESCENDANT_AXES or any(map(is_positional, step.predicates)):
         return members
     found: NodeSet = []
     last = -1
@@ -212,13 +212,13 @@ def _outermost(members: NodeSet, step: Step) -> NodeSet:
     return found
 
 
-def _place(step: Step) -> float | None:
+def _selected_position(step: Step) -> float | None:
     """The place of the only node that the first predicate lets pass, if it says so."""
     first = step.predicates[0] if step.predicates else None
     return first.value if isinstance(first, tree.Number) else None
 
 
-def _nearest(axis: Axis, origin: Node) -> list[Node] | None:
+def _named_candidates(axis: Axis, origin: Node) -> list[Node] | None:
     """What one of the two axes that nearly all queries follow has for names, else None."""
     if axis is Axis.ATTRIBUTE:
         return origin.attributes
@@ -226,11 +226,13 @@ def _nearest(axis: Axis, origin: Node) -> list[Node] | None:
     return origin.children if axis is Axis.CHILD else None
 
 
-_DOWNWARDS = frozenset({Axis.DESCENDANT, Axis.DESCENDANT_OR_SELF})
-_REVERSE = frozenset({Axis.ANCESTOR, Axis.ANCESTOR_OR_SELF, Axis.PRECEDING, Axis.PRECEDING_SIBLING})
+_DESCENDANT_AXES = frozenset({Axis.DESCENDANT, Axis.DESCENDANT_OR_SELF})
+_REVERSE_AXES = frozenset(
+    {Axis.ANCESTOR, Axis.ANCESTOR_OR_SELF, Axis.PRECEDING, Axis.PRECEDING_SIBLING}
+)
 
 
-def in_order(found: Mapping[Node, Formula]) -> NodeSet:
+def sort_members(found: Mapping[Node, Formula]) -> NodeSet:
     """The members in document order."""
     return sorted(found.items(), key=_order)
 
@@ -247,56 +249,56 @@ def is_positional(predicate: tree.Expression) -> bool:
 def _reads_position(expression: tree.Expression) -> bool:
     if isinstance(expression, tree.FunctionCall) and expression.name in ("position", "last"):
         return True
-    return any(map(_reads_position, tree.parts_of(expression)))
+    return any(map(_reads_position, tree.subexpressions_of(expression)))
 
 
 def _is_any_descendant(step: Step) -> bool:
     return step.axis is Axis.DESCENDANT_OR_SELF and step.test == _ANY_NODE and not step.predicates
 
 
-def text_of(node: Node, work: Work) -> Source:
+def string_value(node: Node, work: WorkBudget) -> Source:
     """The string-value of a node."""
     if node.kind in (NodeKind.TEXT, NodeKind.ATTRIBUTE):
         return source_of(node.value)
     texts: list[Source] = []
-    _collect(node, texts, work)
-    texts = _joined(texts)
+    _collect_texts(node, texts, work)
+    texts = _merge_constants(texts)
     if len(texts) == 1:
         return texts[0]
-    return computed(functions.concatenation, *texts)
+    return computed(function_library.concat, *texts)
 
 
-def _collect(node: Node, texts: list[Source], work: Work) -> None:
+def _collect_texts(node: Node, texts: list[Source], work: WorkBudget) -> None:
     work.spend(len(node.children))
     for child in node.children:
         if child.kind is NodeKind.TEXT:
             texts.append(source_of(child.value))
         else:
-            _collect(child, texts, work)
+            _collect_texts(child, texts, work)
 
 
-def _joined(texts: list[Source]) -> list[Source]:
+def _merge_constants(texts: list[Source]) -> list[Source]:
     """With the constants between two slots as one."""
     joined: list[Source] = []
     for are_constant, run in groupby(texts, lambda source: isinstance(source, Constant)):
         # At once: one after the other would copy a text of many pieces as many times.
         parts = list(run)
-        joined += [computed(functions.concatenation, *parts)] if are_constant else parts
+        joined += [computed(function_library.concat, *parts)] if are_constant else parts
     return joined
 
 
-def first_of(members: NodeSet, work: Work) -> list[tuple[Formula, Node | None]]:
+def first_member_cases(members: NodeSet, work: WorkBudget) -> list[tuple[Formula, Node | None]]:
     """Which node is the first, in cases; None where there is none."""
     cases: list[tuple[Formula, Node | None]] = []
     none_before: Formula = TRUE
     for node, condition in members:
         if not is_decided(condition):
             raise Undecidable("which node is the first depends on what is not decided")
-        cases.append((all_of(work.join((none_before, condition))), node))
+        cases.append((all_of(work.spend_on_join((none_before, condition))), node))
         if condition is TRUE:
             return cases
         if len(cases) >= MAX_CASES:
             raise Undecidable(TOO_MANY_CASES)
-        none_before = all_of(work.join((none_before, negation(condition))))
+        none_before = all_of(work.spend_on_join((none_before, negate(condition))))
     cases.append((none_before, None))
     return cases

@@ -11,7 +11,7 @@ from broker.matching.partial.axis import root_of
 from broker.matching.query.tree import Axis, KindTest, Step
 from broker.matching.shape.tree import Node, NodeKind
 
-_TO_REMARKS = frozenset(
+_AXES_TO_OMITTED_NODES = frozenset(
     {
         Axis.CHILD,
         Axis.DESCENDANT,
@@ -23,32 +23,36 @@ _TO_REMARKS = frozenset(
     }
 )
 #: Axes that lead nowhere from a remark, so that none is left behind a step along them.
-_FROM_PARENTS = frozenset({Axis.ATTRIBUTE, Axis.CHILD, Axis.DESCENDANT})
+_AXES_FROM_PARENTS = frozenset({Axis.ATTRIBUTE, Axis.CHILD, Axis.DESCENDANT})
 
 
-class Document(Node):
+class DocumentRoot(Node):
     """The root node of a document that had remarks, if `remarked`: they are not in its tree."""
 
-    __slots__ = ("remarked",)
+    __slots__ = ("has_omitted_nodes",)
 
     def __init__(self) -> None:
         super().__init__(NodeKind.ROOT, None, 0)
-        self.remarked = False
+        self.has_omitted_nodes = False
 
 
-def is_remarked(node: Node) -> bool:
+def omits_nodes(node: Node) -> bool:
     """Whether there are remarks in the document that the node is in."""
     root = root_of(node)
-    return isinstance(root, Document) and root.remarked
+    return isinstance(root, DocumentRoot) and root.has_omitted_nodes
 
 
-def may_show(step: Step, following: Step | None) -> bool:
+def may_select_omitted_nodes(step: Step, following: Step | None) -> bool:
     """Whether a query can tell by a step what remarks a document has.
 
     `following` is the path's next step: the first of `//a`, which stands for
     `descendant-or-self::node()/child::a`, comes upon remarks, and the second leaves them behind.
     """
     test = step.test
-    if not isinstance(test, KindTest) or test.kind == "text" or step.axis not in _TO_REMARKS:
+    if (
+        not isinstance(test, KindTest)
+        or test.kind == "text"
+        or step.axis not in _AXES_TO_OMITTED_NODES
+    ):
         return False
-    return bool(step.predicates) or following is None or following.axis not in _FROM_PARENTS
+    return bool(step.predicates) or following is None or following.axis not in _AXES_FROM_PARENTS

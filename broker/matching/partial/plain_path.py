@@ -14,16 +14,16 @@ from typing import TypeAlias
 
 import attrs
 
-from broker.matching.index.holes import Operator
-from broker.matching.partial import function_library as functions
-from broker.matching.partial.axis import along
-from broker.matching.partial.node_set import text_of
+from broker.matching.index.parameter import Operator
+from broker.matching.partial import function_library
+from broker.matching.partial.axis import walk_axis
+from broker.matching.partial.evaluation_input import EvaluationInput
+from broker.matching.partial.node_set import string_value
 from broker.matching.partial.source import Constant, Source, computed
-from broker.matching.partial.evaluation_input import Subjects
-from broker.matching.partial.template import Template, literal_of
-from broker.matching.partial.work_budget import Work
+from broker.matching.partial.template import Template, literal_value
+from broker.matching.partial.work_budget import WorkBudget
 from broker.matching.query import tree
-from broker.matching.query.tree import Axis, Origin
+from broker.matching.query.tree import Axis, PathStart
 from broker.matching.shape.tree import Node
 
 #: What the holes compare at one node, by hole.
@@ -33,7 +33,7 @@ Row: TypeAlias = dict[int, Source]
 MAX_ROWS = 512
 
 #: They take the first node's text, and the empty text where there is no node.
-_OF_THE_FIRST = frozenset({Operator.STARTS_WITH, Operator.CONTAINS})
+_FIRST_NODE_OPERATORS = frozenset({Operator.STARTS_WITH, Operator.CONTAINS})
 _EMPTY = Constant(b"")
 
 
@@ -50,9 +50,9 @@ class PlainStep:
 
 @attrs.frozen
 class PlainComparison:
-    """A hole that compares what one further step leads to."""
+    """A parameter that compares what one further step leads to."""
 
-    hole: int
+    parameter: int
     operator: Operator
     numeric: bool
     step: PlainStep
@@ -63,74 +63,76 @@ class PlainPath:
     """Steps from the payload's root; `compared` is what the nodes at the end are compared with."""
 
     steps: tuple[PlainStep, ...]
-    compared: tuple[int, Operator, bool] | None
+    comparison: tuple[int, Operator, bool] | None
 
 
-def plain_path(template: Template, expression: tree.Expression) -> PlainPath | None:
+def compile_plain_path(template: Template, expression: tree.Expression) -> PlainPath | None:
     """How to read an expression of the template, None if it is not as plain as that."""
-    return _Reading(template).path(expression)
+    return _PlainPathCompiler(template).compile_path(expression)
 
 
-def rows(path: PlainPath, subjects: Subjects, work: Work) -> list[Row] | None:
+def find_rows(
+    path: PlainPath, evaluation_input: EvaluationInput, work: WorkBudget
+) -> list[Row] | None:
     """What the path's holes compare at each of its nodes; None if there are too many.
 
-    Raises `TooDear`.
+    Raises `TooExpensive`.
     """
-    return _Rows(subjects, work).of(path)
+    return _RowFinder(evaluation_input, work).find(path)
 
 
-class _Reading:
+class _PlainPathCompiler:
     def __init__(self, template: Template) -> None:
         self._template = template
 
-    def path(self, expression: tree.Expression) -> PlainPath | None:
+    def compile_path(self, expression: tree.Expression) -> PlainPath | None:
         subject, compared = expression, None
-        found = self._comparison(expression)
+        found = self._split_comparison(expression)
         if found is not None:
             subject, compared = found
-        if not isinstance(subject, tree.Path) or subject.start is not Origin.DOCUMENT:
+        if not isinstance(subject, tree.Path) or subject.start is not PathStart.DOCUMENT:
             return None
-        steps = self._steps(subject.steps)
+        steps = self._compile_steps(subject.steps)
         if steps is None:
             return None
-        if compared is not None and compared[1] in _OF_THE_FIRST:
+        if compared is not None and compared[1] in _FIRST_NODE_OPERATORS:
             # Which node is the first may depend on what the predicates compare.
             if any(step.comparisons for step in steps):
                 return None
         return PlainPath(steps, compared)
 
-    def _comparison(
+    def _split_comparison(
         self, expression: tree.Expression
     ) -> tuple[tree.Expression, tuple[int, Operator, bool]] | None:
-        """What a comparison with a hole compares, and how."""
+        """What a comparison with a parameter compares, and how."""
         match expression:
             case tree.Binary(position=position, left=left, right=right):
-                subject = right if literal_of(right) is None else left
+                subject = right if literal_value(right) is None else left
             case tree.FunctionCall(position=position, arguments=[subject, _]):
                 pass
             case _:
                 return None
-        hole = self._template.hole_at.get(position)
-        if hole is None:
+        parameter = self._template.parameter_at.get(position)
+        if parameter is None:
             return None
-        known = self._template.holes[hole]
-        return subject, (hole, known.operator, known.numeric)
+        known = self._template.parameters[parameter]
+        return subject, (parameter, known.operator, known.is_numeric)
 
-    def _steps(self, steps: Sequence[tree.Step]) -> tuple[PlainStep, ...] | None:
+    def _compile_steps(self, steps: Sequence[tree.Step]) -> tuple[PlainStep, ...] | None:
         found = []
         descends = False
         for place, step in enumerate(steps):
             if _is_any_descendant(step) and place + 1 < len(steps) and not descends:
                 descends = True
                 continue
-            read = self._step(step, descends)
+            read = self._compile_step(step, descends)
             if read is None or (read.axis is Axis.ATTRIBUTE and place + 1 < len(steps)):
                 return None
             found.append(read)
             descends = False
         return tuple(found) if found else None
 
-    def _step(self, step: tree.Step, descends: bool) -> PlainStep | None:
+    def _compile_step(self, step: tree.Step, descends: bool) -> PlainStep | None:
         test = step.test
         if not isinstance(test, tree.NameTest) or test.local is None:
             return None
@@ -146,26 +148,26 @@ class _Reading:
             if isinstance(predicate, tree.Chain) and predicate.operator == "and":
                 parts = predicate.operands
             for part in parts:
-                read = self._inner(part)
+                read = self._compile_predicate(part)
                 if read is None:
                     return None
                 comparisons.append(read)
         namespace = None if test.prefix is None else self._template.namespaces[test.prefix]
         return PlainStep(axis, namespace, test.local, tuple(comparisons))
 
-    def _inner(self, expression: tree.Expression) -> PlainComparison | None:
-        found = self._comparison(expression)
+    def _compile_predicate(self, expression: tree.Expression) -> PlainComparison | None:
+        found = self._split_comparison(expression)
         if found is None:
             return None
-        subject, (hole, operator, numeric) = found
-        if not isinstance(subject, tree.Path) or subject.start is not Origin.CONTEXT:
+        subject, (parameter, operator, numeric) = found
+        if not isinstance(subject, tree.Path) or subject.start is not PathStart.CONTEXT:
             return None
-        steps = self._steps(subject.steps)
+        steps = self._compile_steps(subject.steps)
         if steps is None or len(steps) != 1 or steps[0].axis is Axis.DESCENDANT:
             return None
-        if operator in _OF_THE_FIRST and steps[0].comparisons:
+        if operator in _FIRST_NODE_OPERATORS and steps[0].comparisons:
             return None
-        return PlainComparison(hole, operator, numeric, steps[0])
+        return PlainComparison(parameter, operator, numeric, steps[0])
 
 
 def _is_any_descendant(step: tree.Step) -> bool:
@@ -176,50 +178,53 @@ def _is_any_descendant(step: tree.Step) -> bool:
     )
 
 
-class _TooMany(Exception):
+class _TooManyRows(Exception):
     """More rows than are worth it."""
 
 
-class _Rows:
-    def __init__(self, subjects: Subjects, work: Work) -> None:
-        self._subjects = subjects
+class _RowFinder:
+    def __init__(self, evaluation_input: EvaluationInput, work: WorkBudget) -> None:
+        self._input = evaluation_input
         self._work = work
 
-    def of(self, path: PlainPath) -> list[Row] | None:
+    def find(self, path: PlainPath) -> list[Row] | None:
         try:
-            return self._of(path)
-        except _TooMany:
+            return self._find(path)
+        except _TooManyRows:
             return None
 
-    def _of(self, path: PlainPath) -> list[Row]:
-        reached: list[tuple[Node, Row]] = [(self._subjects.payload, {})]
+    def _find(self, path: PlainPath) -> list[Row]:
+        reached: list[tuple[Node, Row]] = [(self._input.payload, {})]
         for step in path.steps:
             reached = [
                 (node, row)
-                for origin, before in _distinct(reached)
-                for node in self._along(step, origin)
-                for row in self._passing(step, node, before)
+                for origin, before in _remove_duplicates(reached)
+                for node in self._select_nodes(step, origin)
+                for row in self._rows_of_node(step, node, before)
             ]
             if len(reached) > MAX_ROWS:
-                raise _TooMany
-        if path.compared is None:
+                raise _TooManyRows
+        if path.comparison is None:
             return [row for _, row in reached]
-        hole, operator, numeric = path.compared
-        if operator in _OF_THE_FIRST:
+        parameter, operator, numeric = path.comparison
+        if operator in _FIRST_NODE_OPERATORS:
             nodes = sorted({node for node, _ in reached}, key=lambda node: node.order)
-            return [{hole: text_of(nodes[0], self._work) if nodes else _EMPTY}]
-        return [{**row, hole: self._value(node, numeric)} for node, row in _distinct(reached)]
+            return [{parameter: string_value(nodes[0], self._work) if nodes else _EMPTY}]
+        return [
+            {**row, parameter: self._node_value(node, numeric)}
+            for node, row in _remove_duplicates(reached)
+        ]
 
-    def _along(self, step: PlainStep, origin: Node) -> Iterator[Node]:
+    def _select_nodes(self, step: PlainStep, origin: Node) -> Iterator[Node]:
         candidates: Sequence[Node]
         if step.axis is Axis.ATTRIBUTE:
             candidates = origin.attributes
         elif step.axis is Axis.CHILD:
             candidates = origin.children
         elif origin.parent is None:
-            candidates = self._subjects.names.of(origin, step.namespace, step.local)
+            candidates = self._input.elements_by_name.find(origin, step.namespace, step.local)
         else:
-            candidates = list(along(Axis.DESCENDANT, origin))
+            candidates = list(walk_axis(Axis.DESCENDANT, origin))
         self._work.spend(len(candidates))
         local, namespace = step.local, step.namespace
         for node in candidates:
@@ -227,33 +232,33 @@ class _Rows:
             if node.local == local and node.namespace == namespace:
                 yield node
 
-    def _passing(self, step: PlainStep, node: Node, before: Row) -> list[Row]:
+    def _rows_of_node(self, step: PlainStep, node: Node, before: Row) -> list[Row]:
         """The rows of a node, from what led to it: one for each choice of what is compared."""
         found = [before]
         for comparison in step.comparisons:
-            choices = list(self._choices(comparison, node))
+            choices = list(self._comparison_rows(comparison, node))
             found = [{**row, **choice} for row in found for choice in choices]
             if len(found) > MAX_ROWS:
-                raise _TooMany
+                raise _TooManyRows
         return found
 
-    def _choices(self, comparison: PlainComparison, node: Node) -> Iterator[Row]:
-        hole, step = comparison.hole, comparison.step
-        if comparison.operator in _OF_THE_FIRST:
-            first = next(self._along(step, node), None)
-            yield {hole: _EMPTY if first is None else text_of(first, self._work)}
+    def _comparison_rows(self, comparison: PlainComparison, node: Node) -> Iterator[Row]:
+        parameter, step = comparison.parameter, comparison.step
+        if comparison.operator in _FIRST_NODE_OPERATORS:
+            first = next(self._select_nodes(step, node), None)
+            yield {parameter: _EMPTY if first is None else string_value(first, self._work)}
             return
-        for target in self._along(step, node):
-            value = self._value(target, comparison.numeric)
-            for row in self._passing(step, target, {}):
-                yield {**row, hole: value}
+        for target in self._select_nodes(step, node):
+            value = self._node_value(target, comparison.numeric)
+            for row in self._rows_of_node(step, target, {}):
+                yield {**row, parameter: value}
 
-    def _value(self, node: Node, numeric: bool) -> Source:
-        text = text_of(node, self._work)
-        return computed(functions.number, text) if numeric else text
+    def _node_value(self, node: Node, numeric: bool) -> Source:
+        text = string_value(node, self._work)
+        return computed(function_library.number, text) if numeric else text
 
 
-def _distinct(reached: list[tuple[Node, Row]]) -> list[tuple[Node, Row]]:
+def _remove_duplicates(reached: list[tuple[Node, Row]]) -> list[tuple[Node, Row]]:
     """Without the same node with the same row twice, as two origins may lead to it."""
     found: Mapping[tuple[Node, tuple[tuple[int, Source], ...]], tuple[Node, Row]] = {
         (node, tuple(row.items())): (node, row) for node, row in reached

@@ -8,39 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.matching.partial.formula import Formula, breadth
+from broker.matching.partial.formula import Formula, operand_count
 
 #: Bytes of a constant text that count as one unit.
-_BYTES = 32
+_BYTES_PER_UNIT = 32
 
 
-class TooDear(Exception):
+class TooExpensive(Exception):
     """The evaluation takes too many steps; the text is for `explain`."""
 
 
-class Work:
-    """Counts the work of one evaluation. `most` is what may be done before `TooDear` is raised."""
+class WorkBudget:
+    """Counts the work of one evaluation. `most` is what may be done before `TooExpensive` is raised."""
 
-    __slots__ = ("done", "most")
+    __slots__ = ("limit", "spent")
 
-    def __init__(self, most: int) -> None:
-        self.done = 0
-        self.most = most
+    def __init__(self, limit: int) -> None:
+        self.spent = 0
+        self.limit = limit
 
     def spend(self, amount: int = 1) -> None:
         """So much more was done, or is about to be."""
-        self.done += amount
-        if self.done > self.most:
-            raise TooDear("evaluating it on a shape takes too many steps")
+        self.spent += amount
+        if self.spent > self.limit:
+            raise TooExpensive("evaluating it on a shape takes too many steps")
 
-    def join(self, parts: Sequence[Formula]) -> Sequence[Formula]:
+    def spend_on_join(self, parts: Sequence[Formula]) -> Sequence[Formula]:
         """Parts that are about to be made one formula."""
         total = 0
         for part in parts:
-            total += breadth(part)
+            total += operand_count(part)
         self.spend(total >> 1)
         return parts
 
-    def read(self, text: bytes) -> None:
+    def spend_on_text(self, text: bytes) -> None:
         """A constant text is about to be read."""
-        self.spend(len(text) // _BYTES)
+        self.spend(len(text) // _BYTES_PER_UNIT)

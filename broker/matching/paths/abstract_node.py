@@ -1,6 +1,6 @@
 """Where a location path leads, as far as names tell.
 
-`Reached` follows a path step by step. What an axis leaves uncertain is weakened to what is sure:
+`AbstractNode` follows a path step by step. What an axis leaves uncertain is weakened to what is sure:
 behind `following::` or `ancestor::` a node may be anywhere in its document.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from broker.matching.paths.requirement import ALWAYS, Requirements, conjunction, occurrence
-from broker.matching.paths.pattern import Document, LabelKind, Pattern, PatternStep
+from broker.matching.paths.pattern import DocumentRole, LabelKind, Pattern, PatternStep
+from broker.matching.paths.requirement import ALWAYS, Requirements, require_both, require_pattern
 from broker.matching.query.tree import Axis, KindTest, NodeTest, Step
 
 _ANYWHERE = frozenset({Axis.ANCESTOR, Axis.ANCESTOR_OR_SELF, Axis.FOLLOWING, Axis.PRECEDING})
@@ -19,7 +19,7 @@ _SIBLINGS = frozenset({Axis.FOLLOWING_SIBLING, Axis.PRECEDING_SIBLING})
 
 
 @attrs.frozen(slots=True)
-class Reached:
+class AbstractNode:
     """A node that a path has reached.
 
     `floating`: it is the node that `steps` lead to, or any descendant of it. `uncertain`: of the
@@ -28,147 +28,151 @@ class Reached:
     further steps can be told.
     """
 
-    document: Document
+    document: DocumentRole
     steps: tuple[PatternStep, ...] = ()
-    floating: bool = False
-    uncertain: bool = False
+    or_descendant: bool = False
+    maybe_not_element: bool = False
     required: Requirements = ALWAYS
     exact: bool = True
-    lost: bool = False
+    is_unknown: bool = False
 
-    def requirements(self) -> Requirements:
+    def existence_requirements(self) -> Requirements:
         """What must occur for this node to exist."""
-        steps = self.steps[:-1] if self.uncertain else self.steps
-        own = occurrence(Pattern(self.document, steps)) if steps else ALWAYS
-        both = conjunction(self.required, own)
+        steps = self.steps[:-1] if self.maybe_not_element else self.steps
+        own = require_pattern(Pattern(self.document, steps)) if steps else ALWAYS
+        both = require_both(self.required, own)
         return both if self.exact else both.inexact()
 
-    def inward(self) -> Reached:
+    def as_context(self) -> AbstractNode:
         """The same node as the context of a predicate, whose needs are counted on their own."""
         return attrs.evolve(self, required=ALWAYS)
 
-    def needing(self, more: Requirements, *, exact: bool) -> Reached:
+    def with_requirement(self, more: Requirements, *, exact: bool) -> AbstractNode:
         """The same node, with what a predicate requires of it."""
-        required = conjunction(self.required, more)
+        required = require_both(self.required, more)
         return attrs.evolve(self, required=required, exact=self.exact and exact)
 
-    def step(self, step: Step, namespaces: Mapping[str, str]) -> Reached | None:
+    def follow_step(self, step: Step, namespaces: Mapping[str, str]) -> AbstractNode | None:
         """The node behind one more step, its predicates left out; None if there never is one."""
-        if self.lost:
+        if self.is_unknown:
             return self
         # With a predicate behind it, a step decides less than its pattern says.
         here = self if self.required == ALWAYS else attrs.evolve(self, exact=False)
-        test, axis = _test(step.test, step.axis, namespaces), step.axis
+        test, axis = _resolve_test(step.test, step.axis, namespaces), step.axis
         if axis is Axis.SELF:
-            return here._narrowed(test)
+            return here._self(test)
         if axis is Axis.CHILD:
-            return here._below(test)
+            return here._child(test)
         if axis is Axis.DESCENDANT:
-            return attrs.evolve(here, floating=True)._below(test)
+            return attrs.evolve(here, or_descendant=True)._child(test)
         if axis is Axis.ATTRIBUTE:
-            return None if test.kind is not LabelKind.ATTRIBUTE else here._below(test)
+            return None if test.kind is not LabelKind.ATTRIBUTE else here._child(test)
         if axis is Axis.DESCENDANT_OR_SELF:
-            if test.any_node:
-                return attrs.evolve(here, floating=True)
-            return (here._anywhere() if here.steps else attrs.evolve(here, floating=True))._below(
-                test
-            )
+            if test.is_any_node:
+                return attrs.evolve(here, or_descendant=True)
+            return (
+                here._any_node() if here.steps else attrs.evolve(here, or_descendant=True)
+            )._child(test)
         if axis is Axis.PARENT:
-            above = here._above()
-            return None if above is None else above._narrowed(test)
+            above = here._parent()
+            return None if above is None else above._self(test)
         if axis in _SIBLINGS:
-            above = here._above()
-            return None if above is None else above._below(test)
+            above = here._parent()
+            return None if above is None else above._child(test)
         if axis in _ANYWHERE:
-            anywhere = here._anywhere()
-            return anywhere if test.uncertain else anywhere._below(test)
-        return attrs.evolve(here._anywhere(), lost=True)
+            anywhere = here._any_node()
+            return anywhere if test.maybe_not_element else anywhere._child(test)
+        return attrs.evolve(here._any_node(), is_unknown=True)
 
-    def _below(self, test: _Test) -> Reached | None:
-        if self.steps and not self.uncertain and self.steps[-1].kind is not LabelKind.ELEMENT:
+    def _child(self, test: _ResolvedTest) -> AbstractNode | None:
+        if (
+            self.steps
+            and not self.maybe_not_element
+            and self.steps[-1].kind is not LabelKind.ELEMENT
+        ):
             return None
         return attrs.evolve(
             self,
-            steps=(*self.steps, test.step(self.floating)),
-            floating=False,
-            uncertain=test.uncertain,
-            exact=self.exact and not test.uncertain,
+            steps=(*self.steps, test.pattern_step(self.or_descendant)),
+            or_descendant=False,
+            maybe_not_element=test.maybe_not_element,
+            exact=self.exact and not test.maybe_not_element,
         )
 
-    def _narrowed(self, test: _Test) -> Reached | None:
-        if test.any_node:
+    def _self(self, test: _ResolvedTest) -> AbstractNode | None:
+        if test.is_any_node:
             return self
-        if self.floating:
-            anywhere = self._anywhere() if self.steps else self
-            return anywhere if test.uncertain else anywhere._below(test)
+        if self.or_descendant:
+            anywhere = self._any_node() if self.steps else self
+            return anywhere if test.maybe_not_element else anywhere._child(test)
         if not self.steps:
             return None
-        if test.uncertain:
+        if test.maybe_not_element:
             return attrs.evolve(self, exact=False)
         last = self.steps[-1]
-        if self.uncertain:
-            last = attrs.evolve(test.step(last.descendant), descendant=last.descendant)
+        if self.maybe_not_element:
+            last = attrs.evolve(test.pattern_step(last.descendant), descendant=last.descendant)
         else:
-            both = _common(last, test)
+            both = _intersect(last, test)
             if both is None:
                 return None
             last = both
-        return attrs.evolve(self, steps=(*self.steps[:-1], last), uncertain=False)
+        return attrs.evolve(self, steps=(*self.steps[:-1], last), maybe_not_element=False)
 
-    def _above(self) -> Reached | None:
-        if self.floating or (self.steps and self.steps[-1].descendant):
-            return self._anywhere()
+    def _parent(self) -> AbstractNode | None:
+        if self.or_descendant or (self.steps and self.steps[-1].descendant):
+            return self._any_node()
         if not self.steps:
             return None
         return attrs.evolve(
             self,
             steps=self.steps[:-1],
-            uncertain=False,
-            required=self.requirements().inexact(),
+            maybe_not_element=False,
+            required=self.existence_requirements().inexact(),
             exact=False,
         )
 
-    def _anywhere(self) -> Reached:
+    def _any_node(self) -> AbstractNode:
         return attrs.evolve(
             self,
             steps=(),
-            floating=True,
-            uncertain=False,
-            required=self.requirements().inexact(),
+            or_descendant=True,
+            maybe_not_element=False,
+            required=self.existence_requirements().inexact(),
             exact=False,
         )
 
 
 @attrs.frozen(slots=True)
-class _Test:
+class _ResolvedTest:
     """A node test with its prefix resolved. `uncertain`: what passes need not be an element."""
 
     kind: LabelKind
     namespace: str | None = None
     local: str | None = None
-    uncertain: bool = False
-    any_node: bool = False
+    maybe_not_element: bool = False
+    is_any_node: bool = False
 
-    def step(self, descendant: bool) -> PatternStep:
+    def pattern_step(self, descendant: bool) -> PatternStep:
         return PatternStep(descendant, self.kind, self.namespace, self.local)
 
 
-def _test(test: NodeTest, axis: Axis, namespaces: Mapping[str, str]) -> _Test:
+def _resolve_test(test: NodeTest, axis: Axis, namespaces: Mapping[str, str]) -> _ResolvedTest:
     attribute = axis is Axis.ATTRIBUTE
     if isinstance(test, KindTest):
         if test.kind == "text":
-            return _Test(LabelKind.TEXT)
+            return _ResolvedTest(LabelKind.TEXT)
         any_node = test.kind == "node"
         if attribute:
-            return _Test(LabelKind.ATTRIBUTE if any_node else LabelKind.TEXT)
-        return _Test(LabelKind.ELEMENT, uncertain=True, any_node=any_node)
+            return _ResolvedTest(LabelKind.ATTRIBUTE if any_node else LabelKind.TEXT)
+        return _ResolvedTest(LabelKind.ELEMENT, maybe_not_element=True, is_any_node=any_node)
     kind = LabelKind.ATTRIBUTE if attribute else LabelKind.ELEMENT
     if test.prefix is not None:
-        return _Test(kind, namespaces[test.prefix], test.local)
-    return _Test(kind, None if test.local is None else "", test.local)
+        return _ResolvedTest(kind, namespaces[test.prefix], test.local)
+    return _ResolvedTest(kind, None if test.local is None else "", test.local)
 
 
-def _common(step: PatternStep, test: _Test) -> PatternStep | None:
+def _intersect(step: PatternStep, test: _ResolvedTest) -> PatternStep | None:
     """The step that passes the test too; None if nothing does."""
     if step.kind is not test.kind:
         return None

@@ -9,7 +9,7 @@ _NOT_ZERO = re.compile(rb"[^\0]")
 _BITS_OF = tuple(tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256))
 
 
-def members(bitmap: int) -> list[int]:
+def list_members(bitmap: int) -> list[int]:
     """The numbers in the set, ascending: about 0.3 us for each."""
     octets = bitmap.to_bytes((bitmap.bit_length() + 7) // 8, "little")
     found = []

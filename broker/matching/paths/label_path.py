@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lxml import etree
 
-from broker.matching.paths.pattern import Document, LabelKind, matching_keys
+from broker.matching.paths.pattern import DocumentRole, LabelKind, matching_keys
 from broker.matching.shape.tree import Node, NodeKind
 
 #: Label paths that are kept. Further ones are made anew for each document that has them.
@@ -18,21 +18,30 @@ class LabelPath:
     The root's own has no labels; `keys` are the `matching_keys` of the last label.
     """
 
-    __slots__ = ("attributes", "document", "elements", "keys", "kept", "kind", "parent", "texts")
+    __slots__ = (
+        "attributes",
+        "document",
+        "elements",
+        "is_interned",
+        "keys",
+        "kind",
+        "parent",
+        "texts",
+    )
 
     def __init__(
         self,
-        document: Document,
+        document: DocumentRole,
         parent: LabelPath | None = None,
         kind: LabelKind = LabelKind.ELEMENT,
         tag: str = "",
         *,
-        kept: bool = True,
+        is_interned: bool = True,
     ) -> None:
         self.document = document
         self.parent = parent
         self.kind = kind
-        self.kept = kept
+        self.is_interned = is_interned
         namespace, _, local = tag[1:].rpartition("}") if tag[:1] == "{" else ("", "", tag)
         self.keys = matching_keys(kind, namespace, local)
         # Children by name as lxml writes it.
@@ -40,7 +49,7 @@ class LabelPath:
         self.attributes: dict[str, LabelPath] = {}
         self.texts: dict[str, LabelPath] = {}
 
-    def labels(self) -> list[tuple[str, str, str]]:
+    def label_keys(self) -> list[tuple[str, str, str]]:
         """The keys of all labels, the root's child first."""
         found = []
         here = self
@@ -51,28 +60,28 @@ class LabelPath:
         return found
 
     def __repr__(self) -> str:
-        return f"<{self.document.value} /{'/'.join(keys[0] for keys in self.labels())}>"
+        return f"<{self.document.value} /{'/'.join(keys[0] for keys in self.label_keys())}>"
 
 
-class LabelPaths:
+class LabelPathTable:
     """All label paths seen, at most `most` of them kept."""
 
-    def __init__(self, most: int = MAX_LABEL_PATHS) -> None:
-        self._most = most
-        self._kept = 0
-        self._roots = {document: LabelPath(document) for document in Document}
+    def __init__(self, max_paths: int = MAX_LABEL_PATHS) -> None:
+        self._max_paths = max_paths
+        self._interned_count = 0
+        self._roots = {document: LabelPath(document) for document in DocumentRole}
 
     def __len__(self) -> int:
-        return self._kept
+        return self._interned_count
 
-    def root(self, document: Document) -> LabelPath:
+    def root_path(self, document: DocumentRole) -> LabelPath:
         """The label path without labels of one of an event's documents."""
         return self._roots[document]
 
-    def of_tree(
+    def collect_from_tree(
         self,
         root: etree._Element,
-        document: Document,
+        document: DocumentRole,
         *,
         attributes: bool = True,
         texts: bool = True,
@@ -81,7 +90,7 @@ class LabelPaths:
 
         Without `attributes` or `texts` only those of elements are looked for: a third of the time.
         """
-        strange = _Strangers()
+        transient = _TransientPaths()
         found: set[LabelPath] = set()
         above, left = self._roots[document], 1
         waiting: list[tuple[LabelPath, int]] = []
@@ -91,31 +100,33 @@ class LabelPaths:
                 above, left = waiting.pop()
             left -= 1
             if texts and element.tail is not None and element is not root:
-                found.add(above.texts.get(_NO_NAME) or self._text(above, strange))
+                found.add(above.texts.get(_NO_NAME) or self._text_path(above, transient))
             tag = element.tag
             if type(tag) is not str:
                 continue
-            here = above.elements.get(tag) or self._child(
-                above, above.elements, LabelKind.ELEMENT, tag, strange
+            here = above.elements.get(tag) or self._child_path(
+                above, above.elements, LabelKind.ELEMENT, tag, transient
             )
             found.add(here)
             if attributes:
                 for name in map(str, element.keys()):
                     found.add(
                         here.attributes.get(name)
-                        or self._child(here, here.attributes, LabelKind.ATTRIBUTE, name, strange)
+                        or self._child_path(
+                            here, here.attributes, LabelKind.ATTRIBUTE, name, transient
+                        )
                     )
             if texts and element.text is not None:
-                found.add(here.texts.get(_NO_NAME) or self._text(here, strange))
+                found.add(here.texts.get(_NO_NAME) or self._text_path(here, transient))
             children = len(element)
             if children:
                 waiting.append((above, left))
                 above, left = here, children
         return found
 
-    def of_shape(self, root: Node, document: Document) -> set[LabelPath]:
+    def collect_from_shape(self, root: Node, document: DocumentRole) -> set[LabelPath]:
         """Those of every document of a shape; `root` is the shape's root or outermost element."""
-        strange = _Strangers()
+        transient = _TransientPaths()
         found: set[LabelPath] = set()
         open_nodes = [(root, self._roots[document])]
         while open_nodes:
@@ -123,46 +134,46 @@ class LabelPaths:
             if node.kind is NodeKind.ROOT:
                 here = above
             else:
-                kind, children = _place(node, above)
+                kind, children = _label_of(node, above)
                 tag = f"{{{node.namespace}}}{node.local}" if node.namespace else node.local
-                here = children.get(tag) or self._child(above, children, kind, tag, strange)
+                here = children.get(tag) or self._child_path(above, children, kind, tag, transient)
                 found.add(here)
             open_nodes.extend((each, here) for each in node.attributes)
             open_nodes.extend((each, here) for each in node.children)
         return found
 
-    def _text(self, above: LabelPath, strange: _Strangers) -> LabelPath:
-        return self._child(above, above.texts, LabelKind.TEXT, _NO_NAME, strange)
+    def _text_path(self, above: LabelPath, transient: _TransientPaths) -> LabelPath:
+        return self._child_path(above, above.texts, LabelKind.TEXT, _NO_NAME, transient)
 
-    def _child(
+    def _child_path(
         self,
         above: LabelPath,
         children: dict[str, LabelPath],
         kind: LabelKind,
         tag: str,
-        strange: _Strangers,
+        transient: _TransientPaths,
     ) -> LabelPath:
-        if self._kept < self._most and above.kept:
-            self._kept += 1
+        if self._interned_count < self._max_paths and above.is_interned:
+            self._interned_count += 1
             new = children[tag] = LabelPath(above.document, above, kind, tag)
             return new
-        return strange.child(above, kind, tag)
+        return transient.child_path(above, kind, tag)
 
 
-class _Strangers:
+class _TransientPaths:
     """Label paths of one document for which there was no place."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[LabelPath, LabelKind, str], LabelPath] = {}
 
-    def child(self, above: LabelPath, kind: LabelKind, tag: str) -> LabelPath:
+    def child_path(self, above: LabelPath, kind: LabelKind, tag: str) -> LabelPath:
         key = (above, kind, tag)
         if key not in self._known:
-            self._known[key] = LabelPath(above.document, above, kind, tag, kept=False)
+            self._known[key] = LabelPath(above.document, above, kind, tag, is_interned=False)
         return self._known[key]
 
 
-def _place(node: Node, above: LabelPath) -> tuple[LabelKind, dict[str, LabelPath]]:
+def _label_of(node: Node, above: LabelPath) -> tuple[LabelKind, dict[str, LabelPath]]:
     if node.kind is NodeKind.ELEMENT:
         return LabelKind.ELEMENT, above.elements
     if node.kind is NodeKind.ATTRIBUTE:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from broker.matching.paths.emptiness import node_sets, value_without
+from broker.matching.paths.emptiness import outermost_node_sets, value_if_empty
 from broker.matching.query.tree import (
     Binary,
     Chain,
@@ -20,8 +20,8 @@ from broker.matching.query.tree import (
     Literal,
     Negation,
     Number,
-    Origin,
     Path,
+    PathStart,
     Step,
     ValueType,
     Variable,
@@ -31,70 +31,76 @@ from broker.matching.query.value_type import value_type
 _ANY_TEXT, _ANY_NUMBER = "ClientId", "TimeStamp"
 
 
-def without_literals(expression: Expression, hole_at: Mapping[int, int]) -> Expression:
+def abstract_literals(expression: Expression, parameter_at: Mapping[int, int]) -> Expression:
     """The expression with a variable instead of each literal that decides what is required.
 
-    `hole_at` has the positions of the comparisons and calls that literals were taken out of. Where
+    `parameter_at` has the positions of the comparisons and calls that literals were taken out of. Where
     only it matters whether a text literal is empty, it stays: templates tell these apart.
     """
-    return _Rewriting(hole_at).of(expression)
+    return _LiteralAbstraction(parameter_at).rewrite(expression)
 
 
-class _Rewriting:
-    def __init__(self, hole_at: Mapping[int, int]) -> None:
-        self._hole_at = hole_at
+class _LiteralAbstraction:
+    def __init__(self, parameter_at: Mapping[int, int]) -> None:
+        self._parameter_at = parameter_at
 
-    def of(self, expression: Expression) -> Expression:
+    def rewrite(self, expression: Expression) -> Expression:
         match expression:
             case Binary(position=position, left=left, right=right):
-                if position in self._hole_at:
-                    return self._comparison(expression)
-                return attrs.evolve(expression, left=self.of(left), right=self.of(right))
+                if position in self._parameter_at:
+                    return self._rewrite_comparison(expression)
+                return attrs.evolve(expression, left=self.rewrite(left), right=self.rewrite(right))
             case FunctionCall(position=position, arguments=arguments):
-                if position in self._hole_at:
-                    subject, literal = self.of(arguments[0]), arguments[1]
-                    if _decides(subject):
-                        literal = _unknown(literal)
+                if position in self._parameter_at:
+                    subject, literal = self.rewrite(arguments[0]), arguments[1]
+                    if _is_decisive(subject):
+                        literal = _unknown_value(literal)
                     return attrs.evolve(expression, arguments=(subject, literal))
-                return attrs.evolve(expression, arguments=tuple(map(self.of, arguments)))
+                return attrs.evolve(expression, arguments=tuple(map(self.rewrite, arguments)))
             case Chain(operands=operands):
-                return attrs.evolve(expression, operands=tuple(map(self.of, operands)))
+                return attrs.evolve(expression, operands=tuple(map(self.rewrite, operands)))
             case Negation(operand=operand):
-                return attrs.evolve(expression, operand=self.of(operand))
+                return attrs.evolve(expression, operand=self.rewrite(operand))
             case Filter(primary=primary, predicates=predicates):
                 return attrs.evolve(
                     expression,
-                    primary=self.of(primary),
-                    predicates=tuple(map(self.of, predicates)),
+                    primary=self.rewrite(primary),
+                    predicates=tuple(map(self.rewrite, predicates)),
                 )
             case Path(start=start, steps=steps):
-                begin = start if isinstance(start, Origin) else self.of(start)
-                return attrs.evolve(expression, start=begin, steps=tuple(map(self._step, steps)))
+                begin = start if isinstance(start, PathStart) else self.rewrite(start)
+                return attrs.evolve(
+                    expression, start=begin, steps=tuple(map(self._rewrite_step, steps))
+                )
         return expression
 
-    def _step(self, step: Step) -> Step:
-        return attrs.evolve(step, predicates=tuple(map(self.of, step.predicates)))
+    def _rewrite_step(self, step: Step) -> Step:
+        return attrs.evolve(step, predicates=tuple(map(self.rewrite, step.predicates)))
 
-    def _comparison(self, node: Binary) -> Binary:
+    def _rewrite_comparison(self, node: Binary) -> Binary:
         if _is_literal(node.left):
-            right = self.of(node.right)
-            return attrs.evolve(node, left=_left_open(node.operator, right, node.left), right=right)
-        left = self.of(node.left)
-        return attrs.evolve(node, left=left, right=_left_open(node.operator, left, node.right))
+            right = self.rewrite(node.right)
+            return attrs.evolve(
+                node, left=_abstract_operand(node.operator, right, node.left), right=right
+            )
+        left = self.rewrite(node.left)
+        return attrs.evolve(
+            node, left=left, right=_abstract_operand(node.operator, left, node.right)
+        )
 
 
-def _left_open(operator: str, subject: Expression, literal: Expression) -> Expression:
+def _abstract_operand(operator: str, subject: Expression, literal: Expression) -> Expression:
     textual = isinstance(literal, Literal) and operator in ("=", "!=")
-    if textual and value_type(subject) is ValueType.STRING and not _decides(subject):
+    if textual and value_type(subject) is ValueType.STRING and not _is_decisive(subject):
         return literal
-    return _unknown(literal)
+    return _unknown_value(literal)
 
 
-def _decides(subject: Expression) -> bool:
+def _is_decisive(subject: Expression) -> bool:
     """Whether a text that the subject is compared with can decide what is required."""
     return any(
-        isinstance(value := value_without(subject, node_set), (str, float, bool)) and value != ""
-        for node_set in node_sets(subject)
+        isinstance(value := value_if_empty(subject, node_set), (str, float, bool)) and value != ""
+        for node_set in outermost_node_sets(subject)
     )
 
 
@@ -104,6 +110,6 @@ def _is_literal(expression: Expression) -> bool:
     )
 
 
-def _unknown(literal: Expression) -> Expression:
+def _unknown_value(literal: Expression) -> Expression:
     kind = _ANY_TEXT if isinstance(literal, Literal) else _ANY_NUMBER
     return Variable(literal.position, kind)

@@ -20,7 +20,7 @@ class LabelKind(enum.Enum):
     TEXT = "t"
 
 
-class Document(enum.Enum):
+class DocumentRole(enum.Enum):
     """Which of an event's two documents a pattern is about."""
 
     PAYLOAD = "payload"
@@ -75,19 +75,19 @@ class PatternStep:
 class Pattern:
     """Steps from the root of a document; only the last one is anything but an element."""
 
-    document: Document
+    document: DocumentRole
     steps: tuple[PatternStep, ...]
 
     def __str__(self) -> str:
         text = "".join(map(str, self.steps))
-        return text if self.document is Document.PAYLOAD else f"envelope:{text}"
+        return text if self.document is DocumentRole.PAYLOAD else f"envelope:{text}"
 
     @property
     def weight(self) -> int:
         """How rare its occurrence is likely to be: a guess, by names and length."""
         return sum((step.local is not None) + (not step.descendant) + 1 for step in self.steps)
 
-    def accepts(self, keys: Sequence[tuple[str, str, str]]) -> bool:
+    def matches(self, keys: Sequence[tuple[str, str, str]]) -> bool:
         """Whether it describes the label path whose labels have these `matching_keys`."""
         steps = self.steps
         count = len(steps)

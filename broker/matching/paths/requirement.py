@@ -42,43 +42,43 @@ ALWAYS = Requirements(frozenset({frozenset()}), exact=True)
 UNKNOWN = ALWAYS.inexact()
 
 
-def occurrence(pattern: Pattern) -> Requirements:
+def require_pattern(pattern: Pattern) -> Requirements:
     """That the pattern occurs."""
     return Requirements(frozenset({frozenset({pattern})}), exact=True)
 
 
-def conjunction(left: Requirements, right: Requirements) -> Requirements:
+def require_both(left: Requirements, right: Requirements) -> Requirements:
     """Both."""
     exact = left.exact and right.exact
     if len(left.alternatives) * len(right.alternatives) > MAX_ALTERNATIVES:
         kept = min(left, right, key=lambda side: len(side.alternatives))
         return kept.inexact()
     products = frozenset(a | b for a in left.alternatives for b in right.alternatives)
-    return _reduced(products, exact)
+    return _simplify(products, exact)
 
 
-def disjunction(left: Requirements, right: Requirements) -> Requirements:
+def require_either(left: Requirements, right: Requirements) -> Requirements:
     """Either."""
-    return _reduced(left.alternatives | right.alternatives, left.exact and right.exact)
+    return _simplify(left.alternatives | right.alternatives, left.exact and right.exact)
 
 
-def _reduced(alternatives: frozenset[Alternative], exact: bool) -> Requirements:
+def _simplify(alternatives: frozenset[Alternative], exact: bool) -> Requirements:
     if len(alternatives) > MAX_ALTERNATIVES:
         return UNKNOWN
-    conjuncts = {_without_implied(each) for each in alternatives}
+    conjuncts = {_remove_implied(each) for each in alternatives}
     if any(len(each) > MAX_CONJUNCTS for each in conjuncts):
         exact = False
-        conjuncts = {_rarest(each) for each in conjuncts}
+        conjuncts = {_select_rarest(each) for each in conjuncts}
     weakest = frozenset(each for each in conjuncts if not any(other < each for other in conjuncts))
     return Requirements(weakest, exact)
 
 
-def _without_implied(patterns: Alternative) -> Alternative:
+def _remove_implied(patterns: Alternative) -> Alternative:
     return frozenset(
         p for p in patterns if not any(q is not p and q != p and q.implies(p) for q in patterns)
     )
 
 
-def _rarest(patterns: Alternative) -> Alternative:
+def _select_rarest(patterns: Alternative) -> Alternative:
     ranked = sorted(patterns, key=lambda p: (-p.weight, str(p)))
     return frozenset(ranked[:MAX_CONJUNCTS])

@@ -5,126 +5,131 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import reduce
 
-from broker.matching.paths.emptiness import UNKNOWN, node_sets, truth
+from broker.matching.paths.abstract_node import AbstractNode
+from broker.matching.paths.emptiness import UNKNOWN, outermost_node_sets, truth_if_empty
+from broker.matching.paths.pattern import DocumentRole, LabelKind, PatternStep
 from broker.matching.paths.requirement import (
     ALWAYS,
     NEVER,
     Requirements,
-    conjunction,
-    disjunction,
+    require_both,
+    require_either,
 )
 from broker.matching.paths.requirement import UNKNOWN as NOTHING_SURE
-from broker.matching.paths.pattern import Document, LabelKind, PatternStep
-from broker.matching.paths.abstract_node import Reached
-from broker.matching.query.namespaces import BOUND
+from broker.matching.query.namespaces import PREDEFINED_PREFIXES
 from broker.matching.query.query import Query
 from broker.matching.query.tree import (
     Chain,
     Expression,
     Filter,
     FunctionCall,
-    Origin,
     Path,
+    PathStart,
     ValueType,
 )
 from broker.matching.query.value_type import value_type
 
 #: Outside all predicates the context is the payload's element, whatever its name.
-_OUTERMOST = Reached(Document.PAYLOAD, (PatternStep(False, LabelKind.ELEMENT),))
+_OUTERMOST_CONTEXT = AbstractNode(DocumentRole.PAYLOAD, (PatternStep(False, LabelKind.ELEMENT),))
 
 
-def requirements(query: Query) -> Requirements:
+def derive_requirements(query: Query) -> Requirements:
     """The patterns of which a matching document must have some (F2).
 
     Envelope variables, `not()`, positions and values require nothing.
     """
-    return requirements_of(query.expression, dict(query.namespaces))
+    return derive_from_expression(query.expression, dict(query.namespaces))
 
 
-def requirements_of(expression: Expression, namespaces: Mapping[str, str]) -> Requirements:
+def derive_from_expression(expression: Expression, namespaces: Mapping[str, str]) -> Requirements:
     """The same for an expression whose prefixes `namespaces` resolves."""
-    return _Derivation({**namespaces, **BOUND}).of(expression, _OUTERMOST)
+    return _Derivation({**namespaces, **PREDEFINED_PREFIXES}).derive(expression, _OUTERMOST_CONTEXT)
 
 
 class _Derivation:
     def __init__(self, namespaces: Mapping[str, str]) -> None:
         self._namespaces = namespaces
 
-    def of(self, expression: Expression, context: Reached) -> Requirements:
+    def derive(self, expression: Expression, context: AbstractNode) -> Requirements:
         """For its boolean value to be true."""
         if value_type(expression) is ValueType.NODE_SET:
-            return self._non_empty(expression, context)
+            return self._require_non_empty(expression, context)
         match expression:
             case Chain(operator=joint, operands=operands):
-                join = conjunction if joint == "and" else disjunction
-                return reduce(join, (self.of(each, context) for each in operands))
+                join = require_both if joint == "and" else require_either
+                return reduce(join, (self.derive(each, context) for each in operands))
             case FunctionCall(name="boolean", arguments=(argument,)):
-                return self.of(argument, context)
-        constant = truth(expression)
+                return self.derive(argument, context)
+        constant = truth_if_empty(expression)
         if constant is not UNKNOWN:
             return ALWAYS if constant else NEVER
         result = NOTHING_SURE
-        for node_set in node_sets(expression):
-            if truth(expression, node_set) is False:
-                result = conjunction(result, self._non_empty(node_set, context))
+        for node_set in outermost_node_sets(expression):
+            if truth_if_empty(expression, node_set) is False:
+                result = require_both(result, self._require_non_empty(node_set, context))
         return result
 
-    def _non_empty(self, node_set: Expression, context: Reached) -> Requirements:
-        ends = self._ends(node_set, context)
-        return reduce(disjunction, (end.requirements() for end in ends), NEVER)
+    def _require_non_empty(self, node_set: Expression, context: AbstractNode) -> Requirements:
+        ends = self._end_nodes(node_set, context)
+        return reduce(require_either, (end.existence_requirements() for end in ends), NEVER)
 
-    def _ends(self, node_set: Expression, context: Reached) -> list[Reached]:
+    def _end_nodes(self, node_set: Expression, context: AbstractNode) -> list[AbstractNode]:
         match node_set:
             case Chain(operands=operands):
-                return [end for each in operands for end in self._ends(each, context)]
+                return [end for each in operands for end in self._end_nodes(each, context)]
             case Filter(primary=primary, predicates=predicates):
                 return [
-                    self._tested(end, predicates, context) for end in self._ends(primary, context)
+                    self._apply_predicates(end, predicates, context)
+                    for end in self._end_nodes(primary, context)
                 ]
             case Path(start=start, steps=steps):
-                ends = self._starts(start, context)
+                ends = self._start_nodes(start, context)
                 for step in steps:
                     ends = [
-                        self._tested(end, step.predicates, context)
+                        self._apply_predicates(end, step.predicates, context)
                         for here in ends
-                        if (end := here.step(step, self._namespaces)) is not None
+                        if (end := here.follow_step(step, self._namespaces)) is not None
                     ]
                 return ends
         # What id() finds depends on a DTD, and on the document that it looks in.
-        return [Reached(context.document, exact=False, lost=True)]
+        return [AbstractNode(context.document, exact=False, is_unknown=True)]
 
-    def _starts(self, start: Origin | Expression, context: Reached) -> list[Reached]:
+    def _start_nodes(
+        self, start: PathStart | Expression, context: AbstractNode
+    ) -> list[AbstractNode]:
         match start:
-            case Origin.CONTEXT:
-                return [context.inward()]
-            case Origin.DOCUMENT:
-                return [Reached(Document.PAYLOAD)]
-            case Origin.ENVELOPE:
-                return [Reached(Document.ENVELOPE)]
-        return self._ends(start, context)
+            case PathStart.CONTEXT:
+                return [context.as_context()]
+            case PathStart.DOCUMENT:
+                return [AbstractNode(DocumentRole.PAYLOAD)]
+            case PathStart.ENVELOPE:
+                return [AbstractNode(DocumentRole.ENVELOPE)]
+        return self._end_nodes(start, context)
 
-    def _tested(
-        self, end: Reached, predicates: tuple[Expression, ...], context: Reached
-    ) -> Reached:
-        if end.lost:
+    def _apply_predicates(
+        self, end: AbstractNode, predicates: tuple[Expression, ...], context: AbstractNode
+    ) -> AbstractNode:
+        if end.is_unknown:
             return end
-        exact = len(predicates) == 1 and end.required == ALWAYS and _plain(predicates[0])
+        exact = (
+            len(predicates) == 1 and end.required == ALWAYS and _is_decided_by_labels(predicates[0])
+        )
         for predicate in predicates:
             if value_type(predicate) is ValueType.NUMBER:
                 needs = NOTHING_SURE
             else:
-                needs = self.of(predicate, end.inward())
-            end = end.needing(needs, exact=exact and needs.exact)
+                needs = self.derive(predicate, end.as_context())
+            end = end.with_requirement(needs, exact=exact and needs.exact)
         return end
 
 
-def _plain(predicate: Expression) -> bool:
+def _is_decided_by_labels(predicate: Expression) -> bool:
     """Whether it only asks for nodes below the context, so that their label paths decide it."""
     match predicate:
         case Path(start=start):
-            return start is Origin.CONTEXT
+            return start is PathStart.CONTEXT
         case Chain(operator="or" | "|", operands=operands):
-            return all(map(_plain, operands))
+            return all(map(_is_decided_by_labels, operands))
         case FunctionCall(name="boolean", arguments=(argument,)):
-            return _plain(argument)
+            return _is_decided_by_labels(argument)
     return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from broker.errors import QueryTooExpensive
-from broker.matching.query.lexer import Kind, Token, bad_query, tokens
+from broker.matching.query.lexer import Token, TokenKind, bad_query_at, tokenize
 from broker.matching.query.limits import QueryLimits
 
 
@@ -19,7 +19,7 @@ class Replacement:
 
 
 @attrs.define
-class Findings:
+class ParseInfo:
     """What the parser saw, for which nobody need walk the tree again.
 
     `prefixes` gives for each prefix the offset of its first use.
@@ -32,75 +32,75 @@ class Findings:
 
     variables: set[str] = attrs.field(factory=set)
     prefixes: dict[str, int] = attrs.field(factory=dict)
-    document_starts: list[Replacement] = attrs.field(factory=list)
-    envelope_starts: list[Replacement] = attrs.field(factory=list)
-    text_calls: list[Replacement] = attrs.field(factory=list)
-    sought: int = 0
-    outer_context: bool = False
+    document_replacements: list[Replacement] = attrs.field(factory=list)
+    envelope_replacements: list[Replacement] = attrs.field(factory=list)
+    call_replacements: list[Replacement] = attrs.field(factory=list)
+    searched_characters: int = 0
+    reads_outer_context: bool = False
 
 
 class Cursor:
     """One token ahead, with the counters that bound nesting, steps and operators."""
 
     def __init__(self, text: str, limits: QueryLimits) -> None:
-        self._rest = iter(tokens(text))
+        self._rest = iter(tokenize(text))
         self.token = next(self._rest)
         """The token that comes next."""
         self._limits = limits
-        self._nesting = 0
-        self._steps = 0
-        self._operators = 0
-        self.predicates = 0
+        self._bracket_depth = 0
+        self._step_count = 0
+        self._operator_count = 0
+        self.predicate_depth = 0
         """How many predicates the cursor is in."""
-        self.findings = Findings()
+        self.info = ParseInfo()
 
-    def take(self) -> Token:
+    def advance(self) -> Token:
         """The next token, moving behind it; END stays END."""
         token = self.token
-        if token.kind is not Kind.END:
+        if token.kind is not TokenKind.END:
             self.token = next(self._rest)
         return token
 
-    def take_if(self, *kinds: Kind) -> Token | None:
+    def accept(self, *kinds: TokenKind) -> Token | None:
         """The next token if it is of one of the kinds."""
-        return self.take() if self.token.kind in kinds else None
+        return self.advance() if self.token.kind in kinds else None
 
-    def expect(self, kind: Kind, where: str) -> Token:
+    def expect(self, kind: TokenKind, where: str) -> Token:
         """The next token, which must be of this kind; `BadQuery` says what stands there instead."""
         if self.token.kind is not kind:
-            raise bad_query(
+            raise bad_query_at(
                 f"expected {kind.value} {where}, found {self.token}", self.token.position
             )
-        return self.take()
+        return self.advance()
 
-    def enter(self, position: int) -> None:
+    def open_bracket(self, position: int) -> None:
         """One bracket deeper; `QueryTooExpensive` when that is too deep."""
-        self._nesting += 1
-        if self._nesting > self._limits.max_nesting:
-            raise too_expensive(
+        self._bracket_depth += 1
+        if self._bracket_depth > self._limits.max_nesting:
+            raise too_expensive_at(
                 f"brackets are nested more than {self._limits.max_nesting} deep", position
             )
 
-    def leave(self) -> None:
+    def close_bracket(self) -> None:
         """Out of a bracket again."""
-        self._nesting -= 1
+        self._bracket_depth -= 1
 
     def count_step(self, position: int) -> None:
         """One step more; `QueryTooExpensive` when there are too many."""
-        self._steps += 1
-        if self._steps > self._limits.max_steps:
-            raise too_expensive(f"more than {self._limits.max_steps} location steps", position)
+        self._step_count += 1
+        if self._step_count > self._limits.max_steps:
+            raise too_expensive_at(f"more than {self._limits.max_steps} location steps", position)
 
     def count_operator(self, position: int) -> None:
         """One operator on another one's result; `QueryTooExpensive` when there are too many."""
-        self._operators += 1
-        if self._operators > self._limits.max_operators:
-            raise too_expensive(
+        self._operator_count += 1
+        if self._operator_count > self._limits.max_operators:
+            raise too_expensive_at(
                 f"more than {self._limits.max_operators} operators on the results of others",
                 position,
             )
 
 
-def too_expensive(message: str, position: int) -> QueryTooExpensive:
+def too_expensive_at(message: str, position: int) -> QueryTooExpensive:
     """The error for what is too much at the offset `position`."""
     return QueryTooExpensive(f"{message}; make the query simpler", line=1, column=position + 1)

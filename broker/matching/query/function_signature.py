@@ -10,7 +10,7 @@ _B, _N, _S, _NS = ValueType.BOOLEAN, ValueType.NUMBER, ValueType.STRING, ValueTy
 
 
 @attrs.frozen
-class Function:
+class FunctionSignature:
     """The signature of a core function; `most` is None where any number of arguments may follow.
 
     `node_set` means that its argument must be one, `reads_context` that without an argument it
@@ -18,55 +18,55 @@ class Function:
     """
 
     name: str
-    least: int
-    most: int | None
-    result: ValueType
-    node_set: bool = False
+    min_arguments: int
+    max_arguments: int | None
+    result_type: ValueType
+    requires_node_set: bool = False
     reads_context: bool = False
 
     @property
-    def arity(self) -> str:
+    def arity_text(self) -> str:
         """The number of arguments in words, for a message."""
-        if self.most is None:
-            return f"{self.least} or more arguments"
-        if self.least != self.most:
-            return f"{self.least} to {self.most} arguments"
-        if self.least == 0:
+        if self.max_arguments is None:
+            return f"{self.min_arguments} or more arguments"
+        if self.min_arguments != self.max_arguments:
+            return f"{self.min_arguments} to {self.max_arguments} arguments"
+        if self.min_arguments == 0:
             return "no argument"
-        return f"{self.least} argument{'s' if self.least > 1 else ''}"
+        return f"{self.min_arguments} argument{'s' if self.min_arguments > 1 else ''}"
 
 
-FUNCTIONS: dict[str, Function] = {
+CORE_FUNCTIONS: dict[str, FunctionSignature] = {
     function.name: function
     for function in (
-        Function("last", 0, 0, _N),
-        Function("position", 0, 0, _N),
-        Function("count", 1, 1, _N, node_set=True),
+        FunctionSignature("last", 0, 0, _N),
+        FunctionSignature("position", 0, 0, _N),
+        FunctionSignature("count", 1, 1, _N, requires_node_set=True),
         # `id` reads the context node's document, with an argument too.
-        Function("id", 1, 1, _NS, reads_context=True),
-        Function("local-name", 0, 1, _S, node_set=True, reads_context=True),
-        Function("namespace-uri", 0, 1, _S, node_set=True, reads_context=True),
-        Function("name", 0, 1, _S, node_set=True, reads_context=True),
-        Function("string", 0, 1, _S, reads_context=True),
-        Function("concat", 2, None, _S),
-        Function("starts-with", 2, 2, _B),
-        Function("contains", 2, 2, _B),
-        Function("substring-before", 2, 2, _S),
-        Function("substring-after", 2, 2, _S),
-        Function("substring", 2, 3, _S),
-        Function("string-length", 0, 1, _N, reads_context=True),
-        Function("normalize-space", 0, 1, _S, reads_context=True),
-        Function("translate", 3, 3, _S),
-        Function("boolean", 1, 1, _B),
-        Function("not", 1, 1, _B),
-        Function("true", 0, 0, _B),
-        Function("false", 0, 0, _B),
+        FunctionSignature("id", 1, 1, _NS, reads_context=True),
+        FunctionSignature("local-name", 0, 1, _S, requires_node_set=True, reads_context=True),
+        FunctionSignature("namespace-uri", 0, 1, _S, requires_node_set=True, reads_context=True),
+        FunctionSignature("name", 0, 1, _S, requires_node_set=True, reads_context=True),
+        FunctionSignature("string", 0, 1, _S, reads_context=True),
+        FunctionSignature("concat", 2, None, _S),
+        FunctionSignature("starts-with", 2, 2, _B),
+        FunctionSignature("contains", 2, 2, _B),
+        FunctionSignature("substring-before", 2, 2, _S),
+        FunctionSignature("substring-after", 2, 2, _S),
+        FunctionSignature("substring", 2, 3, _S),
+        FunctionSignature("string-length", 0, 1, _N, reads_context=True),
+        FunctionSignature("normalize-space", 0, 1, _S, reads_context=True),
+        FunctionSignature("translate", 3, 3, _S),
+        FunctionSignature("boolean", 1, 1, _B),
+        FunctionSignature("not", 1, 1, _B),
+        FunctionSignature("true", 0, 0, _B),
+        FunctionSignature("false", 0, 0, _B),
         # `lang` reads the context node, with an argument too.
-        Function("lang", 1, 1, _B, reads_context=True),
-        Function("number", 0, 1, _N, reads_context=True),
-        Function("sum", 1, 1, _N, node_set=True),
-        Function("floor", 1, 1, _N),
-        Function("ceiling", 1, 1, _N),
-        Function("round", 1, 1, _N),
+        FunctionSignature("lang", 1, 1, _B, reads_context=True),
+        FunctionSignature("number", 0, 1, _N, reads_context=True),
+        FunctionSignature("sum", 1, 1, _N, requires_node_set=True),
+        FunctionSignature("floor", 1, 1, _N),
+        FunctionSignature("ceiling", 1, 1, _N),
+        FunctionSignature("round", 1, 1, _N),
     )
 }

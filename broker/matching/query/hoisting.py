@@ -13,9 +13,9 @@ import attrs
 from broker.matching.query import tree
 
 #: What these return depends on the node, or is a node-set.
-_OF_THE_CONTEXT = frozenset({"position", "last", "lang", "id"})
+_CONTEXT_DEPENDENT = frozenset({"position", "last", "lang", "id"})
 #: What these return depends on the node where they have no argument.
-_MAYBE_OF_THE_CONTEXT = frozenset(
+_CONTEXT_DEPENDENT_WITHOUT_ARGUMENT = frozenset(
     {
         "string",
         "number",
@@ -29,36 +29,36 @@ _MAYBE_OF_THE_CONTEXT = frozenset(
 
 
 @attrs.frozen
-class Invariants:
+class HoistedQuery:
     """A query's text with variables in place of `calls`: `$i0` for the first, and so on."""
 
     text: str
     calls: tuple[str, ...]
 
 
-def invariants(text: str, expression: tree.Expression) -> Invariants:
+def hoist_invariant_calls(text: str, expression: tree.Expression) -> HoistedQuery:
     """Take out of a text, which was read as `expression`, what need not be evaluated twice."""
     parts: list[str] = []
     calls: list[str] = []
     done = 0
-    for call in _found(expression, within=False):
-        end = _end(text, call.position)
+    for call in _find_calls(expression, in_predicate=False):
+        end = _call_end(text, call.position)
         parts += [text[done : call.position], f"$i{len(calls)}"]
         calls.append(text[call.position : end])
         done = end
-    return Invariants("".join([*parts, text[done:]]) if calls else text, tuple(calls))
+    return HoistedQuery("".join([*parts, text[done:]]) if calls else text, tuple(calls))
 
 
-def _found(expression: tree.Expression, *, within: bool) -> Iterator[tree.FunctionCall]:
+def _find_calls(expression: tree.Expression, *, in_predicate: bool) -> Iterator[tree.FunctionCall]:
     """The outermost such calls, in the order of the text; `within` a predicate or not."""
-    if within and isinstance(expression, tree.FunctionCall):
+    if in_predicate and isinstance(expression, tree.FunctionCall):
         if _has_path(expression) and _is_invariant(expression):
             yield expression
             return
-    for part in tree.parts_of(expression):
-        yield from _found(part, within=within)
+    for part in tree.subexpressions_of(expression):
+        yield from _find_calls(part, in_predicate=in_predicate)
     for predicate in tree.predicates_of(expression):
-        yield from _found(predicate, within=True)
+        yield from _find_calls(predicate, in_predicate=True)
 
 
 def _is_invariant(expression: tree.Expression) -> bool:
@@ -66,19 +66,23 @@ def _is_invariant(expression: tree.Expression) -> bool:
         case tree.Variable():
             return False
         case tree.FunctionCall(name=name, arguments=arguments):
-            if name in _OF_THE_CONTEXT or (name in _MAYBE_OF_THE_CONTEXT and not arguments):
+            if name in _CONTEXT_DEPENDENT or (
+                name in _CONTEXT_DEPENDENT_WITHOUT_ARGUMENT and not arguments
+            ):
                 return False
-        case tree.Path(start=tree.Origin() as start):
+        case tree.Path(start=tree.PathStart() as start):
             # What is in its predicates has nodes of its own.
-            return start is tree.Origin.DOCUMENT
-    return all(map(_is_invariant, tree.parts_of(expression)))
+            return start is tree.PathStart.DOCUMENT
+    return all(map(_is_invariant, tree.subexpressions_of(expression)))
 
 
 def _has_path(expression: tree.Expression) -> bool:
-    return isinstance(expression, tree.Path) or any(map(_has_path, tree.parts_of(expression)))
+    return isinstance(expression, tree.Path) or any(
+        map(_has_path, tree.subexpressions_of(expression))
+    )
 
 
-def _end(text: str, start: int) -> int:
+def _call_end(text: str, start: int) -> int:
     """Just behind the closing bracket of the call that begins at `start`."""
     depth, quote = 0, ""
     for at in range(start, len(text)):

@@ -10,4 +10,4 @@ from broker.event.envelope import NAMESPACE
 ENVELOPE_PREFIX: Final = "Mspaces"
 XML_NAMESPACE: Final = "http://www.w3.org/XML/1998/namespace"
 #: The envelope's prefix; `xml` is bound by XPath itself.
-BOUND: Final[Mapping[str, str]] = {ENVELOPE_PREFIX: NAMESPACE, "xml": XML_NAMESPACE}
+PREDEFINED_PREFIXES: Final[Mapping[str, str]] = {ENVELOPE_PREFIX: NAMESPACE, "xml": XML_NAMESPACE}

@@ -23,8 +23,8 @@ _EXACT_DIGITS = 15
 _POWERS = tuple(10.0**digits for digits in range(_EXACT_DIGITS + 1))
 
 
-def plain_number(text: bytes) -> float | None:
-    """As `number_of`, for digits with a point among them at most; None for all else.
+def parse_plain_number(text: bytes) -> float | None:
+    """As `parse_number`, for digits with a point among them at most; None for all else.
 
     With so few digits nothing is rounded on the way, so one division gives the same bits.
     """
@@ -40,7 +40,7 @@ def plain_number(text: bytes) -> float | None:
     return -value if negative else value
 
 
-def number_of(text: str) -> float:
+def parse_number(text: str) -> float:
     """XPath's `number(text)` as libxml2 computes it; NaN for what it does not read as a number."""
     match = _NUMBER.fullmatch(text)
     if match is None:
@@ -49,15 +49,15 @@ def number_of(text: str) -> float:
     value = 0.0
     for digit in whole or "":
         value = value * 10 + float(digit)
-    value += _fraction(fraction or bare_fraction or "")
+    value += _parse_fraction(fraction or bare_fraction or "")
     if sign:
         value = -value
     if exponent_digits is None:
         return value * 1.0
-    return value * _power_of_ten(exponent_digits, negative=exponent_sign == "-")
+    return value * _parse_power_of_ten(exponent_digits, negative=exponent_sign == "-")
 
 
-def _fraction(digits: str) -> float:
+def _parse_fraction(digits: str) -> float:
     significant = digits.lstrip("0")
     zeros = len(digits) - len(significant)
     kept = significant[:_FRACTION_DIGITS]
@@ -68,7 +68,7 @@ def _fraction(digits: str) -> float:
     return value / scale
 
 
-def _power_of_ten(digits: str, *, negative: bool) -> float:
+def _parse_power_of_ten(digits: str, *, negative: bool) -> float:
     exponent = 0
     for digit in digits:
         if exponent < _EXPONENT_CAP:

@@ -10,14 +10,14 @@ calls of ours (`texts.py`). All else stays as it was written.
 
 from __future__ import annotations
 
-from broker.matching.query.cursor import Findings
+from broker.matching.query.cursor import ParseInfo
 
 
-def addressed(text: str, findings: Findings) -> str:
+def rewrite_for_lxml(text: str, info: ParseInfo) -> str:
     """The text to compile; the text itself when nothing has to be replaced."""
-    replacements = list(findings.text_calls)
-    if findings.envelope_starts:
-        replacements += (*findings.envelope_starts, *findings.document_starts)
+    replacements = list(info.call_replacements)
+    if info.envelope_replacements:
+        replacements += (*info.envelope_replacements, *info.document_replacements)
     if not replacements:
         return text
     parts = []

@@ -43,7 +43,7 @@ class Axis(enum.Enum):
     __hash__ = object.__hash__
 
 
-class Origin(enum.Enum):
+class PathStart(enum.Enum):
     """Where a path without a filter expression in front of it starts."""
 
     CONTEXT = "context"
@@ -91,7 +91,7 @@ class Path:
     """Location steps from an origin, or from the node-set of a filter expression."""
 
     position: int
-    start: Origin | Expression
+    start: PathStart | Expression
     steps: tuple[Step, ...]
 
 
@@ -170,7 +170,7 @@ Expression: TypeAlias = (
 )
 
 
-def parts_of(expression: Expression) -> tuple[Expression, ...]:
+def subexpressions_of(expression: Expression) -> tuple[Expression, ...]:
     """What an expression is made of, predicates left out: they have nodes of their own."""
     match expression:
         case Binary(left=left, right=right):
@@ -183,7 +183,7 @@ def parts_of(expression: Expression) -> tuple[Expression, ...]:
             return (operand,)
         case Filter(primary=primary):
             return (primary,)
-        case Path(start=start) if not isinstance(start, Origin):
+        case Path(start=start) if not isinstance(start, PathStart):
             return (start,)
         case _:
             return ()

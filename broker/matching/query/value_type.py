@@ -6,7 +6,7 @@ at once, and the index relies on it.
 
 from __future__ import annotations
 
-from broker.matching.query.function_signature import FUNCTIONS
+from broker.matching.query.function_signature import CORE_FUNCTIONS
 from broker.matching.query.tree import (
     Binary,
     Chain,
@@ -20,7 +20,7 @@ from broker.matching.query.tree import (
     ValueType,
     Variable,
 )
-from broker.matching.query.variables import VARIABLES
+from broker.matching.query.variables import VARIABLE_TYPES
 
 _COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 
@@ -35,9 +35,9 @@ def value_type(expression: Expression) -> ValueType:
         case Literal():
             return ValueType.STRING
         case Variable(name=name):
-            return VARIABLES[name]
+            return VARIABLE_TYPES[name]
         case FunctionCall(name=name):
-            return FUNCTIONS[name].result
+            return CORE_FUNCTIONS[name].result_type
         case Binary(operator=operator):
             return ValueType.BOOLEAN if operator in _COMPARISONS else ValueType.NUMBER
         case Chain(operator=operator):

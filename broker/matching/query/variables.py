@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.matching.query.tree import ValueType
 
 #: Name without the dollar sign -> type. Numbers are doubles: above 2**53 neighbours fall together.
-VARIABLES: dict[str, ValueType] = {
+VARIABLE_TYPES: dict[str, ValueType] = {
     "StreamId": ValueType.STRING,
     "ClientId": ValueType.STRING,
     "TimeStamp": ValueType.NUMBER,

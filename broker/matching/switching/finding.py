@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from broker.matching.index.finder import Finder
+from broker.matching.index.row_matcher import RowMatcher
 from broker.matching.switching.batch import Batch
 from broker.matching.switching.bound import Bound, Matching, Question, Undecided
 
@@ -31,7 +31,7 @@ class Finding:
         self.undecided: Undecided = {}
         """By row, the queries that may match."""
 
-    def asked(self) -> Iterator[tuple[Finder, list[Sequence[Any]], Question]]:
+    def asked(self) -> Iterator[tuple[RowMatcher, list[Sequence[Any]], Question]]:
         """The questions that some member may answer, with the columns that the finder reads."""
         bound, column_of = self.bound, self.batch.column
         answerable = list(bound.answerable())
@@ -52,7 +52,7 @@ class Finding:
 
 def find(findings: Sequence[Finding]) -> None:
     """Fill in what is found."""
-    together: dict[Finder, _Together] = {}
+    together: dict[RowMatcher, _Together] = {}
     for finding in findings:
         if finding.batch.size < MANY:
             _gather(finding, together)
@@ -67,12 +67,12 @@ def _look_up(finding: Finding) -> None:
     batch, matching, undecided = finding.batch, finding.matching, finding.undecided
     size, known = batch.size, batch.known
     for finder, columns, question in finding.asked():
-        hits = finder.find_rows(columns, size, known)
+        hits = finder.match_rows(columns, size, known)
         if hits:
             question.sort(hits, batch, matching, undecided)
 
 
-def _gather(finding: Finding, together: dict[Finder, _Together]) -> None:
+def _gather(finding: Finding, together: dict[RowMatcher, _Together]) -> None:
     for finder, columns, question in finding.asked():
         gathered = together.get(finder)
         if gathered is None:
@@ -99,8 +99,8 @@ class _Together:
         else:
             self._rows += [(finding, question, row) for row in range(batch.size)]
 
-    def look_up(self, finder: Finder) -> None:
+    def look_up(self, finder: RowMatcher) -> None:
         """Find them all, and sort what is found to where it belongs."""
-        for at, postings in finder.find_rows(self._columns, len(self._rows)):
+        for at, postings in finder.match_rows(self._columns, len(self._rows)):
             finding, question, row = self._rows[at]
             question.sort([(row, postings)], finding.batch, finding.matching, finding.undecided)

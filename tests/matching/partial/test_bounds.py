@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from lxml import etree
 
-from broker.matching.partial import function_library as functions
-from broker.matching.partial.evaluator import MAX_VISITS, evaluate
-from broker.matching.partial.formula import is_decided, possible
-from broker.matching.partial.evaluation_input import Decision, Subjects
-from broker.matching.partial.template import instances
+from broker.matching.partial import function_library
+from broker.matching.partial.evaluation_input import EvaluationInput, EvaluationResult
+from broker.matching.partial.evaluator import MAX_VISITS, evaluate_template
+from broker.matching.partial.formula import is_decided, necessary_condition
+from broker.matching.partial.template import extract_templates
 from broker.matching.query.query import parse_query
 from tests.matching.partial.slotted_tree import Slotted
 
@@ -25,10 +25,10 @@ LEGS = "<f>" + "<a x='2'><b>1</b><c><d>3</d></c></a>" * 600 + "</f>"
 MAX_CALLS = 100 * MAX_VISITS
 
 
-def decided(query: str, xml: str) -> Decision:
-    (instance,) = instances(parse_query(query))
+def decided(query: str, xml: str) -> EvaluationResult:
+    (instance,) = extract_templates(parse_query(query))
     root = Slotted(etree.fromstring(xml)).root
-    return evaluate(instance.template, Subjects(root, root, {}))
+    return evaluate_template(instance.template, EvaluationInput(root, root, {}))
 
 
 def calls_of(action: Callable[[], Any]) -> int:
@@ -71,7 +71,7 @@ def calls_of(action: Callable[[], Any]) -> int:
     ],
 )
 def test_an_evaluation_takes_bounded_work_whatever_the_query(query: str, xml: str) -> None:
-    decision: list[Decision] = []
+    decision: list[EvaluationResult] = []
     assert calls_of(lambda: decision.append(decided(query, xml))) < MAX_CALLS
     assert 0 < decision[0].visits <= MAX_VISITS
     assert decision[0].reasons or is_decided(decision[0].formula)
@@ -82,7 +82,7 @@ def test_one_dear_part_leaves_the_others_decided(order: str) -> None:
     decision = decided(order.format("//a[sum(//a) > @x]", "/f/a[1]/@x = 5"), FLAT)
     assert any("too many steps" in reason for reason in decision.reasons)
     assert not is_decided(decision.formula)
-    assert possible(decision.formula) == decided("/f/a[1]/@x = 5", FLAT).formula
+    assert necessary_condition(decision.formula) == decided("/f/a[1]/@x = 5", FLAT).formula
 
 
 #: Frames of Python that an evaluation may take; its callers need some of the interpreter's 1,000.
@@ -121,17 +121,17 @@ def test_parts_of_texts_begin_and_end_where_libxml2_lets_them(start: str) -> Non
     def value(expression: str) -> Any:
         return etree.XPath(expression, regexp=False)(context)
 
-    assert functions.from_place(b"12345", value(start)).decode() == value(
+    assert function_library.substring_from(b"12345", value(start)).decode() == value(
         f"substring('12345', {start})"
     )
     for count in (*NUMBERS, "-3e9"):
-        assert functions.part(b"12345", value(start), value(count)).decode() == value(
+        assert function_library.substring(b"12345", value(start), value(count)).decode() == value(
             f"substring('12345', {start}, {count})"
         )
 
 
 @pytest.mark.parametrize("text", [b"x", b"", b"-1", b"9" * 20, b"9" * 5_000, b"\xd9\xa5"])
 def test_a_field_that_is_no_number_is_nan_until_it_is_refused(text: bytes) -> None:
-    value = functions.digits(text)
+    value = function_library.parse_digits(text)
     assert value != value
-    assert functions.digits(b"1700000000123") == 1700000000123.0
+    assert function_library.parse_digits(b"1700000000123") == 1700000000123.0

@@ -9,15 +9,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from broker.matching.partial import evaluation_cache as sharing
-from broker.matching.partial.document_tree import constant_tree
-from broker.matching.partial.evaluator import MAX_VISITS, evaluate
+from broker.matching.partial import evaluation_cache
+from broker.matching.partial.document_tree import build_document_tree
+from broker.matching.partial.evaluation_input import EvaluationInput, EvaluationResult
+from broker.matching.partial.evaluator import MAX_VISITS, evaluate_template
 from broker.matching.partial.formula import UNKNOWN, And, Atom, Formula, Not, Or, is_decided
 from broker.matching.partial.source import Constant, Slot
-from broker.matching.partial.evaluation_input import Decision, Subjects
-from broker.matching.partial.template import Template, instances
+from broker.matching.partial.template import Template, extract_templates
 from broker.matching.query.query import parse_query
 from broker.matching.shape.tree import Node
+from tests.matching.partial.slotted_tree import Slotted
 from tests.matching.partial.test_evaluator import (
     LITERALS,
     QUERIES,
@@ -25,7 +26,6 @@ from tests.matching.partial.test_evaluator import (
     oracle,
     verdict,
 )
-from tests.matching.partial.slotted_tree import Slotted
 from tests.matching.unlimited import ANY_COST
 
 XML = "<f x='1'><a b='1' c='2'>3<b>4</b></a><a b='5' c='6'>7<b>8</b></a><b>9</b></f>"
@@ -38,28 +38,28 @@ def flat(size: int) -> str:
 
 
 def template(query: str) -> Template:
-    (instance,) = instances(parse_query(query, {"p": "urn:x"}, ANY_COST))
+    (instance,) = extract_templates(parse_query(query, {"p": "urn:x"}, ANY_COST))
     return instance.template
 
 
-def subjects(xml: str = XML) -> Subjects:
+def subjects(xml: str = XML) -> EvaluationInput:
     payload = Slotted(etree.fromstring(xml), lambda value: value == "7").root
-    return Subjects(payload, Slotted(etree.fromstring(ENVELOPE)).root, VARIABLES)
+    return EvaluationInput(payload, Slotted(etree.fromstring(ENVELOPE)).root, VARIABLES)
 
 
-def decided(query: str, on: Subjects) -> tuple[Formula, tuple[str, ...]]:
-    decision = evaluate(template(query), on)
+def decided(query: str, on: EvaluationInput) -> tuple[Formula, tuple[str, ...]]:
+    decision = evaluate_template(template(query), on)
     return decision.formula, decision.reasons
 
 
-def holes(formula: Formula) -> set[int]:
+def parameters(formula: Formula) -> set[int]:
     match formula:
-        case Atom(hole=hole):
-            return {hole}
+        case Atom(parameter=parameter):
+            return {parameter}
         case Not(part=part):
-            return holes(part)
+            return parameters(part)
         case And(parts=parts) | Or(parts=parts):
-            return {hole for part in parts for hole in holes(part)}
+            return {number for part in parts for number in parameters(part)}
         case _:
             return set()
 
@@ -182,15 +182,15 @@ def test_reasons_are_told_of_every_template_that_has_them() -> None:
 def test_holes_are_numbered_as_the_template_has_them() -> None:
     together = subjects()
     shared = "//a[@b > 1 and @c < 2]"
-    assert holes(decided(shared, together)[0]) == {0, 1}
-    assert holes(decided(f"@x = 1 and {shared}", together)[0]) == {0, 1, 2}
-    assert holes(decided(f"{shared} and @x = 1", together)[0]) == {0, 1, 2}
+    assert parameters(decided(shared, together)[0]) == {0, 1}
+    assert parameters(decided(f"@x = 1 and {shared}", together)[0]) == {0, 1, 2}
+    assert parameters(decided(f"{shared} and @x = 1", together)[0]) == {0, 1, 2}
 
 
 def test_a_conjunct_that_is_known_costs_next_to_nothing() -> None:
     together = subjects(flat(500))
-    first = evaluate(template("//a[@x > 1 and . < 3] and count(//b) > 1"), together)
-    second = evaluate(template("//a[@x > 7 and . < 9] and count(//b) > 2"), together)
+    first = evaluate_template(template("//a[@x > 1 and . < 3] and count(//b) > 1"), together)
+    second = evaluate_template(template("//a[@x > 7 and . < 9] and count(//b) > 2"), together)
     assert first.visits > 3_000
     # To make a part of another formula is counted.
     assert second.visits < 300
@@ -202,8 +202,8 @@ DEAR = "//a[. > 1 and @x > 2 and @x < 5]"
 def test_what_was_too_dear_for_one_template_is_not_for_another() -> None:
     """The first part of two has half of the budget, and the only one has all of it."""
 
-    def alone(query: str) -> Decision:
-        return evaluate(template(query), subjects(xml))
+    def alone(query: str) -> EvaluationResult:
+        return evaluate_template(template(query), subjects(xml))
 
     xml = flat(1_000)
     pair = f"{DEAR} and /f/a[1]/@x = 5"
@@ -212,9 +212,9 @@ def test_what_was_too_dear_for_one_template_is_not_for_another() -> None:
     too_dear = "evaluating it on a shape takes too many steps"
     assert alone(pair).reasons == (too_dear,)
     together = subjects(xml)
-    assert evaluate(template(pair), together).reasons == (too_dear,)
-    assert evaluate(template(DEAR), together).reasons == single.reasons
-    assert evaluate(template(DEAR), together).formula == single.formula
+    assert evaluate_template(template(pair), together).reasons == (too_dear,)
+    assert evaluate_template(template(DEAR), together).reasons == single.reasons
+    assert evaluate_template(template(DEAR), together).formula == single.formula
 
 
 def test_what_takes_too_many_comparisons_takes_them_in_every_template() -> None:
@@ -227,15 +227,15 @@ def test_what_takes_too_many_comparisons_takes_them_in_every_template() -> None:
 
 def test_what_is_shared_is_bounded_and_can_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     queries = [f"//a[@b > 1]/@c = 2 and count(//b) = {n} and //*[. = 'x']" for n in range(30)]
-    monkeypatch.setattr(sharing, "MOST_KEPT", 40)
+    monkeypatch.setattr(evaluation_cache, "MAX_CACHED_WORK", 40)
     assert_unshared(queries)
     together = subjects()
     for query in queries:
         decided(query, together)
-        assert len(together.sharing.numbers) <= 40
-    together.forget()
-    assert not together.sharing.numbers
-    assert not together.sharing.text_of
+        assert len(together.cache.numbers) <= 40
+    together.clear_caches()
+    assert not together.cache.numbers
+    assert not together.cache.string_values
     assert_unshared(queries)
 
 
@@ -245,27 +245,27 @@ def test_the_envelope_is_made_when_a_query_asks_for_it() -> None:
     def envelope() -> Node | None:
         nonlocal asked
         asked += 1
-        return constant_tree(etree.fromstring(ENVELOPE))
+        return build_document_tree(etree.fromstring(ENVELOPE))
 
-    payload = constant_tree(etree.fromstring(XML))
+    payload = build_document_tree(etree.fromstring(XML))
     assert payload is not None
-    lazy = Subjects(payload, envelope, {})
+    lazy = EvaluationInput(payload, envelope, {})
     assert is_decided(decided("//a/@b = 1", lazy)[0])
     assert asked == 0
     query = "/Mspaces:Event/a/@b = 10 or /Mspaces:Event/node()"
     for part in query.split(" or "):
-        assert decided(part, lazy) == decided(part, Subjects(payload, lazy.envelope, {}))
+        assert decided(part, lazy) == decided(part, EvaluationInput(payload, lazy.envelope, {}))
     assert asked == 1
 
 
 def test_an_envelope_that_has_no_tree_is_not_decided() -> None:
-    payload = constant_tree(etree.fromstring(XML))
+    payload = build_document_tree(etree.fromstring(XML))
     assert payload is not None
-    without = Subjects(payload, lambda: None, {})
+    without = EvaluationInput(payload, lambda: None, {})
     formula, reasons = decided("/Mspaces:Event/a/@b = 10 and //a/@b = 1", without)
     assert reasons == ("the envelope has what trees of documents do not have",)
     assert not is_decided(formula)
-    assert holes(formula) == {1}
+    assert parameters(formula) == {1}
 
 
 def test_substrings_at_the_same_places_are_one_source() -> None:

@@ -9,21 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from broker.matching.index.holes import Operator
-from broker.matching.partial.evaluator import evaluate
+from broker.matching.index.parameter import Operator
+from broker.matching.partial.evaluation_input import EvaluationInput
+from broker.matching.partial.evaluator import evaluate_template
 from broker.matching.partial.formula import (
     And,
     Atom,
-    Check,
+    BooleanAtom,
     Formula,
-    Known,
     Not,
     Or,
+    TruthValue,
     is_decided,
-    possible,
+    necessary_condition,
 )
-from broker.matching.partial.evaluation_input import Subjects
-from broker.matching.partial.template import Instance, instances
+from broker.matching.partial.template import TemplateInstance, extract_templates
 from broker.matching.query.query import parse_query
 from tests.matching.partial.slotted_tree import Slotted, value_in
 from tests.matching.unlimited import ANY_COST
@@ -42,16 +42,16 @@ COMPARE: dict[Operator, Any] = {
 }
 
 
-def holds(formula: Formula, instance: Instance, values: list[bytes]) -> bool:
+def holds(formula: Formula, instance: TemplateInstance, values: list[bytes]) -> bool:
     """The naive meaning of a decided formula."""
     match formula:
-        case Known():
-            assert formula is not Known.UNKNOWN
-            return formula is Known.TRUE
-        case Atom(hole=hole, source=source):
-            compare = COMPARE[instance.template.holes[hole].operator]
-            return bool(compare(value_in(source, values), instance.literals[hole]))
-        case Check(source=source):
+        case TruthValue():
+            assert formula is not TruthValue.UNKNOWN
+            return formula is TruthValue.TRUE
+        case Atom(parameter=parameter, source=source):
+            compare = COMPARE[instance.template.parameters[parameter].operator]
+            return bool(compare(value_in(source, values), instance.literals[parameter]))
+        case BooleanAtom(source=source):
             return bool(value_in(source, values))
         case Not(part=part):
             return not holds(part, instance, values)
@@ -64,9 +64,11 @@ def holds(formula: Formula, instance: Instance, values: list[bytes]) -> bool:
 def verdict(query: str, tree: Slotted) -> bool | None:
     """What the evaluator says; None if it is not decided, though possible."""
     found: list[bool | None] = []
-    for instance in instances(parse_query(query, {"p": "urn:x"}, ANY_COST)):
-        formula = evaluate(instance.template, Subjects(tree.root, tree.root, {})).formula
-        might = holds(possible(formula), instance, tree.values)
+    for instance in extract_templates(parse_query(query, {"p": "urn:x"}, ANY_COST)):
+        formula = evaluate_template(
+            instance.template, EvaluationInput(tree.root, tree.root, {})
+        ).formula
+        might = holds(necessary_condition(formula), instance, tree.values)
         found.append(might if is_decided(formula) or not might else None)
     if True in found:
         return True

@@ -12,7 +12,7 @@ from broker.matching.evaluation import Subject
 from broker.matching.partial.exact_evaluation import ExactEvaluation, NotEvaluated
 from broker.matching.query.query import parse_query
 from broker.matching.query.tree import ValueType
-from broker.matching.query.variables import VARIABLES
+from broker.matching.query.variables import VARIABLE_TYPES
 from tests.matching.partial.test_bounds import calls_of
 from tests.matching.partial.test_evaluator import QUERIES, documents, oracle
 from tests.matching.unlimited import ANY_COST
@@ -30,7 +30,7 @@ class Document:
         return self.envelope
 
     def variable(self, name: str) -> Any:
-        return "" if VARIABLES[name] is ValueType.STRING else 0.0
+        return "" if VARIABLE_TYPES[name] is ValueType.STRING else 0.0
 
 
 def said(query: str, root: etree._Element, most: int = ENOUGH) -> bool:

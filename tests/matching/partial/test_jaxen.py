@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from lxml import etree
 
-from broker.matching.partial.document_tree import constant_tree
-from broker.matching.partial.evaluator import evaluate
-from broker.matching.partial.formula import is_decided, possible
-from broker.matching.partial.evaluation_input import Subjects
-from broker.matching.partial.template import instances
+from broker.matching.partial.document_tree import build_document_tree
+from broker.matching.partial.evaluation_input import EvaluationInput
+from broker.matching.partial.evaluator import evaluate_template
+from broker.matching.partial.formula import is_decided, necessary_condition
+from broker.matching.partial.template import extract_templates
 from broker.matching.query.query import parse_query
-from tests.matching.partial.test_evaluator import holds
 from tests.matching.partial.slotted_tree import Slotted
+from tests.matching.partial.test_evaluator import holds
 from tests.matching.query.test_jaxen import Case, _foreign, cases
 
 #: Expressions that the evaluator decides, of 260 that lxml evaluates. What is not decided asks for
@@ -49,12 +49,12 @@ def _without_remarks(node: etree._Element) -> etree._Element:
     return alone
 
 
-def said(case: Case, subjects: Subjects, values: list[bytes]) -> bool | None:
+def said(case: Case, subjects: EvaluationInput, values: list[bytes]) -> bool | None:
     """What the evaluator says; None if it is not decided, though possible."""
     answers: list[bool | None] = []
-    for instance in instances(parse_query(case.expression, case.namespaces)):
-        formula = evaluate(instance.template, subjects).formula
-        might = holds(possible(formula), instance, values)
+    for instance in extract_templates(parse_query(case.expression, case.namespaces)):
+        formula = evaluate_template(instance.template, subjects).formula
+        might = holds(necessary_condition(formula), instance, values)
         answers.append(might if is_decided(formula) or not might else None)
     return True if True in answers else None if None in answers else False
 
@@ -69,7 +69,7 @@ def test_what_is_decided_is_right_and_most_is_decided(shared_data: Path, constan
     told: Counter[bool | None] = Counter()
     for case, root, expected in evaluated(shared_data / "xpath-jaxen"):
         tree = Slotted(root, constant)
-        answer = said(case, Subjects(tree.root, tree.root, {}), tree.values)
+        answer = said(case, EvaluationInput(tree.root, tree.root, {}), tree.values)
         assert answer is expected or answer is None, (case.expression, case.document)
         told[answer] += 1
     assert told.total() > 250
@@ -79,10 +79,10 @@ def test_what_is_decided_is_right_and_most_is_decided(shared_data: Path, constan
 def test_the_tree_of_a_parsed_document_gives_the_same_answers(shared_data: Path) -> None:
     told: Counter[bool | None] = Counter()
     for case, root, expected in evaluated(shared_data / "xpath-jaxen"):
-        tree = constant_tree(root)
+        tree = build_document_tree(root)
         if tree is None:
             continue
-        answer = said(case, Subjects(tree, tree, {}), [])
+        answer = said(case, EvaluationInput(tree, tree, {}), [])
         assert answer is expected or answer is None, (case.expression, case.document)
         told[answer] += 1
     assert told[True] + told[False] > FLOOR - 20, told

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from broker.dtd.dtd import Dtd
-from broker.matching.partial.document_tree import constant_tree
-from broker.matching.partial.evaluator import evaluate
-from broker.matching.partial.formula import is_decided, possible
-from broker.matching.partial.evaluation_input import Subjects
-from broker.matching.partial.template import instances
+from broker.matching.partial.document_tree import build_document_tree
+from broker.matching.partial.evaluation_input import EvaluationInput
+from broker.matching.partial.evaluator import evaluate_template
+from broker.matching.partial.formula import is_decided, necessary_condition
+from broker.matching.partial.template import extract_templates
 from broker.matching.query.query import parse_query
 from tests.matching.conftest import event
 from tests.matching.partial.test_evaluator import (
@@ -34,13 +34,13 @@ REMARKS = ("<!---->", "<!--290-->", "<?a?>", "<?p 5?>")
 
 def said(query: str, root: etree._Element) -> bool | None:
     """What the evaluator says of a parsed document; None if it is not decided, though possible."""
-    tree = constant_tree(root)
+    tree = build_document_tree(root)
     assert tree is not None
-    subjects = Subjects(tree, tree, {})
+    subjects = EvaluationInput(tree, tree, {})
     found: list[bool | None] = []
-    for instance in instances(parse_query(query, {"p": "urn:x"}, ANY_COST)):
-        formula = evaluate(instance.template, subjects).formula
-        might = holds(possible(formula), instance, [])
+    for instance in extract_templates(parse_query(query, {"p": "urn:x"}, ANY_COST)):
+        formula = evaluate_template(instance.template, subjects).formula
+        might = holds(necessary_condition(formula), instance, [])
         found.append(might if is_decided(formula) or not might else None)
     if True in found:
         return True
@@ -173,7 +173,7 @@ def test_the_rest_of_a_query_that_sees_remarks_rules_documents_out() -> None:
 def test_what_is_no_remark_and_no_element_has_no_tree() -> None:
     parser = etree.XMLParser(resolve_entities=False)
     root = etree.fromstring("<!DOCTYPE f [<!ENTITY e 'x'>]><f>1&e;2</f>", parser)
-    assert constant_tree(root) is None
+    assert build_document_tree(root) is None
 
 
 @pytest.mark.parametrize("remark", ["<!-- so -->", "<?p so?>"])

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from lxml import etree
 
-from broker.matching.partial import plain_path as module
-from broker.matching.partial.document_tree import constant_tree
-from broker.matching.partial.plain_path import PlainPath, plain_path, rows
+from broker.matching.partial import plain_path
+from broker.matching.partial.document_tree import build_document_tree
+from broker.matching.partial.evaluation_input import EvaluationInput
+from broker.matching.partial.plain_path import PlainPath, compile_plain_path, find_rows
 from broker.matching.partial.source import Constant
-from broker.matching.partial.evaluation_input import Subjects
-from broker.matching.partial.template import Instance, instances
-from broker.matching.partial.work_budget import TooDear, Work
+from broker.matching.partial.template import TemplateInstance, extract_templates
+from broker.matching.partial.work_budget import TooExpensive, WorkBudget
 from broker.matching.query.query import parse_query
 
 PREFIXES = {"p": "urn:p"}
@@ -60,29 +60,29 @@ def documents(draw: st.DrawFn) -> etree._Element:
     return root
 
 
-def read(text: str) -> tuple[Instance, PlainPath | None]:
-    (instance,) = instances(parse_query(text, PREFIXES))
-    return instance, plain_path(instance.template, instance.template.expression)
+def read(text: str) -> tuple[TemplateInstance, PlainPath | None]:
+    (instance,) = extract_templates(parse_query(text, PREFIXES))
+    return instance, compile_plain_path(instance.template, instance.template.expression)
 
 
-def subjects_of(root: etree._Element) -> Subjects:
-    tree = constant_tree(root)
+def subjects_of(root: etree._Element) -> EvaluationInput:
+    tree = build_document_tree(root)
     assert tree is not None
-    return Subjects(tree, tree, {})
+    return EvaluationInput(tree, tree, {})
 
 
-def holds(instance: Instance, path: PlainPath, root: etree._Element) -> bool:
-    found = rows(path, subjects_of(root), Work(10_000))
+def holds(instance: TemplateInstance, path: PlainPath, root: etree._Element) -> bool:
+    found = find_rows(path, subjects_of(root), WorkBudget(10_000))
     assert found is not None
     for row in found:
         values = {}
-        for hole, source in row.items():
+        for parameter, source in row.items():
             assert isinstance(source, Constant)
-            values[hole] = source.value
+            values[parameter] = source.value
         assert set(values) == set(range(len(instance.literals)))
         if all(
-            hole.test(values[at], instance.literals[at])
-            for at, hole in enumerate(instance.template.holes)
+            parameter.test(values[at], instance.literals[at])
+            for at, parameter in enumerate(instance.template.parameters)
         ):
             return True
     return False
@@ -145,9 +145,9 @@ def test_too_many_rows_and_too_much_work_are_left_to_it_as_well(
             etree.SubElement(child, "b").text = str(number)
     _, path = read("//a[b > 1 and b < 5]")
     assert path is not None
-    found = rows(path, subjects_of(root), Work(10_000))
+    found = find_rows(path, subjects_of(root), WorkBudget(10_000))
     assert found is not None and len(found) == 40 * 9
-    with pytest.raises(TooDear):
-        rows(path, subjects_of(root), Work(100))
-    monkeypatch.setattr(module, "MAX_ROWS", 40 * 9 - 1)
-    assert rows(path, subjects_of(root), Work(10_000)) is None
+    with pytest.raises(TooExpensive):
+        find_rows(path, subjects_of(root), WorkBudget(100))
+    monkeypatch.setattr(plain_path, "MAX_ROWS", 40 * 9 - 1)
+    assert find_rows(path, subjects_of(root), WorkBudget(10_000)) is None

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from broker.event.envelope import NAMESPACE
-from broker.matching.paths.requirement import MAX_ALTERNATIVES, MAX_CONJUNCTS, conjunction
-from broker.matching.paths.requirement_derivation import requirements
+from broker.matching.paths.requirement import MAX_ALTERNATIVES, MAX_CONJUNCTS, require_both
+from broker.matching.paths.requirement_derivation import derive_requirements
 from broker.matching.query.query import parse_query
 
 FREE = "anything"
 
 
 def _needs(text: str) -> tuple[str, bool]:
-    found = requirements(parse_query(text, {"p": "urn:p"}))
+    found = derive_requirements(parse_query(text, {"p": "urn:p"}))
     return str(found), found.exact
 
 
@@ -99,10 +99,12 @@ def test_what_an_empty_node_set_can_satisfy_requires_nothing(query: str) -> None
 
 def test_too_many_alternatives_are_given_up_and_too_many_conjuncts_are_cut() -> None:
     half = " or ".join(f"//a{i}" for i in range(MAX_ALTERNATIVES))
-    whole = requirements(parse_query(half))
+    whole = derive_requirements(parse_query(half))
     assert len(whole.alternatives) == MAX_ALTERNATIVES and whole.exact
     assert _needs(f"{half} or //b") == (FREE, False)
-    pair = requirements(parse_query("//x or //y"))
-    assert conjunction(whole, pair) == pair.inexact()
-    (cut,) = requirements(parse_query("//a and //b/c and //d and //e and //f/@g")).alternatives
+    pair = derive_requirements(parse_query("//x or //y"))
+    assert require_both(whole, pair) == pair.inexact()
+    (cut,) = derive_requirements(
+        parse_query("//a and //b/c and //d and //e and //f/@g")
+    ).alternatives
     assert len(cut) == MAX_CONJUNCTS and {"//b/c", "//f/@g"} < set(map(str, cut))

@@ -10,8 +10,8 @@ import pytest
 from lxml import etree
 
 from broker.matching.paths.index import PathIndex
-from broker.matching.paths.pattern import Document
-from broker.matching.paths.requirement_derivation import requirements
+from broker.matching.paths.pattern import DocumentRole
+from broker.matching.paths.requirement_derivation import derive_requirements
 from broker.matching.query.query import parse_query
 
 #: Steps of a path, and how often a step is `*` or behind `//`.
@@ -76,14 +76,16 @@ def test_paths_over_nitf_are_answered_as_lxml_does(shared_data: Path, attribute:
     while len(index) < 1500:
         text = nitf.path(chance, attribute)
         if text not in exact:
-            needs = requirements(parse_query(text))
+            needs = derive_requirements(parse_query(text))
             exact[text] = needs.exact
-            index.add(needs, text)
+            index.add_item(needs, text)
     compiled = {text: etree.XPath(f"boolean({text})", regexp=False) for text in exact}
     for _ in range(6):
         root = nitf.document(chance)
-        found = index.candidates(index.label_paths.of_tree(root, Document.PAYLOAD))
-        possible, certain = set(index.items(found.possible)), set(index.items(found.certain))
+        found = index.find_candidates(
+            index.label_paths.collect_from_tree(root, DocumentRole.PAYLOAD)
+        )
+        possible, certain = set(index.items_in(found.possible)), set(index.items_in(found.certain))
         matching = {text for text, evaluate in compiled.items() if evaluate(root)}
         assert matching <= possible
         assert certain == {text for text in matching if exact[text]}

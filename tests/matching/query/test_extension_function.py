@@ -14,9 +14,14 @@ from broker.errors import QueryTooExpensive
 from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted
 from broker.matching.evaluation import CompiledQuery
+from broker.matching.query.extension_function import (
+    MAX_CONCATENATED,
+    MAX_LIBXML2_CONCATENATED,
+    MAX_LIBXML2_SEARCHED,
+    MAX_WORK,
+)
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import parse_query
-from broker.matching.query.extension_function import FEW, MANY, MOST_WORK, SHORT
 from tests.matching.conftest import event
 from tests.matching.processor_time import at_most
 
@@ -26,7 +31,7 @@ EVERYWHERE = StreamPattern.parse(">")
 #: Of one evaluation. libxml2 takes some seconds for each of the texts below, and we some
 #: milliseconds.
 MAX_SECONDS = 0.5
-DOTS = ",".join("." * FEW)
+DOTS = ",".join("." * MAX_LIBXML2_CONCATENATED)
 
 
 @attrs.frozen
@@ -98,9 +103,9 @@ def _grow(expressions: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         call("substring-after", 2, 2),
         call("translate", 3, 3),
         call("concat", 2, 3),
-        call("concat", FEW - 1, 3 * FEW),
+        call("concat", MAX_LIBXML2_CONCATENATED - 1, 3 * MAX_LIBXML2_CONCATENATED),
         st.tuples(expressions, expressions).map(
-            lambda each: f"concat({MANY * f'{each[0]}, '}{each[1]}, {each[0]})"
+            lambda each: f"concat({MAX_CONCATENATED * f'{each[0]}, '}{each[1]}, {each[0]})"
         ),
         expressions.map(lambda each: f"({each})"),
         expressions.map(lambda each: f"//*[contains(., {each})]"),
@@ -151,17 +156,17 @@ def test_the_values_are_those_of_libxml2(expression: str, texts: list[str]) -> N
         ("//a[contains(., 'x')]", 0),
         ("contains(., count(//b))", 0),
         ("'contains(., //b)' = .", 0),
-        (f"contains(., '{'x' * SHORT}')", 0),
-        (f"contains(., '{'x' * (SHORT + 1)}')", 1),
-        (f"contains(., '{'x' * SHORT}') or contains(., 'x')", 1),
-        (f"translate(., '{'x' * SHORT}', //b)", 0),
+        (f"contains(., '{'x' * MAX_LIBXML2_SEARCHED}')", 0),
+        (f"contains(., '{'x' * (MAX_LIBXML2_SEARCHED + 1)}')", 1),
+        (f"contains(., '{'x' * MAX_LIBXML2_SEARCHED}') or contains(., 'x')", 1),
+        (f"translate(., '{'x' * MAX_LIBXML2_SEARCHED}', //b)", 0),
         ("translate(., //b, '')", 1),
         (f"concat({DOTS})", 0),
-        (f"concat({','.join('.' * (FEW + 1))})", 1),
-        (f"concat({','.join('1' * (FEW + 1))})", 1),
-        (f"concat({','.join('.' * MANY)})", 1),
-        (f"concat({','.join('1' * (MANY + 1))})", 2),
-        (f"concat({','.join('.' * 2 * MANY)}, 1)", 3),
+        (f"concat({','.join('.' * (MAX_LIBXML2_CONCATENATED + 1))})", 1),
+        (f"concat({','.join('1' * (MAX_LIBXML2_CONCATENATED + 1))})", 1),
+        (f"concat({','.join('.' * MAX_CONCATENATED)})", 1),
+        (f"concat({','.join('1' * (MAX_CONCATENATED + 1))})", 2),
+        (f"concat({','.join('.' * 2 * MAX_CONCATENATED)}, 1)", 3),
         (f"concat({f'concat({DOTS}),' * 9}.)", 3),
         (f"concat(., concat({DOTS}))", 1),
         (f"concat(., contains(concat({DOTS}), 'x'))", 0),
@@ -171,7 +176,7 @@ def test_the_values_are_those_of_libxml2(expression: str, texts: list[str]) -> N
 def test_only_calls_that_need_it_are_rewritten(text: str, number: int) -> None:
     query = parse_query(text, PREFIXES)
     assert calls(text) == number
-    assert query.calls_ours == (number > 0)
+    assert query.uses_extension_functions == (number > 0)
     assert query.text == text
     assert (query.compilable == text) == (number == 0)
 
@@ -249,7 +254,7 @@ def test_too_much_work_is_given_up(text: str) -> None:
 def test_work_is_counted_for_each_evaluation_anew() -> None:
     payload = document("a" * 1_000_000, "b")
     compiled = CompiledQuery(parse_query("contains(//a, //b)"))
-    for _ in range(MOST_WORK // 1_000_000 + 2):
+    for _ in range(MAX_WORK // 1_000_000 + 2):
         assert not compiled.matches(payload)  # type: ignore[arg-type]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from lxml import etree
 
-from broker.matching.query.hoisting import Invariants, invariants
+from broker.matching.query.hoisting import HoistedQuery, hoist_invariant_calls
 from broker.matching.query.query import parse_query
 from tests.matching.unlimited import ANY_COST
 
@@ -26,8 +26,8 @@ RELATIVE = ("count(b)", "position()", "string()", "string-length(.)", "last()", 
 TEXTS = st.sampled_from(["1", "2", "3", "4.5", "x", "", "a(b", ")"])
 
 
-def taken(text: str) -> Invariants:
-    return invariants(text, parse_query(text, limits=ANY_COST).expression)
+def taken(text: str) -> HoistedQuery:
+    return hoist_invariant_calls(text, parse_query(text, limits=ANY_COST).expression)
 
 
 def evaluated(root: etree._Element, text: str) -> object:
@@ -63,7 +63,7 @@ def test_the_result_is_the_same(root: etree._Element, form: str, calls: list[str
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_call_that_no_node_changes_is_taken_out_of_a_predicate(call: str) -> None:
-    assert taken(f"//b[x > {call}]/@y") == Invariants("//b[x > $i0]/@y", (call,))
+    assert taken(f"//b[x > {call}]/@y") == HoistedQuery("//b[x > $i0]/@y", (call,))
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_a_call_that_no_node_changes_is_taken_out_of_a_predicate(call: str) -> N
     ],
 )
 def test_all_else_stays(text: str) -> None:
-    assert taken(text) == Invariants(text, ())
+    assert taken(text) == HoistedQuery(text, ())
 
 
 def test_outermost_calls_are_taken_out_in_the_order_of_the_text() -> None:
     text = "//b[count(//c[count(//d) > 1]) > sum(//e)][contains(/x, ')')]"
-    assert taken(text) == Invariants(
+    assert taken(text) == HoistedQuery(
         "//b[$i0 > $i1][$i2]", ("count(//c[count(//d) > 1])", "sum(//e)", "contains(/x, ')')")
     )
 

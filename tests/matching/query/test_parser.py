@@ -9,7 +9,7 @@ import pytest
 
 from broker.errors import BadQuery, QueryTooExpensive
 from broker.matching.query.limits import QueryLimits
-from broker.matching.query.parser import parse
+from broker.matching.query.parser import parse_expression
 from broker.matching.query.query import parse_query
 from broker.matching.query.tree import (
     Axis,
@@ -23,15 +23,15 @@ from broker.matching.query.tree import (
     NameTest,
     Negation,
     Number,
-    Origin,
     Path,
+    PathStart,
     Step,
     Variable,
 )
 
 
 def tree(text: str) -> Expression:
-    return parse(text, QueryLimits())[0]
+    return parse_expression(text, QueryLimits())[0]
 
 
 def shape(expression: Expression) -> str:
@@ -54,7 +54,9 @@ def shape(expression: Expression) -> str:
         case Filter(primary=primary, predicates=predicates):
             return shape(primary) + "".join(f"[{shape(p)}]" for p in predicates)
         case Path(start=start, steps=steps):
-            begin = {Origin.CONTEXT: "", Origin.DOCUMENT: "/", Origin.ENVELOPE: "E/"}.get(start)
+            begin = {PathStart.CONTEXT: "", PathStart.DOCUMENT: "/", PathStart.ENVELOPE: "E/"}.get(
+                start
+            )
             begin = f"{shape(start)}/" if begin is None else begin
             return begin + "/".join(map(step_shape, steps))
 
@@ -221,11 +223,11 @@ def test_long_chains_of_and_or_and_union_are_one_node() -> None:
 
 def test_limits_name_what_is_too_much_and_where() -> None:
     with pytest.raises(QueryTooExpensive, match="nested more than 2 deep") as caught:
-        parse("((1) + (((2))))", QueryLimits(max_nesting=2))
+        parse_expression("((1) + (((2))))", QueryLimits(max_nesting=2))
     assert caught.value.column == 9
     with pytest.raises(QueryTooExpensive, match="more than 3 location steps") as caught:
-        parse("a/b[c]/d", QueryLimits(max_steps=3))
+        parse_expression("a/b[c]/d", QueryLimits(max_steps=3))
     assert caught.value.column == 8
     with pytest.raises(QueryTooExpensive, match="more than 1 operators") as caught:
-        parse("1 = 2 + 3 = 4 or 5 = 6", QueryLimits(max_operators=1))
+        parse_expression("1 = 2 + 3 = 4 or 5 = 6", QueryLimits(max_operators=1))
     assert caught.value.column == 11

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import parse_query
-from broker.matching.query.worst_case import Extent, worst_case
+from broker.matching.query.worst_case import DocumentSize, worst_case_cost
 from tests.matching.partial.test_evaluator import QUERIES
 from tests.matching.unlimited import ANY_COST
 
-WIDE = Extent(nodes=20_000, depth=4, bytes=80_000)
-DEEP = Extent(nodes=20_000, depth=250, bytes=140_000)
-LONG = Extent(nodes=10_000, depth=4, bytes=200_000)
+WIDE = DocumentSize(nodes=20_000, depth=4, bytes=80_000)
+DEEP = DocumentSize(nodes=20_000, depth=250, bytes=140_000)
+LONG = DocumentSize(nodes=10_000, depth=4, bytes=200_000)
 
 
-def worst(query: str, extent: Extent) -> float:
-    return worst_case(parse_query(query, {"p": "urn:x"}, ANY_COST).expression, extent)
+def worst(query: str, extent: DocumentSize) -> float:
+    return worst_case_cost(parse_query(query, {"p": "urn:x"}, ANY_COST).expression, extent)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def worst(query: str, extent: Extent) -> float:
     ],
 )
 def test_it_is_no_less_than_what_libxml2_took(
-    query: str, extent: Extent, milliseconds: float
+    query: str, extent: DocumentSize, milliseconds: float
 ) -> None:
     assert worst(query, extent) * 1e-5 > milliseconds
 
@@ -66,7 +66,7 @@ def test_it_is_no_less_than_what_libxml2_took(
 )
 def test_what_people_ask_is_affordable_on_large_events(query: str) -> None:
     """On one of 64 KiB with 4,000 nodes."""
-    assert worst(query, Extent(4_000, 10, 65_536)) < QueryLimits().max_cost * 4
+    assert worst(query, DocumentSize(4_000, 10, 65_536)) < QueryLimits().max_cost * 4
 
 
 @given(
@@ -80,10 +80,10 @@ def test_it_rises_with_the_document(
     query: str, nodes: int, depth: int, size: int, factor: int
 ) -> None:
     """So that what is estimated for a larger document holds for a smaller one."""
-    least = worst(query, Extent(nodes, depth, size))
-    assert 0 < least <= worst(query, Extent(factor * nodes, depth, size))
-    assert least <= worst(query, Extent(nodes, factor * depth, size))
-    assert least <= worst(query, Extent(nodes, depth, factor * size))
+    least = worst(query, DocumentSize(nodes, depth, size))
+    assert 0 < least <= worst(query, DocumentSize(factor * nodes, depth, size))
+    assert least <= worst(query, DocumentSize(nodes, factor * depth, size))
+    assert least <= worst(query, DocumentSize(nodes, depth, factor * size))
 
 
 def test_predicates_are_counted_for_each_node() -> None:
@@ -94,4 +94,4 @@ def test_predicates_are_counted_for_each_node() -> None:
 
 def test_searches_of_our_own_do_not_count() -> None:
     call = parse_query(f"contains(/, '{'x' * 1_000}')").expression
-    assert worst_case(call, LONG) < worst_case(call, LONG, rewritten=False)
+    assert worst_case_cost(call, LONG) < worst_case_cost(call, LONG, rewritten=False)

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.dtd.dtd import Dtd
-from broker.event.identity import Mint
-from broker.event.writing import write_event
+from broker.event.event_id import Mint
+from broker.event.writer import write_event
 from broker.testing.events import ASDI, FLIGHT, air_traffic, flight_payloads
 from tests.matching.shape.mutations import mutated
 from tests.matching.shape.test_real_data import events, packets, shipped

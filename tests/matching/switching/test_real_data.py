@@ -14,8 +14,8 @@ from benchmarks.workloads.nitf_documents import nitf_document
 from benchmarks.workloads.nitf_grammar import nitf_dtd, nitf_grammar
 from broker.dtd.dtd import Dtd
 from broker.event.envelope import EventType, Liveness
-from broker.event.identity import Mint
-from broker.event.writing import payload_element, write_event
+from broker.event.event_id import Mint
+from broker.event.writer import payload_element, write_event
 from broker.matching.limits import DocumentLimits
 from tests.matching.conftest import load_dtd
 from tests.matching.shape.test_real_data import (
