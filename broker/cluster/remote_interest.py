@@ -8,18 +8,18 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 import attrs
 
 from broker.cluster.address import Address, unit_text
-from broker.cluster.ingest_job import Job
+from broker.cluster.ingest_job import IngestJob
 from broker.cluster.relayed_entry import claimed_header
-from broker.cluster.traffic.sender import Departing
+from broker.cluster.traffic.sender import OutgoingEvent
 from broker.matching.contract import Accepted, IMatcher
-from broker.matching.covering.stream_interest import Want
+from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query, parse_query
 
 #: Sets of matches whose destinations are remembered; then they are worked out anew.
-_REMEMBERED = 10_000
+_MOST_CACHED = 10_000
 #: Seconds that what is not wanted any more counts for events that have matched it: longer than one
 #: waits for its DTD or for the disk.
-KEPT = 60
+REMOVED_KEPT = 60
 _NOBODY: frozenset[Address] = frozenset()
 
 
@@ -27,11 +27,11 @@ _NOBODY: frozenset[Address] = frozenset()
 class _Installed:
     destination: Address
     id: str
-    want: Want
+    want: StreamInterest
     widened: bool = False
 
 
-class RemoteWants:
+class RemoteInterest:
     """The numbers in the matcher that stand for destinations, and back."""
 
     def __init__(self, matcher: IMatcher) -> None:
@@ -39,17 +39,17 @@ class RemoteWants:
         self._installed: dict[int, _Installed] = {}
         self._numbers: dict[tuple[Address, str], int] = {}
         self._counts: Counter[Address] = Counter()
-        self._found: dict[tuple[int, ...], frozenset[Address]] = {}
-        self._former: deque[list[int]] = deque([[] for _ in range(KEPT)], KEPT)
+        self._destination_cache: dict[tuple[int, ...], frozenset[Address]] = {}
+        self._removed: deque[list[int]] = deque([[] for _ in range(REMOVED_KEPT)], REMOVED_KEPT)
         """Numbers whose wants are gone, by when that was: events on their way have matched them."""
-        self._absent: dict[Hashable, tuple[int, Want]] = {}
+        self._absent: dict[Hashable, tuple[int, StreamInterest]] = {}
         self.widened = 0
         """Queries that took too long and were replaced by all events of their streams."""
 
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def per_destination(self) -> Mapping[Address, int]:
+    def count_by_destination(self) -> Mapping[Address, int]:
         """How many there are of each destination that wants something."""
         return {each: count for each, count in self._counts.items() if count}
 
@@ -59,7 +59,7 @@ class RemoteWants:
             address = str(destination) if destination.node else unit_text(destination.unit)
             yield address, self._installed[number].want.query
 
-    def install(self, destination: Address, id: str, want: Want) -> bool:
+    def install(self, destination: Address, id: str, want: StreamInterest) -> bool:
         """From the next match on a destination wants this. Whether it wanted nothing before."""
         first = not self._counts[destination]
         self.remove(destination, id)
@@ -70,40 +70,40 @@ class RemoteWants:
         """It does not want it any more, if it did."""
         number = self._numbers.pop((destination, id), None)
         if number is not None:
-            self._former[-1].append(number)
+            self._removed[-1].append(number)
             self._counts[destination] -= 1
             self._matcher.unsubscribe(number)
 
-    def tidy(self) -> None:
+    def expire_removed(self) -> None:
         """Forget those that are gone for long: to be called each second.
 
         An event is matched before it is committed. If what it matched is replaced by something
         narrower in between, it is for that destination still.
         """
-        if self._former[0]:
-            for number in self._former[0]:
+        if self._removed[0]:
+            for number in self._removed[0]:
                 del self._installed[number]
-            self._found.clear()
-        self._former.append([])
+            self._destination_cache.clear()
+        self._removed.append([])
 
     def clear(self) -> None:
         """Nobody wants anything any more."""
         for destination, id in list(self._numbers):
             self.remove(destination, id)
 
-    def absent(self, key: Hashable, want: Want) -> None:
+    def install_for_absent(self, key: Hashable, want: StreamInterest) -> None:
         """Somebody wants this here and is away: what enters the unit may be for him alone."""
-        self.present(key)
+        self.remove_for_absent(key)
         number = self._matcher.subscribe(want.pattern, want.query, f"absent {key}")
         self._absent[key] = number, want
 
-    def present(self, key: Hashable) -> None:
+    def remove_for_absent(self, key: Hashable) -> None:
         """He has a subscription again, or wants nothing any more."""
         known = self._absent.pop(key, None)
         if known is not None:
             self._matcher.unsubscribe(known[0])
 
-    def suspended(self, number: int) -> bool:
+    def widen_suspended(self, number: int) -> bool:
         """The matcher gave a query up. If it was one of these, all events of its streams match
         from now on, for a destination must never get less than it wants."""
         installed = self._installed.get(number)
@@ -114,7 +114,7 @@ class RemoteWants:
         self.widened += 1
         destination, id, want = installed.destination, installed.id, installed.want
         self.remove(destination, id)
-        everything = Want(want.pattern, parse_query("true()"))
+        everything = StreamInterest(want.pattern, parse_query("true()"))
         self._subscribe(_Installed(destination, id, everything, widened=True))
         return True
 
@@ -122,24 +122,24 @@ class RemoteWants:
         for key, (known, want) in self._absent.items():
             if known == number:
                 self.widened += 1
-                self.absent(key, Want(want.pattern, parse_query("true()")))
+                self.install_for_absent(key, StreamInterest(want.pattern, parse_query("true()")))
                 return True
         return False
 
     def destinations(self, matches: tuple[int, ...]) -> frozenset[Address]:
         """Who wants an event with these matches."""
-        found = self._found.get(matches)
+        found = self._destination_cache.get(matches)
         if found is None:
-            if len(self._found) >= _REMEMBERED:
-                self._found.clear()
-            found = self._found[matches] = self._among(matches)
+            if len(self._destination_cache) >= _MOST_CACHED:
+                self._destination_cache.clear()
+            found = self._destination_cache[matches] = self._destinations_among(matches)
         return found
 
-    def any_other(self, matches: tuple[int, ...]) -> bool:
+    def has_local_match(self, matches: tuple[int, ...]) -> bool:
         """Whether one of the matches is no destination's: a subscription's of this node."""
         return any(number not in self._installed for number in matches)
 
-    def departing(self, job: Job, own: Address) -> list[Departing]:
+    def events_with_destinations(self, job: IngestJob, own: Address) -> list[OutgoingEvent]:
         """What enters a unit, with who wants it there: this node, too, where it has a
         subscription for it. An event that is refused, or not judged yet, goes to all who may want
         it by its stream: a refused one as its placeholder."""
@@ -147,17 +147,17 @@ class RemoteWants:
         for index, (each, verdict) in enumerate(zip(job.carried, job.verdicts, strict=True)):
             if isinstance(verdict, Accepted) and index not in job.undecided:
                 whom = self.destinations(verdict.subscriptions)
-                if self.any_other(verdict.subscriptions):
+                if self.has_local_match(verdict.subscriptions):
                     whom |= {own}
                 level = verdict.header.security_level.rank
             else:
-                whom = self.may_want(claimed_header(each).stream) | {own}
+                whom = self.possible_destinations(claimed_header(each).stream) | {own}
                 level = each.level
-                each = each._replace(document=job.refused.get(index, each.document))
-            departing.append(Departing(each, level, whom))
+                each = each._replace(document=job.placeholders.get(index, each.document))
+            departing.append(OutgoingEvent(each, level, whom))
         return departing
 
-    def may_want(self, stream: str) -> frozenset[Address]:
+    def possible_destinations(self, stream: str) -> frozenset[Address]:
         """Who wants something of a stream; without a name, of any."""
         return frozenset(
             installed.destination
@@ -166,7 +166,7 @@ class RemoteWants:
             and (not stream or installed.want.pattern.matches(stream))
         )
 
-    def _among(self, matches: Iterable[int]) -> frozenset[Address]:
+    def _destinations_among(self, matches: Iterable[int]) -> frozenset[Address]:
         whom = {
             installed.destination
             for number in matches
@@ -183,4 +183,4 @@ class RemoteWants:
         self._installed[number] = installed
         self._numbers[installed.destination, installed.id] = number
         self._counts[installed.destination] += 1
-        self._found.clear()
+        self._destination_cache.clear()

@@ -14,7 +14,7 @@ from lxml import etree
 from broker.dtd.reference import DtdReference
 from broker.errors import BadEnvelope, BadName
 from broker.event.envelope import NAMESPACE, Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.payload import ENVELOPE_CHILDREN, payload_element_of
 from broker.event.stream import check_client_id, check_stream_name
 from broker.matching.textplace import line_of

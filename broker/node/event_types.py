@@ -85,12 +85,12 @@ class EventTypes:
 
     def join_network(self, origin: str) -> NetworkTypes:
         """What the node tells others of its types, and learns of theirs; `origin` is its log."""
-        network = NetworkTypes(self.dtds, self._texts, origin, self._reactor, self.known.dtd)
+        network = NetworkTypes(self.dtds, self._texts, origin, self._reactor, self.known.get_dtd)
         own = {each for folder in self._folders for each in folder.references()}
         own |= {e.reference for e in self.stored.store if not is_of_network(e.owner)}
         for reference in sorted(own):
             content_hash = self.stored.known_hash(reference)
-            if content_hash is None and (dtd := self.known.dtd(reference)) is not None:
+            if content_hash is None and (dtd := self.known.get_dtd(reference)) is not None:
                 content_hash = dtd.content_hash
                 self.dtds.note_hash(reference, content_hash)
             if content_hash is not None and not reference.variant:
@@ -113,11 +113,11 @@ class EventTypes:
 
     def is_complete(self) -> bool:
         """Whether every type is here that is announced in the network."""
-        return self.network is None or self.network.has_all()
+        return self.network is None or self.network.has_all_types()
 
     def variants(self, origin: str) -> Variants:
         """The texts of an origin that are others than those that count here."""
-        return NO_VARIANTS if self.network is None else self.network.variants(origin)
+        return NO_VARIANTS if self.network is None else self.network.variants_of(origin)
 
     def answers(self, subscribers: Callable[[], Iterator[Subscriber]]) -> TypeAnswers:
         """Answers about types; `subscribers` are those whose queries are known here."""

@@ -15,7 +15,7 @@ from broker.event.envelope import SecurityLevel
 from broker.event.stream import StreamPattern
 from broker.identity import Identity, Rights, anonymous
 from broker.matching.contract import DtdNeeded, TypeMissing
-from broker.matching.explaining.explanation import Explanation, OnEvent
+from broker.matching.explain.explanation import Explanation, EventExplanation
 from broker.matching.query.query import parse_query
 from broker.tracing.explaining import MAX_WAITING, MAX_WAITING_OF_CLIENT, REST, Explaining
 from broker.wire.messages import Ask
@@ -41,7 +41,7 @@ class FakeMatcher:
         self.clock.rightNow += 1.0
         if document and self.missing and self.missing not in undescribed:
             raise DtdNeeded(TypeMissing(self.missing, ""))
-        event = OnEvent(matches=True) if document else None
+        event = EventExplanation(matches=True) if document else None
         return Explanation("fake", query.text, 1, False, event=event)
 
 

@@ -9,23 +9,23 @@ import attrs
 
 from broker.cluster.address import UnitPath
 from broker.cluster.tables.effects import TablesEffect
-from broker.matching.covering.stream_interest import Want
+from broker.matching.covering.stream_interest import StreamInterest
 
 #: Where events go: a node of the own cluster by its name, or a far unit.
 Destination: TypeAlias = str | UnitPath
 
 
 @attrs.frozen
-class Wanted:
+class InterestAdded:
     """A destination wants this now: match events against it from here on."""
 
     destination: Destination
     id: str
-    want: Want
+    interest: StreamInterest
 
 
 @attrs.frozen
-class Unwanted:
+class InterestRemoved:
     """A destination does not want this any more."""
 
     destination: Destination
@@ -33,7 +33,7 @@ class Unwanted:
 
 
 @attrs.frozen
-class Flowing:
+class InterestActive:
     """After the cuts no event that the key wants is missed.
 
     An origin that is not in `cuts` was not reachable, or, if `cuts` is empty, everything flowed
@@ -45,7 +45,7 @@ class Flowing:
 
 
 @attrs.frozen
-class BadWant:
+class BadInterest:
     """An author's table has an entry that is no want; it was replaced by a wider one.
 
     Said once for each such entry, for the log.
@@ -56,4 +56,4 @@ class BadWant:
     reason: str
 
 
-ProfilesEffect: TypeAlias = TablesEffect | Wanted | Unwanted | Flowing | BadWant
+InterestEffect: TypeAlias = TablesEffect | InterestAdded | InterestRemoved | InterestActive | BadInterest

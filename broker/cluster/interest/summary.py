@@ -3,77 +3,77 @@
 from __future__ import annotations
 
 from broker.cluster.address import UnitPath
-from broker.cluster.interest.contributions import Change, Members
-from broker.cluster.interest.entries import want_id, written
+from broker.cluster.interest.contributions import ContributionChange, Contributions
+from broker.cluster.interest.entries import interest_id, encode_interest
 from broker.cluster.messages import Value
-from broker.matching.covering.interest_union import Delta, Union
+from broker.matching.covering.interest_union import InterestDelta, InterestUnion
 
-Stand = tuple[int, int]
+Version = tuple[int, int]
 #: Summaries under way of which it is known what they cover.
-_MOST_AWAITED = 64
+_MAX_AWAITED = 64
 
 
 class Summary:
     """A leader's summary of one unit. It begins with all that the members want."""
 
-    def __init__(self, unit: UnitPath, members: Members, max_queries: int) -> None:
+    def __init__(self, unit: UnitPath, members: Contributions, max_queries: int) -> None:
         self.unit = unit
-        self._members = members
-        self._union = Union(max_queries)
+        self._contributions = members
+        self._union = InterestUnion(max_queries)
         self.term = 0
         """Leaders of a unit count up: a later one's summary stands in for an earlier one's."""
-        self._awaited: dict[int, dict[str, Stand]] = {}
+        self._awaited: dict[int, dict[str, Version]] = {}
         self.changes: dict[str, Value | None] = {}
         """What is to be published."""
-        self.to_echo = True
+        self.needs_echo = True
         """Whether the next publication is to be echoed: it covers more, or members are settled."""
-        self.covered: dict[str, Stand] = {}
+        self.covered: dict[str, Version] = {}
         """By member: the version of its wants that the echoed summary covers."""
-        for member, contribution in members.of(unit):
-            for entry, want in contribution.wants.items():
-                self._take(self._union.add((member, entry), want.pattern, want.query))
+        for member, contribution in members.of_unit(unit):
+            for entry, want in contribution.interests.items():
+                self._apply_delta(self._union.add((member, entry), want.pattern, want.query))
 
     @property
-    def to_publish(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether the summary is to be published."""
-        return bool(self.changes) or self.to_echo
+        return bool(self.changes) or self.needs_echo
 
-    def changed(self, change: Change) -> None:
+    def apply_change(self, change: ContributionChange) -> None:
         """A member's wants changed; it is one of this unit."""
-        for entry in change.went.keys() & change.came.keys():
-            self._take(self._union.remove((change.member, entry)))
-        for entry, want in change.came.items():
-            self._take(self._union.add((change.member, entry), want.pattern, want.query))
-        for entry in change.went.keys() - change.came.keys():
-            self._take(self._union.remove((change.member, entry)))
-        self.to_echo = self.to_echo or change.settled
+        for entry in change.removed.keys() & change.added.keys():
+            self._apply_delta(self._union.remove((change.contributor, entry)))
+        for entry, want in change.added.items():
+            self._apply_delta(self._union.add((change.contributor, entry), want.pattern, want.query))
+        for entry in change.removed.keys() - change.added.keys():
+            self._apply_delta(self._union.remove((change.contributor, entry)))
+        self.needs_echo = self.needs_echo or change.is_settled
 
-    def _take(self, delta: Delta) -> None:
+    def _apply_delta(self, delta: InterestDelta) -> None:
         for want in delta.withdraw:
-            self.changes[want_id(want)] = None
-        for want in delta.send:
-            self.changes[want_id(want)] = written(want)
-            self.to_echo = True
+            self.changes[interest_id(want)] = None
+        for want in delta.announce:
+            self.changes[interest_id(want)] = encode_interest(want)
+            self.needs_echo = True
 
-    def published(self, version: int) -> None:
+    def mark_published(self, version: int) -> None:
         """All changes are published, in this version; its echo proves what is settled now."""
         self.changes = {}
-        if self.to_echo:
+        if self.needs_echo:
             self._awaited[version] = {
                 member.author: contribution.settled
-                for member, contribution in self._members.of(self.unit)
+                for member, contribution in self._contributions.of_unit(self.unit)
                 if contribution.settled > (0, 0)
             }
-            if len(self._awaited) > _MOST_AWAITED:
+            if len(self._awaited) > _MAX_AWAITED:
                 del self._awaited[min(self._awaited)]
-        self.to_echo = False
+        self.needs_echo = False
 
-    def covered_now(self) -> dict[str, Stand]:
+    def current_coverage(self) -> dict[str, Version]:
         """What is covered of those who are members still."""
-        present = {member.author for member, _ in self._members.of(self.unit)}
+        present = {member.author for member, _ in self._contributions.of_unit(self.unit)}
         return {author: stand for author, stand in self.covered.items() if author in present}
 
-    def echoed(self, version: int) -> bool:
+    def mark_echoed(self, version: int) -> bool:
         """The scope above has this version; whether that tells anything new."""
         proven = [number for number in self._awaited if number <= version]
         if not proven:

@@ -10,17 +10,17 @@ T = TypeVar("T")
 
 #: How many members share one set of bitmaps. Beyond it every bitmap is so long that a change, which
 #: touches hundreds of them, would be felt, and their memory would grow with the square.
-SHEET_SIZE = 1024
+PARTITION_SIZE = 1024
 
-#: The numbers in a sheet, as objects to be shared: an integer weighs 28 bytes.
-NUMBERS = tuple(range(SHEET_SIZE))
+#: The numbers in a partition, as objects to be shared: an integer weighs 28 bytes.
+NUMBERS = tuple(range(PARTITION_SIZE))
 
 #: From this share of ones on, reading all digits is cheaper than taking the ones out (measured).
 _DENSE = 10
 _FLAGS = bytes.maketrans(b"01", b"\x00\x01")
 
 
-def numbers(bits: int) -> Iterator[int]:
+def iterate_numbers(bits: int) -> Iterator[int]:
     """The numbers in a bitmap, descending: so the integer shrinks while it is emptied."""
     while bits:
         number = bits.bit_length() - 1
@@ -28,7 +28,7 @@ def numbers(bits: int) -> Iterator[int]:
         bits ^= 1 << number
 
 
-def take(bits: int, slots: Sequence[T]) -> list[T]:
+def select_slots(bits: int, slots: Sequence[T]) -> list[T]:
     """What stands in `slots` at the numbers in a bitmap, in no particular order."""
     length = bits.bit_length()
     if length > _DENSE and bits.bit_count() * _DENSE > length:

@@ -1,6 +1,6 @@
 """All comparisons of a member in one expression of Python.
 
-Members that a key leads to are compared one by one, with several holes each; a call for each hole
+Members that a key leads to are compared one by one, with several parameters each; a call for each parameter
 would cost several times the comparison. So the comparisons of a template become one function, as
 `attrs` and `namedtuple` make theirs.
 """
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
-from broker.matching.index.holes import Operator
 from broker.matching.index.member import Member
+from broker.matching.index.parameter import Operator
 
 #: Compares members: called with pairs of a row and the members to compare there (None for no
 #: members), with columns, and with a list that gets a row and a member for each that satisfies.
@@ -39,13 +39,13 @@ _EXPRESSIONS = {
 }
 
 
-def comparison(operators: Iterable[tuple[int, Operator]]) -> Compare:
-    """The function for the holes at these positions; the other holes are not looked at."""
-    return _compiled(tuple(operators))
+def compile_comparison(operators: Iterable[tuple[int, Operator]]) -> Compare:
+    """The function for the parameters at these positions; the other parameters are not looked at."""
+    return _compile(tuple(operators))
 
 
 @lru_cache(maxsize=1024)
-def _compiled(operators: tuple[tuple[int, Operator], ...]) -> Compare:
+def _compile(operators: tuple[tuple[int, Operator], ...]) -> Compare:
     columns = "".join(f"    c{at} = columns[{at}]\n" for at, _ in operators)
     values = "".join(f"        v{at} = c{at}[row]\n" for at, _ in operators)
     tests = " and ".join(_EXPRESSIONS[operator].format(at) for at, operator in operators)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Label paths of one document; with more, elements of one name are one place.
+#: Label paths of one document; with more, elements of one name are one node.
 MAX_PLACES: Final = 1000
-#: Pairs of places, one within the other; a DTD with more is not looked into.
+#: Pairs of nodes, one within the other; a DTD with more is not looked into.
 MAX_EDGES: Final = 20_000
 #: Payloads that one type may have; with more it is not looked into.
 MAX_PAYLOADS: Final = 16

@@ -1,4 +1,4 @@
-"""All that a version of an event type can produce, as places and labels (X10, M16)."""
+"""All that a version of an event type can produce, as nodes and labels (X10, M16)."""
 
 from __future__ import annotations
 
@@ -7,40 +7,44 @@ from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 
-from broker.dtd.declared import DeclaredAttribute, DeclaredElement
+from broker.dtd.declaration import DeclaredAttribute, DeclaredElement
 from broker.dtd.dtd import ENVELOPE, ENVELOPE_PREFIX
 from broker.dtd.interfaces import IDtd
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import NAMESPACE
-from broker.matching.schema.document import Document, TooManyPlaces
+from broker.matching.schema.document_graph import DocumentGraph, TooManyNodes
 from broker.matching.schema.limits import MAX_PAYLOADS
-from broker.matching.schema.namespaces import Namespaces, namespaces_of
-from broker.matching.schema.places import NodeKind
+from broker.matching.schema.namespace import Namespaces, namespaces_of
+from broker.matching.schema.schema_node import NodeKind
 
 #: The envelope's own elements; whatever else it contains is the payload (K25).
-_OWN = frozenset({"StreamId", "EventId", "EventType", "EventLinkage", "ApplicationType", "Summary"})
+_ENVELOPE_ELEMENTS = frozenset(
+    {"StreamId", "EventId", "EventType", "EventLinkage", "ApplicationType", "Summary"}
+)
 
 
-class Scope:
+class PayloadScope:
     """The documents of events with one payload, or without any (`payload` is None)."""
 
-    def __init__(self, payload: str | None, grow: Callable[[str, str | None], Document]) -> None:
-        self._grow = grow
+    def __init__(
+        self, payload: str | None, grow: Callable[[str, str | None], DocumentGraph]
+    ) -> None:
+        self._build = grow
         self.payload = payload
 
     @functools.cached_property
-    def document(self) -> Document:
-        """What a path from `/` is about; raises `TooManyPlaces`."""
-        return self.envelope if self.payload is None else self._grow(self.payload, self.payload)
+    def document(self) -> DocumentGraph:
+        """What a path from `/` is about; raises `TooManyNodes`."""
+        return self.envelope if self.payload is None else self._build(self.payload, self.payload)
 
     @functools.cached_property
-    def envelope(self) -> Document:
-        """The envelope with the payload in it; raises `TooManyPlaces`."""
-        return self._grow(ENVELOPE, self.payload)
+    def envelope(self) -> DocumentGraph:
+        """The envelope with the payload in it; raises `TooManyNodes`."""
+        return self._build(ENVELOPE, self.payload)
 
 
 @attrs.frozen
-class Label:
+class LabelInfo:
     """What is found at a label path."""
 
     kind: NodeKind
@@ -54,7 +58,7 @@ class Label:
 class Schema:
     """A DTD as queries see it. Its documents grow when they are first asked for.
 
-    Where one has too many places, elements of one name share a place in all of them (`shared`);
+    Where one has too many nodes, elements of one name share a node in all of them (`shared`);
     where that is still too much, `scopes` is empty and nothing is known of the type.
     """
 
@@ -66,7 +70,7 @@ class Schema:
         """Of elements and attributes, without prefixes."""
         self.namespaces: Mapping[str, Namespaces] = namespaces_of(self.elements.values())
         self.shared = shared
-        self._documents: dict[tuple[str, str | None], Document] = {}
+        self._documents: dict[tuple[str, str | None], DocumentGraph] = {}
         self.scopes = self._scopes()
         if not self._has_room() and not shared:
             self.shared = True
@@ -79,38 +83,38 @@ class Schema:
         """Whether the envelopes can grow: what has room there has room in the other documents."""
         try:
             return all(scope.envelope for scope in self.scopes)
-        except TooManyPlaces:
+        except TooManyNodes:
             return False
 
-    def labels(self) -> dict[str, Label]:
+    def labels(self) -> dict[str, LabelInfo]:
         """Every label path of the payload and the envelope."""
-        found: dict[str, Label] = {}
+        found: dict[str, LabelInfo] = {}
         for scope in self.scopes:
             for document in {scope.document, scope.envelope}:
-                for edge, label in _labels(document):
+                for edge, label in _iterate_labels(document):
                     found[edge] = label
         return found
 
-    def _scopes(self) -> tuple[Scope, ...]:
+    def _scopes(self) -> tuple[PayloadScope, ...]:
         envelope = self.elements[ENVELOPE]
         payloads = sorted(
             name
             for name in (self.elements if envelope.any else envelope.children)
-            if name in self.elements and not _is_own(self.elements[name])
+            if name in self.elements and not _is_envelope_element(self.elements[name])
         )
         if len(payloads) > MAX_PAYLOADS:
             return ()
-        like_own = any(self._may_be_own(self.elements[name]) for name in payloads)
+        like_own = any(self._may_be_envelope_element(self.elements[name]) for name in payloads)
         # An envelope within a payload has any number of them.
         one_at_most = not like_own and not any(
             each.any or ENVELOPE in each.children for each in self.elements.values()
         )
         restricted = frozenset(payloads) if one_at_most else frozenset()
 
-        def grow(start: str, payload: str | None) -> Document:
+        def grow(start: str, payload: str | None) -> DocumentGraph:
             key = (start, payload if restricted else None)
             if key not in self._documents:
-                self._documents[key] = Document(
+                self._documents[key] = DocumentGraph(
                     self.elements,
                     self.namespaces,
                     start,
@@ -120,30 +124,30 @@ class Schema:
                 )
             return self._documents[key]
 
-        scopes = [Scope(name, grow) for name in payloads]
+        scopes = [PayloadScope(name, grow) for name in payloads]
         if like_own or not any(names.issubset(payloads) for names in envelope.content.one_of):
-            scopes.append(Scope(None, grow))
+            scopes.append(PayloadScope(None, grow))
         return tuple(scopes)
 
-    def _may_be_own(self, element: DeclaredElement) -> bool:
+    def _may_be_envelope_element(self, element: DeclaredElement) -> bool:
         """Whether it may be one of the envelope's own under another prefix."""
         uris = self.namespaces.get(element.prefix or "")
-        return element.name in _OWN and (uris is None or NAMESPACE in uris)
+        return element.name in _ENVELOPE_ELEMENTS and (uris is None or NAMESPACE in uris)
 
 
-def _is_own(element: DeclaredElement) -> bool:
-    return element.prefix == ENVELOPE_PREFIX and element.name in _OWN
+def _is_envelope_element(element: DeclaredElement) -> bool:
+    return element.prefix == ENVELOPE_PREFIX and element.name in _ENVELOPE_ELEMENTS
 
 
-def _labels(document: Document) -> Iterator[tuple[str, Label]]:
-    for place in document.elements:
-        for edge in place.edges:
-            yield edge, Label(NodeKind.ELEMENT)
-        for inner in place.contents:
+def _iterate_labels(document: DocumentGraph) -> Iterator[tuple[str, LabelInfo]]:
+    for node in document.elements:
+        for edge in node.edge_labels:
+            yield edge, LabelInfo(NodeKind.ELEMENT)
+        for inner in node.children:
             if inner.kind is NodeKind.TEXT:
-                for edge in inner.edges:
-                    yield edge, Label(NodeKind.TEXT)
-        for inner in place.attributes:
+                for edge in inner.edge_labels:
+                    yield edge, LabelInfo(NodeKind.TEXT)
+        for inner in node.attributes:
             declared = inner.declaration
             assert isinstance(declared, DeclaredAttribute)
-            yield inner.label, Label(NodeKind.ATTRIBUTE, inner.values, declared.default)
+            yield inner.label, LabelInfo(NodeKind.ATTRIBUTE, inner.values, declared.default)

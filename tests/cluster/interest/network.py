@@ -11,19 +11,19 @@ import attrs
 from lxml import etree
 
 from broker.cluster.address import Address, UnitPath, is_within
-from broker.cluster.interest.core import Profiles
+from broker.cluster.interest.core import InterestExchange
 from broker.cluster.interest.effects import (
-    BadWant,
+    BadInterest,
     Destination,
-    Flowing,
-    ProfilesEffect,
-    Unwanted,
-    Wanted,
+    InterestActive,
+    InterestEffect,
+    InterestRemoved,
+    InterestAdded,
 )
 from broker.cluster.messages import Value, decode
 from broker.cluster.tables.effects import TablesEffect
 from broker.event.stream import StreamPattern
-from broker.matching.covering.stream_interest import Want
+from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query, parse_query
 from tests.cluster.tables.network import Network, Node
 
@@ -58,7 +58,7 @@ def _true_for(text: str, value: int) -> bool:
     return bool(etree.XPath(f"boolean({text})", regexp=False)(document))
 
 
-def matches(want: Want, event: Event) -> bool:
+def matches(want: StreamInterest, event: Event) -> bool:
     return want.pattern.matches(event.stream) and _true_for(want.query.text, event.value)
 
 
@@ -67,10 +67,10 @@ class Key:
     """Something that is or was wanted."""
 
     node: str
-    want: Want
+    want: StreamInterest
     since: float
     until: float = float("inf")
-    flowing: Flowing | None = None
+    flowing: InterestActive | None = None
     flowing_at: float = 0.0
 
 
@@ -79,29 +79,29 @@ class ProfileNode(Node):
 
     def __init__(self, network: Network, address: Address, incarnation: int) -> None:
         super().__init__(network, address, incarnation)
-        self.wanted: dict[tuple[Destination, str], Want] = {}
+        self.wanted: dict[tuple[Destination, str], StreamInterest] = {}
         self.keys: dict[int, Key] = {}
         self.delivered: set[tuple[str, int]] = set()
-        self.bad: list[BadWant] = []
-        self.profiles = Profiles(self.tables, MAX_QUERIES)
+        self.bad: list[BadInterest] = []
+        self.profiles = InterestExchange(self.tables, MAX_QUERIES)
 
     def apply(self, effects: Iterable[TablesEffect]) -> None:
-        self.apply_all(self.profiles.apply(effects, self.network.now))
+        self.apply_all(self.profiles.apply_effects(effects, self.network.now))
 
-    def apply_all(self, effects: Iterable[ProfilesEffect]) -> None:
+    def apply_all(self, effects: Iterable[InterestEffect]) -> None:
         for effect in effects:
             match effect:
-                case Wanted():
+                case InterestAdded():
                     assert (effect.destination, effect.id) not in self.wanted
-                    self.wanted[effect.destination, effect.id] = effect.want
-                case Unwanted():
+                    self.wanted[effect.destination, effect.id] = effect.interest
+                case InterestRemoved():
                     del self.wanted[effect.destination, effect.id]
-                case Flowing():
+                case InterestActive():
                     assert isinstance(effect.key, int)
                     key = self.keys[effect.key]
                     assert key.flowing is None
                     key.flowing, key.flowing_at = effect, self.network.now
-                case BadWant():
+                case BadInterest():
                     self.bad.append(effect)
                 case _:
                     super().apply([effect])
@@ -119,23 +119,23 @@ class ProfileNode(Node):
             self.apply(self.tables.handle_timeout(now))
 
     def received(self, name: str, data: bytes, now: float) -> None:
-        self.apply(self.tables.received(name, decode(data), now))
+        self.apply(self.tables.receive_message(name, decode(data), now))
 
     # ------------------------------------------------------------------------- wants
 
     def want(self, number: int, pattern_text: str, text: str) -> Key:
-        want = Want(pattern(pattern_text), query(text))
+        want = StreamInterest(pattern(pattern_text), query(text))
         key = self.keys[number] = Key(self.address.node, want, self.network.now)
-        self.apply_all(self.profiles.want(number, want.pattern, want.query, self.network.now))
+        self.apply_all(self.profiles.add_interest(number, want.pattern, want.query, self.network.now))
         return key
 
     def unwant(self, number: int) -> None:
         self.keys[number].until = self.network.now
-        self.apply_all(self.profiles.unwant(number, self.network.now))
+        self.apply_all(self.profiles.remove_interest(number, self.network.now))
         del self.keys[number]
 
     def lead(self, unit: UnitPath, leads: bool) -> None:
-        self.apply_all(self.profiles.lead(unit, leads, self.network.now))
+        self.apply_all(self.profiles.set_leadership(unit, leads, self.network.now))
 
     # ------------------------------------------------------------------------- events
 

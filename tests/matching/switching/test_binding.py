@@ -6,8 +6,8 @@ import pytest
 from lxml import etree
 
 from broker.matching.index.shared_index import IndexPool
-from broker.matching.partial.evaluator import evaluate_template
 from broker.matching.partial.evaluation_input import EvaluationInput
+from broker.matching.partial.evaluator import evaluate_template
 from broker.matching.partial.template import extract_templates
 from broker.matching.query.query import parse_query
 from broker.matching.switching.batch import Batch

@@ -9,15 +9,14 @@ import pytest
 
 from broker.dtd.dtd import Dtd
 from broker.event.stream import StreamPattern
-from broker.matching.index.parameter import Parameter, Literal, Operator
 from broker.matching.index.member import Member
-from broker.matching.partial.formula import And, Atom, BooleanAtom, Formula, TruthValue, Not, Or
+from broker.matching.index.parameter import Literal, Operator, Parameter
+from broker.matching.partial.formula import And, Atom, BooleanAtom, Formula, Not, Or, TruthValue
 from broker.matching.partial.formula_evaluation import evaluate_formula
 from broker.matching.partial.source import Computed, Constant, Source
 from broker.matching.query.query import parse_query
 from broker.matching.switch import Switch
-from broker.matching.switching import parsed
-from broker.matching.switching import scanning
+from broker.matching.switching import parsed, scanning
 from broker.matching.switching.scanning import scanned
 from tests.matching.conftest import KnownDtds
 from tests.matching.partial.test_bounds import calls_of
@@ -108,7 +107,9 @@ def formula(chance: random.Random, depth: int) -> Formula:
     if kind == 2:
         return Not(formula(chance, depth - 1))
     if kind == 3 and chance.random() < 0.2:
-        return chance.choice((TruthValue.TRUE, TruthValue.FALSE, BooleanAtom(truth(chance.random() < 0.5))))
+        return chance.choice(
+            (TruthValue.TRUE, TruthValue.FALSE, BooleanAtom(truth(chance.random() < 0.5)))
+        )
     hole = chance.randrange(len(HOLES))
     return Atom(hole, Constant(literal(chance, HOLES[hole])))
 
@@ -134,7 +135,9 @@ def test_all_compared_at_once_is_each_compared(monkeypatch: pytest.MonkeyPatch) 
     some = 0
     for _ in range(600):
         chosen, everyone = formula(chance, 3), members(chance, 12)
-        expected = [each for each in everyone if evaluate_formula(chosen, HOLES, each.literals, value_of)]
+        expected = [
+            each for each in everyone if evaluate_formula(chosen, HOLES, each.literals, value_of)
+        ]
         assert scanned(chosen, HOLES, everyone, value_of) == expected, chosen
         some += 0 < len(expected) < len(everyone)
     assert some > 200
@@ -154,5 +157,7 @@ def test_however_many_values_of_one_hole_are_one_comparison(hole: int) -> None:
     values = [float(n) if HOLES[hole].is_numeric else b"%d" % n for n in range(2, 500)]
     atoms = tuple(Atom(hole, Constant(value)) for value in values)
     for chosen in (Or(atoms), Or(tuple(And((atom, atoms[0])) for atom in atoms[:9]))):
-        expected = [each for each in everyone if evaluate_formula(chosen, HOLES, each.literals, value_of)]
+        expected = [
+            each for each in everyone if evaluate_formula(chosen, HOLES, each.literals, value_of)
+        ]
         assert scanned(chosen, HOLES, everyone, value_of) == expected

@@ -1,0 +1,157 @@
+"""Where a path loses its last node: at a step that the event has not, or at a predicate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from broker.matching.explain.probe import Probe, filter_nodes, nth_node
+from broker.matching.explain.xpath_writer import NO_POSITION, XPathWriter, is_any_descendant
+from broker.matching.partial.node_set import is_positional
+from broker.matching.query import tree
+from broker.matching.query.tree import PathStart
+
+
+@attrs.frozen
+class RejectedNodes:
+    """Nodes that a predicate refuses: `nodes` is a node-set of `count`."""
+
+    nodes: tree.Expression
+    count: int
+    condition: tree.Expression
+
+
+@attrs.frozen
+class EmptyReason:
+    """Why a node-set is empty."""
+
+    note: str
+    rejected: RejectedNodes | None = None
+
+
+class EmptyPathAnalysis:
+    """Follows node-sets step by step. All methods raise `ProbeLimitExceeded`."""
+
+    def __init__(self, probe: Probe, writer: XPathWriter) -> None:
+        self._probe = probe
+        self._writer = writer
+
+    def find_reason(self, nodes: tree.Expression) -> EmptyReason:
+        """Why a node-set is empty, which it is."""
+        match nodes:
+            case tree.Path():
+                return self._path(nodes)
+            case tree.Filter(primary=primary, predicates=predicates):
+                if not self._probe.count_nodes(primary):
+                    return self.find_reason(primary)
+
+                def narrowed(some: tuple[tree.Expression, ...]) -> tree.Expression:
+                    return attrs.evolve(nodes, predicates=some) if some else primary
+
+                return self._at_predicate(narrowed, predicates, f"({self._writer.write(primary)})")
+            case tree.Chain(operands=operands):
+                return EmptyReason("; ".join(self.find_reason(each).note for each in operands))
+        return EmptyReason("it finds nothing")
+
+    def iterate_conditions(
+        self, nodes: tree.Path | tree.Filter
+    ) -> Iterator[tuple[tree.Expression, tree.Expression]]:
+        """(node, condition): the predicates of a node-set, each with a node that passed it."""
+        if isinstance(nodes, tree.Filter):
+            for predicate in nodes.predicates:
+                if not is_positional(predicate):
+                    yield nth_node(nodes, 1), predicate
+            return
+        for place, step in enumerate(nodes.steps, 1):
+            for predicate in step.predicates:
+                if not is_positional(predicate):
+                    yield nth_node(_nodes_reaching_end(nodes, place), 1), predicate
+
+    def _path(self, path: tree.Path) -> EmptyReason:
+        start, steps = path.start, path.steps
+        if not isinstance(start, PathStart) and not self._probe.count_nodes(start):
+            return self.find_reason(start)
+        for place, step in enumerate(steps):
+            if is_any_descendant(step) and place + 1 < len(steps):
+                continue
+            if not self._probe.count_nodes(_with_predicates(path, place, ())):
+                return EmptyReason(self._describe_missing_step(path, place))
+            if not self._probe.count_nodes(_with_predicates(path, place, step.predicates)):
+
+                def narrowed(
+                    some: tuple[tree.Expression, ...], place: int = place
+                ) -> tree.Expression:
+                    return _with_predicates(path, place, some)
+
+                words = self._write_beginning(_with_predicates(path, place, ()), place + 1)
+                return self._at_predicate(narrowed, step.predicates, words)
+        return EmptyReason("it finds nothing")
+
+    def _describe_missing_step(self, path: tree.Path, place: int) -> str:
+        who = "the event" if isinstance(path.start, PathStart) else "it"
+        text = f"{who} has no {self._write_beginning(_with_predicates(path, place, ()), place + 1)}"
+        while place and is_any_descendant(path.steps[place - 1]):
+            place -= 1
+        return f"{text}, though it has {self._write_beginning(path, place)}" if place else text
+
+    def _at_predicate(
+        self,
+        narrowed: Callable[[tuple[tree.Expression, ...]], tree.Expression],
+        predicates: tuple[tree.Expression, ...],
+        words: str,
+    ) -> EmptyReason:
+        """`narrowed` gives the nodes that pass some of the predicates; none passes all."""
+        for place, predicate in enumerate(predicates):
+            if self._probe.count_nodes(narrowed(predicates[: place + 1])):
+                continue
+            before = narrowed(predicates[:place])
+            count = self._probe.count_nodes(before)
+            written = self._writer.write_predicates((predicate,))
+            passed = self._writer.write_predicates(predicates[:place])
+            there = f"there {'is' if count == 1 else 'are'} {count} {words}{passed}"
+            if is_positional(predicate):
+                return EmptyReason(f"{there}, but none at {written}")
+            left, number, condition = self._apply_conditions(before, count, predicate)
+            fitting = f", of which {number} fit{'s' if number == 1 else ''} so far"
+            none = f", but none with {self._writer.write_predicates((condition,))}"
+            note = there + (fitting if number < count else "") + none
+            return EmptyReason(note, RejectedNodes(left, number, predicate))
+        return EmptyReason("it finds nothing")
+
+    def _apply_conditions(
+        self, nodes: tree.Expression, count: int, predicate: tree.Expression
+    ) -> tuple[tree.Expression, int, tree.Expression]:
+        """The nodes that get furthest in an `and`, how many, and the condition that ends it."""
+        conditions: tuple[tree.Expression, ...] = (predicate,)
+        if isinstance(predicate, tree.Chain) and predicate.operator == "and":
+            conditions = predicate.operands
+        for condition in conditions:
+            further = filter_nodes(nodes, condition)
+            left = self._probe.count_nodes(further)
+            if not left:
+                return nodes, count, condition
+            nodes, count = further, left
+        return nodes, count, predicate
+
+    def _write_beginning(self, path: tree.Path, steps: int) -> str:
+        """The beginning of a path; without the node at which it starts, inside a predicate."""
+        start = path.start if isinstance(path.start, PathStart) else PathStart.CONTEXT
+        return self._writer.write(tree.Path(NO_POSITION, start, path.steps[:steps]))
+
+
+def _with_predicates(
+    path: tree.Path, place: int, predicates: tuple[tree.Expression, ...]
+) -> tree.Path:
+    """The path up to a step, which has these predicates."""
+    step = attrs.evolve(path.steps[place], predicates=predicates)
+    return attrs.evolve(path, steps=(*path.steps[:place], step))
+
+
+def _nodes_reaching_end(path: tree.Path, place: int) -> tree.Expression:
+    """The nodes behind so many steps from which the rest of the path finds something."""
+    reached = attrs.evolve(path, steps=path.steps[:place])
+    rest = path.steps[place:]
+    return (
+        filter_nodes(reached, tree.Path(NO_POSITION, PathStart.CONTEXT, rest)) if rest else reached
+    )

@@ -1,0 +1,120 @@
+"""Which of many distinct texts a value contains, each text tested once at most (`contains`, F5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from broker.matching.index.shrinking_dict import ShrinkingDict
+
+#: A text of three bytes or more is filed under one of these, and looked for when a value has it.
+_GRAM_BYTES = 3
+#: Of a longer text only its beginning is searched for a rare gram.
+_GRAMS_TRIED = 64
+#: Grams of a value are collected piecewise, so that a large value needs no large set.
+_PIECE = 4096
+#: Nanoseconds (measured, roughly): a gram of a value; a test, and what a byte adds to it.
+_GRAM_COST = 70.0
+_TEST_COST, _TEST_COST_PER_BYTE = 45.0, 0.05
+#: What the memo of one parameter may weigh, in bytes; when it is exceeded the memo starts anew.
+MEMO_BYTES = 64 * 1024
+#: What an entry weighs besides its value: bytes and tuple headers, a place in the dict.
+_ENTRY_BYTES = 180
+
+
+@attrs.define
+class _IndexedText:
+    gram: bytes
+    uses: int = 1
+
+
+class SubstringIndex:
+    """The distinct texts of one `contains` parameter, counted."""
+
+    __slots__ = ("_by_gram", "_memo", "_memo_size", "_short", "_texts")
+
+    def __init__(self) -> None:
+        self._texts = ShrinkingDict[bytes, _IndexedText]()
+        self._by_gram = ShrinkingDict[bytes, dict[bytes, None]]()
+        self._short: dict[bytes, None] = {}
+        self._memo: dict[bytes, tuple[bytes, ...]] = {}
+        self._memo_size = 0
+
+    def add(self, text: bytes) -> None:
+        """One more use of a text."""
+        known = self._texts.get(text)
+        if known is not None:
+            known.uses += 1
+            return
+        gram = self._rarest_gram(text)
+        self._texts[text] = _IndexedText(gram)
+        if gram:
+            self._by_gram.setdefault(gram, {})[text] = None
+        else:
+            self._short[text] = None
+        self._clear_memo()
+
+    def remove(self, text: bytes) -> None:
+        """One use less."""
+        known = self._texts[text]
+        known.uses -= 1
+        if known.uses:
+            return
+        del self._texts[text]
+        if known.gram:
+            filed = self._by_gram[known.gram]
+            del filed[text]
+            if not filed:
+                del self._by_gram[known.gram]
+        else:
+            del self._short[text]
+        self._clear_memo()
+
+    def search_column(self, values: Sequence[bytes]) -> list[tuple[bytes, ...]]:
+        """For each value the texts that it contains."""
+        return [self.find_contained(value) for value in values]
+
+    def find_contained(self, value: bytes) -> tuple[bytes, ...]:
+        """The texts that a value contains."""
+        known = self._memo.get(value)
+        if known is None:
+            known = tuple(self._search(value))
+            weight = len(value) + 8 * len(known) + _ENTRY_BYTES
+            if weight <= MEMO_BYTES:
+                if self._memo_size + weight > MEMO_BYTES:
+                    self._clear_memo()
+                self._memo[value] = known
+                self._memo_size += weight
+        return known
+
+    @property
+    def memo_size(self) -> int:
+        """Bytes in the memo, never more than `MEMO_BYTES`."""
+        return self._memo_size
+
+    def _clear_memo(self) -> None:
+        self._memo.clear()
+        self._memo_size = 0
+
+    def _rarest_gram(self, text: bytes) -> bytes:
+        end = min(len(text) - _GRAM_BYTES + 1, _GRAMS_TRIED)
+        grams = (text[start : start + _GRAM_BYTES] for start in range(end))
+        return min(grams, key=lambda gram: len(self._by_gram.get(gram, ())), default=b"")
+
+    def _search(self, value: bytes) -> list[bytes]:
+        test_cost = len(self._texts) * (_TEST_COST + _TEST_COST_PER_BYTE * len(value))
+        if len(value) * _GRAM_COST > test_cost:
+            return [text for text in self._texts if text in value]
+        found = [text for text in self._short if text in value]
+        for gram in self._grams_in(value):
+            found += [text for text in self._by_gram[gram] if text in value]
+        return found
+
+    def _grams_in(self, value: bytes) -> set[bytes]:
+        present: set[bytes] = set()
+        for start in range(0, len(value), _PIECE):
+            piece = value[start : start + _PIECE + _GRAM_BYTES - 1]
+            grams = {piece[at : at + _GRAM_BYTES] for at in range(len(piece) - _GRAM_BYTES + 1)}
+            present |= self._by_gram.keys() & grams
+        return present

@@ -1,0 +1,77 @@
+"""The types that a node knows, each version as a schema."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from broker.dtd.catalogue import Catalogue
+from broker.dtd.dtd import Dtd
+from broker.dtd.fetch_hint import FetchHint
+from broker.dtd.interfaces import IDtd, IDtdCache
+from broker.dtd.reference import DtdReference
+from broker.errors import BadDtd, ConfigurationError
+from broker.matching.schema.schema import Schema
+
+#: Schemas kept; the one used longest ago goes first. Beyond it they are made again when wanted.
+MAX_SCHEMAS = 64
+
+
+class KnownTypes:
+    """All types that events may have as far as the node can say without asking anyone.
+
+    Those in the cache, and those of further catalogues that the cache would fetch from. The latter
+    are not put into the cache by being looked at: there they would be new.
+    """
+
+    def __init__(self, dtds: IDtdCache, shipped: Catalogue, folders: Sequence[Catalogue]) -> None:
+        """`shipped` has the modules that DTDs in `folders` may include."""
+        self._dtds = dtds
+        self._shipped = shipped
+        self._folders = {
+            reference: folder for folder in reversed(folders) for reference in folder.references()
+        }
+        self._schemas: OrderedDict[DtdReference, Schema | None] = OrderedDict()
+
+    def references(self) -> tuple[DtdReference, ...]:
+        """All of them, sorted."""
+        return tuple(sorted({*self._dtds.references(), *self._folders}))
+
+    def has_schema(self, reference: DtdReference) -> bool:
+        """Whether its schema is made already."""
+        return reference in self._schemas
+
+    def get_schema(self, reference: DtdReference) -> Schema | None:
+        """The schema of a type; None if its DTD can not be had at once, or not be used."""
+        dtd = self._dtds.get(reference)
+        if reference in self._schemas:
+            known = self._schemas[reference]
+            if dtd is None or (known is not None and known.content_hash == dtd.content_hash):
+                self._schemas.move_to_end(reference)
+                return known
+        dtd = dtd or self.get_dtd(reference)
+        schema = self._schemas[reference] = None if dtd is None else Schema(dtd)
+        if len(self._schemas) > MAX_SCHEMAS:
+            self._schemas.popitem(last=False)
+        return schema
+
+    def previous_version(self, reference: DtdReference) -> DtdReference | None:
+        """The newest version that is older, among those that the cache knows."""
+        older = [each for each in self._dtds.versions(reference.type) if each < reference]
+        return older[-1] if older else None
+
+    def get_dtd(self, reference: DtdReference) -> IDtd | None:
+        """The DTD of a type; None if it can not be had at once, or not be used."""
+        if reference not in self._folders:
+            found: list[IDtd] = []
+            looked_up = self._dtds.lookup(reference, FetchHint())
+            looked_up.addCallbacks(found.append, lambda _: None)
+            return found[0] if found else None
+        known = self._dtds.get(reference)
+        if known is not None:
+            return known
+        try:
+            text = self._folders[reference].read(reference.public_id, reference.system_id)
+            return None if text is None else Dtd.load(reference, text, self._shipped.read)
+        except (BadDtd, ConfigurationError):
+            return None
