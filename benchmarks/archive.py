@@ -18,15 +18,15 @@ from benchmarks.harness.report import Report
 from benchmarks.workloads.voevent_packets import NoData, packets, voevent_events
 from broker.archive.archive import Archive
 from broker.archive.compaction import Compaction, CompactionRules
-from broker.archive.manifests import Ledger
+from broker.archive.manifest_journal import ManifestWriter
 from broker.archive.parquet import COMPRESSION_LEVEL
 from broker.archive.table import batch_to_events
 from broker.archive.verification import Verification
 from broker.archive.writer import ArchiveWriter
 from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.identity import EventId, Mint
+from broker.event.event_id import EventId, Mint
 from broker.log.records import LoggedEvent, encode_header
-from broker.replay.collector import quieten_collector
+from broker.replay.garbage_collection import tune_garbage_collector
 from broker.transport.clock import wall_clock_ms
 
 DESCRIPTION: Final = "events archived as Parquet: processor time, size against raw XML and gzip"
@@ -54,7 +54,7 @@ def run(lab: Lab) -> Report:
 def _as_in_the_archiver() -> Iterator[None]:
     """Its process has a quiet garbage collector; other benchmarks are not to have it."""
     thresholds = gc.get_threshold()
-    quieten_collector()
+    tune_garbage_collector()
     try:
         yield
     finally:
@@ -138,7 +138,7 @@ def _cold(lab: Lab, folder: Path, workload: str) -> list[Cold]:
 
     def merge() -> None:
         archive = opened()
-        ledger = Ledger(archive.manifests, "compactor", archive.wall_clock)
+        ledger = ManifestWriter(archive.manifests, "compactor", archive.wall_clock)
         # All hours are settled: the clock is years after the events.
         rules = CompactionRules(settled_ms=-(1 << 50))
         Compaction(archive, ledger, rules).run()

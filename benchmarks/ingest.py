@@ -107,7 +107,7 @@ class _Watched:
 
     def _behind(self) -> int:
         since, upto = self._log.extent()
-        return upto[1] - self._archive.state().upto(self._log.origin, since)[1]
+        return upto[1] - self._archive.state().covered_upto(self._log.origin, since)[1]
 
     def _until_caught_up(self) -> float:
         began = time.monotonic()

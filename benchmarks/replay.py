@@ -22,8 +22,8 @@ from broker.archive.archive import Archive
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.errors import EngineUnavailable
 from broker.replay.engine.contract import Engine
-from broker.replay.engine.local import LocalEngine
-from broker.replay.engine.spark import SparkEngine
+from broker.replay.engine.local_engine import LocalEngine
+from broker.replay.engine.spark_engine import SparkEngine
 from broker.replay.engine.spark_session import SparkSettings
 from broker.replay.request import ReplayRequest
 from broker.replay.spool import Spool
@@ -77,7 +77,7 @@ def run(lab: Lab) -> Report:
         try:
             lab.say("Spark starts")
             began = time.perf_counter()
-            spark.warm()
+            spark.warm_up()
             start = time.perf_counter() - began
             runs += _runs(lab, spark, folder, count)
             compared += _by_spark_alone(lab, spark, archive)
@@ -111,7 +111,7 @@ def _job(engine: Engine, requests: int, folder: Path) -> Run:
     for place, each in enumerate(reports):
         first = 0
         while first < each.events:
-            first += len(spool.read(place, first, 512, 1 << 18))
+            first += len(spool.read_events(place, first, 512, 1 << 18))
     read = time.perf_counter()
     events = sum(each.events for each in reports)
     return Run(engine.name, requests, over - began, events, read - over)
@@ -124,7 +124,7 @@ def _by_spark_alone(lab: Lab, engine: SparkEngine, archive: Archive) -> list[Com
     """Spark reads the files and evaluates XPath itself, as anybody would: few queries, since it
     parses each document for each of them."""
     session: Any = engine.session
-    files = [archive.location(file) for file in archive.state().files.values()]
+    files = [archive.file_uri(file) for file in archive.state().files.values()]
     found = []
     for count in (1, 10) if not lab.quick else (1,):
         lab.say(f"Spark's xpath_boolean: {count} queries")

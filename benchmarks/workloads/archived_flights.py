@@ -23,7 +23,7 @@ from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import Header
-from broker.event.identity import Mint
+from broker.event.event_id import Mint
 from broker.log.records import LoggedEvent, encode_header
 
 ORIGIN: Final = "f1" * 8

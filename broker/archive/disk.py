@@ -76,13 +76,13 @@ class Disk:
         """A file to read parts of."""
         return pa.OSFile(str(path))
 
-    def below(self, folder: Path) -> Iterator[tuple[str, int, int]]:
+    def list_files(self, folder: Path) -> Iterator[tuple[str, int, int]]:
         """All files below a folder: path in it, bytes, and when it was changed last, in ms since
         1970; none if there is no such folder."""
-        return _below(str(folder), "")
+        return _list_files(str(folder), "")
 
 
-def _below(folder: str, name: str) -> Iterator[tuple[str, int, int]]:
+def _list_files(folder: str, name: str) -> Iterator[tuple[str, int, int]]:
     # With scandir a file costs a third of what it does with Path: pages are thousands.
     try:
         entries = list(os.scandir(folder))
@@ -90,7 +90,7 @@ def _below(folder: str, name: str) -> Iterator[tuple[str, int, int]]:
         return
     for entry in entries:
         if entry.is_dir():
-            yield from _below(entry.path, f"{name}{entry.name}/")
+            yield from _list_files(entry.path, f"{name}{entry.name}/")
             continue
         try:
             about = entry.stat()

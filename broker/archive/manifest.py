@@ -12,8 +12,8 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from broker.archive.intervals import Interval, merged
-from broker.archive.listed import ArchivedFile, DtdText, TextUse
+from broker.archive.interval import Interval, union
+from broker.archive.manifest_entry import ArchivedFile, DtdText, OriginDtdVariant
 from broker.errors import ArchiveCorrupt, BrokerError
 from broker.event.place import Mark
 
@@ -55,7 +55,7 @@ class Manifest:
     heals: dict[str, Ranges] = attrs.field(factory=dict)
     """By path of a file set aside, which of its places have been written again since."""
     dtds: set[DtdText] = attrs.field(factory=set)
-    uses: set[TextUse] = attrs.field(factory=set)
+    uses: set[OriginDtdVariant] = attrs.field(factory=set)
     """Origins with texts of their own under a name."""
     absorbed: dict[str, tuple[int, int]] = attrs.field(factory=dict)
     """Writers that never come back, whose manifests up to a number are repeated here; since when,
@@ -67,31 +67,31 @@ class Manifest:
     given_up: set[str] = attrs.field(factory=set)
     """Paths of manifests that can not be read. The files that they list were adopted."""
 
-    def cover(self, ranges: Iterable[Range]) -> None:
+    def add_covers(self, ranges: Iterable[Range]) -> None:
         """These places are covered, too."""
-        _extend(self.covers, ranges)
+        _add_ranges(self.covers, ranges)
 
-    def forget(self, ranges: Iterable[Range]) -> None:
+    def add_forgets(self, ranges: Iterable[Range]) -> None:
         """These places are covered no more."""
-        _extend(self.forgets, ranges)
+        _add_ranges(self.forgets, ranges)
 
-    def heal(self, ranges: Mapping[str, Ranges]) -> None:
+    def add_heals(self, ranges: Mapping[str, Ranges]) -> None:
         """These places of files set aside are covered again."""
         for path, healed in ranges.items():
-            _unite(self.heals.setdefault(path, {}), healed)
+            _merge_ranges(self.heals.setdefault(path, {}), healed)
 
     def merge(self, other: Manifest) -> None:
         """Say also what the other says."""
         self.at = max(self.at, other.at)
-        _unite(self.covers, other.covers)
-        _unite(self.forgets, other.forgets)
+        _merge_ranges(self.covers, other.covers)
+        _merge_ranges(self.forgets, other.forgets)
         self.adds.update(other.adds)
         for path, at in other.removes.items():
             self.removes[path] = min(at, self.removes.get(path, at))
         self.deleted |= other.deleted
         for path, aside in other.aside.items():
             self.aside.setdefault(path, aside)
-        self.heal(other.heals)
+        self.add_heals(other.heals)
         self.dtds |= other.dtds
         self.uses |= other.uses
         self.absorbed.update(other.absorbed)
@@ -101,7 +101,7 @@ class Manifest:
             self.pages[carer] = max(number, self.pages.get(carer, 0))
         self.given_up |= other.given_up
 
-    def without_gone(self, everything: Manifest, unreadable: Collection[str] = ()) -> Manifest:
+    def without_obsolete(self, everything: Manifest, unreadable: Collection[str] = ()) -> Manifest:
         """The same without what is of no use to anybody, given what all manifests say together, and
         the paths of those that can not be read.
 
@@ -126,63 +126,63 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """What stands in an object; what is empty is left out."""
-        said: dict[str, Any] = {
+        content: dict[str, Any] = {
             "at": self.at,
-            "covers": _listed(self.covers),
-            "forgets": _listed(self.forgets),
+            "covers": _ranges_to_json(self.covers),
+            "forgets": _ranges_to_json(self.forgets),
             "adds": [file.to_json() for file in self.adds.values()],
             "removes": [[path, at] for path, at in self.removes.items()],
             "deleted": sorted(self.deleted),
             "aside": [[path, why.reason, why.at] for path, why in self.aside.items()],
-            "heals": [[path, _listed(ranges)] for path, ranges in self.heals.items()],
+            "heals": [[path, _ranges_to_json(ranges)] for path, ranges in self.heals.items()],
             "dtds": [text.to_json() for text in sorted(self.dtds)],
             "uses": [use.to_json() for use in sorted(self.uses)],
-            "absorbed": [[writer, *said] for writer, said in self.absorbed.items()],
+            "absorbed": [[writer, *content] for writer, content in self.absorbed.items()],
             "ends": [[origin, *end] for origin, end in self.ends.items()],
             "pages": [[carer, number] for carer, number in self.pages.items()],
             "given_up": sorted(self.given_up),
         }
-        return {key: value for key, value in said.items() if value}
+        return {key: value for key, value in content.items() if value}
 
     @classmethod
-    def from_json(cls, said: dict[str, Any]) -> Manifest:
+    def from_json(cls, content: dict[str, Any]) -> Manifest:
         """What `to_json` gave; `ArchiveCorrupt` if it is not that."""
         try:
             manifest = cls(
-                at=int(said.get("at", 0)),
+                at=int(content.get("at", 0)),
                 adds={
-                    file.path: file for file in map(ArchivedFile.from_json, said.get("adds", ()))
+                    file.path: file for file in map(ArchivedFile.from_json, content.get("adds", ()))
                 },
-                removes={str(path): int(at) for path, at in said.get("removes", ())},
-                deleted=set(map(str, said.get("deleted", ()))),
-                aside={str(p): SetAside(str(r), int(at)) for p, r, at in said.get("aside", ())},
-                dtds=set(map(DtdText.from_json, said.get("dtds", ()))),
-                uses=set(map(TextUse.from_json, said.get("uses", ()))),
-                absorbed={str(w): (int(n), int(at)) for w, n, at in said.get("absorbed", ())},
-                ends={str(o): (int(e), int(offset)) for o, e, offset in said.get("ends", ())},
-                pages={str(carer): int(number) for carer, number in said.get("pages", ())},
-                given_up=set(map(str, said.get("given_up", ()))),
+                removes={str(path): int(at) for path, at in content.get("removes", ())},
+                deleted=set(map(str, content.get("deleted", ()))),
+                aside={str(p): SetAside(str(r), int(at)) for p, r, at in content.get("aside", ())},
+                dtds=set(map(DtdText.from_json, content.get("dtds", ()))),
+                uses=set(map(OriginDtdVariant.from_json, content.get("uses", ()))),
+                absorbed={str(w): (int(n), int(at)) for w, n, at in content.get("absorbed", ())},
+                ends={str(o): (int(e), int(offset)) for o, e, offset in content.get("ends", ())},
+                pages={str(carer): int(number) for carer, number in content.get("pages", ())},
+                given_up=set(map(str, content.get("given_up", ()))),
             )
-            manifest.cover(_ranges(said.get("covers", ())))
-            manifest.forget(_ranges(said.get("forgets", ())))
-            for path, healed in said.get("heals", ()):
-                _extend(manifest.heals.setdefault(str(path), {}), _ranges(healed))
+            manifest.add_covers(_ranges_from_json(content.get("covers", ())))
+            manifest.add_forgets(_ranges_from_json(content.get("forgets", ())))
+            for path, healed in content.get("heals", ()):
+                _add_ranges(manifest.heals.setdefault(str(path), {}), _ranges_from_json(healed))
         except (KeyError, TypeError, ValueError, AttributeError, BrokerError) as error:
             raise ArchiveCorrupt(f"a manifest can not be read: {error!r}") from None
         return manifest
 
 
-def _extend(ranges: Ranges, more: Iterable[Range]) -> None:
+def _add_ranges(ranges: Ranges, more: Iterable[Range]) -> None:
     for origin, after, upto in more:
-        ranges[origin] = list(merged((*ranges.get(origin, ()), (after, upto))))
+        ranges[origin] = list(union((*ranges.get(origin, ()), (after, upto))))
 
 
-def _unite(mine: Ranges, theirs: Ranges) -> None:
-    for origin, intervals in theirs.items():
-        mine[origin] = list(merged((*mine.get(origin, ()), *intervals)))
+def _merge_ranges(target: Ranges, added: Ranges) -> None:
+    for origin, intervals in added.items():
+        target[origin] = list(union((*target.get(origin, ()), *intervals)))
 
 
-def _listed(ranges: Ranges) -> list[Any]:
+def _ranges_to_json(ranges: Ranges) -> list[Any]:
     return [
         [origin, list(after), list(upto)]
         for origin, intervals in ranges.items()
@@ -190,8 +190,8 @@ def _listed(ranges: Ranges) -> list[Any]:
     ]
 
 
-def _ranges(said: Iterable[Any]) -> list[Range]:
+def _ranges_from_json(content: Iterable[Any]) -> list[Range]:
     return [
         (str(origin), (int(after[0]), int(after[1])), (int(upto[0]), int(upto[1])))
-        for origin, after, upto in said
+        for origin, after, upto in content
     ]

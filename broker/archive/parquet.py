@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from broker.archive.layout import events_path, hour_of
-from broker.archive.listed import MOST_STREAMS, ArchivedFile
+from broker.archive.manifest_entry import MAX_STREAMS, ArchivedFile
 from broker.archive.table import SCHEMA
 from broker.event.place import Mark
 
@@ -42,12 +42,12 @@ class EncodedFile:
 
 def encode_file(rows: pa.Table, partition: str, level: int = COMPRESSION_LEVEL) -> EncodedFile:
     """A file of rows sorted by place, at least one, of one hour and partition."""
-    growing = GrowingFile(partition, level)
-    growing.add(rows)
+    growing = ParquetFileWriter(partition, level)
+    growing.add_rows(rows)
     return growing.finish()
 
 
-class GrowingFile:
+class ParquetFileWriter:
     """A file of events that gets its rows bit by bit, all of one hour and partition."""
 
     def __init__(self, partition: str, level: int = COMPRESSION_LEVEL) -> None:
@@ -64,7 +64,7 @@ class GrowingFile:
         )
         self._waiting: list[pa.Table] = []
         self._waiting_bytes = 0
-        self._parts: list[Part] = []
+        self._parts: list[RowSummary] = []
 
     @property
     def rows(self) -> int:
@@ -76,9 +76,9 @@ class GrowingFile:
         """What is written; rows that wait for their row group do not count yet."""
         return int(self._sink.tell())
 
-    def add(self, rows: pa.Table) -> None:
+    def add_rows(self, rows: pa.Table) -> None:
         """Add rows that are sorted by place and stand behind all before them; at least one."""
-        self._parts.append(Part.of(rows))
+        self._parts.append(RowSummary.from_rows(rows))
         size = rows.column("document").nbytes
         average = max(1, size // rows.num_rows)
         group = max(1, ROW_GROUP_BYTES // average)
@@ -91,17 +91,17 @@ class GrowingFile:
             self._waiting.append(rows)
             self._waiting_bytes += size
         if self._waiting_bytes >= ROW_GROUP_BYTES:
-            self._write()
+            self._write_row_group()
 
     def finish(self) -> EncodedFile:
         """The file, to which nothing is added any more."""
-        self._write()
+        self._write_row_group()
         self._writer.close()
         data = self._sink.getvalue()
         sha256 = hashlib.sha256(data).hexdigest()
-        return EncodedFile(describe(self._parts, self._partition, data.size, sha256), data)
+        return EncodedFile(describe_file(self._parts, self._partition, data.size, sha256), data)
 
-    def _write(self) -> None:
+    def _write_row_group(self) -> None:
         if self._waiting:
             rows = pa.concat_tables(self._waiting).unify_dictionaries()
             self._writer.write_table(rows, row_group_size=rows.num_rows)
@@ -109,7 +109,7 @@ class GrowingFile:
 
 
 @attrs.frozen
-class Part:
+class RowSummary:
     """What a manifest is to know of some rows."""
 
     rows: int
@@ -120,7 +120,7 @@ class Part:
     types: frozenset[tuple[str, str]]
 
     @classmethod
-    def of(cls, rows: pa.Table) -> Part:
+    def from_rows(cls, rows: pa.Table) -> RowSummary:
         """Of at least one row, sorted by place."""
         arrivals = pc.min_max(rows.column("arrival")).as_py()
         kinds = rows.select(["type", "version"]).group_by(["type", "version"]).aggregate([])
@@ -134,8 +134,8 @@ class Part:
         )
 
 
-def describe(
-    parts: Sequence[Part], partition: str, size: int, sha256: str, path: str = ""
+def describe_file(
+    parts: Sequence[RowSummary], partition: str, size: int, sha256: str, path: str = ""
 ) -> ArchivedFile:
     """What a manifest says of a file of these rows; the path is a new one unless it is given."""
     spans: dict[str, tuple[Mark, Mark]] = {}
@@ -156,7 +156,7 @@ def describe(
         spans=spans,
         arrivals=arrivals,
         levels=tuple(sorted(frozenset[int]().union(*(part.levels for part in parts)))),
-        streams=tuple(streams) if len(streams) <= MOST_STREAMS else None,
+        streams=tuple(streams) if len(streams) <= MAX_STREAMS else None,
         types=tuple(sorted(frozenset[tuple[str, str]]().union(*(part.types for part in parts)))),
     )
 

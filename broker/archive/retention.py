@@ -11,9 +11,9 @@ from typing import Final
 
 import attrs
 
-from broker.archive.layout import partition_meets
-from broker.archive.listed import ArchivedFile
+from broker.archive.layout import partition_may_match
 from broker.archive.manifest import Range
+from broker.archive.manifest_entry import ArchivedFile
 from broker.event.place import Mark, Position
 from broker.event.stream import StreamPattern
 
@@ -35,32 +35,32 @@ class Retention:
 
 
 @attrs.frozen
-class Needed:
+class DurableNeed:
     """What a durable subscription has not processed yet."""
 
     pattern: StreamPattern
     position: Position
 
-    def needs(self, file: ArchivedFile) -> bool:
+    def may_need(self, file: ArchivedFile) -> bool:
         """Whether there may be something for it in a file."""
         if file.streams is not None:
             wanted = any(map(self.pattern.matches, file.streams))
         else:
-            wanted = partition_meets(file.partition, self.pattern)
+            wanted = partition_may_match(file.partition, self.pattern)
         marks = self.position.marks
         return wanted and any(last > marks.get(o, (0, 0)) for o, (_, last) in file.spans.items())
 
 
 @attrs.frozen
-class TooOld:
+class ExpiredHours:
     """What retention takes."""
 
     files: tuple[ArchivedFile, ...]
-    held: str
+    held_hour: str
     """The hour at which it stopped because somebody needs that; "" if it did not."""
 
     @property
-    def forgets(self) -> list[Range]:
+    def forgotten_ranges(self) -> list[Range]:
         """The places that are not covered any more: of each origin all up to the last."""
         last: dict[str, Mark] = {}
         for file in self.files:
@@ -69,16 +69,16 @@ class TooOld:
         return [(origin, (0, 0), mark) for origin, mark in sorted(last.items())]
 
 
-def too_old(
-    files: Iterable[ArchivedFile], retention: Retention, needed: Sequence[Needed], now: int
-) -> TooOld:
+def find_expired_hours(
+    files: Iterable[ArchivedFile], retention: Retention, needed: Sequence[DurableNeed], now: int
+) -> ExpiredHours:
     """What goes now; `now` is ms since 1970. `files` are those set aside, too."""
     hours: dict[str, list[ArchivedFile]] = defaultdict(list)
     for file in files:
         hours[file.hour].append(file)
     bytes_left = sum(file.bytes for group in hours.values() for file in group)
     events_left = sum(file.rows for group in hours.values() for file in group)
-    gone: list[ArchivedFile] = []
+    expired: list[ArchivedFile] = []
     for hour, group in sorted(hours.items()):
         newest = max(file.arrivals[1] for file in group)
         aged = 0 < retention.age_ms < now - newest
@@ -86,9 +86,9 @@ def too_old(
         if not aged and not many:
             break
         hard = 0 < retention.hard_age_ms < now - newest
-        if not hard and any(each.needs(file) for each in needed for file in group):
-            return TooOld(tuple(gone), hour)
-        gone += group
+        if not hard and any(each.may_need(file) for each in needed for file in group):
+            return ExpiredHours(tuple(expired), hour)
+        expired += group
         bytes_left -= sum(file.bytes for file in group)
         events_left -= sum(file.rows for file in group)
-    return TooOld(tuple(gone), "")
+    return ExpiredHours(tuple(expired), "")

@@ -7,17 +7,17 @@ from typing import Any
 
 import click
 
-from broker.cli.archive_access import opened_archive, size_type, span_type
+from broker.cli.archive_access import duration_type, open_archive, size_type
 from broker.cli.archive_report import (
-    compacted_lines,
-    copied_lines,
-    expired_lines,
-    file_lines,
-    merge_lines,
-    progress_of,
-    verified_lines,
+    compaction_printer,
+    copy_printer,
+    expiry_printer,
+    files_printer,
+    merge_plan_printer,
+    progress_bar,
+    verification_printer,
 )
-from broker.cli.terminal import note, on_terminal
+from broker.cli.terminal import is_terminal, print_note
 
 _where = click.argument("where", metavar="URI|NODE.toml")
 _json = click.option("--json", "as_json", is_flag=True, help="JSON lines, on a terminal too.")
@@ -39,9 +39,9 @@ def command() -> None:
 @click.option("--files", is_flag=True, help="Every file, not a line for a partition.")
 def list_(where: str, as_json: bool, files: bool) -> None:
     """List what the archive has: events, bytes and hours by partition, and what it covers."""
-    archive = opened_archive(where)
+    archive = open_archive(where)
     state = archive.state()
-    file_lines(state, files=files, for_people=_people(as_json))()
+    files_printer(state, files=files, for_people=_human_readable(as_json))()
     if state.aside or state.problems:
         sys.exit(1)
 
@@ -58,10 +58,10 @@ def verify(where: str, as_json: bool, keep: bool) -> None:
     """
     from broker.archive.verification import Verification
 
-    archive = opened_archive(where)
-    with progress_of("verified", bytes_=True) as progress:
+    archive = open_archive(where)
+    with progress_bar("verified", bytes_=True) as progress:
         done = Verification(archive).run(progress, set_aside=not keep)
-    verified_lines(done, for_people=_people(as_json))()
+    verification_printer(done, for_people=_human_readable(as_json))()
     if done.faults:
         sys.exit(1)
 
@@ -82,19 +82,19 @@ def compact(where: str, as_json: bool, dry_run: bool, target: int) -> None:
 
     The exit status is 1 if a damaged file was found.
     """
-    from broker.archive.archive import guest_name
+    from broker.archive.archive import new_temporary_writer_name
     from broker.archive.compaction import Compaction, CompactionRules
-    from broker.archive.manifests import Ledger
+    from broker.archive.manifest_journal import ManifestWriter
 
-    archive = opened_archive(where)
-    ledger = Ledger(archive.manifests, guest_name(), archive.wall_clock)
+    archive = open_archive(where)
+    ledger = ManifestWriter(archive.manifests, new_temporary_writer_name(), archive.wall_clock)
     compaction = Compaction(archive, ledger, CompactionRules(target_bytes=target))
     if dry_run:
-        merge_lines(compaction.plan(), for_people=_people(as_json))()
+        merge_plan_printer(compaction.plan(), for_people=_human_readable(as_json))()
         return
-    with progress_of("merged", bytes_=True) as progress:
+    with progress_bar("merged", bytes_=True) as progress:
         done = compaction.run(progress)
-    compacted_lines(done, for_people=_people(as_json))()
+    compaction_printer(done, for_people=_human_readable(as_json))()
     if done.damaged:
         sys.exit(1)
 
@@ -110,12 +110,12 @@ def copy_(where: str, target: str, as_json: bool) -> None:
     exit status is 1 if something is damaged or missing: the copy lacks it.
     """
     from broker.archive.archive import Archive
-    from broker.archive.copying import Copying
+    from broker.archive.backup import Backup
 
-    copying = Copying(opened_archive(where), Archive.open(target))
-    with progress_of("copied", bytes_=True) as progress:
+    copying = Backup(open_archive(where), Archive.open(target))
+    with progress_bar("copied", bytes_=True) as progress:
         done = copying.run(progress)
-    copied_lines(done, for_people=_people(as_json))()
+    copy_printer(done, for_people=_human_readable(as_json))()
     if done.damaged:
         sys.exit(1)
 
@@ -124,7 +124,7 @@ def copy_(where: str, target: str, as_json: bool) -> None:
 @_where
 @_json
 @_dry
-@click.option("--age", type=span_type, default="0", help="Hours that are older go, as 30d.")
+@click.option("--age", type=duration_type, default="0", help="Hours that are older go, as 30d.")
 @click.option("--size", type=size_type, default="0", help="The oldest hours go beyond it, as 1TB.")
 @click.option(
     "--events",
@@ -134,14 +134,14 @@ def copy_(where: str, target: str, as_json: bool) -> None:
 )
 @click.option(
     "--hard-age",
-    type=span_type,
+    type=duration_type,
     default="90d",
     show_default=True,
     help="Older hours go even if a durable subscription needs them; 0: none does.",
 )
 @click.option(
     "--grace",
-    type=span_type,
+    type=duration_type,
     default="1h",
     show_default=True,
     help="What was removed is deleted after so long.",
@@ -165,25 +165,25 @@ def _expire(
     hard_age: int,
     grace: int,
 ) -> None:
-    from broker.archive.archive import guest_name
+    from broker.archive.archive import new_temporary_writer_name
     from broker.archive.expiry import Expiry, ExpiryRules
-    from broker.archive.manifests import Ledger
+    from broker.archive.manifest_journal import ManifestWriter
     from broker.archive.retention import Retention
-    from broker.archiver.durable_needs import needed_by_durables
+    from broker.archiver.durable_needs import find_durable_needs
 
-    archive = opened_archive(where)
+    archive = open_archive(where)
     rules = ExpiryRules(Retention(age, size, events, hard_age), grace_ms=grace)
-    ledger = Ledger(archive.manifests, guest_name(), archive.wall_clock)
-    expiry = Expiry(archive, ledger, rules, needed_by_durables(archive, note))
+    ledger = ManifestWriter(archive.manifests, new_temporary_writer_name(), archive.wall_clock)
+    expiry = Expiry(archive, ledger, rules, find_durable_needs(archive, print_note))
     if dry_run:
         expired = expiry.plan()
     else:
-        with progress_of("deleted", bytes_=False) as progress:
+        with progress_bar("deleted", bytes_=False) as progress:
             expired = expiry.run(progress)
-    expired_lines(expired, dry_run=dry_run, for_people=_people(as_json))()
+    expiry_printer(expired, dry_run=dry_run, for_people=_human_readable(as_json))()
     if expired.kept_orphans:
         sys.exit(1)
 
 
-def _people(as_json: bool) -> bool:
-    return on_terminal() and not as_json
+def _human_readable(as_json: bool) -> bool:
+    return is_terminal() and not as_json

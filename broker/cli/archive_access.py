@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker.cli.failing import Failure
+from broker.cli.failure import Failure
 from broker.config.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
@@ -29,20 +29,20 @@ class _Quantity(click.ParamType[int]):
 
 
 #: Ms, from a text such as `30d`.
-span_type = _Quantity("duration", lambda text: round(parse_duration(text) * 1000))
+duration_type = _Quantity("duration", lambda text: round(parse_duration(text) * 1000))
 #: Bytes, from a text such as `64MiB`.
 size_type = _Quantity("size", parse_size)
 
 
-def opened_archive(where: str) -> Archive:
+def open_archive(where: str) -> Archive:
     """The archive that a URI, a path or a node's configuration names; it must be there."""
     from broker.archive.archive import Archive
 
-    uri = _uri_in(Path(where)) if where.endswith(".toml") and "://" not in where else where
+    uri = _configured_uri(Path(where)) if where.endswith(".toml") and "://" not in where else where
     return Archive.open(uri, create=False)
 
 
-def _uri_in(file: Path) -> str:
+def _configured_uri(file: Path) -> str:
     from broker.config import load
 
     settings = load(file)

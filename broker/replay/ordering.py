@@ -31,7 +31,7 @@ Integers: TypeAlias = NDArray[np.int64]
 
 
 @attrs.frozen(eq=False)
-class Keys:
+class OrderKeys:
     """What the order of events depends on: columns of one length.
 
     The numbers of origins stand for them in the order of their names, those of publishers in any.
@@ -50,17 +50,17 @@ class Keys:
     """Where the order of protocol stacks is wanted: the stack's number, negative for none."""
     stack_order: Integers | None = None
 
-    def of(self, rows: Integers, *, stacks: bool = False) -> Keys:
+    def select(self, rows: Integers, *, stacks: bool = False) -> OrderKeys:
         """The keys of these rows alone, with those of stacks or without."""
         columns = [self.origin, self.epoch, self.offset, self.arrival, self.publisher]
         columns += [self.sequence, self.timestamp]
         if stacks and self.stack is not None and self.stack_order is not None:
             columns += [self.stack, self.stack_order]
-        return Keys(*(column[rows] for column in columns))
+        return OrderKeys(*(column[rows] for column in columns))
 
 
 @attrs.frozen(eq=False)
-class Ordered:
+class EventOrder:
     """Rows in their order."""
 
     rows: Integers
@@ -82,37 +82,37 @@ class _Chains:
     """The last of the rows that must have come before this one, as it is sorted."""
 
 
-def ordered(keys: Keys) -> Ordered:
+def order_events(keys: OrderKeys) -> EventOrder:
     """The order of these events; a row whose order nothing decides stays behind none."""
     by_arrival = np.lexsort((keys.offset, keys.epoch, keys.origin, keys.arrival))
     orders = [
-        _chains(by_arrival, keys.origin, keys.epoch, keys.offset),
-        _chains(by_arrival, keys.publisher, keys.sequence, keys.timestamp),
+        _build_chains(by_arrival, keys.origin, keys.epoch, keys.offset),
+        _build_chains(by_arrival, keys.publisher, keys.sequence, keys.timestamp),
     ]
     if keys.stack is not None and keys.stack_order is not None:
         alone = keys.stack < 0
         # Without a stack each is a chain of its own.
         stack = np.where(alone, -1 - np.arange(len(alone)), keys.stack)
-        orders.append(_chains(by_arrival, stack, np.where(alone, 0, keys.stack_order)))
+        orders.append(_build_chains(by_arrival, stack, np.where(alone, 0, keys.stack_order)))
     places = np.arange(len(by_arrival))
     contradictions = 0
-    for start, end in _stretches(orders):
-        places[start:end], broken = _Merge(orders, start, end).run()
+    for start, end in _find_unordered_stretches(orders):
+        places[start:end], broken = _StretchMerge(orders, start, end).run()
         contradictions += broken
-    return Ordered(by_arrival[places], contradictions)
+    return EventOrder(by_arrival[places], contradictions)
 
 
-def first_of_each(*columns: Integers) -> NDArray[np.bool_]:
+def mark_first_of_each(*columns: Integers) -> NDArray[np.bool_]:
     """Which rows are the first with their values, in the order of rows."""
     size = len(columns[0])
     order = np.lexsort(columns)
     is_first = np.ones(size, dtype=np.bool_)
     # lexsort is stable: behind the first of equal ones stand the later ones.
-    is_first[order[1:]] = _changes(order, columns)[1:]
+    is_first[order[1:]] = _mark_changes(order, columns)[1:]
     return is_first
 
 
-def _changes(order: Integers, columns: Sequence[Integers]) -> NDArray[np.bool_]:
+def _mark_changes(order: Integers, columns: Sequence[Integers]) -> NDArray[np.bool_]:
     """Where, in that order of rows, a row differs from the one before it."""
     changes = np.zeros(len(order), dtype=np.bool_)
     if len(order):
@@ -123,12 +123,12 @@ def _changes(order: Integers, columns: Sequence[Integers]) -> NDArray[np.bool_]:
     return changes
 
 
-def _chains(by_arrival: Integers, chain: Integers, *values: Integers) -> _Chains:
+def _build_chains(by_arrival: Integers, chain: Integers, *values: Integers) -> _Chains:
     size = len(by_arrival)
     chain, columns = chain[by_arrival], [each[by_arrival] for each in values]
     order = np.lexsort((*reversed(columns), chain))
-    new_chain = _changes(order, [chain])
-    new_rank = _changes(order, [chain, *columns])
+    new_chain = _mark_changes(order, [chain])
+    new_rank = _mark_changes(order, [chain, *columns])
     rank_of = np.cumsum(new_rank) - 1
     first = order[new_rank]
     # A running maximum within each chain: chains lie behind each other, so each gets a floor that
@@ -144,7 +144,7 @@ def _chains(by_arrival: Integers, chain: Integers, *values: Integers) -> _Chains
     return _Chains(chain_of, rank, first, reach)
 
 
-def _stretches(orders: Sequence[_Chains]) -> list[tuple[int, int]]:
+def _find_unordered_stretches(orders: Sequence[_Chains]) -> list[tuple[int, int]]:
     """(start, end) of rows that are not in order as they are sorted; none reaches into another."""
     reach = np.maximum.reduce([each.reach for each in orders])
     late = np.flatnonzero(reach > np.arange(len(reach)))
@@ -156,7 +156,7 @@ def _stretches(orders: Sequence[_Chains]) -> list[tuple[int, int]]:
     return list(zip(starts.tolist(), ends[np.append(apart, len(late) - 1)].tolist(), strict=True))
 
 
-class _Merge:
+class _StretchMerge:
     """The events of one stretch, from a queue for each origin."""
 
     def __init__(self, orders: Sequence[_Chains], start: int, end: int) -> None:
@@ -170,19 +170,19 @@ class _Merge:
             self._queues[origin].append(row)
         self._start = start
         # (chain, rank) of each row in each order but that of origins, which the queues keep.
-        self._links = [
+        self._ranks = [
             tuple(zip(chain, rank, strict=True))
             for chain, rank in (
                 (each.chain[start:end].tolist(), each.rank[start:end].tolist())
                 for each in orders[1:]
             )
         ]
-        self._next = self._first_ranks(orders[1:], start, end)
+        self._next_rank = self._first_ranks(orders[1:], start, end)
         self._origin_of = origins.chain[start:end].tolist()
         self._ready: list[int] = []
         self._waiting: dict[tuple[int, int], list[int]] = defaultdict(list)
         self._parked: dict[int, tuple[int, int]] = {}
-        self._early: set[tuple[int, int]] = set()
+        self._passed_ranks: set[tuple[int, int]] = set()
 
     @staticmethod
     def _first_ranks(orders: Sequence[_Chains], start: int, end: int) -> dict[tuple[int, int], int]:
@@ -190,8 +190,8 @@ class _Merge:
         first: dict[tuple[int, int], int] = {}
         for number, each in enumerate(orders):
             chains, ranks = each.chain[start:end], each.rank[start:end]
-            open_ = each.first[ranks] >= start
-            for chain, rank in zip(chains[open_].tolist(), ranks[open_].tolist(), strict=True):
+            is_open = each.first[ranks] >= start
+            for chain, rank in zip(chains[is_open].tolist(), ranks[is_open].tolist(), strict=True):
                 key = (number, chain)
                 first[key] = min(first.get(key, rank), rank)
         return first
@@ -201,7 +201,7 @@ class _Merge:
         found: list[int] = []
         broken = 0
         for queue in self._queues.values():
-            self._offer(queue[-1])
+            self._enqueue(queue[-1])
         while self._ready or self._parked:
             if self._ready:
                 row = heapq.heappop(self._ready)
@@ -212,31 +212,31 @@ class _Merge:
             found.append(row)
             queue = self._queues[self._origin_of[row - self._start]]
             queue.pop()
-            self._came(row)
+            self._advance_chains(row)
             if queue:
-                self._offer(queue[-1])
+                self._enqueue(queue[-1])
         return np.array(found, dtype=np.int64), broken
 
-    def _offer(self, row: int) -> None:
+    def _enqueue(self, row: int) -> None:
         """The first row of a queue: ready, or it waits for a chain."""
-        for number, links in enumerate(self._links):
-            chain, rank = links[row - self._start]
+        for number, row_ranks in enumerate(self._ranks):
+            chain, rank = row_ranks[row - self._start]
             key = (number, chain)
-            if rank > self._next.get(key, rank):
+            if rank > self._next_rank.get(key, rank):
                 self._parked[row] = key
                 self._waiting[key].append(row)
                 return
         heapq.heappush(self._ready, row)
 
-    def _came(self, row: int) -> None:
-        for number, links in enumerate(self._links):
-            chain, rank = links[row - self._start]
+    def _advance_chains(self, row: int) -> None:
+        for number, row_ranks in enumerate(self._ranks):
+            chain, rank = row_ranks[row - self._start]
             key = (number, chain)
-            if rank < self._next.get(key, rank + 1):
+            if rank < self._next_rank.get(key, rank + 1):
                 continue
-            self._early.add((number, rank))
-            while (number, self._next[key]) in self._early:
-                self._next[key] += 1
+            self._passed_ranks.add((number, rank))
+            while (number, self._next_rank[key]) in self._passed_ranks:
+                self._next_rank[key] += 1
             for waiting in self._waiting.pop(key, ()):
                 del self._parked[waiting]
-                self._offer(waiting)
+                self._enqueue(waiting)

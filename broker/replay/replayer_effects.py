@@ -15,7 +15,7 @@ from broker.replay.request import ReplayRequest
 class Send:
     """To the node at this connection."""
 
-    link: int
+    connection: int
     message: Message
 
 
@@ -23,7 +23,7 @@ class Send:
 class Drop:
     """Close a connection whose other end broke a rule."""
 
-    link: int
+    connection: int
     error: BrokerError
 
 
@@ -52,13 +52,13 @@ class ReadPage:
     number: int
     """Of the request in its job."""
     first: int
-    turn: int
-    link: int
+    generation: int
+    connection: int
     """The connection that the page is for."""
 
 
 @attrs.frozen
-class ForgetRequest:
+class DeleteRequest:
     """Nobody reads this request's spool any more."""
 
     job: int
@@ -66,10 +66,10 @@ class ForgetRequest:
 
 
 @attrs.frozen
-class RemoveJob:
+class DeleteJob:
     """Nor that of any other of its job: the folder goes."""
 
     job: int
 
 
-Effect: TypeAlias = Send | Drop | StartJob | CancelJob | ReadPage | ForgetRequest | RemoveJob
+Effect: TypeAlias = Send | Drop | StartJob | CancelJob | ReadPage | DeleteRequest | DeleteJob

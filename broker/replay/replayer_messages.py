@@ -17,7 +17,7 @@ from broker.wire import fields
 
 #: Bytes of a message; a request may name thousands of origins, a page is not much larger than its
 #: bound but for a single event.
-MOST_BYTES: Final = 64 << 20
+MAX_MESSAGE_BYTES: Final = 64 << 20
 
 
 class Message:
@@ -86,7 +86,7 @@ class Resume(Message):
 @_message(0x05)
 @attrs.frozen
 class Status(Message):
-    """Ask how the process is; the answer is `State`."""
+    """Ask how the process is; the answer is `ReplayState`."""
 
 
 # ----------------------------------------------------------------------------- to the node

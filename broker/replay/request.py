@@ -32,9 +32,9 @@ BUNDLE: Final = "bundle"
 ORDERS: Final = (PUBLISHER, PLACE, BUNDLE)
 
 #: Before all events of an origin.
-NOWHERE: Final[Mark] = (0, 0)
+ORIGIN_START: Final[Mark] = (0, 0)
 #: Origins in one request: as many as a node keeps apart.
-MOST_ORIGINS: Final = 16_384
+MAX_ORIGINS: Final = 16_384
 #: Ranks of the three security levels of events.
 _RANKS: Final = range(3)
 _ORIGIN = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
@@ -83,10 +83,10 @@ class ReplayRequest:
         """What is wanted of an origin; None: nothing."""
         wanted = self.ranges.get(origin)
         if wanted is None and self.others:
-            return (NOWHERE, None)
+            return (ORIGIN_START, None)
         return wanted
 
-    def checked(self, limits: QueryLimits = QueryLimits()) -> ReplayRequest:
+    def validate(self, limits: QueryLimits = QueryLimits()) -> ReplayRequest:
         """The request itself.
 
         Raises `BadName` for the pattern, `BadQuery` for the query and its prefixes, `BadPosition`
@@ -98,8 +98,8 @@ class ReplayRequest:
             raise ProtocolError(f"clearance {self.clearance} is not a rank from 0 to 2")
         if self.order not in ORDERS:
             raise ProtocolError(f"order {self.order[:40]!r} is none of {', '.join(ORDERS)}")
-        if len(self.ranges) > MOST_ORIGINS:
-            raise BadPosition(f"the request names {len(self.ranges)} origins, over {MOST_ORIGINS}")
+        if len(self.ranges) > MAX_ORIGINS:
+            raise BadPosition(f"the request names {len(self.ranges)} origins, over {MAX_ORIGINS}")
         for origin, (after, upto) in self.ranges.items():
             _check_range(origin, after, upto)
         if not self.known.keys() <= self.ranges.keys():
@@ -151,7 +151,7 @@ class ReplayRequest:
             ranges = {origin: _range(*marks) for origin, marks in read.ranges.items()}
         except (TypeError, ValueError) as error:
             raise BadPosition(f"the range of an origin is none: {error}") from None
-        return attrs.evolve(read, ranges=ranges).checked(limits)
+        return attrs.evolve(read, ranges=ranges).validate(limits)
 
 
 def _number(value: Any) -> int:

@@ -166,7 +166,7 @@ class FragileDisk(Disk):
         self._alive()
         return path in self._folders
 
-    def below(self, folder: Path) -> Iterator[tuple[str, int, int]]:
+    def list_files(self, folder: Path) -> Iterator[tuple[str, int, int]]:
         """See `Disk`."""
         self._alive()
         above = f"{folder}/"

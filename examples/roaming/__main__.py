@@ -127,7 +127,7 @@ class Story:
         while loop.time() < until:
             state = await asyncio.to_thread(self.archive.state)
             # Nobody tells: it is looked at.
-            if all(state.upto(o, (0, 0)) >= each.mark for o, each in self.last.items()):
+            if all(state.covered_upto(o, (0, 0)) >= each.mark for o, each in self.last.items()):
                 return
             await asyncio.sleep(LOOK)
         raise TimeoutError(f"the archive does not have all events after {PATIENCE:g} s")

@@ -10,10 +10,10 @@ from __future__ import annotations
 import select
 import sys
 
-from broker.archive.archive import Archive, guest_name
+from broker.archive.archive import Archive, new_temporary_writer_name
 from broker.archive.compaction import Compaction, CompactionRules
 from broker.archive.expiry import Expiry, ExpiryRules
-from broker.archive.manifests import Ledger
+from broker.archive.manifest_journal import ManifestWriter
 from broker.archive.writer import ArchiveWriter
 from broker.log.records import LoggedEvent
 from broker.transport.clock import wall_clock_ms
@@ -34,7 +34,7 @@ def write(folder: str, origin: str) -> None:
     writer = ArchiveWriter(archive, origin, wall_clock_ms)
     made = made_by(origin)
     while True:
-        _, done = archive.state().upto(origin, (1, 0))
+        _, done = archive.state().covered_upto(origin, (1, 0))
         print(done, flush=True)
         if done == EVENTS:
             return
@@ -48,8 +48,8 @@ def care(folder: str) -> None:
     while not ended:
         ended = bool(select.select([sys.stdin], [], [], 0)[0])
         archive = Archive.open(folder)
-        ledger = Ledger(archive.manifests, guest_name(), archive.wall_clock)
-        rules = CompactionRules(many=4, target_rows=200)
+        ledger = ManifestWriter(archive.manifests, new_temporary_writer_name(), archive.wall_clock)
+        rules = CompactionRules(min_files_in_open_hour=4, target_rows=200)
         Compaction(archive, ledger, rules).run()
         expired = Expiry(archive, ledger, ExpiryRules()).run()
         print(len(expired.deleted), flush=True)

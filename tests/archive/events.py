@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from broker.archive.archive import Archive
 from broker.archive.table import batch_to_events
 from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Mark
 from broker.log.records import LoggedEvent, encode_header
 

@@ -11,10 +11,10 @@ import pytest
 from broker.archive.archive import Archive
 from broker.archive.compaction import Compaction, CompactionRules
 from broker.archive.expiry import Expiry, ExpiryRules
-from broker.archive.leases import LEASE_MS, oldest_lease
 from broker.archive.manifest import Manifest
-from broker.archive.manifests import Ledger
-from broker.archive.objects import RemoteObjects
+from broker.archive.manifest_journal import ManifestWriter
+from broker.archive.object_store import RemoteObjectStore
+from broker.archive.reader_lease import LEASE_MS, oldest_lease_start
 from broker.archive.verification import Verification
 from broker.archive.writer import ArchiveWriter
 from broker.errors import ArchiveCorrupt, ArchiveUnavailable, ConfigurationError
@@ -54,7 +54,7 @@ def test_a_marker_that_is_lost_is_put_again_where_an_archive_is(
         disk.remove(place)
     else:
         disk.change(place, lambda data: data[:keep])
-    archive.check()
+    archive.check_exists()
     assert archive.objects.get("archive.json") == marker
     disk.remove(place)
     assert Archive.open("/archive", create=False, disk=disk).objects.get("archive.json") == marker
@@ -65,7 +65,7 @@ def test_a_marker_that_was_cut_short_before_anything_was_archived_is_put_again()
     archive = Archive.open("/archive", disk=disk)
     marker = archive.objects.get("archive.json")
     disk.change(Path("/archive/archive.json"), lambda data: data[:23])
-    archive.check()
+    archive.check_exists()
     assert archive.objects.get("archive.json") == marker
 
 
@@ -103,26 +103,26 @@ def test_a_lease_ends_with_its_reader_and_is_refreshed_seldom(tmp_path: Path) ->
     wall = Wall()
     archive = Archive.open(str(tmp_path), wall_clock=wall)
     began = wall.now
-    with archive.reading() as lease:
+    with archive.open_reader_lease() as lease:
         [path] = (tmp_path / "readers").iterdir()
         said = path.read_bytes()
         wall.now += 1000
-        lease.refresh()
+        lease.renew()
         assert path.read_bytes() == said
         wall.now += LEASE_MS - 2000
-        lease.refresh()
+        lease.renew()
         assert json.loads(path.read_bytes())["began"] == began
         wall.now += LEASE_MS - 1
-        assert oldest_lease(archive.objects, wall.now) == began
+        assert oldest_lease_start(archive.objects, wall.now) == began
         wall.now += 2
-        assert oldest_lease(archive.objects, wall.now) == wall.now
+        assert oldest_lease_start(archive.objects, wall.now) == wall.now
     assert not list(tmp_path.glob("readers/*"))
 
 
 def test_a_lease_that_can_not_be_read_holds_everything(tmp_path: Path) -> None:
     archive = Archive.open(str(tmp_path))
     archive.objects.put([("readers/x.json", b"{")])
-    assert oldest_lease(archive.objects, archive.wall_clock()) == 0
+    assert oldest_lease_start(archive.objects, archive.wall_clock()) == 0
 
 
 @pytest.mark.parametrize("said", [{"adds": [{}]}, {"covers": [["aa"]]}, {"adds": 3}, {"at": "x"}])
@@ -136,7 +136,7 @@ def test_a_manifest_of_another_form_does_not_hide_the_others(tmp_path: Path) -> 
     writer = ArchiveWriter(archive, "aa", Wall())
     writer.write(covering([event(1)]), [event(1)], {})
     strange = ArchiveWriter(archive, "bb", Wall())
-    strange.ledger._journal.put({"adds": [{"path": 1}]}, dict)
+    strange.manifest_writer._journal.put_page({"adds": [{"path": 1}]}, dict)
     state = archive.state()
     assert list(state.problems) == ["manifests/bb/000000000001.json"]
     assert same(everything_in(archive), [event(1)])
@@ -146,32 +146,32 @@ def test_a_manifest_of_another_form_does_not_hide_the_others(tmp_path: Path) -> 
 def test_any_file_system_will_do(tmp_path: Path, kind: str) -> None:
     wall = Wall()
     system = pyarrow.fs.SubTreeFileSystem(str(tmp_path), pyarrow.fs.LocalFileSystem())
-    objects = RemoteObjects(system, "archive", "test://archive/?region=here")
+    objects = RemoteObjectStore(system, "archive", "test://archive/?region=here")
     if kind == "store":
         # As on an object store: no folder is made, and no object gets another name.
-        objects._whole = True
+        objects._puts_atomically = True
         for folder in ("events/s/2026-11-20T07", "durables/aa", "readers"):
             system.create_dir(f"archive/{folder}")
         for writer in ("aa", "bb", "cc"):
             system.create_dir(f"archive/manifests/{writer}")
     archive = Archive(objects, wall)
-    archive.make()
+    archive.create_if_missing()
     writer = ArchiveWriter(archive, "aa", wall)
     made = [event(n) for n in range(1, 7)]
     for some in (made[:3], made[3:]):
         writer.write(covering(some), some, {})
         writer.put_durables([("desk", "alarms", b"1")])
     wall.now += 2 * HOUR
-    Compaction(archive, Ledger(archive.manifests, "bb", wall), CompactionRules()).run()
+    Compaction(archive, ManifestWriter(archive.manifests, "bb", wall), CompactionRules()).run()
     assert Verification(archive).run().faults == []
     assert same(everything_in(archive), made)
     assert archive.uri == "test://archive"
     assert len(archive.state().files) == 1
     # The store's clock is that of the test's machine.
-    wall.now = max(each.modified for each in objects.below("")) + 2 * HOUR
-    expiry = Expiry(archive, Ledger(archive.manifests, "cc", wall), ExpiryRules())
+    wall.now = max(each.modified for each in objects.list_objects("")) + 2 * HOUR
+    expiry = Expiry(archive, ManifestWriter(archive.manifests, "cc", wall), ExpiryRules())
     assert len(expiry.run().deleted) == 2
-    assert len(objects.below("events")) == 1
+    assert len(objects.list_objects("events")) == 1
     assert (kind == "folder") == (tmp_path / "archive/incoming").exists()
     with pytest.raises(ArchiveUnavailable):
         for _ in range(2):

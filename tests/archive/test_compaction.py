@@ -9,13 +9,13 @@ import attrs
 import pyarrow as pa
 import pytest
 
-from broker.archive import merging
-
 from broker.archive import parquet
+
+from broker.archive import sorted_merge
 from broker.archive.archive import Archive
 from broker.archive.compaction import Compaction, CompactionRules, plan_merges
-from broker.archive.listed import ArchivedFile
-from broker.archive.manifests import Ledger
+from broker.archive.manifest_entry import ArchivedFile
+from broker.archive.manifest_journal import ManifestWriter
 from broker.archive.writer import ArchiveWriter
 from broker.errors import ArchiveUnavailable
 from broker.testing.fragile_disk import FragileDisk
@@ -32,7 +32,7 @@ from tests.archive.events import (
 )
 from tests.seeds import seeds
 
-RULES = CompactionRules(many=4)
+RULES = CompactionRules(min_files_in_open_hour=4)
 
 
 class Place:
@@ -49,7 +49,7 @@ class Place:
 
     def compaction(self, rules: CompactionRules = RULES, name: str = "compactor") -> Compaction:
         archive = self.opened()
-        return Compaction(archive, Ledger(archive.manifests, name, self.wall), rules)
+        return Compaction(archive, ManifestWriter(archive.manifests, name, self.wall), rules)
 
 
 @pytest.fixture
@@ -169,15 +169,15 @@ def test_a_file_that_lies_about_its_order_is_damaged(place: Place) -> None:
     written = place.writer.write([], [event(1), event(2)], {})
     [file] = place.archive.state().files.values()
     other = attrs.evolve(file, spans={"aa": ((1, 2), (1, 2))})
-    with pytest.raises(merging.Damaged, match="does not begin"):
-        list(merging.merged_rows([other], place.archive.read))
+    with pytest.raises(sorted_merge.DamagedFileError, match="does not begin"):
+        list(sorted_merge.merge_rows([other], place.archive.read))
     [batch] = place.archive.read(file)
 
     def backwards(_: ArchivedFile) -> list[pa.RecordBatch]:
         return [batch.slice(0, 1), batch.slice(0, 1)]
 
-    with pytest.raises(merging.Damaged, match="do not rise"):
-        list(merging.merged_rows([file], lambda each: iter(backwards(each))))
+    with pytest.raises(sorted_merge.DamagedFileError, match="do not rise"):
+        list(sorted_merge.merge_rows([file], lambda each: iter(backwards(each))))
     assert written.rows == 2
 
 
@@ -205,7 +205,7 @@ def test_files_that_follow_each_other_are_not_open_at_once(place: Place) -> None
 
     files = list(place.archive.state().files.values())
     most = 0
-    for _ in merging.merged_rows(files, read):  # type: ignore[arg-type]
+    for _ in sorted_merge.merge_rows(files, read):  # type: ignore[arg-type]
         gc.collect()
         most = max(most, len(alive))
     assert most == 1

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.archive import paging
-from broker.archive.archive import Archive, guest_name
+from broker.archive import journal_writer
+from broker.archive.archive import Archive, new_temporary_writer_name
 from broker.archive.compaction import Compaction, CompactionRules
-from broker.archive.expiry import Expired, Expiry, ExpiryRules
-from broker.archive.leases import LEASE_MS
-from broker.archive.manifests import Ledger
-from broker.archive.retention import Needed, Retention
+from broker.archive.expiry import Expiry, ExpiryResult, ExpiryRules
+from broker.archive.manifest_journal import ManifestWriter
+from broker.archive.reader_lease import LEASE_MS
+from broker.archive.retention import DurableNeed, Retention
 from broker.archive.writer import ArchiveWriter
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
@@ -43,17 +43,21 @@ class Place:
 
     def compact(self, name: str = "compactor") -> None:
         archive = self.opened()
-        Compaction(archive, Ledger(archive.manifests, name, self.wall), CompactionRules()).run()
+        Compaction(
+            archive, ManifestWriter(archive.manifests, name, self.wall), CompactionRules()
+        ).run()
 
-    def expiry(self, rules: ExpiryRules = DEFAULT, *needs: Needed, name: str = "expirer") -> Expiry:
+    def expiry(
+        self, rules: ExpiryRules = DEFAULT, *needs: DurableNeed, name: str = "expirer"
+    ) -> Expiry:
         archive = self.opened()
-        return Expiry(archive, Ledger(archive.manifests, name, self.wall), rules, needs)
+        return Expiry(archive, ManifestWriter(archive.manifests, name, self.wall), rules, needs)
 
-    def expire(self, rules: ExpiryRules = DEFAULT, *needs: Needed) -> Expired:
+    def expire(self, rules: ExpiryRules = DEFAULT, *needs: DurableNeed) -> ExpiryResult:
         return self.expiry(rules, *needs).run()
 
     def stored(self, folder: str = "events") -> set[str]:
-        return {each.path for each in self.archive.objects.below(folder)}
+        return {each.path for each in self.archive.objects.list_objects(folder)}
 
 
 @pytest.fixture
@@ -74,20 +78,20 @@ def test_removed_files_go_after_the_grace(place: Place) -> None:
 
 
 def test_nothing_goes_that_a_reader_may_see(place: Place) -> None:
-    with place.opened().reading() as lease:
+    with place.opened().open_reader_lease() as lease:
         place.compact()
         for _ in range(20):
             place.wall.now += LEASE_MS // 2
-            lease.refresh()
+            lease.renew()
             assert place.expire().deleted == []
         assert place.small < place.stored()
-    with place.opened().reading():
+    with place.opened().open_reader_lease():
         # One that began after the removal does not hold it.
         assert set(place.expire().deleted) >= place.small
 
 
 def test_a_reader_that_says_nothing_any_more_holds_nothing(place: Place) -> None:
-    lease = place.opened().reading()
+    lease = place.opened().open_reader_lease()
     lease.__enter__()
     place.compact()
     place.wall.now += DAY
@@ -130,7 +134,7 @@ def test_a_writer_makes_no_snapshot_over_a_damaged_page(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Behind it the page would be forgotten, and what only that one lists would be deleted."""
-    monkeypatch.setattr(paging, "SNAPSHOT_EVERY", 2)
+    monkeypatch.setattr(journal_writer, "SNAPSHOT_EVERY", 2)
     place.disk.change(ROOT / "manifests/aa/000000000001.json", lambda data: data[:50])
     writer = ArchiveWriter(place.opened(), "aa", place.wall)
     for number in range(11, 20):
@@ -158,10 +162,10 @@ def test_retention_is_told_as_coverage_that_ends(place: Place) -> None:
 
 def test_what_a_durable_subscription_needs_is_kept(place: Place) -> None:
     rules = ExpiryRules(Retention(age_ms=1))
-    needed = Needed(StreamPattern.parse("s"), Position({"aa": (1, 9)}))
+    needed = DurableNeed(StreamPattern.parse("s"), Position({"aa": (1, 9)}))
     expired = place.expire(rules, needed)
     assert (expired.removed, expired.held) == ([], "2026-11-20T07")
-    passed = Needed(StreamPattern.parse("s"), Position({"aa": (1, 10)}))
+    passed = DurableNeed(StreamPattern.parse("s"), Position({"aa": (1, 10)}))
     assert set(place.expire(rules, passed).removed) == place.small
 
 
@@ -175,7 +179,7 @@ def test_damaged_files_stay_for_a_week(place: Place) -> None:
     place.expire()
     assert path not in place.stored()
     # What is lost is lost as long as nobody writes it again.
-    assert len(place.archive.state().lost["aa"]) == 1
+    assert len(place.archive.state().lost_ranges["aa"]) == 1
 
 
 def test_what_was_lost_can_be_written_again(place: Place) -> None:
@@ -184,7 +188,7 @@ def test_what_was_lost_can_be_written_again(place: Place) -> None:
     place.writer.write(covering(place.made), place.made, {})
     state = place.archive.state()
     assert state.covers("aa", (1, 0), (1, 10))
-    assert state.lost == {}
+    assert state.lost_ranges == {}
     place.expire()
     assert place.archive.state().aside == {}
     assert place.archive.state().covers("aa", (1, 0), (1, 10))
@@ -204,7 +208,7 @@ def test_one_that_was_silent_for_long_comes_back_as_another_guest(place: Place) 
 
 
 def test_journals_do_not_grow_for_ever(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paging, "SNAPSHOT_EVERY", 4)
+    monkeypatch.setattr(journal_writer, "SNAPSHOT_EVERY", 4)
     for number in range(11, 61):
         some = [event(number, arrival=place.wall.now)]
         place.writer.write(covering(some), some, {})
@@ -216,9 +220,9 @@ def test_journals_do_not_grow_for_ever(place: Place, monkeypatch: pytest.MonkeyP
         assert 0 < len(place.stored(folder)) < 16, folder
     largest = max(len(place.archive.objects.get(path)) for path in place.stored("manifests"))
     assert largest < 30_000
-    assert len(place.archive.state().everything.adds) < 50
+    assert len(place.archive.state().manifest.adds) < 50
     assert len(everything_in(place.archive)) == 60
-    assert place.archive.durables()[("desk", "alarms")][1] == b"60"
+    assert place.archive.read_durables()[("desk", "alarms")][1] == b"60"
     assert place.archive.state().problems == {}
     assert place.archive.state().covers("aa", (1, 0), (1, 60))
 
@@ -227,11 +231,11 @@ def test_writers_that_never_come_back_are_absorbed(place: Place) -> None:
     for number in range(11, 31, 2):
         some = [event(n, arrival=place.wall.now) for n in (number, number + 1)]
         place.writer.write(covering(some), some, {})
-        place.compact(guest_name())
+        place.compact(new_temporary_writer_name())
         place.wall.now += 8 * HOUR
-        place.expiry(name=guest_name()).run()
+        place.expiry(name=new_temporary_writer_name()).run()
     assert len({path.split("/")[1] for path in place.stored("manifests")}) < 12
-    assert any(place.archive.state().everything.absorbed)
+    assert any(place.archive.state().manifest.absorbed)
     found = everything_in(place.archive)
     assert [each.offset for each in found] == list(range(1, 31))
     place.wall.now += 3 * DAY

@@ -64,7 +64,7 @@ def test_a_writer_that_is_killed_again_and_again_loses_nothing(tmp_path: Path, s
 
 def read_what_is_covered(archive: Archive) -> dict[str, int]:
     """How far each origin is covered; AssertionError unless all of that can be read."""
-    with archive.reading():
+    with archive.open_reader_lease():
         state = archive.state()
         places = {
             each.place
@@ -72,7 +72,7 @@ def read_what_is_covered(archive: Archive) -> dict[str, int]:
             for batch in archive.read(file, checked=True)
             for each in batch_to_events(batch)
         }
-        upto = {origin: state.upto(origin, (1, 0))[1] for origin in state.covered}
+        upto = {origin: state.covered_upto(origin, (1, 0))[1] for origin in state.covered}
     for origin, done in upto.items():
         assert {each.place for each in made_by(origin)[:done]} <= places
     return upto

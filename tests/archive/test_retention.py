@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.archive.layout import hour_of
-from broker.archive.listed import ArchivedFile
-from broker.archive.retention import Needed, Retention, too_old
+from broker.archive.manifest_entry import ArchivedFile
+from broker.archive.retention import DurableNeed, Retention, find_expired_hours
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
 from tests.archive.events import HOUR, MORNING
@@ -27,16 +27,16 @@ def file(hour: int, *, stream: str = "s", streams: bool = True) -> ArchivedFile:
     )
 
 
-def needed(pattern: str, offset: int) -> Needed:
-    return Needed(StreamPattern.parse(pattern), Position({"aa": (1, offset)}))
+def needed(pattern: str, offset: int) -> DurableNeed:
+    return DurableNeed(StreamPattern.parse(pattern), Position({"aa": (1, offset)}))
 
 
 NOW = MORNING + 10 * HOUR
 FILES = [file(hour, stream=stream) for hour in range(1, 10) for stream in ("s", "t")]
 
 
-def gone(retention: Retention, *needs: Needed) -> list[str]:
-    return [each.path for each in too_old(FILES, retention, needs, NOW).files]
+def gone(retention: Retention, *needs: DurableNeed) -> list[str]:
+    return [each.path for each in find_expired_hours(FILES, retention, needs, NOW).files]
 
 
 def test_nothing_goes_without_a_bound() -> None:
@@ -44,9 +44,9 @@ def test_nothing_goes_without_a_bound() -> None:
 
 
 def test_hours_go_by_age() -> None:
-    found = too_old(FILES, Retention(age_ms=8 * HOUR), (), NOW)
+    found = find_expired_hours(FILES, Retention(age_ms=8 * HOUR), (), NOW)
     assert {each.path for each in found.files} == {"s/1", "t/1"}
-    assert found.forgets == [("aa", (0, 0), (1, 19))]
+    assert found.forgotten_ranges == [("aa", (0, 0), (1, 19))]
 
 
 def test_the_oldest_go_until_the_rest_is_small_enough() -> None:
@@ -66,8 +66,8 @@ def test_every_bound_counts() -> None:
 def test_what_a_durable_subscription_needs_stays_with_all_after_it() -> None:
     bound = Retention(age_ms=HOUR)
     assert set(gone(bound, needed("t", 35))) == {"s/1", "t/1", "s/2", "t/2"}
-    found = too_old(FILES, bound, [needed("t", 35)], NOW)
-    assert found.held == "2026-11-20T10"
+    found = find_expired_hours(FILES, bound, [needed("t", 35)], NOW)
+    assert found.held_hour == "2026-11-20T10"
 
 
 def test_what_it_has_passed_or_does_not_want_goes() -> None:
@@ -76,7 +76,7 @@ def test_what_it_has_passed_or_does_not_want_goes() -> None:
 
 
 def test_a_position_that_does_not_know_an_origin_needs_all_of_it() -> None:
-    assert gone(Retention(age_ms=HOUR), Needed(StreamPattern.parse(">"), Position())) == []
+    assert gone(Retention(age_ms=HOUR), DurableNeed(StreamPattern.parse(">"), Position())) == []
 
 
 def test_beyond_the_hard_age_nobody_is_asked() -> None:
@@ -87,15 +87,15 @@ def test_beyond_the_hard_age_nobody_is_asked() -> None:
 def test_streams_that_are_not_named_may_be_needed() -> None:
     [shared] = [file(1, stream="asdi.+", streams=False)]
     bound = Retention(age_ms=HOUR)
-    assert too_old([shared], bound, [needed("asdi.*.tz", 0)], NOW).files == ()
-    assert too_old([shared], bound, [needed("voevent", 0)], NOW).files == (shared,)
+    assert find_expired_hours([shared], bound, [needed("asdi.*.tz", 0)], NOW).files == ()
+    assert find_expired_hours([shared], bound, [needed("voevent", 0)], NOW).files == (shared,)
 
 
 @given(st.integers(0, 12 * HOUR), st.integers(0, 2000), st.integers(0, 200), st.integers(0, 100))
 def test_what_stays_is_all_behind_a_mark(age: int, size: int, events: int, offset: int) -> None:
-    found = too_old(FILES, Retention(age, size, events), [needed("t", offset)], NOW)
+    found = find_expired_hours(FILES, Retention(age, size, events), [needed("t", offset)], NOW)
     kept = [each for each in FILES if each not in found.files]
-    for _, _, mark in found.forgets:
+    for _, _, mark in found.forgotten_ranges:
         assert all(each.spans["aa"][0] > mark for each in kept)
     if offset < 100:
         assert all(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from broker.archive.table import SCHEMA, batch_to_events, digest_of, events_to_batch
 from broker.errors import ArchiveCorrupt
 from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.log.records import LoggedEvent, encode_header
 from tests.archive.events import events, same
 

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from broker.archive.archive import Archive
-from broker.archive.listed import ArchivedFile
+from broker.archive.manifest_entry import ArchivedFile
 from broker.archive.table import batch_to_events
 from broker.archive.verification import Verification, check_file
 from broker.archive.writer import ArchiveWriter
@@ -89,8 +89,8 @@ def test_a_damaged_file_is_found_and_the_rest_is_read(
     archive = place.opened()
     assert list(archive.state().aside) == [place.paths[2]]
     assert same(everything_in(archive), place.made[:8] + place.made[12:])
-    assert archive.state().upto("aa", (1, 0)) == (1, 8)
-    assert archive.state().lost == {"aa": (((1, 8), (1, 12)),)}
+    assert archive.state().covered_upto("aa", (1, 0)) == (1, 8)
+    assert archive.state().lost_ranges == {"aa": (((1, 8), (1, 12)),)}
     # It stays known, and so does the hole that it left.
     again = Verification(place.opened()).run()
     assert [each.kind for each in again.faults] == ["aside", "hole"]

@@ -104,10 +104,10 @@ def test_coverage_ends_before_a_hole(tmp_path: Path) -> None:
     for after, upto in (((1, 0), (1, 4)), ((1, 6), (1, 9)), ((1, 4), (1, 5))):
         writer.write([("aa", after, upto)], [], {})
     state = archive.state()
-    assert state.upto("aa", (1, 2)) == (1, 5)
-    assert state.upto("aa", (1, 5)) == (1, 5)
-    assert state.upto("aa", (1, 7)) == (1, 9)
-    assert state.upto("bb", (1, 7)) == (1, 7)
+    assert state.covered_upto("aa", (1, 2)) == (1, 5)
+    assert state.covered_upto("aa", (1, 5)) == (1, 5)
+    assert state.covered_upto("aa", (1, 7)) == (1, 9)
+    assert state.covered_upto("bb", (1, 7)) == (1, 7)
 
 
 def test_the_text_of_a_dtd_is_stored_once_for_all(tmp_path: Path) -> None:
@@ -115,10 +115,10 @@ def test_the_text_of_a_dtd_is_stored_once_for_all(tmp_path: Path) -> None:
     _, second = writing(tmp_path, "bb")
     for writer in (first, first, second):
         writer.write([], [], {TEXT: b"one"})
-    assert len(archive.state().everything.dtds) == 1
+    assert len(archive.state().manifest.dtds) == 1
     second.write([], [], {TEXT: b"another"})
     assert archive.read_dtd(TEXT) == b"one"
-    assert len(archive.state().everything.dtds) == 2
+    assert len(archive.state().manifest.dtds) == 2
 
 
 def test_a_dtd_that_is_not_there_is_told(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_full_disk_lists_nothing_that_is_not_whole() -> None:
         except ArchiveUnavailable as error:
             assert "No space left" in error.text
             assert same(everything_in(archive), made[:10])
-            assert archive.state().upto("aa", (1, 0)) == made[9].mark
+            assert archive.state().covered_upto("aa", (1, 0)) == made[9].mark
             # What could not be finished leaves its room to others.
             assert disk.room == room
             disk.room = None

@@ -53,12 +53,13 @@ GROUPS: Final = (
     Group(
         "admission",
         """
-        broker/cluster: admission reception greeting greeting_core clones segment address situation
-        broker/cluster: lateness descriptor joining meshing newcomers terms
+        broker/cluster: admission acceptor handshake_messages handshake_core clone_detection
+        broker/cluster: network_segment address admission_context timer_lag descriptor joining
+        broker/cluster: meshing start_position link_policy
         """,
         _tests("""
-        cluster: admission reception greeting address descriptor joining newcomers meshing
-        cluster: clones
+        cluster: admission acceptor handshake_core address descriptor joining start_position
+        cluster: meshing clone_detection
         simulation/network: addresses clones joining joining_again slow_nodes newcomers one_name
         simulation/network: link_costs clearance configured
         """),
@@ -83,12 +84,13 @@ GROUPS: Final = (
         broker/node: type_answers
         broker/delivery: link catching_up
         broker/ingest: late_judgement
-        broker/cluster: terms network correspondence dtds building pages
+        broker/cluster: link_policy network node_messenger dtd_exchange network_factory
+        broker/cluster: log_page_server
         broker/cluster/map: shortest_paths unit_graph cluster_graph own_links route_table
         broker/cluster/traffic: sender
         broker/recovery: page_exchange inspection log_page_reader
         broker/recovery: archive_source log_source
-        broker/replay/engine: matching scope
+        broker/replay/engine: request_matcher request_scope
         """,
         _tests("""
         delivery: link catching_up
@@ -97,8 +99,8 @@ GROUPS: Final = (
         ingest: parts judging input
         recovery: log_page_reader replica_pages page_exchange subscription_recovery
         recovery: plan_explanation
-        replay/engine: matching
-        cluster: pages
+        replay/engine: request_matcher
+        cluster: log_page_server
         cluster/map: *
         simulation: durable_commands registered_types identities strangers
         simulation/network: clearance types hostile_types link_costs replays
@@ -154,7 +156,7 @@ GROUPS: Final = (
         broker/subscriptions: beginning
         broker/ingest: late_judgement awaited_types
         broker/ingest: undecided safety
-        broker/cluster: missing_types relayed_entries pages
+        broker/cluster: missing_types relayed_entry log_page_server
         """,
         _tests("""
         delivery: catching_up lacking recovering link gone
@@ -163,7 +165,7 @@ GROUPS: Final = (
         ingest: parts
         ingest: undecided awaited_types
         delivery: seam
-        cluster: pages neighbour_losses intake missing_types relayed_entries
+        cluster: log_page_server neighbour_losses relay_ingest missing_types relayed_entry
         simulation/network: gaps seams types types_stay hostile_types clearance flowing
         simulation/network: damaged_logs lost_disks
         simulation: retention missing_types slow_subscribers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.replay.replays import GATHERING, LONGEST_GATHERING
+from broker.replay.replay_entry import GATHER_SECONDS, MAX_GATHER_SECONDS
 from tests.replay.test_replayer_core import Process
 
 
@@ -12,5 +12,5 @@ def test_requests_that_keep_coming_do_not_keep_the_first_one_waiting() -> None:
     while process.job is None:
         number += 1
         process.ask(1, number)
-        process.wait(GATHERING / 2)
-    assert LONGEST_GATHERING <= number * GATHERING / 2 < LONGEST_GATHERING + GATHERING
+        process.wait(GATHER_SECONDS / 2)
+    assert MAX_GATHER_SECONDS <= number * GATHER_SECONDS / 2 < MAX_GATHER_SECONDS + GATHER_SECONDS

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replay.ordering import Keys, Ordered, first_of_each, ordered
+from broker.replay.ordering import EventOrder, OrderKeys, mark_first_of_each, order_events
 from tests.replay.plain_order import Row, plainly, run_of, without_copies
 
 
-def keys(rows: Sequence[Row], *, stacks: bool = False) -> Keys:
+def keys(rows: Sequence[Row], *, stacks: bool = False) -> OrderKeys:
     columns = np.array(rows, dtype=np.int64).reshape(len(rows), len(Row._fields)).T
-    return Keys(*(columns if stacks else columns[:7]))
+    return OrderKeys(*(columns if stacks else columns[:7]))
 
 
-def in_order(rows: Sequence[Row], *, stacks: bool = False) -> tuple[list[Row], Ordered]:
-    found = ordered(keys(rows, stacks=stacks))
+def in_order(rows: Sequence[Row], *, stacks: bool = False) -> tuple[list[Row], EventOrder]:
+    found = order_events(keys(rows, stacks=stacks))
     assert sorted(found.rows.tolist()) == list(range(len(rows)))
     return [rows[row] for row in found.rows], found
 
@@ -142,11 +142,11 @@ def test_a_late_copy_is_not_waited_for() -> None:
 
 
 def test_nothing_is_in_order() -> None:
-    assert len(ordered(keys([])).rows) == 0
+    assert len(order_events(keys([])).rows) == 0
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2))))
 def test_the_first_of_each_is_the_first_row_with_its_values(rows: list[tuple[int, int]]) -> None:
     columns = np.array(rows, dtype=np.int64).reshape(len(rows), 2).T
     expected = [row not in rows[:place] for place, row in enumerate(rows)]
-    assert first_of_each(*columns).tolist() == expected
+    assert mark_first_of_each(*columns).tolist() == expected

@@ -9,8 +9,8 @@ import pytest
 
 from broker.replay import replayer_messages as messages
 from broker.replay.engine.contract import Report
-from broker.replay.replays import ReplayerLimits
-from tests.replay.replayer_played import Process
+from broker.replay.replay_entry import ReplayerLimits
+from tests.replay.simulated_replayer import Process
 
 
 @attrs.define
@@ -74,7 +74,7 @@ def test_whatever_happens_each_event_comes_once_and_in_order(seed: int) -> None:
         elif action == "break":
             # What is under way is lost.
             process.take(link)
-            process.core.disconnected(link, process.now)
+            process.core.connection_lost(link, process.now)
             link += 1
             for node in alive:
                 node.credit = 0
@@ -90,9 +90,9 @@ def test_whatever_happens_each_event_comes_once_and_in_order(seed: int) -> None:
             page = process.pages[0]
             process.read(min(rng.randrange(1, 4), 3 * (seed % 4) - page.first))
         elif action == "full":
-            process.core.full(link)
+            process.core.pause_connection(link)
         elif action == "room":
-            process.do(process.core.room(link))
+            process.do(process.core.resume_connection(link))
         elif action == "wait":
             process.wait(rng.choice([0.01, 0.1, 1.0]))
         hear()

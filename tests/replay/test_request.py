@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import BadName, BadPosition, BadQuery, BrokerError, ProtocolError
-from broker.replay.request import MOST_ORIGINS, ORDERS, ReplayRequest
+from broker.replay.request import MAX_ORIGINS, ORDERS, ReplayRequest
 
 MARKS = st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**63 - 1))
 ORIGINS = st.text("abcdef0123456789", min_size=1, max_size=16)
@@ -74,7 +74,7 @@ def changed(place: int, value: Any) -> list[Any]:
         (4, [["a", [1, 0], None], ["a", [2, 0], None]], ProtocolError),
         (4, [["a", [1, 0]]], ProtocolError),
         (4, 7, ProtocolError),
-        (4, [[f"{n}", [0, 0], None] for n in range(MOST_ORIGINS + 1)], BadPosition),
+        (4, [[f"{n}", [0, 0], None] for n in range(MAX_ORIGINS + 1)], BadPosition),
         (5, 1, ProtocolError),
         (6, 1 << 63, ProtocolError),
         (7, -1, ProtocolError),

@@ -14,9 +14,9 @@ from broker.replay.request import ReplayRequest
 from broker.wire import fields
 
 #: Told while a job runs: rows looked at, of so many.
-Progress: TypeAlias = Callable[[int, int], object]
+ReportProgress: TypeAlias = Callable[[int, int], object]
 #: (origin, after, upto): events in (after, upto] may be missing.
-Hole: TypeAlias = tuple[str, Mark, Mark]
+MissingRange: TypeAlias = tuple[str, Mark, Mark]
 
 
 @attrs.frozen
@@ -27,7 +27,7 @@ class Report:
     """In its spool."""
     bytes: int = 0
     """Of their documents and headers, about."""
-    looked_at: int = 0
+    scanned_rows: int = 0
     """Rows of the files that may have had some for it."""
     denied: int = 0
     """Rows that it would have got with a higher clearance; a place that is there twice is two."""
@@ -38,7 +38,7 @@ class Report:
     """How often no order kept both each origin's and each publisher's."""
     upto: Mapping[str, Mark] = attrs.field(factory=dict)
     """By origin up to where the archive has something; `holes` are missing before that."""
-    holes: tuple[Hole, ...] = ()
+    missing_ranges: tuple[MissingRange, ...] = ()
     """Lost to files that are damaged or missing, or covered by no manifest."""
     notes: tuple[str, ...] = ()
     """For people: types without a DTD, and the like."""
@@ -48,10 +48,10 @@ class Report:
     def to_wire(self) -> list[Any]:
         """A list that msgpack carries."""
         return [
-            *(self.events, self.bytes, self.looked_at),
+            *(self.events, self.bytes, self.scanned_rows),
             *(self.denied, self.duplicates, self.contradictions),
             [[origin, *mark] for origin, mark in sorted(self.upto.items())],
-            [[origin, after, upto] for origin, after, upto in self.holes],
+            [[origin, after, upto] for origin, after, upto in self.missing_ranges],
             list(self.notes),
             self.error,
         ]
@@ -79,7 +79,7 @@ class Report:
 
 
 @attrs.frozen
-class Limits:
+class JobLimits:
     """Bounds of what one job may bring; what is beyond fails with `Overloaded` (`bounding.py`)."""
 
     request_bytes: int = 4 << 30
@@ -91,7 +91,7 @@ class Limits:
 
 
 #: What one job may bring where nothing else is set.
-LIMITS: Final = Limits()
+DEFAULT_LIMITS: Final = JobLimits()
 
 
 class Engine(Protocol):
@@ -101,14 +101,14 @@ class Engine(Protocol):
     def name(self) -> str:
         """As it is called in settings and notices."""
 
-    def warm(self) -> None:
+    def warm_up(self) -> None:
         """Have at hand what takes long to get; raises `EngineUnavailable`."""
 
     def run(
         self,
         requests: Sequence[ReplayRequest],
         folder: Path,
-        progress: Progress,
+        progress: ReportProgress,
         cancelled: Callable[[], bool],
     ) -> list[Report]:
         """A report for each request, in order; its events are in `folder` (see `spool.py`).

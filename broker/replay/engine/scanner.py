@@ -13,16 +13,16 @@ import pyarrow as pa
 from broker.archive.archive import Archive
 from broker.dtd.reference import DtdReference
 from broker.matching.contract import Variants
-from broker.replay.engine.contract import Limits
-from broker.replay.engine.matching import Matching
+from broker.replay.engine.contract import JobLimits
+from broker.replay.engine.part_scan import EVENT_SCHEMA, PartSummary, scan_part
 from broker.replay.engine.plan import Part
-from broker.replay.engine.scan import EVENT, Note, scan
+from broker.replay.engine.request_matcher import RequestMatcher
 from broker.replay.request import ReplayRequest
 from broker.replay.spool import PartWriter
 
 
 @attrs.frozen(eq=False)
-class Context:
+class JobContext:
     """What a worker needs to know of a job, beside the part that it scans."""
 
     job: str
@@ -35,13 +35,15 @@ class Context:
     """DTDs of the events' types."""
     variants: Mapping[str, Variants]
     """By origin the DTDs that judge its events instead of those of the same names."""
-    limits: Limits
+    limits: JobLimits
     folder: str
     """Where the events of each part go (`spool.py`)."""
 
-    def matching(self) -> Matching:
+    def new_matcher(self) -> RequestMatcher:
         """A new matcher for this job."""
-        return Matching(self.requests, self.origins, self.texts, time.perf_counter, self.variants)
+        return RequestMatcher(
+            self.requests, self.origins, self.texts, time.perf_counter, self.variants
+        )
 
 
 class Scanner(Protocol):
@@ -52,23 +54,23 @@ class Scanner(Protocol):
         """About how many rows it is given at a time."""
 
     def scan(
-        self, context: Context, parts: Sequence[Part], cancelled: Callable[[], bool]
-    ) -> Iterable[pa.RecordBatch | Note]:
-        """What somebody wants of these parts (`KEYS`), whose events it has put into the folder, and
+        self, context: JobContext, parts: Sequence[Part], cancelled: Callable[[], bool]
+    ) -> Iterable[pa.RecordBatch | PartSummary]:
+        """What somebody wants of these parts (`KEY_SCHEMA`), whose events it has put into the folder, and
         a note for each part, in any order.
 
         Blocks; raises `ReplayCancelled`, `Overloaded` or `EngineUnavailable`.
         """
 
 
-def scan_into(
-    folder: Path, archive: Archive, part: Part, matching: Matching, limits: Limits
-) -> Iterator[pa.RecordBatch | Note]:
+def scan_part_into(
+    folder: Path, archive: Archive, part: Part, matcher: RequestMatcher, limits: JobLimits
+) -> Iterator[pa.RecordBatch | PartSummary]:
     """The keys of what is wanted of a part, whose events go into the folder; a note at the end."""
-    writer = PartWriter(folder, part.number, EVENT)
+    writer = PartWriter(folder, part.number, EVENT_SCHEMA)
     try:
-        for item in scan(archive, part, matching, limits):
-            if isinstance(item, Note):
+        for item in scan_part(archive, part, matcher, limits):
+            if isinstance(item, PartSummary):
                 writer.commit()
                 yield item
             else:

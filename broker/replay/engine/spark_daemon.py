@@ -5,10 +5,10 @@ once, here. Spark ends workers that were idle for a minute, and new ones would i
 from __future__ import annotations
 
 import broker.replay.engine.spark_task  # noqa: F401
-from broker.replay.collector import quieten_collector
+from broker.replay.garbage_collection import tune_garbage_collector
 
 if __name__ == "__main__":
     from pyspark.daemon import manager
 
-    quieten_collector()
+    tune_garbage_collector()
     manager()

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: What Spark 4 runs on.
-_JAVA: Final = 17
+_MIN_JAVA: Final = 17
 _VERSION: Final = re.compile(r'version "(\d+)')
-_SECONDS_FOR_JAVA: Final = 20.0
-_SECONDS_TO_DIE: Final = 1.0
+_JAVA_VERSION_SECONDS: Final = 20.0
+_JVM_EXIT_SECONDS: Final = 1.0
 _PACKAGES: Final = Path(broker.__file__).resolve().parents[1]
 
 
@@ -39,7 +39,7 @@ class SparkSettings:
     """Of the JVM. Matching is done by Python processes beside it, and needs none of it."""
     folder: Path | None = None
     """For what Spark writes; None: the system's folder for such."""
-    further: Mapping[str, str] = attrs.field(factory=dict)
+    overrides: Mapping[str, str] = attrs.field(factory=dict)
     """Settings by their names in Spark, which go before ours."""
 
     @property
@@ -50,20 +50,22 @@ class SparkSettings:
 
 def check_java() -> None:
     """Raises `EngineUnavailable`, which says what to install, where Spark can not run."""
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    advice = f"Spark needs Java {_JAVA} or newer: install Debian's openjdk-{_JAVA}-jre-headless"
+    java_home = os.environ.get("JAVA_HOME")
+    java = str(Path(java_home, "bin", "java")) if java_home else shutil.which("java")
+    advice = (
+        f"Spark needs Java {_MIN_JAVA} or newer: install Debian's openjdk-{_MIN_JAVA}-jre-headless"
+    )
     if java is None:
         raise EngineUnavailable(f"there is no Java here; {advice}")
     try:
-        said = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=_SECONDS_FOR_JAVA
+        output = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=_JAVA_VERSION_SECONDS
         ).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineUnavailable(f"{java} does not run: {error}; {advice}") from None
-    found = _VERSION.search(said)
-    if found is None or int(found[1]) < _JAVA:
-        raise EngineUnavailable(f"{java} is {said.splitlines()[:1]}; {advice}")
+    found = _VERSION.search(output)
+    if found is None or int(found[1]) < _MIN_JAVA:
+        raise EngineUnavailable(f"{java} is {output.splitlines()[:1]}; {advice}")
 
 
 def start_session(settings: SparkSettings) -> SparkSession:
@@ -79,18 +81,18 @@ def start_session(settings: SparkSettings) -> SparkSession:
             f"PySpark is not installed ({error}): pip install 'xmlbroker[spark]'"
         ) from None
     builder: Any = SparkSession.builder
-    for name, value in {**_settings(settings), **settings.further}.items():
+    for name, value in {**_spark_options(settings), **settings.overrides}.items():
         builder = builder.config(name, value)
     try:
-        with _packages_on_the_path():
+        with _worker_environment():
             session: SparkSession = builder.getOrCreate()
     except Exception as error:
         # The launcher has errors of its own, Java's come through py4j.
-        forget_session()
+        reset_pyspark()
         raise EngineUnavailable(f"Spark does not start: {_first_line(error)}") from error
     session.sparkContext.setLogLevel("ERROR")
     if not settings.is_local:
-        session.sparkContext.addPyFile(str(_zipped(settings)))
+        session.sparkContext.addPyFile(str(_zip_packages(settings)))
     return session
 
 
@@ -111,10 +113,10 @@ def stop_session(session: SparkSession) -> None:
                 gateway.proc.stdin.close()
             gateway.proc.kill()
             gateway.proc.wait()
-    forget_session()
+    reset_pyspark()
 
 
-def forget_session() -> None:
+def reset_pyspark() -> None:
     """PySpark keeps what it has of a JVM in classes; without this a dead one is used again."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -139,13 +141,13 @@ def is_alive() -> bool:
     if gateway is None:
         return False
     try:
-        gateway.proc.wait(_SECONDS_TO_DIE)
+        gateway.proc.wait(_JVM_EXIT_SECONDS)
     except subprocess.TimeoutExpired:
         return True
     return False
 
 
-def _settings(settings: SparkSettings) -> dict[str, str]:
+def _spark_options(settings: SparkSettings) -> dict[str, str]:
     found = {
         "spark.master": settings.master,
         "spark.app.name": "xmlbroker replay",
@@ -170,7 +172,7 @@ def _settings(settings: SparkSettings) -> dict[str, str]:
 
 
 @contextmanager
-def _packages_on_the_path() -> Iterator[None]:
+def _worker_environment() -> Iterator[None]:
     """Workers of a local master have the environment of the JVM, which has this one's."""
     before = {name: os.environ.get(name) for name in ("PYTHONPATH", "PYSPARK_PYTHON")}
     paths = [str(_PACKAGES), *filter(None, [before["PYTHONPATH"]])]
@@ -186,7 +188,7 @@ def _packages_on_the_path() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _zipped(settings: SparkSettings) -> Path:
+def _zip_packages(settings: SparkSettings) -> Path:
     """Our own package, for workers that do not see this machine's files. What it needs (lxml,
     pyarrow, ...) has to be installed where they run."""
     path = (settings.folder or Path.cwd()) / "xmlbroker.zip"

@@ -12,8 +12,8 @@ import pytest
 
 from broker.archive.archive import Archive
 from broker.archive.compaction import Compaction, CompactionRules
-from broker.archive.listed import ArchivedFile
-from broker.archive.manifests import Ledger
+from broker.archive.manifest_entry import ArchivedFile
+from broker.archive.manifest_journal import ManifestWriter
 from broker.archive.table import ID_COLUMNS, events_to_batch
 from broker.archive.writer import ArchiveWriter
 from broker.errors import (
@@ -24,9 +24,9 @@ from broker.errors import (
     from_wire,
 )
 from broker.event.place import Mark
-from broker.replay.engine import matching as matching_module
-from broker.replay.engine.contract import Limits, Report
-from broker.replay.engine.local import LocalEngine
+from broker.replay.engine import request_matcher
+from broker.replay.engine.contract import JobLimits, Report
+from broker.replay.engine.local_engine import LocalEngine
 from broker.replay.request import ReplayRequest
 from tests.recovery.answers import answers, compare
 from tests.recovery.world import (
@@ -79,7 +79,7 @@ def inside(file: ArchivedFile, place: tuple[str, Mark]) -> bool:
 
 def told(report: Report, place: tuple[str, Mark]) -> bool:
     """Whether the report says that the place may be lost."""
-    return any(origin == place[0] and a < place[1] <= u for origin, a, u in report.holes)
+    return any(origin == place[0] and a < place[1] <= u for origin, a, u in report.missing_ranges)
 
 
 @pytest.mark.parametrize("damage", [cut_off, flipped, emptied, gone])
@@ -96,15 +96,15 @@ def test_a_file_that_can_not_be_read_is_a_hole_and_the_rest_comes(
     places = [(event.origin, event.mark) for event in got]
     right = expected(world, EVERYTHING).places
     lost = [place for place in right if place not in places]
-    assert report.holes
+    assert report.missing_ranges
     assert len(lost) <= victim.rows
     # Of a copy that is left another one may come.
     assert all(inside(victim, place) and told(report, place) for place in lost)
-    assert other.holes == ()
+    assert other.missing_ranges == ()
     assert victim.path in archive.state().aside
     assert any(victim.path in note for note in report.notes)
     (again, _), _ = answers(engine, requests, tmp_path / "again")
-    assert again.holes == report.holes
+    assert again.missing_ranges == report.missing_ranges
 
 
 @pytest.mark.parametrize("damage", [cut_off, flipped, emptied, gone])
@@ -147,7 +147,9 @@ def test_what_only_another_writer_has_seen_is_a_hole(
     world: World, archive: Archive, tmp_path: Path
 ) -> None:
     """The newest manifest of an origin, and its files: nothing behind them shows that."""
-    ArchiveWriter(Archive.open(str(tmp_path / "archive")), "witness", lambda: BEGIN).put_witness()
+    ArchiveWriter(
+        Archive.open(str(tmp_path / "archive")), "witness", lambda: BEGIN
+    ).report_observed_coverage()
     for name in ("manifests", "events"):
         for path in (tmp_path / "archive" / name).rglob("*"):
             if path.is_file() and "witness" not in str(path):
@@ -186,7 +188,7 @@ def test_files_that_a_compaction_has_replaced_are_found_in_what_it_wrote(
     got = answers(LocalEngine(archive, CATALOGUE), requests, tmp_path / "spool")
     for request, answer in zip(requests, got, strict=True):
         report, events = answer
-        assert report.holes == ()
+        assert report.missing_ranges == ()
         assert [(event.origin, event.mark) for event in events] == expected(world, request).places
 
 
@@ -203,7 +205,7 @@ def test_an_archive_that_was_compacted_gives_the_same(
 def test_a_request_that_comes_to_too_much_fails_and_no_other(
     world: World, archive: Archive, tmp_path: Path
 ) -> None:
-    engine = LocalEngine(archive, CATALOGUE, Limits(request_bytes=20_000))
+    engine = LocalEngine(archive, CATALOGUE, JobLimits(request_bytes=20_000))
     requests = [EVERYTHING, ReplayRequest(">", "/flight/id = 'UAL7'")]
     (report, other) = engine_reports(engine, requests, tmp_path / "spool")
     assert report.error is not None
@@ -216,13 +218,13 @@ def test_when_all_come_to_too_much_those_with_the_most_fail_first(
     world: World, archive: Archive, tmp_path: Path
 ) -> None:
     small = [ReplayRequest(">", f"/flight/id = 'UAL{number}'") for number in range(9)]
-    engine = LocalEngine(archive, CATALOGUE, Limits(deliveries=len(world.events)))
+    engine = LocalEngine(archive, CATALOGUE, JobLimits(deliveries=len(world.events)))
     reports = engine_reports(engine, [*small, EVERYTHING], tmp_path / "spool")
     assert [report.error is None for report in reports] == [True] * 9 + [False]
 
 
 def test_a_job_that_fills_its_folder_fails_by_its_kind(archive: Archive, tmp_path: Path) -> None:
-    engine = LocalEngine(archive, CATALOGUE, Limits(disk_bytes=2_000))
+    engine = LocalEngine(archive, CATALOGUE, JobLimits(disk_bytes=2_000))
     [report] = engine_reports(engine, [EVERYTHING], tmp_path / "spool")
     assert report.error is not None
     assert isinstance(from_wire(report.error), Overloaded)
@@ -231,7 +233,7 @@ def test_a_job_that_fills_its_folder_fails_by_its_kind(archive: Archive, tmp_pat
 def test_a_query_that_takes_too_long_fails_alone(
     world: World, archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(matching_module, "_MOST_SECONDS", 1e-9)
+    monkeypatch.setattr(request_matcher, "_MAX_QUERY_SECONDS", 1e-9)
     slow = ReplayRequest(">", "count(//*[count(//*) > 1]) > sum(//@*)")
     (report, other) = engine_reports(
         LocalEngine(archive, CATALOGUE), [slow, EVERYTHING], tmp_path / "spool"
@@ -255,8 +257,8 @@ def test_a_disk_that_is_full_leaves_nothing_half_written(
 
 
 def compact(archive: Archive) -> None:
-    ledger = Ledger(archive.manifests, "compactor-1", lambda: BEGIN)
-    assert Compaction(archive, ledger, CompactionRules(many=2)).run().merges
+    ledger = ManifestWriter(archive.manifests, "compactor-1", lambda: BEGIN)
+    assert Compaction(archive, ledger, CompactionRules(min_files_in_open_hour=2)).run().merges
 
 
 def engine_reports(

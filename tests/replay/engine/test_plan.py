@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from broker.archive.archive import Archive
-from broker.archive.listed import ArchivedFile
-from broker.replay.engine.contract import LIMITS
-from broker.replay.engine.local import LocalEngine
-from broker.replay.engine.matching import Matching
-from broker.replay.engine.plan import Plan, plan
-from broker.replay.engine.scan import scan
+from broker.archive.manifest_entry import ArchivedFile
+from broker.replay.engine.contract import DEFAULT_LIMITS
+from broker.replay.engine.local_engine import LocalEngine
+from broker.replay.engine.part_scan import scan_part
+from broker.replay.engine.plan import Plan, make_plan
+from broker.replay.engine.request_matcher import RequestMatcher
 from broker.replay.request import ReplayRequest
 from tests.recovery.answers import answers
 from tests.recovery.world import (
@@ -41,7 +41,7 @@ def archive(world: World, tmp_path_factory: pytest.TempPathFactory) -> Archive:
 
 
 def planned(archive: Archive, *requests: ReplayRequest) -> Plan:
-    return plan(archive.state(), requests)
+    return make_plan(archive.state(), requests)
 
 
 def files(archive: Archive, *requests: ReplayRequest) -> set[str]:
@@ -152,10 +152,10 @@ def test_row_groups_that_nobody_wants_are_not_read(
 
     real = archive.open_file
     monkeypatch.setattr(archive, "open_file", lambda file, checked: Opened(real(file)))
-    matcher = Matching([request], chosen.origins, world.dtds, lambda: 0.0)
+    matcher = RequestMatcher([request], chosen.origins, world.dtds, lambda: 0.0)
     of_part = [each for each in chosen.parts if each.file.path == part.file.path]
     for each in of_part:
-        list(scan(archive, each, matcher, LIMITS))
+        list(scan_part(archive, each, matcher, DEFAULT_LIMITS))
     with real(part.file) as opened:
         assert groups == [[opened.metadata.num_row_groups - 1]]
         assert opened.metadata.num_row_groups > 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.replay.engine.spark import SparkEngine
+from broker.replay.engine.spark_engine import SparkEngine
 from broker.replay.engine.spark_session import SparkSettings
 from tests.capability import needs
 from tests.recovery.answers import answers, compare

@@ -1,0 +1,37 @@
+"""Texts of DTDs that manifests list and that are damaged or missing."""
+
+from __future__ import annotations
+
+from broker.archive.archive import Archive
+from broker.archive.layout import DTDS
+from broker.archive.manifest_entry import DtdText
+from broker.errors import ArchiveCorrupt
+
+
+class DtdCheck:
+    """Looks for them. A text is read again only if a listing shows another object."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+        self._sound: dict[str, tuple[int, int]] = {}
+        """By path the bytes of a sound object, and when it was put."""
+
+    def find_damaged(self) -> list[DtdText]:
+        """All that there are now. `ArchiveUnavailable`."""
+        everything = self._archive.state().manifest
+        listed = {e.path: (e.bytes, e.modified) for e in self._archive.objects.list_objects(DTDS)}
+        lost: list[DtdText] = []
+        for text in sorted(everything.dtds):
+            stamp = listed.get(text.path)
+            if stamp is None or (self._sound.get(text.path) != stamp and not self._is_sound(text)):
+                lost.append(text)
+            else:
+                self._sound[text.path] = stamp
+        return lost
+
+    def _is_sound(self, text: DtdText) -> bool:
+        try:
+            self._archive.read_dtd_text(text)
+        except ArchiveCorrupt:
+            return False
+        return True

@@ -1,0 +1,32 @@
+"""Ranges that the archive lacks, since when: archivers write them again within seconds."""
+
+from __future__ import annotations
+
+from broker.archive.archive_state import HEALING_MS, ArchiveState
+from broker.archive.interval import Interval
+
+
+class MissingRangeAges:
+    """Remembers for one process when it saw each missing range first.
+
+    A manifest that is deleted leaves a hole in what is covered. Nothing in the archive says since
+    when, so a reader would wait each time for a range that nobody has any more.
+    """
+
+    def __init__(self) -> None:
+        self._state: ArchiveState | None = None
+        self._first_seen: dict[tuple[str, Interval], int] = {}
+
+    def healing_origins(self, state: ArchiveState, now: int) -> frozenset[str]:
+        """Origins of which something was damaged or missing a moment ago. `now` is in ms since
+        1970."""
+        if state is not self._state:
+            self._state = state
+            current = (
+                (origin, each) for origin, found in state.missing_ranges.items() for each in found
+            )
+            self._first_seen = {
+                missing_range: self._first_seen.get(missing_range, now) for missing_range in current
+            }
+        missing = {origin for (origin, _), at in self._first_seen.items() if at > now - HEALING_MS}
+        return state.healing_origins(now) | missing

@@ -1,0 +1,47 @@
+"""Checks of the rows of a file: their order, their documents, and where the file lies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from broker.archive.layout import hour_of, partition_contains
+from broker.archive.manifest_entry import ArchivedFile
+from broker.archive.parquet import RowSummary
+from broker.archive.row_order import is_strictly_ordered
+from broker.archive.table import digest_of
+from broker.errors import ArchiveCorrupt
+
+
+def check_rows(batches: Iterator[pa.RecordBatch]) -> list[RowSummary]:
+    """What is to be known of the rows of a file, at least one; `ArchiveCorrupt` unless its places
+    rise and its documents are what their hashes say."""
+    parts: list[RowSummary] = []
+    last_row: pa.Table | None = None
+    for batch in batches:
+        rows = pa.Table.from_batches([batch])
+        joined = rows if last_row is None else pa.concat_tables([last_row, rows])
+        if not is_strictly_ordered(joined.unify_dictionaries()):
+            raise ArchiveCorrupt("its places do not rise")
+        last_row = rows.slice(rows.num_rows - 1)
+        _check_documents(batch)
+        parts.append(RowSummary.from_rows(rows))
+    if not parts:
+        raise ArchiveCorrupt("it has no rows")
+    return parts
+
+
+def check_partition_and_hour(file: ArchivedFile, parts: Sequence[RowSummary]) -> None:
+    """`ArchiveCorrupt` unless its events belong into its partition and hour."""
+    streams = frozenset[str]().union(*(part.streams for part in parts))
+    if not all(partition_contains(file.partition, stream) for stream in streams):
+        raise ArchiveCorrupt("a stream in it belongs into another partition")
+    if {hour_of(arrival) for arrival in file.arrivals} != {file.hour}:
+        raise ArchiveCorrupt("an event in it arrived at another hour")
+
+
+def _check_documents(batch: pa.RecordBatch) -> None:
+    found = map(digest_of, batch.column("document").to_pylist())
+    if list(found) != batch.column("digest").to_pylist():
+        raise ArchiveCorrupt("a document is not what its hash says")

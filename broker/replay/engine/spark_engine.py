@@ -1,0 +1,269 @@
+"""The engine that uses all processors, or many machines: the parts of a job are scanned by Spark's
+Python workers inside `mapInArrow`, by the same code as in the pure-Python engine.
+
+Workers read the archive themselves: so a damaged file is found by its hash and left out, only the
+row groups that matter are read, and no document crosses to the JVM and back. With a local master
+they put events straight into the job's folder, and only keys come back.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from broker.archive.archive import Archive
+from broker.dtd.catalogue import Catalogue
+from broker.errors import ArchiveUnavailable, EngineUnavailable, Overloaded, ReplayCancelled
+from broker.replay.engine import spark_session
+from broker.replay.engine import spark_task
+from broker.replay.engine.contract import DEFAULT_LIMITS, JobLimits, Report, ReportProgress
+from broker.replay.engine.job import Job
+from broker.replay.engine.part_scan import EVENT_SCHEMA, PartSummary
+from broker.replay.engine.plan import Part
+from broker.replay.engine.scanner import JobContext
+from broker.replay.engine.spark_session import SparkSettings
+from broker.replay.request import ReplayRequest
+from broker.replay.spool import PartWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Rows between two tellings of progress. A wave costs some 50 ms beside the work itself.
+_WAVE_ROWS: Final = 1_000_000
+#: Tasks of a wave for each processor: more even out what differs between parts.
+_TASKS_PER_CORE: Final = 3
+#: A job whose JVM dies is tried again so often.
+_MAX_JVM_FAILURES: Final = 3
+#: Seconds between two looks at whether a job is cancelled.
+_CANCEL_POLL_SECONDS: Final = 0.1
+
+
+def _ignore_notice(_text: str) -> None:
+    """Who is told what happens to the JVM, unless somebody asks."""
+
+
+class SparkEngine:
+    """Implements `Engine`. The session starts with `warm`, or with the first job."""
+
+    name = "spark"
+    wave_rows = _WAVE_ROWS
+
+    def __init__(
+        self,
+        archive: Archive,
+        catalogue: Catalogue,
+        settings: SparkSettings,
+        limits: JobLimits = DEFAULT_LIMITS,
+        notice: Callable[[str], object] = _ignore_notice,
+    ) -> None:
+        """`notice` is told what people should know, from the thread that runs jobs."""
+        self._archive = archive
+        self._catalogue = catalogue
+        self._settings = settings
+        self._limits = limits
+        self._notice = notice
+        self._session: SparkSession | None = None
+        self._context: tuple[str, Any] | None = None
+        self._jvm_failures = 0
+
+    def warm_up(self) -> None:
+        """See `Engine`."""
+        if self._session is not None:
+            return
+        self._session = spark_session.start_session(self._settings)
+        try:
+            # The first job of all would wait for what Spark compiles, and for the first workers.
+            self._session.range(1).mapInArrow(_pass_through, "id bigint").toArrow()
+        except Exception as error:
+            # A JVM that died already is met, and counted, by the first job.
+            if spark_session.is_alive():
+                self.close()
+                raise EngineUnavailable(f"Spark does not work: {_error_line(error)}") from error
+
+    @property
+    def session(self) -> SparkSession | None:
+        """The session, if one is there."""
+        return self._session
+
+    def run(
+        self,
+        requests: Sequence[ReplayRequest],
+        folder: Path,
+        progress: ReportProgress,
+        cancelled: Callable[[], bool],
+    ) -> list[Report]:
+        """See `Engine`."""
+        self._jvm_failures = 0
+        job = Job(
+            *(self._archive, self._catalogue, self, self._limits, secrets.token_hex(8)),
+            *(requests, folder, progress, cancelled),
+        )
+        return job.run()
+
+    def close(self) -> None:
+        """See `Engine`."""
+        if self._session is not None:
+            session, self._session, self._context = self._session, None, None
+            spark_session.stop_session(session)
+
+    # ---------------------------------------------------------------- one wave
+
+    def scan(
+        self, context: JobContext, parts: Sequence[Part], cancelled: Callable[[], bool]
+    ) -> Iterator[pa.RecordBatch | PartSummary]:
+        """See `Scanner`. When the JVM dies the wave begins anew, with another one."""
+        if not parts:
+            return
+        table = self._scan_wave(context, parts, cancelled)
+        while table is None:
+            table = self._scan_wave(context, parts, cancelled)
+        writers: dict[int, PartWriter] = {}
+        for item in spark_task.decode_rows(table):
+            if isinstance(item, PartSummary):
+                yield item
+            else:
+                if item.events.num_columns:
+                    _write_events(Path(context.folder), item.keys, item.events, writers)
+                yield item.keys
+        for writer in writers.values():
+            writer.commit()
+
+    def _scan_wave(
+        self, context: JobContext, parts: Sequence[Part], cancelled: Callable[[], bool]
+    ) -> pa.Table | None:
+        """The rows of a wave; None if the JVM died on the way and may be tried again."""
+        self.warm_up()
+        try:
+            with self._cancel_with_replay(context.job, cancelled):
+                table = self._collect_rows(context, parts)
+        except Exception as error:
+            # What py4j and Spark raise depends on where they were.
+            if cancelled():
+                raise ReplayCancelled("nobody waits for this replay any more") from None
+            reason = _error_line(error)
+            for kind in (ArchiveUnavailable, Overloaded):
+                if f".{kind.__name__}: " in reason:
+                    # A worker could not read or write, as this process could not.
+                    raise kind(reason.partition(": ")[2]) from None
+            if spark_session.is_alive():
+                raise EngineUnavailable(f"Spark failed: {reason}") from error
+            self.close()
+            self._jvm_failures += 1
+            if self._jvm_failures > _MAX_JVM_FAILURES:
+                raise EngineUnavailable(f"the JVM died {self._jvm_failures} times") from None
+            self._notice(
+                f"the JVM died: starting another one, {self._jvm_failures} of {_MAX_JVM_FAILURES}"
+            )
+            return None
+        if cancelled():
+            # What came may be a part of it.
+            raise ReplayCancelled("nobody waits for this replay any more")
+        return table
+
+    def _collect_rows(self, context: JobContext, parts: Sequence[Part]) -> pa.Table:
+        session = self._session
+        assert session is not None
+        spark = session.sparkContext
+        if self._context is None or self._context[0] != context.job:
+            if self._context is not None:
+                self._context[1].destroy()
+            self._context = (context.job, spark.broadcast(context))
+        shared = self._settings.is_local
+        schema = spark_task.WRITTEN_SCHEMA if shared else spark_task.RETURNED_SCHEMA
+        slices = _slice_parts(parts, spark.defaultParallelism * _TASKS_PER_CORE)
+        job_context, wave = self._context[1], spark.broadcast(slices)
+
+        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield from spark_task.scan_parts(
+                        job_context.value, wave.value[number], shared_folder=shared
+                    )
+
+        rows = session.range(0, len(slices), 1, len(slices)).mapInArrow(task, _spark_schema(schema))
+        try:
+            return rows.toArrow()
+        finally:
+            with suppress(Exception):
+                # Nothing is to be freed in a JVM that died.
+                wave.destroy()
+
+    @contextmanager
+    def _cancel_with_replay(self, group: str, cancelled: Callable[[], bool]) -> Iterator[None]:
+        """Cancel Spark's job when the replay is: this thread waits for Spark meanwhile."""
+        assert self._session is not None
+        spark = self._session.sparkContext
+        spark.setJobGroup(group, "replay", interruptOnCancel=False)
+        done = threading.Event()
+
+        def watch() -> None:
+            while not done.wait(_CANCEL_POLL_SECONDS):
+                if cancelled():
+                    with suppress(Exception):
+                        # It may be over, or the JVM may be dead: then there is nothing to cancel.
+                        spark.cancelJobGroup(group)
+                    return
+
+        watcher = threading.Thread(target=watch, name="replay-cancelling", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
+
+
+def _pass_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+def _slice_parts(parts: Sequence[Part], most: int) -> list[list[Part]]:
+    """Parts in groups of about as many rows; neighbours in time stay together, for they differ
+    least in their shapes."""
+    total = sum(part.file.rows for part in parts)
+    size = max(1, total // most)
+    slices: list[list[Part]] = [[]]
+    rows = 0
+    for part in parts:
+        if rows >= size:
+            slices.append([])
+            rows = 0
+        slices[-1].append(part)
+        rows += part.file.rows
+    return slices
+
+
+def _spark_schema(schema: pa.Schema) -> str:
+    names = {
+        pa.int8(): "tinyint",
+        pa.int32(): "int",
+        pa.int64(): "bigint",
+        pa.string(): "string",
+        pa.binary(): "binary",
+        pa.list_(pa.int32()): "array<int>",
+    }
+    return ", ".join(f"`{field.name}` {names[field.type]}" for field in schema)
+
+
+def _write_events(
+    folder: Path, keys: pa.RecordBatch, events: pa.RecordBatch, writers: dict[int, PartWriter]
+) -> None:
+    for number in keys.column("part").unique().to_pylist():
+        if number not in writers:
+            writers[number] = PartWriter(folder, number, EVENT_SCHEMA)
+        rows = pc.equal(keys.column("part"), number)
+        writers[number].write(events.filter(rows).select(EVENT_SCHEMA.names).cast(EVENT_SCHEMA))
+
+
+def _error_line(error: BaseException) -> str:
+    """The last line of a traceback in a worker says it, else the first one."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    job_context = [line for line in lines if line.startswith("broker.errors.") or "Error:" in line]
+    return (job_context or lines or [type(error).__name__])[0][:300]

@@ -1,0 +1,93 @@
+"""One end of a connection between a node and the replay process: frames to messages and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.interfaces import IPushProducer
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from broker.errors import BrokerError
+from broker.replay.replayer_messages import MAX_MESSAGE_BYTES, Message, decode, encode
+from broker.transport.socket import framing
+
+
+@implementer(IPushProducer)
+class ReplayerConnection(Protocol):
+    """A frame is a length (u32, big-endian) and a message. Bytes that are none end it."""
+
+    transport: Any
+
+    def __init__(
+        self,
+        on_message: Callable[[ReplayerConnection, Message], object],
+        on_lost: Callable[[ReplayerConnection, BrokerError | None], object],
+        on_made: Callable[[ReplayerConnection], object] = lambda connection: None,
+        on_writable_changed: Callable[
+            [ReplayerConnection, bool], object
+        ] = lambda connection, on_writable_changed: None,
+    ) -> None:
+        """`lost` is told the error if it ended by one that the other end made; `writable` whether
+        what was sent has left, when that changes."""
+        self._received = on_message
+        self._lost = on_lost
+        self._made = on_made
+        self._writable = on_writable_changed
+        self._frames = framing.FrameDecoder(MAX_MESSAGE_BYTES)
+        self._error: BrokerError | None = None
+
+    def connectionMade(self) -> None:
+        """Twisted calls it."""
+        assert self.transport is not None
+        self.transport.registerProducer(self, True)
+        self._made(self)
+
+    def dataReceived(self, data: bytes) -> None:
+        """Twisted calls it."""
+        if self._error is not None:
+            return
+        try:
+            messages = [decode(frame) for frame in self._frames.feed(data)]
+        except BrokerError as error:
+            self.drop(error)
+            return
+        for message in messages:
+            if self._error is None:
+                self._received(self, message)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Twisted calls it."""
+        self._lost(self, self._error)
+
+    def send(self, message: Message) -> None:
+        """To the other end; nothing happens if that is gone."""
+        if self.transport is not None:
+            self.transport.writeSequence(framing.encode([encode(message)]))
+
+    def drop(self, error: BrokerError) -> None:
+        """The other end broke a rule: no more of it."""
+        self._error = error
+        self.close()
+
+    def close(self) -> None:
+        """End the connection, once what was sent has left."""
+        if self.transport is not None:
+            # Before it closes it would ask a producer for more.
+            self.transport.unregisterProducer()
+            self.transport.loseConnection()
+
+    # ------------------------------------------------------------------ a producer of Twisted
+
+    def pauseProducing(self) -> None:
+        """Twisted calls it."""
+        self._writable(self, False)
+
+    def resumeProducing(self) -> None:
+        """Twisted calls it."""
+        self._writable(self, True)
+
+    def stopProducing(self) -> None:
+        """Twisted calls it when the connection ends; `connectionLost` comes, too."""

@@ -1,0 +1,321 @@
+"""An archive of simulated nodes: real files, written and searched in virtual time.
+
+What is in a node's log goes into it every few seconds, as by its archiver; requests are answered
+by the pure-Python engine, a page at a time.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from random import Random
+
+import attrs
+from twisted.internet.defer import Deferred, succeed
+
+from broker.archive.archive import Archive
+from broker.archive.chunk_columns import ChunkColumns
+from broker.archive.disk import Disk
+from broker.archive.missing_range_age import MissingRangeAges
+from broker.archiver.log_archiver import LogArchiver
+from broker.dtd.catalogue import Catalogue, shipped_folder
+from broker.dtd.reference import DtdReference
+from broker.errors import ArchiveUnavailable, BrokerError
+from broker.event.place import Mark
+from broker.log.chunks import Chunk, chunks_of, encode_chunk
+from broker.log.histories import Chain
+from broker.log.kept import KeptSpan
+from broker.log.log_file import LogFile
+from broker.log.records import LoggedEvent
+from broker.recovery.archive_access import ArchiveAccess, ArchivedDurable, Coverage
+from broker.replay.engine.contract import Report
+from broker.replay.engine.local_engine import LocalEngine
+from broker.replay.request import ReplayRequest
+from broker.replay.spool import Spool
+from broker.testing.archive_maintenance import SimulatedCare
+from broker.testing.dying_disk import DyingDisk, ProcessDied
+from broker.testing.node_process import NodeProcess
+from broker.transport.clock import IClock
+
+#: Events of a page: few, so that much happens between two.
+PAGE_EVENTS = 7
+
+
+class SimulatedArchive:
+    """One archive of several nodes; to be removed with its folder."""
+
+    def __init__(self, folder: Path, wall_clock: Callable[[], int], every: float = 2.0) -> None:
+        self.uri = str(folder / "archive")
+        self.every = every
+        """Seconds between what each node writes."""
+        self.broken = False
+        """Whether nothing can be written to it, nor read of it."""
+        self._spools = Path(tempfile.mkdtemp(prefix="spools-", dir=folder))
+        self._wall_clock = wall_clock
+        self._catalogue = Catalogue.load(shipped_folder())
+        self._archivers: dict[NodeProcess, _Archiver] = {}
+        self.care = SimulatedCare(self.uri, wall_clock)
+        self.requests: list[ReplayRequest] = []
+        """All that were asked so far."""
+
+    def open(self, disk: Disk | None = None) -> Archive:
+        """It, as one more process sees it."""
+        if self.broken:
+            raise ArchiveUnavailable("the archive is broken")
+        return Archive.open(self.uri, wall_clock=self._wall_clock, disk=disk)
+
+    def access(self, process: NodeProcess) -> ArchiveAccess:
+        """The archive for a process of a node that is about to begin."""
+        archiver = self._archivers[process] = _Archiver(self, process)
+        process.clock.callLater(self.every, archiver.again)
+        return ArchiveAccess(
+            replays=_Replays(self, process.clock),
+            get_coverage=archiver.get_coverage,
+            find_durable=archiver.find_durable,
+            find_dtd=archiver.dtd_text,
+            flush_soon=lambda: process.clock.callLater(0.01, archiver.flush),
+            max_lag=3 * self.every,
+        )
+
+    def kill_archiver(self, random: Random) -> bool:
+        """Kill the archiver of a random node at a random step of its next flush, or at once if it
+        takes none; return whether one was running."""
+        alive = [each for each in self._archivers.values() if each.is_running]
+        if not alive:
+            return False
+        random.choice(alive).die_after(random.randrange(12))
+        return True
+
+    def run(self, request: ReplayRequest, archive: Archive) -> tuple[Spool, Report]:
+        """Answer a request."""
+        self.requests.append(request)
+        if self.broken:
+            raise ArchiveUnavailable("the archive is broken")
+        folder = Path(tempfile.mkdtemp(dir=self._spools))
+        engine = LocalEngine(archive, self._catalogue)
+        (report,) = engine.run([request], folder, lambda done, of: None, lambda: False)
+        return Spool(folder), report
+
+    @property
+    def wall_clock(self) -> Callable[[], int]:
+        """Ms since 1970."""
+        return self._wall_clock
+
+
+class _Archiver:
+    """The archiver of one process of a node: it ends with it."""
+
+    def __init__(self, archive: SimulatedArchive, process: NodeProcess) -> None:
+        self._archive = archive
+        self._process = process
+        self._clock = process.clock
+        self._disk = DyingDisk()
+        self._archiving: LogArchiver | None = None
+        self._opened: Archive | None = None
+        self._noticed = MissingRangeAges()
+        self._rests = False
+        """Whether the process has ended, and the next one has not begun."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its node runs, and the archiver beside it."""
+        process = self._process
+        return process.running and process.clock is self._clock and not self._rests
+
+    def die_after(self, steps: int) -> None:
+        """End after so many more steps on the disk."""
+        self._disk.left = steps
+
+    def again(self) -> None:
+        """Flush now, and again every few seconds."""
+        self.flush()
+        self._clock.callLater(self._archive.every, self.again)
+
+    def flush(self) -> None:
+        """Archive what the log has now."""
+        if self._archive.broken or self._process.stopping or self._rests:
+            return
+        try:
+            if self._archiving is None:
+                log, archive = ShownLog(self._process.log_file), self._reading()
+                self._archiving = LogArchiver(
+                    log, archive, self._ask_dtds, self._archive.wall_clock
+                )
+            while self._archiving.flush(self._process.node.dead_origins()):
+                pass
+            own = self._process.node.event_log
+            own.hold.archived = self._archiving.reached.get(own.origin, (0, 0))
+            own.hold.archived_copies = dict(self._archiving.reached)
+        except BrokerError:
+            # As the process does: it is tried again.
+            return
+        except ProcessDied:
+            self._end()
+
+    def _ask_dtds(self, wanted: Sequence[DtdReference], origin: str) -> dict[DtdReference, bytes]:
+        """The texts that the node has at once."""
+        texts: dict[DtdReference, bytes] = {}
+        for reference in wanted:
+            found: list[bytes | None] = []
+            self._process.node.types.text(reference, origin).addCallback(found.append)
+            if found and found[0] is not None:
+                texts[reference] = found[0]
+        return texts
+
+    def dtd_text(self, reference: DtdReference) -> Deferred[bytes | None]:
+        """See `ArchiveAccess`."""
+        try:
+            return succeed(self._reading().read_dtd(reference))
+        except BrokerError:
+            return succeed(None)
+
+    def get_coverage(self, after: Mapping[str, Mark]) -> Deferred[Coverage]:
+        """See `ArchiveAccess`."""
+        try:
+            state = self._reading().state()
+        except BrokerError:
+            return succeed(Coverage())
+        except ProcessDied:
+            self._end()
+            return succeed(Coverage())
+        covered = state.covered
+        found = {o: [i for i in covered.get(o, ()) if i[1] > mark] for o, mark in after.items()}
+        others = frozenset(covered.keys() - after.keys())
+        healing = self._noticed.healing_origins(state, self._archive.wall_clock())
+        ends = {o: end for o, end in state.lost_ends.items() if end > after.get(o, end)}
+        return succeed(Coverage(found, healing, others, ends, is_known=True))
+
+    def find_durable(self, client_id: str, name: str) -> Deferred[ArchivedDurable | None]:
+        """See `ArchiveAccess`."""
+        try:
+            found = self._reading().read_durables().get((client_id, name))
+        except BrokerError:
+            found = None
+        except ProcessDied:
+            self._end()
+            found = None
+        return succeed(None if found is None else ArchivedDurable(*found[:2]))
+
+    def _reading(self) -> Archive:
+        """Return the archive as this process sees it."""
+        if self._archive.broken or self._rests:
+            raise ArchiveUnavailable("the archiver does not run")
+        if self._opened is None:
+            self._opened = self._archive.open(self._disk)
+        return self._opened
+
+    def _end(self) -> None:
+        self._rests, self._archiving, self._opened = True, None, None
+        self._disk, self._noticed = DyingDisk(), MissingRangeAges()
+        self._clock.callLater(1.0, self._begin)
+
+    def _begin(self) -> None:
+        self._rests = False
+
+
+@attrs.define
+class ShownLog:
+    """A log file as `LogAlong` shows it from another process."""
+
+    _file: LogFile
+    _looks: int = 0
+
+    @property
+    def origin(self) -> str:
+        return self._file.origin
+
+    def extent(self) -> tuple[Mark, Mark]:
+        bounds = self._file.bounds
+        return self._file.since.get(self.origin, (0, 0)), (bounds.epoch, bounds.offset)
+
+    def chain(self) -> Chain:
+        return self._file.chain
+
+    def read(self, after: Mark, max_events: int, max_bytes: int) -> list[ChunkColumns]:
+        events = self._file.read_of(self.origin, after, max_events, max_bytes)
+        chunks = [Chunk(0, encode_chunk(each)) for each in chunks_of(events)]
+        return [ChunkColumns.from_chunk(chunk, 0, len(events)) for chunk in chunks]
+
+    def spans(self) -> Mapping[str, KeptSpan]:
+        return self._file.kept
+
+    def read_kept(
+        self, origin: str, after: Mark, max_events: int, max_bytes: int
+    ) -> list[LoggedEvent]:
+        return self._file.read_kept(origin, after, max_events, max_bytes)
+
+    def durables(self) -> dict[tuple[str, str], bytes]:
+        found = {}
+        for key, stored in self._file.durables():
+            client, _, name = key.partition(b"\0")
+            found[client.decode(), name.decode()] = stored
+        return found
+
+    def change(self) -> int:
+        self._looks += 1
+        return self._looks
+
+
+class _Replays:
+    """See `broker.recovery.archive_access.Replays`."""
+
+    def __init__(self, archive: SimulatedArchive, clock: IClock) -> None:
+        self._archive = archive
+        self._clock = clock
+        self._opened: Archive | None = None
+
+    def start_replay(self, request: ReplayRequest) -> _Replay:
+        """See `Replays`."""
+        return _Replay(self, request, self._clock)
+
+    def run(self, request: ReplayRequest) -> tuple[Spool, Report]:
+        """Answer a request with what the replay process sees."""
+        if self._opened is None:
+            self._opened = self._archive.open()
+        return self._archive.run(request, self._opened)
+
+
+class _Replay:
+    """See `broker.recovery.archive_access.Replay`."""
+
+    def __init__(self, replays: _Replays, request: ReplayRequest, clock: IClock) -> None:
+        self._replays = replays
+        self._request = request
+        self._clock = clock
+        self._pages: deque[list[LoggedEvent]] | None = None
+        self._report = Report()
+        self.scanned_rows = (0, 0)
+
+    def next_events(self) -> Deferred[Sequence[LoggedEvent]]:
+        """See `Replay`."""
+        more: Deferred[Sequence[LoggedEvent]] = Deferred()
+        self._clock.callLater(0.02, self._answer, more)
+        return more
+
+    def _answer(self, more: Deferred[Sequence[LoggedEvent]]) -> None:
+        if self._pages is None:
+            try:
+                spool, self._report = self._replays.run(self._request)
+                self.scanned_rows = (self._report.scanned_rows, self._report.scanned_rows)
+            except BrokerError as error:
+                more.errback(error)
+                return
+            events = spool.read_events(0, 0, 1 << 30, 1 << 40) if self._report.events else []
+            spool.delete()
+            starts = range(0, len(events), PAGE_EVENTS)
+            self._pages = deque(events[start : start + PAGE_EVENTS] for start in starts)
+        more.callback(self._pages.popleft() if self._pages else [])
+
+    def end_marks(self) -> Mapping[str, Mark]:
+        """See `Replay`."""
+        return self._report.upto
+
+    def missing_ranges(self) -> Sequence[tuple[str, Mark, Mark]]:
+        """See `Replay`."""
+        return self._report.missing_ranges
+
+    def cancel(self) -> None:
+        """See `Replay`."""
+        self._pages = deque()

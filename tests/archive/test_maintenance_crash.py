@@ -1,0 +1,120 @@
+"""Compaction and expiry end at any step; other writers go on; the next run finds what is left."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from broker.archive import journal_writer
+from broker.archive.archive import Archive, new_temporary_writer_name
+from broker.archive.compaction import Compaction, CompactionRules
+from broker.archive.expiry import Expiry, ExpiryRules
+from broker.archive.manifest_journal import ManifestWriter
+from broker.archive.retention import Retention
+from broker.archive.verification import Verification
+from broker.archive.writer import ArchiveWriter
+from broker.testing.fragile_disk import Died, FragileDisk
+from tests.archive.events import HOUR, Wall, covering, event, everything_in, once, same
+from tests.seeds import seeds
+
+DAY = 24 * HOUR
+OLD = [event(n) for n in range(1, 7)]
+NEW = [event(n, arrival=OLD[0].arrival + 300 * DAY) for n in range(7, 13)]
+RULES = ExpiryRules(Retention(age_ms=100 * DAY))
+
+
+class Site:
+    """An archive with small files of two hours, of which the older one is too old."""
+
+    def __init__(self) -> None:
+        self.wall = Wall()
+        self.disk = FragileDisk(self.wall)
+        writer = ArchiveWriter(self.opened(), "aa", self.wall)
+        for some in (OLD[:2], OLD[2:4], OLD[1:6], NEW[:3], NEW[3:]):
+            writer.write(covering(some), some, {})
+        self.wall.now = NEW[-1].arrival + 1
+        self.opened().objects.put([("events/s/2026-11-20T07/aa-9-9-9-ff.parquet", b"orphan")])
+
+    def opened(self) -> Archive:
+        return Archive.open("/archive", wall_clock=self.wall, disk=self.disk)
+
+    def care(self) -> None:
+        """What is done now and then: merging, then what is too old, then deleting; each by a
+        process of its own."""
+        for wait in (8 * HOUR, DAY, DAY, 3 * HOUR):
+            self.wall.now += wait
+            archive = self.opened()
+            ledger = ManifestWriter(archive.manifests, new_temporary_writer_name(), self.wall)
+            Compaction(archive, ledger, CompactionRules()).run()
+            Expiry(archive, ledger, RULES).run()
+
+    def check(self) -> None:
+        """Not more than what is too old is gone, and nothing is there that is not listed."""
+        archive = self.opened()
+        assert Verification(archive).run().faults == []
+        found = once(everything_in(archive))
+        assert same(found, NEW)
+        assert archive.state().covered == {"aa": (((1, 6), (1, 12)),)}
+        stored = {each.path for each in archive.objects.list_objects("events")}
+        assert stored == set(archive.state().files)
+        assert archive.objects.list_objects("incoming") == []
+        assert archive.objects.list_objects("readers") == []
+
+    def check_meanwhile(self) -> None:
+        """Right after an end: all that is not too old can be read."""
+        archive = self.opened()
+        found = once(everything_in(archive))
+        assert same(found, [*OLD, *NEW]) or same(found, NEW)
+        assert archive.state().covers("aa", (1, 6), (1, 12))
+        assert archive.state().problems == {}
+
+
+def test_a_site_that_is_cared_for_comes_to_this() -> None:
+    site = Site()
+    site.care()
+    site.check()
+
+
+def _steps() -> int:
+    site = Site()
+    before = site.disk.steps
+    site.care()
+    return site.disk.steps - before
+
+
+def test_each_step_of_the_care_can_be_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_writer, "SNAPSHOT_EVERY", 2)
+    steps = _steps()
+    assert steps > 60
+    for last in range(steps):
+        for seed in (None, 1):
+            site = Site()
+            site.disk.dies_at = site.disk.steps + last
+            with pytest.raises(Died):
+                site.care()
+            dead = site.disk
+            site.disk = dead.kill() if seed is None else dead.lose_power(Random(seed))
+            site.check_meanwhile()
+            # A reader that died is waited for until its lease has ended.
+            site.care()
+            site.care()
+            site.check()
+
+
+@pytest.mark.parametrize("seed", seeds(4, 10))
+def test_the_care_can_end_again_and_again(seed: int) -> None:
+    random, site = Random(seed), Site()
+    while True:
+        site.disk.dies_at = site.disk.steps + random.randrange(1, 70)
+        try:
+            site.care()
+        except Died:
+            dead = site.disk
+            site.disk = random.choice((dead.kill, lambda dead=dead: dead.lose_power(random)))()
+            site.check_meanwhile()
+        else:
+            site.disk.dies_at = None
+            site.care()
+            site.check()
+            return

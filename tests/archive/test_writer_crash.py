@@ -1,0 +1,115 @@
+"""A writer that ends at any step of a write, by a kill or with the power: nothing is lost or twice.
+
+The next process does what an archiver does: it asks what is covered and goes on behind that.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from broker.archive import journal_writer
+from broker.archive.archive import Archive
+from broker.archive.writer import ArchiveWriter
+from broker.dtd.reference import DtdReference
+from broker.testing.fragile_disk import Died, FragileDisk
+from tests.archive.events import MORNING, covering, event, everything_in, once, same
+from tests.seeds import seeds
+
+TEXT = DtdReference("event", "1.0")
+MADE = [event(number, stream=f"s{number % 2}") for number in range(1, 9)]
+FLUSH = 3
+
+
+def clock() -> int:
+    return MORNING
+
+
+def opened(disk: FragileDisk) -> Archive:
+    return Archive.open("/archive", wall_clock=clock, disk=disk)
+
+
+def archive_all(disk: FragileDisk) -> None:
+    """Write what is not covered yet, some events at a time; and a position with each flush."""
+    archive = opened(disk)
+    writer = ArchiveWriter(archive, "aa", clock)
+    while True:
+        _, done = archive.state().covered_upto("aa", (1, 0))
+        if done == len(MADE):
+            break
+        flush = MADE[done : done + FLUSH]
+        writer.write(covering(flush), flush, {TEXT: b"<!ELEMENT e ANY>"})
+        writer.put_durables([("desk", "alarms", b"%d" % flush[-1].offset)])
+    if archive.read_durables().get(("desk", "alarms")) != ("aa", b"%d" % len(MADE), MORNING):
+        writer.put_durables([("desk", "alarms", b"%d" % len(MADE))])
+
+
+def check(disk: FragileDisk) -> None:
+    archive = opened(disk)
+    state = archive.state()
+    assert state.problems == {}
+    assert state.covered == {"aa": (((1, 0), MADE[-1].mark),)}
+    assert same(once(everything_in(archive)), MADE)
+    assert archive.read_dtd(TEXT) == b"<!ELEMENT e ANY>"
+    assert archive.read_durables() == {("desk", "alarms"): ("aa", b"%d" % len(MADE), MORNING)}
+
+
+def steps_of_all() -> int:
+    disk = FragileDisk(clock)
+    archive_all(disk)
+    check(disk)
+    return disk.steps
+
+
+@pytest.fixture(autouse=True)
+def snapshots_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_writer, "SNAPSHOT_EVERY", 2)
+
+
+def survivors(dead: FragileDisk) -> list[FragileDisk]:
+    """What may be left: all that was done, or of what was not synced any part."""
+    return [dead.kill(), *(dead.lose_power(Random(seed)) for seed in range(2))]
+
+
+def test_each_step_of_a_write_can_be_the_last() -> None:
+    steps = steps_of_all()
+    assert steps > 80
+    for last in range(steps):
+        dying = FragileDisk(clock)
+        dying.dies_at = last
+        with pytest.raises(Died):
+            archive_all(dying)
+        for disk in survivors(dying):
+            _all_that_was_covered_is_there(disk)
+            archive_all(disk)
+            check(disk)
+
+
+@pytest.mark.parametrize("seed", seeds(8, 20))
+def test_a_writer_can_die_again_and_again(seed: int) -> None:
+    random = Random(seed)
+    disk = FragileDisk(clock)
+    while True:
+        disk.dies_at = random.randrange(1, 60)
+        try:
+            archive_all(disk)
+        except Died:
+            disk = random.choice(survivors(disk))
+        else:
+            check(disk)
+            return
+
+
+def test_what_was_told_as_archived_survives_a_loss_of_power() -> None:
+    disk = FragileDisk(clock)
+    archive_all(disk)
+    for seed in range(10):
+        check(disk.lose_power(Random(seed)))
+
+
+def _all_that_was_covered_is_there(disk: FragileDisk) -> None:
+    archive = opened(disk)
+    _, done = archive.state().covered_upto("aa", (1, 0))
+    assert same(once(everything_in(archive))[:done], MADE[:done])
+    assert archive.state().problems == {}
