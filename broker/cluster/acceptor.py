@@ -13,17 +13,17 @@ from collections.abc import Callable
 import attrs
 
 from broker.cluster.address import Address
-from broker.cluster.admission import AdmissionRules, Situation, is_same_node, judge
+from broker.cluster.admission import AdmissionContext, AdmissionRules, find_refusal, is_same_node
 from broker.cluster.descriptor import NodeDescriptor
-from broker.cluster.handshake_messages import GATEWAY, NodeHello
 from broker.cluster.handshake_core import Admission, Refusal
+from broker.cluster.handshake_messages import GATEWAY, NodeHello
 from broker.errors import Overloaded
 
 #: Greetings under way at once.
-MOST_GREETINGS = 16
+MOST_HANDSHAKES = 16
 #: Greetings a second, in the long run, and how many may come at once after a quiet time.
-GREETINGS_PER_SECOND = 20.0
-GREETINGS_AT_ONCE = 64
+HANDSHAKES_PER_SECOND = 20.0
+HANDSHAKE_BURST = 64
 #: Seconds that a place is kept for a node that was let in: its first table takes a round trip.
 LEASE = 30.0
 
@@ -34,63 +34,63 @@ class _Lease:
     ends: float
 
 
-class Reception:
+class Acceptor:
     """The rules of one node, applied to what `situation` says of the moment."""
 
-    def __init__(self, rules: AdmissionRules, situation: Callable[[], Situation]) -> None:
+    def __init__(self, rules: AdmissionRules, context: Callable[[], AdmissionContext]) -> None:
         self._rules = rules
-        self._situation = situation
+        self._context = context
         self._under_way = 0
-        self._allowance = float(GREETINGS_AT_ONCE)
+        self._allowance = float(HANDSHAKE_BURST)
         self._counted_at: float | None = None
         self._leases: dict[str, _Lease] = {}
 
-    def begin(self, now: float) -> Overloaded | None:
+    def start_handshake(self, now: float) -> Overloaded | None:
         """Somebody has connected. An error: close at once; else `over` must follow."""
         if self._counted_at is not None:
-            earned = (now - self._counted_at) * GREETINGS_PER_SECOND
-            self._allowance = min(GREETINGS_AT_ONCE, self._allowance + earned)
+            earned = (now - self._counted_at) * HANDSHAKES_PER_SECOND
+            self._allowance = min(HANDSHAKE_BURST, self._allowance + earned)
         self._counted_at = now
-        if self._under_way >= MOST_GREETINGS or self._allowance < 1:
+        if self._under_way >= MOST_HANDSHAKES or self._allowance < 1:
             return Overloaded("too many nodes greet at once; come again later")
         self._allowance -= 1
         self._under_way += 1
         return None
 
-    def over(self) -> None:
+    def end_handshake(self) -> None:
         """A greeting has ended, one way or the other."""
         self._under_way -= 1
 
-    def judge(
+    def decide_admission(
         self, hello: NodeHello, host: str, transport: str, now: float, wall_ms: int
     ) -> Admission | Refusal:
         """Whether the node gets its link. `wall_ms` is the time in ms since 1970."""
-        situation = self._with_leases(now)
-        refusal = judge(hello, host, transport, self._rules, situation)
+        context = self._context_with_leases(now)
+        refusal = find_refusal(hello, host, transport, self._rules, context)
         if refusal:
             return refusal
         if hello.purpose == GATEWAY:
             return Admission(hello.node)
-        known = situation.members.get(hello.node.name)
+        known = context.members.get(hello.node.name)
         again = known is not None and is_same_node(known, hello.node)
         peer = hello.node._replace(
-            address=Address(situation.own.address.unit, hello.node.name),
-            admitted=known.admitted if known and again else self._admitted(hello, wall_ms),
+            address=Address(context.own.address.unit, hello.node.name),
+            admitted=known.admitted if known and again else self._admission_time(hello, wall_ms),
         )
         self._leases[peer.name] = _Lease(peer, now + LEASE)
-        return Admission(peer, tuple(situation.members.values()))
+        return Admission(peer, tuple(context.members.values()))
 
-    def _admitted(self, hello: NodeHello, wall_ms: int) -> int:
+    def _admission_time(self, hello: NodeHello, wall_ms: int) -> int:
         # A member that is cut off and comes back keeps its rank, and one by configuration has none.
-        own_unit = self._situation().own.address.unit
+        own_unit = self._context().own.address.unit
         return hello.node.admitted if hello.node.address.unit == own_unit else wall_ms
 
-    def _with_leases(self, now: float) -> Situation:
-        situation = self._situation()
+    def _context_with_leases(self, now: float) -> AdmissionContext:
+        context = self._context()
         self._leases = {
             name: lease
             for name, lease in self._leases.items()
-            if lease.ends > now and name not in situation.members
+            if lease.ends > now and name not in context.members
         }
-        kept = {name: lease.node for name, lease in self._leases.items()}
-        return attrs.evolve(situation, members={**situation.members, **kept})
+        leased = {name: lease.node for name, lease in self._leases.items()}
+        return attrs.evolve(context, members={**context.members, **leased})

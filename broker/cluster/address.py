@@ -37,7 +37,9 @@ class Address(NamedTuple):
         """The address that `str` wrote. `BadName` if it is none."""
         unit, slash, node = text.rpartition("/")
         if not slash:
-            raise BadName(f"{_shown(text)} is no address: a cluster's path, a slash, a node's name")
+            raise BadName(
+                f"{_shorten(text)} is no address: a cluster's path, a slash, a node's name"
+            )
         return cls(parse_unit(unit), check_name(node))
 
 
@@ -52,7 +54,9 @@ def address_or_none(text: str) -> Address | None:
 def check_name(name: str) -> str:
     """The name of a unit or a node as it is; `BadName` if it can not be one."""
     if not _NAME.fullmatch(name):
-        raise BadName(f"{_shown(name)} is no name of a unit or a node: 1 to 64 of A-Z a-z 0-9 _ -")
+        raise BadName(
+            f"{_shorten(name)} is no name of a unit or a node: 1 to 64 of A-Z a-z 0-9 _ -"
+        )
     return name
 
 
@@ -90,7 +94,7 @@ def common_prefix(one: UnitPath, other: UnitPath) -> UnitPath:
     return one[:shared]
 
 
-def contexts(path: UnitPath) -> Iterator[UnitPath]:
+def enclosing_units(path: UnitPath) -> Iterator[UnitPath]:
     """The units that `path` is in, from itself up to the whole network."""
     for depth in range(len(path), -1, -1):
         yield path[:depth]
@@ -101,6 +105,6 @@ def child_towards(context: UnitPath, path: UnitPath) -> str:
     return path[len(context)]
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     """As much of what a stranger sent as fits into a message."""
     return repr(text if len(text) <= 80 else text[:80] + "...")

@@ -13,10 +13,10 @@ from typing import TypeAlias
 import attrs
 
 from broker.cluster.address import UnitPath, is_within, unit_text
-from broker.cluster.clone_detection import clone_error, is_later_clone, place_of
+from broker.cluster.clone_detection import clone_error, endpoint_text, is_later_clone
 from broker.cluster.descriptor import NodeDescriptor
-from broker.cluster.handshake_messages import GATEWAY, MOST_ALTERNATIVES, Alternative, NodeHello
 from broker.cluster.handshake_core import Refusal
+from broker.cluster.handshake_messages import GATEWAY, MOST_ALTERNATIVES, Alternative, NodeHello
 from broker.cluster.network_segment import IpNetwork
 from broker.errors import (
     AddressNotAllowed,
@@ -46,7 +46,7 @@ class IpRules:
     segments: Callable[[], tuple[IpNetwork, ...]] | None = None
     """Returns the networks of this node's interfaces: a member must be on one of them (K31)."""
 
-    def admits(self, host: str) -> bool:
+    def allows(self, host: str) -> bool:
         """Whether a node at `host` may be a member; any `host` may if there is no rule."""
         try:
             ip = ipaddress.ip_address(host.partition("%")[0])
@@ -69,12 +69,12 @@ class AdmissionRules:
     """Of the cluster; the same at all its nodes."""
     most_links: Mapping[str, int]
     """The connection set-up vector: by transport. One that is not named takes no links."""
-    addresses: AddressRule = IpRules().admits
+    is_address_allowed: AddressRule = IpRules().allows
     """Also applied to the members that this node dials."""
 
 
 @attrs.frozen
-class Situation:
+class AdmissionContext:
     """What the node knows when it is asked."""
 
     own: NodeDescriptor
@@ -84,29 +84,29 @@ class Situation:
     """How many there are, by transport."""
     degrees: Mapping[str, int]
     """How many links each member has, as far as known."""
-    others: Sequence[Alternative]
+    other_clusters: Sequence[Alternative]
     """Nodes of other clusters that are known."""
     linked: Mapping[str, tuple[NodeDescriptor, str]] = attrs.field(factory=dict)
     """By name the nodes with a link that is up, and where that leads."""
     reachable: frozenset[str] = frozenset()
     """The names of members to which there is a way now."""
-    behind: bool = False
+    is_overloaded: bool = False
     """Whether the node has more to do already than it gets done (M7)."""
 
 
-def judge(
-    hello: NodeHello, host: str, transport: str, rules: AdmissionRules, situation: Situation
+def find_refusal(
+    hello: NodeHello, host: str, transport: str, rules: AdmissionRules, context: AdmissionContext
 ) -> Refusal | None:
     """Why there can be no link to the node that says `hello` from `host`, or None.
 
     Magic, version and network are looked at before, the proof of the key as well.
     """
-    for error in _objections(hello, host, transport, rules, situation):
-        return Refusal(error, _alternatives(error, hello, situation))
+    for error in _find_errors(hello, host, transport, rules, context):
+        return Refusal(error, _alternatives(error, hello, context))
     return None
 
 
-def surplus(members: Mapping[str, NodeDescriptor], most_nodes: int) -> tuple[str, ...]:
+def surplus_members(members: Mapping[str, NodeDescriptor], most_nodes: int) -> tuple[str, ...]:
     """The members that have to leave where more were let in than there is room for.
 
     Two members may admit one node each at once. All members apply this to the same map: the last
@@ -123,21 +123,21 @@ def is_same_node(known: NodeDescriptor, node: NodeDescriptor) -> bool:
     )
 
 
-def _objections(
-    hello: NodeHello, host: str, transport: str, rules: AdmissionRules, situation: Situation
+def _find_errors(
+    hello: NodeHello, host: str, transport: str, rules: AdmissionRules, context: AdmissionContext
 ) -> Iterator[BrokerError]:
-    own, node = situation.own, hello.node
+    own, node = context.own, hello.node
     if not is_within(own.address.unit, hello.cluster):
         yield WrongNetwork(
-            f"{own.name} is of the cluster {_named(own.address.unit)},"
-            f" and {node.name} wants a link to {_named(hello.cluster)}"
+            f"{own.name} is of the cluster {_unit_name(own.address.unit)},"
+            f" and {node.name} wants a link to {_unit_name(hello.cluster)}"
         )
-    known = situation.members.get(node.name)
-    linked, place = situation.linked.get(node.name, (node, ""))
+    known = context.members.get(node.name)
+    linked, place = context.linked.get(node.name, (node, ""))
     if is_later_clone(linked, node):
         yield clone_error(node.name, host, place)
-    if known and node.name in situation.reachable and is_later_clone(known, node):
-        yield clone_error(node.name, host, place_of(known))
+    if known and node.name in context.reachable and is_later_clone(known, node):
+        yield clone_error(node.name, host, endpoint_text(known))
     if (node.name, node.origin) == (own.name, own.origin):
         yield NameTaken(f"{node.name} has dialled itself: remove its own place from its settings")
     if node.name == own.name or (known and known.origin != node.origin):
@@ -147,60 +147,62 @@ def _objections(
     if own.draining:
         yield ShuttingDown("this node is about to leave")
     if hello.purpose == GATEWAY:
-        yield from _objections_to_a_gateway(own.address.unit, node.address.unit)
+        yield from _find_gateway_errors(own.address.unit, node.address.unit)
     else:
-        if not rules.addresses(host):
+        if not rules.is_address_allowed(host):
             yield AddressNotAllowed(f"no node at {host[:80]} may be in this cluster")
-        if situation.behind and node.name not in situation.members:
+        if context.is_overloaded and node.name not in context.members:
             yield Overloaded("this node is behind with its events, and takes nobody new for now")
-        if not _has_place(node, situation, rules.most_nodes):
+        if not _has_room(node, context, rules.most_nodes):
             yield ClusterFull(f"this cluster has {rules.most_nodes} nodes, and takes no more")
-    most = rules.most_links.get(transport, 0)
-    if situation.links.get(transport, 0) >= most:
-        yield TooManyLinks(f"this node takes {most} links over {transport}, and has them")
+    most_links = rules.most_links.get(transport, 0)
+    if context.links.get(transport, 0) >= most_links:
+        yield TooManyLinks(f"this node takes {most_links} links over {transport}, and has them")
 
 
-def _has_place(node: NodeDescriptor, situation: Situation, most_nodes: int) -> bool:
-    members = situation.members
+def _has_room(node: NodeDescriptor, context: AdmissionContext, most_nodes: int) -> bool:
+    members = context.members
     if node.name not in members:
-        if node.address.unit != situation.own.address.unit:
+        if node.address.unit != context.own.address.unit:
             return len(members) < most_nodes
         # The halves of a cluster that fell apart must meet before all can tell who is too many.
         members = {**members, node.name: node}
     # One that was told to leave does not come back by another door.
-    return node.name not in surplus(members, most_nodes)
+    return node.name not in surplus_members(members, most_nodes)
 
 
-def _objections_to_a_gateway(own: UnitPath, far: UnitPath) -> Iterator[BrokerError]:
+def _find_gateway_errors(own: UnitPath, far: UnitPath) -> Iterator[BrokerError]:
     if own == far:
         yield WrongNetwork(
-            f"both nodes are of the cluster {_named(own)}: name the place in network.join,"
+            f"both nodes are of the cluster {_unit_name(own)}: name the place in network.join,"
             " network.gateways are for other clusters"
         )
     elif is_within(own, far) or is_within(far, own):
-        yield WrongNetwork(f"{_named(far)} and {_named(own)} can not both be clusters")
+        yield WrongNetwork(f"{_unit_name(far)} and {_unit_name(own)} can not both be clusters")
 
 
 def _alternatives(
-    error: BrokerError, hello: NodeHello, situation: Situation
+    error: BrokerError, hello: NodeHello, context: AdmissionContext
 ) -> tuple[Alternative, ...]:
     """Whom to ask instead: other members where one of them may do, then other clusters."""
     if isinstance(error, Cloned | NameTaken | IncarnationRefused):
         return ()
-    others = [other for other in situation.others if is_within(other.address.unit, hello.cluster)]
+    others = [
+        other for other in context.other_clusters if is_within(other.address.unit, hello.cluster)
+    ]
     if isinstance(error, TooManyLinks | ShuttingDown | Overloaded):
         members = sorted(
-            situation.members.values(),
-            key=lambda node: (situation.degrees.get(node.name, 0), node.name),
+            context.members.values(),
+            key=lambda node: (context.degrees.get(node.name, 0), node.name),
         )
         others = [
             alternative
             for node in members
-            if not node.draining and node.name not in (situation.own.name, hello.node.name)
-            if (alternative := Alternative.of(node))
+            if not node.draining and node.name not in (context.own.name, hello.node.name)
+            if (alternative := Alternative.from_node(node))
         ] + others
     return tuple(others[:MOST_ALTERNATIVES])
 
 
-def _named(unit: UnitPath) -> str:
+def _unit_name(unit: UnitPath) -> str:
     return unit_text(unit) or "that is the whole network"

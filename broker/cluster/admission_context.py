@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from broker.cluster.address import is_within
-from broker.cluster.admission import Situation
+from broker.cluster.admission import AdmissionContext
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.handshake_messages import Alternative
-from broker.cluster.network_state import Knowledge
 from broker.cluster.neighbours import Neighbours
+from broker.cluster.network_state import NetworkState
 
 
-def situation_of(
-    own: NodeDescriptor, knowledge: Knowledge, neighbours: Neighbours, *, behind: bool
-) -> Situation:
+def build_admission_context(
+    own: NodeDescriptor, state: NetworkState, neighbours: Neighbours, *, is_overloaded: bool
+) -> AdmissionContext:
     """As the map and the links tell it."""
-    return Situation(
+    return AdmissionContext(
         own=own,
-        members={**knowledge.map.members(), own.name: own},
-        reachable=knowledge.map.reachable(),
-        links={name: neighbours.count(name) for name in ("tcp", "udp")},
-        degrees=knowledge.map.degrees(),
-        others=list(_others(neighbours, knowledge)),
+        members={**state.map.members(), own.name: own},
+        reachable=state.map.reachable(),
+        links={name: neighbours.count_links(name) for name in ("tcp", "udp")},
+        degrees=state.map.link_counts(),
+        other_clusters=list(_gateways(neighbours, state)),
         linked={each.name: (each.node, each.peer) for each in neighbours if each.up},
-        behind=behind,
+        is_overloaded=is_overloaded,
     )
 
 
-def _others(neighbours: Neighbours, knowledge: Knowledge) -> Iterable[Alternative]:
+def _gateways(neighbours: Neighbours, state: NetworkState) -> Iterable[Alternative]:
     for neighbour in neighbours:
-        if not is_within(neighbour.node.address.unit, knowledge.address.unit):
-            alternative = Alternative.of(neighbour.node)
+        if not is_within(neighbour.node.address.unit, state.address.unit):
+            alternative = Alternative.from_node(neighbour.node)
             if alternative is not None:
                 yield alternative

@@ -19,7 +19,7 @@ from broker.cluster.neighbours import Neighbour
 from broker.errors import Cloned, ProtocolError
 
 #: Seconds between two signs, in which a link to an earlier process would have ended.
-CLONE_PATIENCE = 10.0
+CONFIRMATION_TIME = 10.0
 
 
 def is_later_clone(later: NodeDescriptor, node: NodeDescriptor) -> bool:
@@ -35,44 +35,44 @@ def clone_error(name: str, host: str, later_at: str) -> Cloned:
     )
 
 
-def place_of(node: NodeDescriptor) -> str:
+def endpoint_text(node: NodeDescriptor) -> str:
     """The place of a node as its description names it."""
     endpoint = node.tcp or node.udp
     return "an unknown place" if endpoint is None else f"{endpoint.host}:{endpoint.port}"
 
 
-def earlier_clones(
+def find_earlier_clones(
     neighbours: Iterable[Neighbour], members: Mapping[str, NodeDescriptor]
 ) -> Iterator[tuple[str, Cloned]]:
     """The names of neighbours of which a later process is a member, each with its error."""
     for neighbour in list(neighbours):
         later = members.get(neighbour.name)
         if later is not None and is_later_clone(later, neighbour.node):
-            yield neighbour.name, clone_error(neighbour.name, neighbour.peer, place_of(later))
+            yield neighbour.name, clone_error(neighbour.name, neighbour.peer, endpoint_text(later))
 
 
-def later_process(own: NodeDescriptor, tables: Iterable[TableChange]) -> Cloned | None:
+def find_later_process(own: NodeDescriptor, tables: Iterable[TableChange]) -> Cloned | None:
     """The error for this process where tables under its name are of a later one on a copy."""
     for kind, _, _, entries in tables:
         for entry, value in entries if kind in (NODE, PROCESS) else ():
             if entry != SELF:
                 continue
             with suppress(ProtocolError):
-                later = NodeDescriptor.of_plain(value)
+                later = NodeDescriptor.from_plain(value)
                 if is_later_clone(later, own):
-                    return clone_error(own.name, place_of(own), place_of(later))
+                    return clone_error(own.name, endpoint_text(own), endpoint_text(later))
     return None
 
 
 @attrs.define
-class Refusals:
+class CloneConfirmation:
     """Signs that this process is the earlier one of two."""
 
-    _at: float | None = None
+    _first_sign_at: float | None = None
 
-    def is_certain(self, now: float) -> bool:
+    def record_sign(self, now: float) -> bool:
         """Count a sign; whether it is no mistake about a process that has just ended."""
-        if self._at is None or now - self._at > 6 * CLONE_PATIENCE:
-            self._at = now
+        if self._first_sign_at is None or now - self._first_sign_at > 6 * CONFIRMATION_TIME:
+            self._first_sign_at = now
             return False
-        return now - self._at >= CLONE_PATIENCE
+        return now - self._first_sign_at >= CONFIRMATION_TIME

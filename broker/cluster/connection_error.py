@@ -29,7 +29,7 @@ _TLS: Final[Mapping[str, str]] = {
 }
 
 
-def advice(reason: str) -> str:
+def explain_reason(reason: str) -> str:
     """What a connection's end says, with what it means where that is known."""
     for words, meaning in _TLS.items():
         if words in reason:
@@ -37,7 +37,7 @@ def advice(reason: str) -> str:
     return reason
 
 
-def not_connected(error: BaseException | None) -> BrokerError:
+def to_connection_error(error: BaseException | None) -> BrokerError:
     """Why nobody was reached."""
     if isinstance(error, BrokerError):
         return error

@@ -31,7 +31,7 @@ class Endpoint(NamedTuple):
     port: int
 
 
-class Group(NamedTuple):
+class MulticastGroup(NamedTuple):
     """A multicast group that a node listens to."""
 
     group: str
@@ -52,7 +52,7 @@ class NodeDescriptor(NamedTuple):
     """Of the protocol between nodes that it speaks."""
     tcp: Endpoint | None = None
     udp: Endpoint | None = None
-    multicast: Group | None = None
+    multicast: MulticastGroup | None = None
     clearance: int = CLEARANCES[-1]
     """The rank of the highest security level that may reach it."""
     draining: bool = False
@@ -75,7 +75,7 @@ class NodeDescriptor(NamedTuple):
         return tuple(tuple(field) if isinstance(field, tuple) else field for field in self)
 
     @classmethod
-    def of_plain(cls, value: Any) -> NodeDescriptor:
+    def from_plain(cls, value: Any) -> NodeDescriptor:
         """What `to_plain` gave, every field checked. `ProtocolError` if it is anything else."""
         try:
             (address, origin, incarnation, versions, tcp, udp, group, clearance) = value[:8]
@@ -88,7 +88,7 @@ class NodeDescriptor(NamedTuple):
                 None if tcp is None else checked_endpoint(tcp),
                 None if udp is None else checked_endpoint(udp),
                 None if group is None else _group(group),
-                rank(clearance),
+                check_rank(clearance),
                 flag(draining),
                 tuple(_matching(_SHORT_NAME, name) for name in _few(compressions)),
                 count(admitted),
@@ -109,7 +109,7 @@ def checked_endpoint(value: Any) -> Endpoint:
     return Endpoint(_matching(_HOST, host), _port(port))
 
 
-def rank(value: Any) -> int:
+def check_rank(value: Any) -> int:
     """The rank of a security level; `TypeError` for anything else."""
     if type(value) is not int or value not in CLEARANCES:
         raise TypeError("not the rank of a security level")
@@ -134,8 +134,8 @@ def _port(value: Any) -> int:
     return count(value)
 
 
-def _group(value: Any) -> Group:
+def _group(value: Any) -> MulticastGroup:
     group, port, interface = value
     if not ipaddress.ip_address(_matching(_HOST, group)).is_multicast:
         raise ValueError(f"{group} is no multicast group")
-    return Group(group, _port(port), _matching(_INTERFACE, interface))
+    return MulticastGroup(group, _port(port), _matching(_INTERFACE, interface))

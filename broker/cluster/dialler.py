@@ -9,10 +9,10 @@ from twisted.internet.endpoints import HostnameEndpoint, clientFromString
 from twisted.internet.interfaces import IProtocolFactory
 from twisted.python.failure import Failure
 
-from broker.cluster.node_certificate import Certificates, certificates_of
-from broker.cluster.connection_error import not_connected
+from broker.cluster.connection_error import to_connection_error
 from broker.cluster.descriptor import Endpoint
-from broker.cluster.host_name import address_of
+from broker.cluster.host_name import resolve_host
+from broker.cluster.node_certificate import NodeCertificate, load_certificate
 from broker.config import Settings
 from broker.errors import NotConnected
 from broker.transport.socket import ISocketChannel
@@ -20,17 +20,17 @@ from broker.transport.socket.tcp import TcpChannelFactory
 from broker.transport.socket.udp import UdpPort
 
 #: Seconds until a connection is given up that nobody answers.
-TIMEOUT = 5.0
+CONNECT_TIMEOUT = 5.0
 
 
 class TwistedDialler:
     """Dials from a reactor; by UDP from the port that the node listens on."""
 
     def __init__(
-        self, reactor: Any, max_frame: int, certificates: Certificates | None = None
+        self, reactor: Any, max_frame: int, certificates: NodeCertificate | None = None
     ) -> None:
         self._reactor = reactor
-        self.certificates = certificates
+        self.certificate = certificates
         """What both ends of a connection by TCP show, if anything."""
         self._max_frame = max_frame
         self.udp: UdpPort | None = None
@@ -43,19 +43,19 @@ class TwistedDialler:
                 return fail(NotConnected("this node does not listen by UDP"))
             return self._dial_udp(self.udp, endpoint)
         return self._connect(
-            HostnameEndpoint(self._reactor, endpoint.host, endpoint.port, timeout=TIMEOUT)
+            HostnameEndpoint(self._reactor, endpoint.host, endpoint.port, timeout=CONNECT_TIMEOUT)
         )
 
-    def dial_text(self, endpoint: str) -> Deferred[ISocketChannel]:
+    def dial_string(self, endpoint: str) -> Deferred[ISocketChannel]:
         """See `broker.cluster.membership.Dialler`."""
         return self._connect(clientFromString(self._reactor, endpoint))
 
     def _dial_udp(self, port: UdpPort, endpoint: Endpoint) -> Deferred[ISocketChannel]:
         def failed(failure: Failure) -> NoReturn:
             failure.trap(Exception)
-            raise not_connected(failure.value) from None
+            raise to_connection_error(failure.value) from None
 
-        host = address_of(self._reactor, endpoint.host, port.family)
+        host = resolve_host(self._reactor, endpoint.host, port.family)
         connected = host.addCallback(lambda found: port.connect(found, endpoint.port))
         return connected.addErrback(failed)
 
@@ -63,19 +63,19 @@ class TwistedDialler:
         channel: Deferred[ISocketChannel] = Deferred(lambda _: connecting.cancel())
 
         def failed(failure: Any) -> None:
-            channel.errback(not_connected(failure.value))
+            channel.errback(to_connection_error(failure.value))
 
-        certificates = self.certificates
+        certificates = self.certificate
         factory: IProtocolFactory = TcpChannelFactory(
             channel.callback, self._max_frame, certified=certificates is not None
         )
         if certificates is not None:
-            factory = certificates.over_tls(factory, dials=True)
+            factory = certificates.wrap_in_tls(factory, dials=True)
         connecting = endpoint.connect(factory)
         connecting.addErrback(failed)
         return channel
 
 
-def dialler_of(settings: Settings, reactor: Any) -> TwistedDialler:
+def build_dialler(settings: Settings, reactor: Any) -> TwistedDialler:
     """As the settings say. Raises `ConfigurationError` for certificates that can not be used."""
-    return TwistedDialler(reactor, settings.limits.max_frame_bytes, certificates_of(settings))
+    return TwistedDialler(reactor, settings.limits.max_frame_bytes, load_certificate(settings))

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from broker.cluster.address import Address
-from broker.cluster.dtd_exchange import Context
+from broker.cluster.dtd_exchange import DtdContext
 from broker.cluster.network import Network
 
 
-def context_of(network: Network) -> Context:
+def build_dtd_context(network: Network) -> DtdContext:
     """What questions for DTDs need of a node's network."""
 
     def own() -> Address | None:
-        return None if network.knowledge is None else network.knowledge.address
+        return None if network.state is None else network.state.address
 
     def towards(target: Address) -> Address | None:
-        hop = None if network.knowledge is None else network.knowledge.next_hop(target, 0)
+        hop = None if network.state is None else network.state.next_hop(target, 0)
         neighbour = None if hop is None else network.neighbours.get(hop)
         return None if neighbour is None else neighbour.node.address
 
-    return Context(
-        own=own,
-        towards=towards,
+    return DtdContext(
+        own_address=own,
+        next_hop=towards,
         neighbours=lambda: [each.node.address for each in network.neighbours if each.up],
-        get=network.types.held,
-        coming=network.types.fetcher.coming,
+        held_dtds=network.types.held_dtds,
+        pending_dtd=network.types.fetcher.fetch_now,
     )

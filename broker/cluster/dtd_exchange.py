@@ -13,7 +13,7 @@ from zope.interface import implementer
 
 from broker.cluster.address import Address
 from broker.cluster.traffic.frame import MAX_HOPS
-from broker.cluster.traffic.messages import AskDtd, Routed, TellDtd
+from broker.cluster.traffic.messages import DtdAnswer, DtdRequest, RoutedMessage
 from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtd, IDtdSource
 from broker.dtd.reference import DtdReference
@@ -22,8 +22,8 @@ from broker.transport.clock import IClock, IDelayed
 from broker.wire.messages import NO_ERROR
 
 #: Seconds that a node has to answer; and, after a text that does not fit, to send another.
-TIMEOUT = 2.5
-OTHER_TEXT = 1.0
+ANSWER_TIMEOUT = 2.5
+OTHER_TEXT_TIMEOUT = 1.0
 #: Nodes asked for one DTD: the previous hop, other neighbours, the origin.
 MOST_TARGETS = 8
 #: Questions under way; the cache asks for each type once.
@@ -31,7 +31,7 @@ MOST_ASKED = 256
 #: Questions of others that wait for a DTD that is fetched here; a further one is refused.
 MOST_WAITING = 256
 #: Seconds in which a node that did not answer is asked last.
-SILENCE = 30.0
+SILENT_PERIOD = 30.0
 #: Texts under one type and version that are sent.
 MOST_TEXTS = 3
 
@@ -47,42 +47,42 @@ class _Question:
 
 
 @attrs.frozen
-class Context:
+class DtdContext:
     """What questions and answers need to know of the node and its neighbours."""
 
-    own: Callable[[], Address | None]
-    towards: Callable[[Address], Address | None]
+    own_address: Callable[[], Address | None]
+    next_hop: Callable[[Address], Address | None]
     """The neighbour on the way to a node."""
     neighbours: Callable[[], Iterable[Address]]
-    get: Callable[[DtdReference], Sequence[IDtd]]
+    held_dtds: Callable[[DtdReference], Sequence[IDtd]]
     """The DTDs under a type and version: the one that counts here, then variants."""
-    coming: Callable[[DtdReference], Deferred[IDtd] | None]
+    pending_dtd: Callable[[DtdReference], Deferred[IDtd] | None]
     """A DTD that is fetched now, or announced; None: it is not."""
 
 
 @implementer(IDtdSource)
-class NeighbourDtds:
+class DtdExchange:
     """Asks other nodes, and answers them out of the cache."""
 
     name = "other nodes"
 
     def __init__(self, clock: IClock) -> None:
         self._clock = clock
-        self._context: Context | None = None
-        self._send: Callable[[Routed], object] = lambda _: None
+        self._context: DtdContext | None = None
+        self._send: Callable[[RoutedMessage], object] = lambda _: None
         self._questions: dict[_Key, _Question] = {}
-        self._silent: dict[Address, float] = {}
+        self._silent_until: dict[Address, float] = {}
         self._waiting = 0
         self.asked = 0
         self.answered = 0
         self.dropped: Counter[str] = Counter()
         """Answers that are of no use: `unasked`, `wrong-hash`, `bad-name`."""
 
-    def ask_by(self, send: Callable[[Routed], object]) -> None:
+    def set_sender(self, send: Callable[[RoutedMessage], object]) -> None:
         """`send` sends messages."""
         self._send = send
 
-    def answer_from(self, context: Context) -> None:
+    def set_context(self, context: DtdContext) -> None:
         """From now on questions can be asked and answered."""
         self._context = context
 
@@ -104,39 +104,39 @@ class NeighbourDtds:
     def _targets(self, hint: FetchHint) -> list[Address]:
         """The previous hop, other neighbours, the origin; those that were silent last."""
         context = self._context
-        own = None if context is None else context.own()
+        own = None if context is None else context.own_address()
         if context is None or own is None:
             return []
         origin = hint.link if isinstance(hint.link, Address) and hint.link.node else None
         via = hint.via if isinstance(hint.via, Address) else None
         if via is None and isinstance(hint.link, Address):
-            via = context.towards(hint.link)
+            via = context.next_hop(hint.link)
         first = [] if via is None else [via]
         neighbours = [*first, *context.neighbours()][: MOST_TARGETS - 1]
         chosen = dict.fromkeys([*neighbours, *([] if origin is None else [origin])])
         chosen.pop(own, None)
         now = self._clock.seconds()
-        return sorted(chosen, key=lambda each: self._silent.get(each, 0.0) > now)
+        return sorted(chosen, key=lambda each: self._silent_until.get(each, 0.0) > now)
 
     def _ask(self, target: Address, reference: DtdReference, content_hash: str) -> Deferred[bytes]:
         assert self._context is not None
-        own = self._context.own()
+        own = self._context.own_address()
         key = (reference.type, reference.version, target)
         if own is None or key in self._questions or len(self._questions) >= MOST_ASKED:
             raise UnknownType("too many DTDs are asked for already")
         self.asked += 1
-        timer = self._clock.callLater(TIMEOUT, self._late, key)
+        timer = self._clock.callLater(ANSWER_TIMEOUT, self._time_out, key)
         question = self._questions[key] = _Question(Deferred(), content_hash, timer)
-        self._send(AskDtd(target, own, MAX_HOPS, reference.type, reference.version))
+        self._send(DtdRequest(target, own, MAX_HOPS, reference.type, reference.version))
         return question.found
 
-    def _late(self, key: _Key) -> None:
+    def _time_out(self, key: _Key) -> None:
         target = key[2]
-        self._silent.pop(target, None)
-        self._silent[target] = self._clock.seconds() + SILENCE
-        if len(self._silent) > MOST_ASKED:
-            del self._silent[next(iter(self._silent))]
-        self._settle(key, PeerSilent(f"no answer in {TIMEOUT:g} seconds"))
+        self._silent_until.pop(target, None)
+        self._silent_until[target] = self._clock.seconds() + SILENT_PERIOD
+        if len(self._silent_until) > MOST_ASKED:
+            del self._silent_until[next(iter(self._silent_until))]
+        self._settle(key, PeerSilent(f"no answer in {ANSWER_TIMEOUT:g} seconds"))
 
     def _settle(self, key: _Key, result: bytes | BrokerError) -> None:
         question = self._questions.pop(key)
@@ -149,25 +149,25 @@ class NeighbourDtds:
 
     # ------------------------------------------------------------------ messages
 
-    def told(self, message: AskDtd | TellDtd) -> None:
+    def receive_message(self, message: DtdRequest | DtdAnswer) -> None:
         """A question or an answer of another node."""
-        if isinstance(message, TellDtd):
-            self._answered(message)
+        if isinstance(message, DtdAnswer):
+            self._receive_answer(message)
             return
         try:
             reference = DtdReference(message.type, message.version)
         except BadName:
             self.dropped["bad-name"] += 1
             return
-        self._answer(message, reference)
+        self._receive_question(message, reference)
 
-    def _answered(self, message: TellDtd) -> None:
+    def _receive_answer(self, message: DtdAnswer) -> None:
         key = (message.type, message.version, message.source)
         question = self._questions.get(key)
         if question is None:
             self.dropped["unasked"] += 1
             return
-        self._silent.pop(message.source, None)
+        self._silent_until.pop(message.source, None)
         if message.error[0]:
             self._settle(key, from_wire(message.error))
         elif question.content_hash not in ("", hashlib.sha256(message.text).hexdigest()):
@@ -175,37 +175,41 @@ class NeighbourDtds:
             # A node that has several texts under the name sends the others behind this one.
             question.timer.cancel()
             unfit = UnknownType("its text does not fit the hash that was announced")
-            question.timer = self._clock.callLater(OTHER_TEXT, self._settle, key, unfit)
+            question.timer = self._clock.callLater(OTHER_TEXT_TIMEOUT, self._settle, key, unfit)
         else:
             self._settle(key, message.text)
 
-    def _answer(self, message: AskDtd, reference: DtdReference) -> None:
+    def _receive_question(self, message: DtdRequest, reference: DtdReference) -> None:
         context = self._context
         if context is None:
             return
-        texts = context.get(reference)
-        asked = (message.type, message.version, message.source) in self._questions
-        if not texts and not asked and self._waiting < MOST_WAITING:
-            coming = context.coming(reference)
+        texts = context.held_dtds(reference)
+        is_asked_here = (message.type, message.version, message.source) in self._questions
+        if not texts and not is_asked_here and self._waiting < MOST_WAITING:
+            coming = context.pending_dtd(reference)
             if coming is not None:
                 self._waiting += 1
                 coming.addBoth(lambda _: self._answer_waiting(message, reference))
                 return
-        self._tell(message, reference, texts)
+        self._send_texts(message, reference, texts)
 
-    def _answer_waiting(self, message: AskDtd, reference: DtdReference) -> None:
+    def _answer_waiting(self, message: DtdRequest, reference: DtdReference) -> None:
         self._waiting -= 1
         assert self._context is not None
-        self._tell(message, reference, self._context.get(reference))
+        self._send_texts(message, reference, self._context.held_dtds(reference))
 
-    def _tell(self, message: AskDtd, reference: DtdReference, texts: Sequence[IDtd]) -> None:
-        own = None if self._context is None else self._context.own()
+    def _send_texts(
+        self, message: DtdRequest, reference: DtdReference, texts: Sequence[IDtd]
+    ) -> None:
+        own = None if self._context is None else self._context.own_address()
         if own is None:
             return
         self.answered += 1
-        named = (message.type, message.version)
+        type_fields = (message.type, message.version)
         if not texts:
             unknown = UnknownType(f"{own} has no DTD for {reference}")
-            self._send(TellDtd(message.source, own, MAX_HOPS, *named, unknown.to_wire(), b""))
+            self._send(
+                DtdAnswer(message.source, own, MAX_HOPS, *type_fields, unknown.to_wire(), b"")
+            )
         for dtd in texts[:MOST_TEXTS]:
-            self._send(TellDtd(message.source, own, MAX_HOPS, *named, NO_ERROR, dtd.text))
+            self._send(DtdAnswer(message.source, own, MAX_HOPS, *type_fields, NO_ERROR, dtd.text))

@@ -7,28 +7,28 @@ from collections.abc import Callable, Sequence
 from zope.interface import implementer
 
 from broker.cluster import messages
-from broker.cluster.connection_error import advice
+from broker.cluster.connection_error import explain_reason
+from broker.cluster.handshake_core import Accepted, Effect, Initiator, Refused, Responder, Send
 from broker.cluster.handshake_messages import NodeRefuse
-from broker.cluster.handshake_core import Accepted, Answering, Dialling, Effect, Refused, Send
 from broker.errors import BrokerError, ProtocolError
 from broker.transport.alarm import Alarm
 from broker.transport.clock import IClock
 from broker.transport.socket import ISocketChannel, ISocketReceiver
 
 #: A greeting is no longer than this: a welcome names the members of a cluster.
-MAX_GREETING = 1 << 20
+MAX_HANDSHAKE = 1 << 20
 #: What a stranger may say before it has proven anything.
 MAX_HELLO = 8 << 10
 
 
 @implementer(ISocketReceiver)
-class Greeting:
+class Handshake:
     """One connection until it is accepted or refused."""
 
     def __init__(
         self,
         channel: ISocketChannel,
-        core: Dialling | Answering,
+        core: Initiator | Responder,
         clock: IClock,
         accepted: Callable[[Accepted, ISocketChannel], None],
         refused: Callable[[Refused], None],
@@ -42,9 +42,9 @@ class Greeting:
         self._refused = refused
         self._alarm = Alarm(clock, self._timeout)
         self._over = False
-        core.certified = lambda: channel.certified_name
-        channel.max_frame = MAX_GREETING if isinstance(core, Dialling) else MAX_HELLO
-        self._do(core.start(clock.seconds()))
+        core.certified_name = lambda: channel.certified_name
+        channel.max_frame = MAX_HANDSHAKE if isinstance(core, Initiator) else MAX_HELLO
+        self._apply(core.start(clock.seconds()))
         channel.receiver = self
 
     def packets_received(self, packets: Sequence[bytes]) -> None:
@@ -54,23 +54,25 @@ class Greeting:
                 self._pass_on(packets[place:])
                 return
             try:
-                effects = self._core.received(messages.decode(packet), self._clock.seconds())
+                effects = self._core.receive_message(messages.decode(packet), self._clock.seconds())
             except ProtocolError as error:
-                effects = self._core.malformed(error)
-            self._do(effects)
+                effects = self._core.reject_malformed(error)
+            self._apply(effects)
 
     def channel_lost(self, error: BrokerError | None) -> None:
         """The connection is gone."""
         if not self._over:
-            self._do(self._core.lost("" if error is None else advice(str(error))))
+            self._apply(
+                self._core.connection_lost("" if error is None else explain_reason(str(error)))
+            )
 
     def writable_changed(self, writable: bool) -> None:
         """A greeting is too short to fill anything."""
 
     def _timeout(self) -> None:
-        self._do(self._core.handle_timeout(self._clock.seconds()))
+        self._apply(self._core.handle_timeout(self._clock.seconds()))
 
-    def _do(self, effects: Sequence[Effect]) -> None:
+    def _apply(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
                 case Send(message):
@@ -95,12 +97,12 @@ class Greeting:
             receiver.packets_received(packets)
 
 
-def host_of(channel: ISocketChannel) -> str:
+def peer_host(channel: ISocketChannel) -> str:
     """Return the network address of the other end."""
     return channel.peer_description.rpartition(":")[0].strip("[]")
 
 
-def turn_away(channel: ISocketChannel, error: BrokerError) -> None:
+def reject_connection(channel: ISocketChannel, error: BrokerError) -> None:
     """Refuse a connection before any greeting, and close it."""
     channel.send([messages.encode(NodeRefuse(error.to_wire()))])
     channel.close()

@@ -24,9 +24,9 @@ from broker.cluster.handshake_messages import (
     NodeProof,
     NodeRefuse,
     NodeWelcome,
-    answering_proof,
-    dialling_proof,
-    same_proof,
+    initiator_proof,
+    proofs_equal,
+    responder_proof,
 )
 from broker.cluster.messages import Message
 from broker.errors import (
@@ -41,7 +41,7 @@ from broker.errors import (
 )
 
 #: Seconds for the whole greeting: some round trips, and a busy node.
-GREETING_TIMEOUT = 10.0
+HANDSHAKE_TIMEOUT = 10.0
 
 # ----------------------------------------------------------------------------- effects
 
@@ -104,32 +104,32 @@ class Refusal:
 
 
 #: Judges what is wanted, once it is known whether the peer is trusted: `broker.cluster.admission`.
-Judge: TypeAlias = Callable[[NodeHello, bool], Admission | Refusal]
+DecideAdmission: TypeAlias = Callable[[NodeHello, bool], Admission | Refusal]
 
 
-class GreetingState(enum.Enum):
+class HandshakeState(enum.Enum):
     """How far a greeting is."""
 
     NEW = enum.auto()
     """Dialling: nothing was sent. Answering: nothing has come."""
-    GREETED = enum.auto()
+    HELLO_SENT = enum.auto()
     """Dialling: the hello was sent."""
     PROVING = enum.auto()
     """Dialling: the proof was sent. Answering: the challenge was sent."""
-    OVER = enum.auto()
+    ENDED = enum.auto()
 
 
 @attrs.define
-class _Greeting:
+class _HandshakeCore:
     """What both sides share: the state, the deadline, and how it ends."""
 
     node: NodeDescriptor
     network: str
     key: bytes | None = attrs.field(repr=False)
     """The key that all nodes of the network share; None: nobody is asked for a proof."""
-    state: GreetingState = attrs.field(default=GreetingState.NEW, init=False)
+    state: HandshakeState = attrs.field(default=HandshakeState.NEW, init=False)
     _deadline: float | None = attrs.field(default=None, init=False)
-    certified: Callable[[], str] = attrs.field(default=lambda: "", init=False)
+    certified_name: Callable[[], str] = attrs.field(default=lambda: "", init=False)
     """The name in the peer's certificate, where both sides of the connection below ask for one."""
 
     def next_timeout(self) -> float | None:
@@ -140,25 +140,25 @@ class _Greeting:
         """The peer has been silent for too long."""
         if self._deadline is None or now < self._deadline:
             return []
-        return self._refuse(PeerSilent(f"no greeting within {GREETING_TIMEOUT:g} s{self._hint()}"))
+        return self._refuse(PeerSilent(f"no greeting within {HANDSHAKE_TIMEOUT:g} s{self._hint()}"))
 
-    def malformed(self, error: ProtocolError) -> list[Effect]:
+    def reject_malformed(self, error: ProtocolError) -> list[Effect]:
         """What came was no message at all."""
-        return [] if self.state is GreetingState.OVER else self._refuse(error)
+        return [] if self.state is HandshakeState.ENDED else self._refuse(error)
 
-    def lost(self, why: str = "") -> list[Effect]:
+    def connection_lost(self, why: str = "") -> list[Effect]:
         """The connection is gone."""
-        if self.state is GreetingState.OVER:
+        if self.state is HandshakeState.ENDED:
             return []
         reason = f": {why}" if why else self._hint()
-        return self._over(Refused(PeerSilent(f"the connection was lost in the greeting{reason}")))
+        return self._end(Refused(PeerSilent(f"the connection was lost in the greeting{reason}")))
 
     def _hint(self) -> str:
         """What a person may look at where the peer has said nothing at all."""
         return ""
 
-    def _over(self, *effects: Effect) -> list[Effect]:
-        self.state = GreetingState.OVER
+    def _end(self, *effects: Effect) -> list[Effect]:
+        self.state = HandshakeState.ENDED
         self._deadline = None
         return list(effects)
 
@@ -168,24 +168,24 @@ class _Greeting:
         alternatives: tuple[Alternative, ...] = (),
         cluster: UnitPath = (),
     ) -> list[Effect]:
-        told = Send(NodeRefuse(error.to_wire(), cluster, alternatives))
-        return self._over(told, Refused(error, alternatives))
+        refusal = Send(NodeRefuse(error.to_wire(), cluster, alternatives))
+        return self._end(refusal, Refused(error, alternatives))
 
     def _refused_by_peer(self, refuse: NodeRefuse) -> list[Effect]:
         error = from_wire(refuse.error)
-        return self._over(Refused(error, refuse.alternatives, refuse.cluster, by_peer=True))
+        return self._end(Refused(error, refuse.alternatives, refuse.cluster, by_peer=True))
 
     def _is_trusted(self) -> bool:
-        return self.key is not None or bool(self.certified())
+        return self.key is not None or bool(self.certified_name())
 
-    def _impostor(self, node: NodeDescriptor) -> AuthenticationFailed | None:
+    def _check_certificate(self, node: NodeDescriptor) -> AuthenticationFailed | None:
         """Whether the peer is another node than its certificate says."""
-        name = self.certified()
+        name = self.certified_name()
         if name in ("", node.name):
             return None
         return AuthenticationFailed(f"{node.name} has the certificate of {name}")
 
-    def _out_of_state(self, message: Message) -> list[Effect]:
+    def _reject_out_of_state(self, message: Message) -> list[Effect]:
         name = type(message).__name__
         return self._refuse(ProtocolError(f"{name} while the greeting is {self.state.name}"))
 
@@ -194,13 +194,13 @@ class _Greeting:
 
 
 @attrs.define
-class Dialling(_Greeting):
+class Initiator(_HandshakeCore):
     """The side that made the connection, and greets first."""
 
     purpose: str
     cluster: UnitPath = ()
     """What a link is wanted to: a cluster, or any in this unit."""
-    expected: str = ""
+    expected_name: str = ""
     """The node that must answer; empty: whoever does."""
     nonce: bytes = attrs.field(factory=lambda: secrets.token_bytes(NONCE_BYTES))
     _challenge: NodeChallenge | None = attrs.field(default=None, init=False)
@@ -214,26 +214,26 @@ class Dialling(_Greeting):
 
     def start(self, now: float) -> list[Effect]:
         """The connection is there."""
-        self.state = GreetingState.GREETED
-        self._deadline = now + GREETING_TIMEOUT
+        self.state = HandshakeState.HELLO_SENT
+        self._deadline = now + HANDSHAKE_TIMEOUT
         return [Send(self.hello())]
 
-    def received(self, message: Message, now: float) -> list[Effect]:
+    def receive_message(self, message: Message, now: float) -> list[Effect]:
         """The peer has answered. After the end nothing is heard any more."""
         match message, self.state:
-            case _, GreetingState.OVER:
+            case _, HandshakeState.ENDED:
                 return []
             case NodeRefuse(), _:
                 return self._refused_by_peer(message)
-            case NodeChallenge(), GreetingState.GREETED:
+            case NodeChallenge(), HandshakeState.HELLO_SENT:
                 return self._prove(message)
-            case NodeWelcome(), GreetingState.GREETED | GreetingState.PROVING:
-                return self._welcomed(message)
+            case NodeWelcome(), HandshakeState.HELLO_SENT | HandshakeState.PROVING:
+                return self._accept_welcome(message)
             case _:
-                return self._out_of_state(message)
+                return self._reject_out_of_state(message)
 
     def _hint(self) -> str:
-        if self.state is not GreetingState.GREETED:
+        if self.state is not HandshakeState.HELLO_SENT:
             return ""
         return (
             "; the place must be one of a node's network.listen,"
@@ -246,14 +246,14 @@ class Dialling(_Greeting):
                 AuthenticationFailed("a key is asked for, and who dials has no network.key_file")
             )
         self._challenge = challenge
-        self.state = GreetingState.PROVING
-        return [Send(NodeProof(dialling_proof(self.key, self.hello(), challenge)))]
+        self.state = HandshakeState.PROVING
+        return [Send(NodeProof(initiator_proof(self.key, self.hello(), challenge)))]
 
-    def _welcomed(self, welcome: NodeWelcome) -> list[Effect]:
-        error = self._objection(welcome)
+    def _accept_welcome(self, welcome: NodeWelcome) -> list[Effect]:
+        error = self._find_error(welcome)
         if error:
             return self._refuse(error)
-        return self._over(
+        return self._end(
             Accepted(
                 *(welcome.node, self._is_trusted(), welcome.version, self.purpose),
                 members=welcome.members,
@@ -261,19 +261,19 @@ class Dialling(_Greeting):
             )
         )
 
-    def _objection(self, welcome: NodeWelcome) -> BrokerError | None:
+    def _find_error(self, welcome: NodeWelcome) -> BrokerError | None:
         if self.key is not None:
-            expected = self._challenge and answering_proof(
+            expected = self._challenge and responder_proof(
                 self.key, self.hello(), self._challenge, welcome
             )
-            if not (expected and same_proof(expected, welcome.proof)):
+            if not (expected and proofs_equal(expected, welcome.proof)):
                 return AuthenticationFailed("the answering node has not proven that it has the key")
-        if impostor := self._impostor(welcome.node):
+        if impostor := self._check_certificate(welcome.node):
             return impostor
         if welcome.version not in self.node.versions:
             return VersionMismatch(f"version {welcome.version} was not offered")
         name = welcome.node.name
-        if name == self.node.name or (self.expected and name != self.expected):
+        if name == self.node.name or (self.expected_name and name != self.expected_name):
             return NameTaken(f"{name} has answered")
         if welcome.cluster != welcome.node.address.unit:
             return ProtocolError("the answering node is not of its own cluster")
@@ -283,33 +283,33 @@ class Dialling(_Greeting):
 
 
 @attrs.define
-class Answering(_Greeting):
+class Responder(_HandshakeCore):
     """The side that took the connection."""
 
-    judge: Judge
+    decide: DecideAdmission
     nonce: bytes = attrs.field(factory=lambda: secrets.token_bytes(NONCE_BYTES))
     _hello: NodeHello | None = attrs.field(default=None, init=False)
 
     def start(self, now: float) -> list[Effect]:
         """The connection is there."""
-        self._deadline = now + GREETING_TIMEOUT
+        self._deadline = now + HANDSHAKE_TIMEOUT
         return []
 
-    def received(self, message: Message, now: float) -> list[Effect]:
+    def receive_message(self, message: Message, now: float) -> list[Effect]:
         """The peer has said something. After the end nothing is heard any more."""
         match message, self.state:
-            case _, GreetingState.OVER:
+            case _, HandshakeState.ENDED:
                 return []
             case NodeRefuse(), _:
                 return self._refused_by_peer(message)
-            case NodeHello(), GreetingState.NEW:
-                return self._greeted(message)
-            case NodeProof(), GreetingState.PROVING:
-                return self._proven(message)
+            case NodeHello(), HandshakeState.NEW:
+                return self._check_hello(message)
+            case NodeProof(), HandshakeState.PROVING:
+                return self._check_proof(message)
             case _:
-                return self._out_of_state(message)
+                return self._reject_out_of_state(message)
 
-    def _greeted(self, hello: NodeHello) -> list[Effect]:
+    def _check_hello(self, hello: NodeHello) -> list[Effect]:
         if hello.magic != MAGIC:
             return self._refuse(ProtocolError("not the greeting of a node"))
         if not set(hello.versions) & set(self.node.versions):
@@ -317,24 +317,24 @@ class Answering(_Greeting):
             return self._refuse(VersionMismatch(f"this node speaks version {spoken}"))
         if hello.network != self.network:
             return self._refuse(WrongNetwork("the network.name of both differ"))
-        if impostor := self._impostor(hello.node):
+        if impostor := self._check_certificate(hello.node):
             return self._refuse(impostor)
         self._hello = hello
         if self.key is None:
-            return self._judged(hello)
-        self.state = GreetingState.PROVING
+            return self._answer(hello)
+        self.state = HandshakeState.PROVING
         return [Send(self._challenge())]
 
-    def _proven(self, proof: NodeProof) -> list[Effect]:
+    def _check_proof(self, proof: NodeProof) -> list[Effect]:
         hello = self._hello
         assert hello and self.key is not None
-        if not same_proof(dialling_proof(self.key, hello, self._challenge()), proof.proof):
+        if not proofs_equal(initiator_proof(self.key, hello, self._challenge()), proof.proof):
             return self._refuse(AuthenticationFailed("the network.key_file of both differ"))
-        return self._judged(hello)
+        return self._answer(hello)
 
-    def _judged(self, hello: NodeHello) -> list[Effect]:
+    def _answer(self, hello: NodeHello) -> list[Effect]:
         trusted = self._is_trusted()
-        decision = self.judge(hello, trusted)
+        decision = self.decide(hello, trusted)
         if isinstance(decision, Refusal):
             return self._refuse(
                 decision.error, decision.alternatives, cluster=self.node.address.unit
@@ -345,10 +345,10 @@ class Answering(_Greeting):
             *(decision.peer.admitted, decision.members),
         )
         if self.key is not None:
-            proof = answering_proof(self.key, hello, self._challenge(), welcome)
+            proof = responder_proof(self.key, hello, self._challenge(), welcome)
             welcome = attrs.evolve(welcome, proof=proof)
         accepted = Accepted(decision.peer, trusted, version, hello.purpose)
-        return self._over(Send(welcome), accepted)
+        return self._end(Send(welcome), accepted)
 
     def _challenge(self) -> NodeChallenge:
         # To whom has proven nothing yet no more is told than where it has dialled.

@@ -20,7 +20,7 @@ from broker.wire import fields
 
 MAGIC = "xmlbroker-node"
 #: Versions of the protocol between nodes. Commit 55c726e and earlier speak 1 alone. Messages and
-#: fields of version 2 go only over a link that has it (`neighbours.Neighbour.version`).
+#: fields of version 2 go only over a link that has it (`neighbours.LinkState.version`).
 PROTOCOL_VERSIONS = (1, 2)
 #: Random bytes that each side adds, so that no proof is good twice.
 NONCE_BYTES = 16
@@ -41,13 +41,13 @@ class Alternative(NamedTuple):
     endpoint: Endpoint
 
     @classmethod
-    def of(cls, node: NodeDescriptor) -> Alternative | None:
+    def from_node(cls, node: NodeDescriptor) -> Alternative | None:
         """The node that is described, if it can be dialled."""
         return cls(node.address, node.tcp) if node.tcp else None
 
 
 def _node(value: Any) -> NodeDescriptor:
-    return value if isinstance(value, NodeDescriptor) else NodeDescriptor.of_plain(value)
+    return value if isinstance(value, NodeDescriptor) else NodeDescriptor.from_plain(value)
 
 
 def _nodes(value: Any) -> tuple[NodeDescriptor, ...]:
@@ -158,12 +158,12 @@ class NodeRefuse(Message):
 # ----------------------------------------------------------------------------- proofs
 
 
-def dialling_proof(key: bytes, hello: NodeHello, challenge: NodeChallenge) -> bytes:
+def initiator_proof(key: bytes, hello: NodeHello, challenge: NodeChallenge) -> bytes:
     """That the dialling node has the key: over all that was said, nonces and descriptions."""
     return _mac(key, b"dialling", encode(hello), encode(challenge))
 
 
-def answering_proof(
+def responder_proof(
     key: bytes, hello: NodeHello, challenge: NodeChallenge, welcome: NodeWelcome
 ) -> bytes:
     """That the answering node has the key and said what the welcome says (but its proof)."""
@@ -171,7 +171,7 @@ def answering_proof(
     return _mac(key, b"answering", encode(hello), encode(challenge), encode(bare))
 
 
-def same_proof(one: bytes, other: bytes) -> bool:
+def proofs_equal(one: bytes, other: bytes) -> bool:
     """Compares in a time that tells nothing."""
     return hmac.compare_digest(one, other)
 

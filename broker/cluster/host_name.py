@@ -13,7 +13,7 @@ from twisted.internet.interfaces import IAddress, IHostResolution, IResolutionRe
 from zope.interface import implementer
 
 
-def address_of(reactor: Any, host: str, family: socket.AddressFamily) -> Deferred[str]:
+def resolve_host(reactor: Any, host: str, family: socket.AddressFamily) -> Deferred[str]:
     """The first address of a host in a family, as a number; fails with `DNSLookupError`."""
     try:
         ip_address(host)
@@ -21,14 +21,14 @@ def address_of(reactor: Any, host: str, family: socket.AddressFamily) -> Deferre
         pass
     else:
         return succeed(host)
-    found = _First()
+    found = _FirstAddress()
     kind = IPv6Address if family == socket.AF_INET6 else IPv4Address
     reactor.nameResolver.resolveHostName(found, host, 0, [kind])
     return found.address
 
 
 @implementer(IResolutionReceiver)
-class _First:
+class _FirstAddress:
     def __init__(self) -> None:
         self.address: Deferred[str] = Deferred()
 

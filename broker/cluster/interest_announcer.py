@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 
 from broker.cluster.driver import ClusterDriver
-from broker.cluster.local_interest import FlowingCallback
+from broker.cluster.local_interest import ActiveCallback
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import Query
 
 
-class OwnInterest:
+class InterestAnnouncer:
     """Implements `broker.subscriptions.interest.Interest`."""
 
     def __init__(self, driver: ClusterDriver) -> None:
@@ -19,47 +19,47 @@ class OwnInterest:
 
     def is_wanted(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
         """Whether exactly this has been wanted under that key until now."""
-        return self._driver.local.is_wanted(key, pattern, query)
+        return self._driver.local_interest.has_same(key, pattern, query)
 
     def want(
         self,
         key: Hashable,
         pattern: StreamPattern,
         query: Query,
-        flows: FlowingCallback,
-        goes_on: Mapping[str, Mark] | None = None,
+        flows: ActiveCallback,
+        position: Mapping[str, Mark] | None = None,
     ) -> None:
         """Let others know; in no cluster it flows at once."""
         driver = self._driver
-        driver.wants.present(key)
-        if driver.local.is_wanted(key, pattern, query):
-            if goes_on is not None:
-                driver.goes_on(key, goes_on)
-            driver.local.follow(key, flows)
+        driver.remote_interest.remove_for_absent(key)
+        if driver.local_interest.has_same(key, pattern, query):
+            if position is not None:
+                driver.resume_from(key, position)
+            driver.local_interest.replace_callback(key, flows)
             return
-        driver.local.add(key, pattern, query, flows)
-        if goes_on is not None:
-            driver.goes_on(key, goes_on)
-        if driver.knowledge is None:
-            driver.local.flows_alone(key, {})
+        driver.local_interest.add(key, pattern, query, flows)
+        if position is not None:
+            driver.resume_from(key, position)
+        if driver.state is None:
+            driver.local_interest.activate_without_cluster(key, {})
             return
-        driver.do(driver.knowledge.want(key, pattern, query, driver.now()))
+        driver.apply_effects(driver.state.announce_interest(key, pattern, query, driver.now()))
 
     def away(self, key: Hashable) -> None:
         """Nobody is here for what the key wants; it is matched still."""
-        local = self._driver.local
+        local = self._driver.local_interest
         if key in local:
-            self._driver.wants.absent(key, local[key])
+            self._driver.remote_interest.install_for_absent(key, local[key])
 
     def unwant(self, key: Hashable) -> None:
         """Nobody has this key any more."""
         driver = self._driver
-        driver.wants.present(key)
-        if driver.local.remove(key) and driver.knowledge is not None:
-            driver.do(driver.knowledge.unwant(key, driver.now()))
-            driver.all_flow()
+        driver.remote_interest.remove_for_absent(key)
+        if driver.local_interest.remove(key) and driver.state is not None:
+            driver.apply_effects(driver.state.withdraw_interest(key, driver.now()))
+            driver.open_if_active()
 
     def goes_on(self, key: Hashable, position: Mapping[str, Mark]) -> None:
         """It is known by now where what the key wants goes on."""
-        if key in self._driver.local:
-            self._driver.goes_on(key, position)
+        if key in self._driver.local_interest:
+            self._driver.resume_from(key, position)

@@ -12,12 +12,12 @@ from broker.cluster.descriptor import NodeDescriptor
 from broker.errors import BrokerError, NameTaken, WrongNetwork
 
 #: Seconds for which a former member is remembered: longer than a night without an operator.
-REMEMBERED = 86_400.0
+PEER_EXPIRY = 86_400.0
 #: So many at most; those seen longest ago are forgotten first.
-MOST_REMEMBERED = 256
+MOST_PEERS = 256
 
 
-class Acquaintances:
+class KnownPeers:
     """The former members of one cluster."""
 
     def __init__(self, own: str) -> None:
@@ -25,22 +25,22 @@ class Acquaintances:
         #: In the order in which they were seen last.
         self._seen: dict[str, tuple[float, NodeDescriptor]] = {}
 
-    def see(self, members: Mapping[str, NodeDescriptor], now: float) -> None:
+    def update(self, members: Mapping[str, NodeDescriptor], now: float) -> None:
         """These are on the map now."""
         for name, node in members.items():
             if name != self._own:
                 self._seen.pop(name, None)
                 self._seen[name] = (now, node)
-        for name, (seen, _node) in list(self._seen.items()):
-            if seen + REMEMBERED > now and len(self._seen) <= MOST_REMEMBERED:
+        for name, (seen_at, _node) in list(self._seen.items()):
+            if seen_at + PEER_EXPIRY > now and len(self._seen) <= MOST_PEERS:
                 break
             del self._seen[name]
 
-    def former(self, members: Mapping[str, NodeDescriptor]) -> Mapping[str, NodeDescriptor]:
+    def list_absent(self, members: Mapping[str, NodeDescriptor]) -> Mapping[str, NodeDescriptor]:
         """Those that are remembered and not on the map."""
         return {name: node for name, (_, node) in self._seen.items() if name not in members}
 
-    def refused(self, name: str, error: BrokerError) -> None:
+    def record_refusal(self, name: str, error: BrokerError) -> None:
         """The former member has said no to a link. Forgotten, if it is of another cluster now."""
         if isinstance(error, WrongNetwork | NameTaken):
             self._seen.pop(name, None)

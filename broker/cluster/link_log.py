@@ -17,7 +17,7 @@ _MOST_PLACES: Final = 4
 _JOINING: Final = "joining"
 
 
-class Complaints:
+class LinkLog:
     """Of one node. Each is told when it comes first, then ever less often."""
 
     log = Logger()
@@ -27,30 +27,32 @@ class Complaints:
         # Apart: strangers without number must not take the place of what the node itself wants.
         self._others = Troubles(lambda text: self.log.info("{text}", text=text), clock.seconds)
 
-    def not_yet(self, asked: Sequence[tuple[Endpoint, BrokerError]], error: BrokerError) -> None:
+    def log_failed_round(
+        self, asked: Sequence[tuple[Endpoint, BrokerError]], error: BrokerError
+    ) -> None:
         """A round of asking is over, and nobody has taken the node."""
-        said = [f"{place.host}:{place.port}: {why}" for place, why in asked[:_MOST_PLACES]]
+        lines = [f"{place.host}:{place.port}: {why}" for place, why in asked[:_MOST_PLACES]]
         if len(asked) > _MOST_PLACES:
-            said.append(f"and {len(asked) - _MOST_PLACES} others")
-        text = "; ".join(said) or str(error)
+            lines.append(f"and {len(asked) - _MOST_PLACES} others")
+        text = "; ".join(lines) or str(error)
         self._own.came(_JOINING, "", f"in no cluster yet, asking on: {text}")
 
-    def joined(self) -> None:
+    def reset_joining(self) -> None:
         """The node is a member."""
         self._own.over(_JOINING)
 
-    def no_link(self, key: str, whom: str, error: BrokerError) -> None:
+    def log_failed_link(self, key: str, target: str, error: BrokerError) -> None:
         """Somebody whom the node wants a link to could not be reached, or does not want one.
 
         `key` is what `linked` is told, `whom` what a person reads.
         """
-        self._own.came((key,), error.code, f"no link to {whom}, trying on: {error}")
+        self._own.came((key,), error.code, f"no link to {target}, trying on: {error}")
 
-    def linked(self, key: str) -> None:
+    def reset_link(self, key: str) -> None:
         """There is a link."""
         self._own.over((key,))
 
-    def came_to_nothing(self, peer: str, error: BrokerError, by_peer: bool) -> None:
+    def log_failed_handshake(self, peer: str, error: BrokerError, by_peer: bool) -> None:
         """Somebody connected, and no link came of it. `peer` is address and port."""
         if isinstance(error, PeerError) or by_peer:
             host = peer.rpartition(":")[0]

@@ -9,7 +9,7 @@ from broker.cluster.neighbours import Neighbour
 
 
 @attrs.frozen
-class LinkTerms:
+class LinkPolicy:
     """As the settings say; clearances are ranks of security levels."""
 
     clearance: int

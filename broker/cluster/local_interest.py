@@ -37,7 +37,7 @@ class LocalInterest:
         """What was wanted when the node came into its cluster, and does not flow yet."""
 
     def __iter__(self) -> Iterator[tuple[Hashable, StreamPattern, Query]]:
-        return iter([(key, want.pattern, want.query) for key, want in self._entries.items()])
+        return iter([(key, entry.pattern, entry.query) for key, entry in self._entries.items()])
 
     def __bool__(self) -> bool:
         return bool(self._entries)
@@ -49,21 +49,21 @@ class LocalInterest:
 
     def has_same(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
         """Whether the key wants exactly this."""
-        want = self._entries.get(key)
-        return want is not None and (want.pattern, want.query) == (pattern, query)
+        entry = self._entries.get(key)
+        return entry is not None and (entry.pattern, entry.query) == (pattern, query)
 
     def add(
-        self, key: Hashable, pattern: StreamPattern, query: Query, told: ActiveCallback
+        self, key: Hashable, pattern: StreamPattern, query: Query, on_active: ActiveCallback
     ) -> None:
         """A key that is not in use wants something; `told` when it flows."""
-        self._entries[key] = _LocalEntry(pattern, query, told)
+        self._entries[key] = _LocalEntry(pattern, query, on_active)
 
-    def replace_callback(self, key: Hashable, told: ActiveCallback) -> None:
+    def replace_callback(self, key: Hashable, on_active: ActiveCallback) -> None:
         """Another one takes a key up: it is told when that flows, at once where it does."""
-        want = self._entries[key]
-        want.on_active = told
-        if want.is_active:
-            told({})
+        entry = self._entries[key]
+        entry.on_active = on_active
+        if entry.is_active:
+            on_active({})
 
     def remove(self, key: Hashable) -> bool:
         """Nobody has the key any more; whether it was in use."""
@@ -73,8 +73,8 @@ class LocalInterest:
 
     def deactivate_all(self) -> None:
         """Nobody else knows of any of them."""
-        for want in self._entries.values():
-            want.is_active = False
+        for entry in self._entries.values():
+            entry.is_active = False
         self._reactivating = set(self._entries)
 
     def activate(self, key: Hashable, cuts: Mapping[str, Mark]) -> None:
@@ -84,15 +84,15 @@ class LocalInterest:
 
     def activate_without_cluster(self, key: Hashable, cuts: Mapping[str, Mark]) -> None:
         """A key flows as far as this node knows, which is in no cluster."""
-        want = self._entries[key]
-        want.is_active = True
+        entry = self._entries[key]
+        entry.is_active = True
         self._reactivating.discard(key)
-        want.on_active(cuts)
+        entry.on_active(cuts)
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._entries
 
     def __getitem__(self, key: Hashable) -> StreamInterest:
         """What a key wants."""
-        want = self._entries[key]
-        return StreamInterest(want.pattern, want.query)
+        entry = self._entries[key]
+        return StreamInterest(entry.pattern, entry.query)

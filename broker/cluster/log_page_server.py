@@ -10,9 +10,9 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.cluster.address import Address
-from broker.cluster.remote_interest import RemoteWants
-from broker.cluster.traffic.frame import Carried, Range
-from broker.cluster.traffic.messages import Resume
+from broker.cluster.remote_interest import RemoteInterest
+from broker.cluster.traffic.frame import FrameEvent, Range
+from broker.cluster.traffic.messages import PageRequest
 from broker.event.place import Mark
 from broker.log.damage import DamageFound
 from broker.log.event_log import EventLog
@@ -28,10 +28,10 @@ PAGE_BYTES = 512 << 10
 #: Nodes that may wait for a page; more are not heard, and ask again.
 MOST_READERS = 1_024
 #: Readers of which it is remembered that they were told a loss.
-MOST_TOLD = 16_384
+MOST_TOLD_LOSSES = 16_384
 
 
-class Pages:
+class LogPageServer:
     """Reads one page at a time, for one reader after the other."""
 
     log = Logger()
@@ -41,34 +41,34 @@ class Pages:
         *,
         event_log: EventLog,
         matcher: IMatcher,
-        wants: RemoteWants,
+        remote_interest: RemoteInterest,
         clock: IClock,
         destination_of: Callable[[Address], Address],
-        cleared: Callable[[Address, int], bool],
-        served: Callable[[Resume, Range, list[Carried]], None],
+        is_cleared: Callable[[Address, int], bool],
+        on_page: Callable[[PageRequest, Range, list[FrameEvent]], None],
     ) -> None:
         """`destination_of` says whose wants a node's are part of."""
         self._event_log = event_log
         self._matcher = matcher
-        self._wants = wants
+        self._remote_interest = remote_interest
         self._clock = clock
         self._destination_of = destination_of
-        self._cleared = cleared
-        self._served = served
-        self._asked: OrderedDict[Address, Resume] = OrderedDict()
+        self._is_cleared = is_cleared
+        self._on_page = on_page
+        self._requests: OrderedDict[Address, PageRequest] = OrderedDict()
         self._reading = False
-        self.has_all: Callable[[Address, Loss], bool] = lambda *_: False
+        self.reader_has_all: Callable[[Address, Loss], bool] = lambda *_: False
         """Whether a reader has all own events of a branch, of which this log has lost some."""
         self._told_losses: set[tuple[Address, Mark]] = set()
         """Readers that were told a loss where it lay."""
         self.denied = 0
         """Events that were left out, since no way to the reader is cleared for them."""
 
-    def serve(self, resume: Resume) -> None:
+    def serve_page(self, request: PageRequest) -> None:
         """Read a page; of one reader the last question counts."""
-        if resume.source not in self._asked and len(self._asked) >= MOST_READERS:
+        if request.source not in self._requests and len(self._requests) >= MOST_READERS:
             return
-        self._asked[resume.source] = resume
+        self._requests[request.source] = request
         if not self._reading:
             self._reading = True
             Deferred.fromCoroutine(self._read_all()).addErrback(
@@ -77,24 +77,24 @@ class Pages:
 
     async def _read_all(self) -> None:
         try:
-            while self._asked:
-                _, resume = self._asked.popitem(last=False)
-                await self._read(resume)
+            while self._requests:
+                _, request = self._requests.popitem(last=False)
+                await self._read_page(request)
         finally:
             self._reading = False
 
-    async def _read(self, resume: Resume) -> None:
+    async def _read_page(self, request: PageRequest) -> None:
         log = self._event_log
-        origin, after = log.origin, resume.after
+        origin, after = log.origin, request.after
         start = max(after, log.since.get(origin, (0, 0)))
         durable, newest = log.coverage[origin], log.cut
-        loss = self._next_loss(resume.source, start)
+        loss = self._next_loss(request.source, start)
         lost = loss[1] if loss is not None and loss[0] <= start else None
         start = max(start, lost or start)
         # Where all is durable, an epoch may have begun in which there is nothing yet.
         upto = max(newest if newest[1] == durable[1] else durable, start)
         try:
-            events, damaged = await self._behind(start)
+            events, damaged = await self._read_after(start)
         except DamageFound:
             # The log is being repaired: the reader asks again.
             return
@@ -110,16 +110,20 @@ class Pages:
         # Retention may have taken some of them while they were read, or before that.
         since = max(log.since.get(origin, (0, 0)), damaged)
         events = [event for event in events if event.mark > since]
-        gone = max([mark for mark in (since, lost) if mark and mark > after], default=None)
+        unavailable_upto = max(
+            [mark for mark in (since, lost) if mark and mark > after], default=None
+        )
         upto = max(upto, since)
-        if resume.all:
-            carried = self._cleared_of(events, resume.source)
+        if request.is_unfiltered:
+            carried = self._select_cleared(events, request.source)
         else:
-            carried = await self._wanted(events, resume.source)
-        page = Range(resume.source, after, upto, gone, all=resume.all)
-        self._served(resume, page, carried)
+            carried = await self._select_wanted(events, request.source)
+        page = Range(
+            request.source, after, upto, unavailable_upto, is_unfiltered=request.is_unfiltered
+        )
+        self._on_page(request, page, carried)
 
-    async def _behind(self, start: Mark) -> tuple[list[LoggedEvent], Mark]:
+    async def _read_after(self, start: Mark) -> tuple[list[LoggedEvent], Mark]:
         """Own events behind a place, and up to which place before them damage was given up."""
         log = self._event_log
         lost = (0, 0)
@@ -138,11 +142,11 @@ class Pages:
         """Behind and up to which places a reader is told the next loss: where it lay, or, for one
         that has come further, where it was recorded."""
         for loss in self._event_log.chain.losses:
-            if not loss.count or self.has_all(reader, loss):
+            if not loss.count or self.reader_has_all(reader, loss):
                 continue
             if loss.is_before(start):
                 if loss.branch <= start:
-                    if len(self._told_losses) >= MOST_TOLD:
+                    if len(self._told_losses) >= MOST_TOLD_LOSSES:
                         self._told_losses.clear()
                     self._told_losses.add((reader, loss.after))
                 return loss.branch, loss.upto
@@ -150,9 +154,9 @@ class Pages:
                 return loss.after, loss.last
         return None
 
-    async def _wanted(self, events: list[LoggedEvent], reader: Address) -> list[Carried]:
+    async def _select_wanted(self, events: list[LoggedEvent], reader: Address) -> list[FrameEvent]:
         destination = self._destination_of(reader)
-        carried: list[Carried] = []
+        carried: list[FrameEvent] = []
         looked = 0
         while looked < len(events):
             documents = [event.document for event in events[looked:]]
@@ -160,24 +164,28 @@ class Pages:
             for event, verdict in zip(events[looked:], verdicts, strict=False):
                 # What can not be matched any more is sent rather than kept back.
                 wanted = not isinstance(verdict, Accepted) or (
-                    destination in self._wants.destinations(verdict.subscriptions)
+                    destination in self._remote_interest.destinations(verdict.subscriptions)
                 )
-                if wanted and not self._cleared(reader, event.level):
+                if wanted and not self._is_cleared(reader, event.level):
                     self.denied += 1
                 elif wanted:
-                    carried.append(Carried(event.mark, event.record, event.document, event.level))
+                    carried.append(
+                        FrameEvent(event.mark, event.record, event.document, event.level)
+                    )
             looked += len(verdicts)
             if looked < len(events):
-                await self._turn()
+                await self._yield_to_reactor()
         return carried
 
-    def _cleared_of(self, events: list[LoggedEvent], reader: Address) -> list[Carried]:
+    def _select_cleared(self, events: list[LoggedEvent], reader: Address) -> list[FrameEvent]:
         """All events for which a way to the reader is cleared."""
-        cleared = [event for event in events if self._cleared(reader, event.level)]
+        cleared = [event for event in events if self._is_cleared(reader, event.level)]
         self.denied += len(events) - len(cleared)
-        return [Carried(event.mark, event.record, event.document, event.level) for event in cleared]
+        return [
+            FrameEvent(event.mark, event.record, event.document, event.level) for event in cleared
+        ]
 
-    def _turn(self) -> Deferred[Any]:
+    def _yield_to_reactor(self) -> Deferred[Any]:
         """Others have theirs first."""
         later: Deferred[Any] = Deferred()
         self._clock.callLater(0, later.callback, None)

@@ -32,19 +32,19 @@ Value: TypeAlias = str | int | float | bytes | bool | tuple[Any, ...]
 #: Of one table what changed: kind, subject, how (`STEPS`), entries; None for one that is gone.
 TableChange: TypeAlias = tuple[str, str, int, tuple[tuple[str, Value | None], ...]]
 #: A group of tables and how new: author, scope, incarnation, number.
-Stand: TypeAlias = tuple[str, UnitPath, int, int]
+GroupVersion: TypeAlias = tuple[str, UnitPath, int, int]
 
 #: How a table changes: in the entries named; emptied first; no longer there.
-CHANGED, ANEW, GONE = STEPS = (0, 1, 2)
+CHANGED, REPLACED, REMOVED = STEPS = (0, 1, 2)
 
 
 class Message:
     """Base of all messages; each has its `kind` byte."""
 
     kind: ClassVar[int]
-    most: ClassVar[int] = MAX_CONTROL
+    max_bytes: ClassVar[int] = MAX_CONTROL
     """No message of the class is longer, in bytes."""
-    last_may_lack: ClassVar[bool] = False
+    omits_empty_last: ClassVar[bool] = False
     """Whether the last field is left out where it is empty: version 1 does not know it."""
 
 
@@ -53,7 +53,7 @@ _M = TypeVar("_M", bound=type[Message])
 
 
 def register(kind: int) -> Callable[[_M], _M]:
-    """Class decorator: `decode` gives this class for messages of this kind.
+    """Class decorator: `decode_frame` gives this class for messages of this kind.
 
     A module of messages beside this one must be imported by who decodes.
     """
@@ -102,7 +102,7 @@ def _table_changes(value: Any) -> tuple[TableChange, ...]:
 
 
 def _table_change(kind: Any, subject: Any, how: Any, entries: Any) -> TableChange:
-    if how not in STEPS or (how == GONE and entries):
+    if how not in STEPS or (how == REMOVED and entries):
         raise ValueError("no such change")
     return (_name(kind), _name(subject), fields.count(how), tuple(_entry(*e) for e in entries))
 
@@ -111,7 +111,7 @@ def _entry(key: Any, value: Any) -> tuple[str, Value | None]:
     return (_name(key), None if value is None else check_value(value))
 
 
-def _stands(value: Any) -> tuple[Stand, ...]:
+def _group_versions(value: Any) -> tuple[GroupVersion, ...]:
     return tuple(
         (_node(author), _unit(scope), fields.count(incarnation), fields.count(number))
         for author, scope, incarnation, number in value
@@ -126,7 +126,7 @@ def _stands(value: Any) -> tuple[Stand, ...]:
 class Digest(Message):
     """What the sender holds. It wants what is newer, and if `all` is set what is not named too."""
 
-    stands: tuple[Stand, ...] = attrs.field(converter=_stands)
+    versions: tuple[GroupVersion, ...] = attrs.field(converter=_group_versions)
     all: bool = attrs.field(converter=fields.flag)
     more: bool = attrs.field(converter=fields.flag)
     """Whether another part of the same digest follows at once."""
@@ -189,7 +189,7 @@ class Proof(Message):
     scope: UnitPath = attrs.field(converter=_unit)
     incarnation: int = attrs.field(converter=fields.count)
     wave: int = attrs.field(converter=fields.count)
-    whole: bool = attrs.field(converter=fields.flag)
+    is_complete: bool = attrs.field(converter=fields.flag)
     cuts: WirePosition = attrs.field(converter=fields.position)
     """The newest places of those nodes when they had it."""
 
@@ -200,7 +200,7 @@ class Proof(Message):
 def encode(message: Message) -> bytes:
     """The bytes of a control message."""
     values = attrs.astuple(cast(attrs.AttrsInstance, message), recurse=False)
-    if message.last_may_lack and not values[-1]:
+    if message.omits_empty_last and not values[-1]:
         values = values[:-1]
     packed: bytes = msgpack.packb(values)
     return bytes([message.kind]) + packed
@@ -219,7 +219,7 @@ def decode(data: bytes) -> Message:
     if cls is None:
         kind = f"unknown message kind {data[:1].hex() or 'of an empty message'}"
         raise ProtocolError(_OF_SESSIONS.get(data[:1], kind))
-    if len(data) > cls.most:
+    if len(data) > cls.max_bytes:
         raise ProtocolError(f"{cls.__name__} of {len(data)} bytes")
     try:
         return cls(*msgpack.unpackb(memoryview(data)[1:], use_list=False, strict_map_key=True))

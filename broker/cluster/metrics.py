@@ -19,7 +19,7 @@ _OF_LINKS = (
 
 
 def network_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
-    """What `broker.cluster.network_snapshot.report` gave, as metrics."""
+    """What `broker.cluster.network_snapshot.network_snapshot` gave, as metrics."""
     yield from _links(report["links"])
     group = dict(report["group"] or {})
     if group:
@@ -41,11 +41,11 @@ def network_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
     yield _gauge(
         "xmlbroker_relayed_waiting_bytes", "Of those, waiting here.", report["waiting_bytes"]
     )
-    wants = report["wants"]
-    installed = sum(wants["installed"].values())
+    interest = report["wants"]
+    installed = sum(interest["installed"].values())
     yield _gauge("xmlbroker_wants_installed", "Queries that stand for others' wants.", installed)
     yield CounterMetricFamily(
-        "xmlbroker_wants_widened", "Of those, too slow, and made wider.", value=wants["widened"]
+        "xmlbroker_wants_widened", "Of those, too slow, and made wider.", value=interest["widened"]
     )
     for name, text, key in (
         ("xmlbroker_refused_greetings", "Greetings of nodes refused.", "refused_greetings"),

@@ -8,9 +8,9 @@ from typing import Final
 from twisted.internet.defer import DeferredList
 from twisted.python.failure import Failure
 
-from broker.cluster.ingest_job import Line
+from broker.cluster.ingest_job import OriginQueue
 from broker.cluster.relayed_entry import claimed_header
-from broker.cluster.traffic.frame import Carried, Frame
+from broker.cluster.traffic.frame import Frame, FrameEvent
 from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
 from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
@@ -23,7 +23,7 @@ from broker.transport.clock import IClock
 
 #: Seconds that an origin's events wait for a DTD. Then they go on, and those of the type are
 #: logged undecided.
-MOMENT: Final = 1.0
+LOOKUP_WAIT: Final = 1.0
 
 
 class MissingTypes:
@@ -46,9 +46,9 @@ class MissingTypes:
         self._announcements = announcements
         self._accept_undescribed = accept_undescribed
 
-    def look_for(
+    def look_up_types(
         self,
-        line: Line,
+        queue: OriginQueue,
         frame: Frame,
         unknown: Mapping[DtdReference, str],
         go_on: Callable[[], object],
@@ -57,9 +57,9 @@ class MissingTypes:
 
         Then `line.missing` names the types that are not here.
         """
-        owner = of_node(frame.home.node)
+        owner = of_node(frame.origin_node.node)
         hints = {
-            reference: FetchHint(pointer, frame.home, owner=owner)
+            reference: FetchHint(pointer, frame.origin_node, owner=owner)
             for reference, pointer in unknown.items()
         }
         over = False
@@ -68,7 +68,7 @@ class MissingTypes:
             error = failure.value
             if not isinstance(error, BrokerError):
                 error = UnknownType(f"{reference.type} {reference.version}: {error}")
-            line.missing[reference] = error
+            queue.missing_types[reference] = error
 
         def end(_: object = None) -> None:
             nonlocal over
@@ -77,8 +77,8 @@ class MissingTypes:
             over = True
             for reference, hint in hints.items():
                 if self._dtds.get(reference) is None:
-                    late = UnknownType(f"the DTD for {reference} is still looked for")
-                    error = line.missing.setdefault(reference, late)
+                    timed_out = UnknownType(f"the DTD for {reference} is still looked for")
+                    error = queue.missing_types.setdefault(reference, timed_out)
                     if not self._accept_undescribed and not isinstance(error, OurError):
                         self._awaited.expect(reference, hint)
             go_on()
@@ -88,7 +88,7 @@ class MissingTypes:
             end()
             return
         if not self._accept_undescribed:
-            self._clock.callLater(MOMENT, end)
+            self._clock.callLater(LOOKUP_WAIT, end)
         DeferredList(
             [
                 self._dtds.lookup(reference, hint).addErrback(missing, reference)
@@ -99,13 +99,13 @@ class MissingTypes:
     def wait_for_announcements(
         self,
         frame: Frame,
-        carried: Sequence[Carried],
+        carried: Sequence[FrameEvent],
         verdicts: Sequence[Verdict],
         go_on: Callable[[], object],
     ) -> bool:
         """Whether `go_on` is called when the types of these events are announced: until then it is
         not known that they are judged by the texts of their origin."""
-        named = {
+        types = {
             (v.header.type_name, v.header.version) for v in verdicts if isinstance(v, Accepted)
         }
         if Refused in set(map(type, verdicts)):
@@ -114,10 +114,10 @@ class MissingTypes:
                 for each, verdict in zip(carried, verdicts, strict=False)
                 if isinstance(verdict, Refused)
             )
-            named |= {(header.type_name, header.version) for header in headers}
-        return self._announcements.wait(frame.origin, frame.home, named, go_on)
+            types |= {(header.type_name, header.version) for header in headers}
+        return self._announcements.wait_for(frame.origin, frame.origin_node, types, go_on)
 
-    def undecided(
+    def find_undecided(
         self,
         verdicts: Sequence[Verdict],
         passed_over: frozenset[DtdReference],

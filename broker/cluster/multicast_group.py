@@ -16,7 +16,7 @@ from broker.transport.correction.group_core import GroupCore
 from broker.transport.socket.datagram_group import IGroupReceiver
 
 
-class Port(Protocol):
+class GroupTransport(Protocol):
     """What a group is sent by: `MulticastPort`, or `DatagramGroup` in a simulation."""
 
     @property
@@ -36,9 +36,9 @@ class ClusterGroup:
     def __init__(self, received: Callable[[bytes], None], linked: Callable[[str], bool]) -> None:
         """`received` is given each frame; `linked` says whether there is a link to a member, for
         who has none was not let in."""
-        self._received = received
-        self._linked = linked
-        self._port: Port | None = None
+        self._on_frame = received
+        self._is_linked = linked
+        self._transport: GroupTransport | None = None
         self._members: set[str] = set()
         self._writable = True
         self.sent = 0
@@ -50,24 +50,24 @@ class ClusterGroup:
         self.refused = 0
         """Packets of others that were no frames, or of nobody who has a link."""
 
-    def use(self, port: Port | None) -> None:
+    def set_transport(self, port: GroupTransport | None) -> None:
         """Send by this from now on."""
-        self._port = port
+        self._transport = port
         self._members.clear()
         self._writable = True
 
     @property
-    def members(self) -> Collection[str]:
+    def receivers(self) -> Collection[str]:
         """Who hears what is sent now."""
-        if self._port is None or not self._writable:
+        if self._transport is None or not self._writable:
             return ()
-        return [name for name in self._members if self._linked(name)]
+        return [name for name in self._members if self._is_linked(name)]
 
-    def figures(self) -> dict[str, int] | None:
+    def snapshot(self) -> dict[str, int] | None:
         """What was sent and repaired; None for a node without a group."""
-        if self._port is None:
+        if self._transport is None:
             return None
-        core = self._port.core
+        core = self._transport.core
         return {
             "members": len(self._members),
             "sent": self.sent,
@@ -81,10 +81,10 @@ class ClusterGroup:
 
     def send(self, frame: bytes) -> None:
         """Send a frame to all."""
-        if self._port is None:
+        if self._transport is None:
             return
         try:
-            self._port.send([frame])
+            self._transport.send([frame])
             self.sent += 1
         except Overloaded:
             self.full += 1
@@ -107,12 +107,12 @@ class ClusterGroup:
 
     def packets_received(self, sender: str, packets: Sequence[bytes]) -> None:
         """Frames of a member."""
-        if not self._linked(sender):
+        if not self._is_linked(sender):
             self.refused += len(packets)
             return
         for packet in packets:
             try:
-                self._received(packet)
+                self._on_frame(packet)
                 self.received += 1
             except ProtocolError as error:
                 if not self.refused:

@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from broker.cluster.descriptor import NodeDescriptor
-from broker.cluster.meshing import keeps
+from broker.cluster.meshing import keeps_connection
 from broker.errors import BrokerError, Closed, Overloaded, ProtocolError
 from broker.transport.clock import IClock
 from broker.transport.correction.figures import Corrections
@@ -36,7 +36,7 @@ class LinkListener(Protocol):
     def link_down(self, neighbour: Neighbour, error: BrokerError | None) -> None:
         """It is down. What was not delivered is lost."""
 
-    def no_link(self, neighbour: Neighbour) -> None:
+    def link_failed(self, neighbour: Neighbour) -> None:
         """A connection was accepted, and broke before there was a link."""
 
     def messages_received(self, neighbour: Neighbour, batch: Sequence[bytes]) -> None:
@@ -68,28 +68,28 @@ class Neighbour:
     """Messages that were not taken, since the link was full."""
     reconnections: int = 0
     _channel: ISocketChannel | None = None
-    _mended_before: Corrections = Corrections()
+    _previous_arq_counts: Corrections = Corrections()
 
     @property
     def name(self) -> str:
         """The node's."""
         return self.node.name
 
-    def is_same_life(self, node: NodeDescriptor) -> bool:
+    def is_same_process(self, node: NodeDescriptor) -> bool:
         """Whether a description is of the same process, in the same cluster as before."""
         return (self.node.incarnation, self.node.address) == (node.incarnation, node.address)
 
     @property
-    def corrections(self) -> Corrections | None:
+    def arq_counts(self) -> Corrections | None:
         """What was lost and sent again over its connections, since the link is there; None where
         that is the transport's own affair (TCP)."""
         if not isinstance(self._channel, DatagramChannel):
             return None
-        return self._mended_before.plus(self._channel.core.corrections)
+        return self._previous_arq_counts.plus(self._channel.core.corrections)
 
-    def connected(self, channel: ISocketChannel) -> None:
+    def set_channel(self, channel: ISocketChannel) -> None:
         """This is its connection from now on."""
-        self._mended_before = self.corrections or self._mended_before
+        self._previous_arq_counts = self.arq_counts or self._previous_arq_counts
         self._channel = channel
 
 
@@ -118,7 +118,7 @@ class Neighbours:
         self._channel = MulticastChannel(clock, self, suspect)
         self._neighbours: dict[str, Neighbour] = {}
         self._drivers: dict[str, StackDriver] = {}
-        self.broken: dict[str, int] = {}
+        self.broken_links: dict[str, int] = {}
         """Links that ended because of what the peer did, by error code."""
 
     # ------------------------------------------------------------------ reading
@@ -130,50 +130,52 @@ class Neighbours:
         """The neighbour of this name."""
         return self._neighbours.get(name)
 
-    def count(self, transport: str) -> int:
+    def count_links(self, transport: str) -> int:
         """How many links there are over a transport."""
         return sum(each.transport == transport for each in self._neighbours.values())
 
     # ------------------------------------------------------------------ connections
 
-    def attach(self, neighbour: Neighbour, channel: ISocketChannel) -> bool:
+    def attach_connection(self, neighbour: Neighbour, channel: ISocketChannel) -> bool:
         """A connection whose greeting was accepted. False if another one stays in its place."""
         name = neighbour.name
         known = self._neighbours.get(name)
         if known is not None and known.node.incarnation > neighbour.node.incarnation:
             channel.abort(Closed("a later process of that node has a link"))
             return False
-        if known is not None and known.is_same_life(neighbour.node):
+        if known is not None and known.is_same_process(neighbour.node):
             driver = self._drivers[name]
             if driver.attached and known.initiated != neighbour.initiated:
-                if not keeps(self._own, name, neighbour.initiated):
+                if not keeps_connection(self._own, name, neighbour.initiated):
                     # Not at once: the other end may yet read that it was accepted, and judge alike.
                     channel.close()
                     return False
             known.initiated, known.peer = neighbour.initiated, neighbour.peer
             known.reconnections += 1
-            known.connected(channel)
-            self._attach(driver, channel)
+            known.set_channel(channel)
+            self._attach_channel(driver, channel)
             return True
         if known is not None:
-            self._drop(known, Closed("a later process of that node, or another address, has come"))
+            self._remove_link(
+                known, Closed("a later process of that node, or another address, has come")
+            )
         driver = self._make_driver(name, neighbour.transport)
         self._neighbours[name], self._drivers[name] = neighbour, driver
         self._channel.join(name, driver)
-        neighbour.connected(channel)
-        self._attach(driver, channel)
+        neighbour.set_channel(channel)
+        self._attach_channel(driver, channel)
         return True
 
-    def close(self, name: str, error: BrokerError) -> None:
+    def close_link(self, name: str, error: BrokerError) -> None:
         """End a link, for good."""
         neighbour = self._neighbours.get(name)
         if neighbour is not None:
-            self._drop(neighbour, error)
+            self._remove_link(neighbour, error)
 
     def close_all(self, error: BrokerError) -> None:
         """End all of them."""
         for neighbour in list(self._neighbours.values()):
-            self._drop(neighbour, error)
+            self._remove_link(neighbour, error)
 
     def flush_all(self) -> Deferred[None]:
         """End all of them in good order; fires when what was sent has left, or can not."""
@@ -193,12 +195,12 @@ class Neighbours:
         stack = self._make_stack(name, transport, incarnation)
         return StackDriver(stack.layers, self._clock, bottom=stack.bottom)
 
-    def _attach(self, driver: StackDriver, channel: ISocketChannel) -> None:
+    def _attach_channel(self, driver: StackDriver, channel: ISocketChannel) -> None:
         channel.max_frame = self._max_frame
         driver.attach(channel)
         channel.resume()
 
-    def _drop(self, neighbour: Neighbour, error: BrokerError | None) -> None:
+    def _remove_link(self, neighbour: Neighbour, error: BrokerError | None) -> None:
         name = neighbour.name
         if self._neighbours.get(name) is not neighbour:
             return
@@ -210,11 +212,11 @@ class Neighbours:
             neighbour.up = False
             self._listener.link_down(neighbour, error)
         else:
-            self._listener.no_link(neighbour)
+            self._listener.link_failed(neighbour)
 
     # ------------------------------------------------------------------ messages
 
-    def send(self, message: bytes, names: Iterable[str]) -> bool:
+    def send_droppable(self, message: bytes, names: Iterable[str]) -> bool:
         """Send a message that is lost where a link is full: the same to several.
 
         Whether all have taken it.
@@ -232,7 +234,7 @@ class Neighbours:
                 neighbour.full += 1
         return all_sent
 
-    def tell(self, message: bytes, name: str) -> None:
+    def send_reliable(self, message: bytes, name: str) -> None:
         """Send a message that must arrive as long as the link is up: a full link is given up."""
         neighbour = self._neighbours.get(name)
         if neighbour is None or not neighbour.up:
@@ -240,12 +242,12 @@ class Neighbours:
         try:
             self._drivers[name].send([message])
         except (Overloaded, Closed) as error:
-            self._clock.callLater(0, self._drop, neighbour, error)
+            self._clock.callLater(0, self._remove_link, neighbour, error)
             return
         neighbour.sent += 1
         neighbour.sent_bytes += len(message)
 
-    def consumed(self, name: str, count: int) -> None:
+    def return_credit(self, name: str, count: int) -> None:
         """So many messages of a neighbour are done with."""
         self._channel.consumed(name, count)
 
@@ -259,11 +261,11 @@ class Neighbours:
         try:
             self._listener.messages_received(neighbour, messages)
         except ProtocolError as error:
-            self.broken[error.code] = self.broken.get(error.code, 0) + 1
+            self.broken_links[error.code] = self.broken_links.get(error.code, 0) + 1
             self.log.warn("the link to {name} is given up: {error}", name=peer, error=error)
-            self._clock.callLater(0, self._drop, neighbour, error)
+            self._clock.callLater(0, self._remove_link, neighbour, error)
             return
-        self.consumed(peer, len(messages))
+        self.return_credit(peer, len(messages))
 
     def view_changed(self, peer: str, view: View) -> None:
         """A link came, broke, or was given up."""
@@ -280,13 +282,13 @@ class Neighbours:
             self._listener.link_broken(neighbour)
         elif view.state is LinkState.DISCONNECTED:
             # In a turn of its own: the stack that tells it is to be dropped.
-            self._clock.callLater(0, self._gone, neighbour, view.error)
+            self._clock.callLater(0, self._connection_gone, neighbour, view.error)
 
-    def _gone(self, neighbour: Neighbour, error: BrokerError | None) -> None:
+    def _connection_gone(self, neighbour: Neighbour, error: BrokerError | None) -> None:
         driver = self._drivers.get(neighbour.name)
         if driver is None or not driver.attached:
             # Else another connection has come in the place of one that never became a link.
-            self._drop(neighbour, error)
+            self._remove_link(neighbour, error)
 
     def writable_changed(self, peer: str, writable: bool) -> None:
         """What is not taken now is lost, and asked for again: nobody waits."""

@@ -14,21 +14,21 @@ from twisted.logger import Logger
 from broker.cluster.address import NETWORK, Address, parse_unit
 from broker.cluster.admission import AdmissionRules, IpRules
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
-from broker.cluster.dialler import dialler_of
-from broker.cluster.dtd_context import context_of
-from broker.cluster.dtd_exchange import NeighbourDtds
+from broker.cluster.dialler import build_dialler
+from broker.cluster.dtd_context import build_dtd_context
+from broker.cluster.dtd_exchange import DtdExchange
 from broker.cluster.handshake_messages import PROTOCOL_VERSIONS
-from broker.cluster.link_policy import LinkTerms
-from broker.cluster.log_page_server import Pages
+from broker.cluster.link_policy import LinkPolicy
+from broker.cluster.log_page_server import LogPageServer
 from broker.cluster.membership import Dialler, Membership, MembershipSettings
 from broker.cluster.missing_types import MissingTypes
 from broker.cluster.multicast_group import ClusterGroup
 from broker.cluster.neighbours import Neighbours
 from broker.cluster.network import Network
 from broker.cluster.network_segment import attached_networks
-from broker.cluster.relay_ingest import Intake
-from broker.cluster.remote_interest import RemoteWants
-from broker.cluster.replicas.replicator import Owner
+from broker.cluster.relay_ingest import RelayIngest
+from broker.cluster.remote_interest import RemoteInterest
+from broker.cluster.replicas.replicator import Replicator
 from broker.cluster.types.network_types import NetworkTypes
 from broker.config import Settings
 from broker.config.value_kind import split_place
@@ -59,7 +59,7 @@ def build_network(
     event_log: EventLog,
     matcher: IMatcher,
     dtds: DtdCache,
-    neighbour_dtds: NeighbourDtds,
+    neighbour_dtds: DtdExchange,
     types: NetworkTypes,
     awaited: AwaitedTypes,
     undecided: UndecidedEvents,
@@ -76,28 +76,28 @@ def build_network(
 
     Raises `ConfigurationError` where the key can not be read, or the stack is not installed.
     """
-    said = settings.network
-    wants = RemoteWants(matcher)
-    owner = Owner(
+    network_settings = settings.network
+    wants = RemoteInterest(matcher)
+    owner = Replicator(
         event_log,
         settings.streams,
         reactor,
-        lambda name, data: network.neighbours.send(data, (name,)),
+        lambda name, data: network.neighbours.send_droppable(data, (name,)),
     )
     network: Network = Network(
         event_log=event_log,
         wall_clock=wall_clock,
-        wants=wants,
-        intake=Intake(
+        remote_interest=wants,
+        relay_ingest=RelayIngest(
             matcher=matcher,
             event_log=event_log,
             quarantine=quarantine,
             clock=reactor,
             wall_clock=wall_clock,
-            committed=committed,
-            gone=gone,
-            variants=types.variants,
-            missing=MissingTypes(
+            on_committed=committed,
+            report_gap=gone,
+            variants=types.variants_of,
+            missing_types=MissingTypes(
                 dtds,
                 awaited,
                 reactor,
@@ -106,47 +106,53 @@ def build_network(
             ),
             undecided=undecided,
             reconsider=reconsider,
-            wanted_here=wants.any_other,
+            has_local_match=wants.has_local_match,
         ),
-        make_pages=lambda network: Pages(
+        make_pages=lambda network: LogPageServer(
             event_log=event_log,
             matcher=matcher,
-            wants=wants,
+            remote_interest=wants,
             clock=reactor,
-            destination_of=network.destination_of,
-            cleared=network.cleared,
-            served=network.served,
+            destination_of=network.interest_destination,
+            is_cleared=network.is_cleared,
+            on_page=network.send_page,
         ),
         dtds=neighbour_dtds,
         types=types,
         owner=owner,
         clock=reactor,
-        terms=LinkTerms(
-            said.clearance.rank,
-            said.cleartext_clearance.rank,
-            said.untrusted_clearance.rank,
-            (said.untrusted_clearance if said.key_file is None else said.cleartext_clearance).rank,
-            said.validate == "every-hop",
-            said.link_costs,
+        link_policy=LinkPolicy(
+            network_settings.clearance.rank,
+            network_settings.cleartext_clearance.rank,
+            network_settings.untrusted_clearance.rank,
+            (
+                network_settings.untrusted_clearance
+                if network_settings.key_file is None
+                else network_settings.cleartext_clearance
+            ).rank,
+            network_settings.validate == "every-hop",
+            network_settings.link_costs,
         ),
-        most_nodes=said.max_nodes,
-        compress=said.compress,
-        patience=said.patience,
+        most_nodes=network_settings.max_nodes,
+        compress=network_settings.compress,
+        patience=network_settings.patience,
     )
-    neighbour_dtds.answer_from(context_of(network))
-    network.wire(
+    neighbour_dtds.set_context(build_dtd_context(network))
+    network.connect_parts(
         Membership(
             _describe(settings, event_log, wall_clock()),
             MembershipSettings(
-                network=said.name,
-                transport=said.transport,
-                seeds=tuple(Endpoint(*split_place(each)) for each in said.join),
-                gateways=said.gateways,
-                key=None if said.key_file is None else _read_key(said.key_file),
+                network=network_settings.name,
+                transport=network_settings.transport,
+                seeds=tuple(Endpoint(*split_place(each)) for each in network_settings.join),
+                gateways=network_settings.gateways,
+                key=None
+                if network_settings.key_file is None
+                else _read_key(network_settings.key_file),
                 rules=_rules(settings),
             ),
             network,
-            dialler or dialler_of(settings, reactor),
+            dialler or build_dialler(settings, reactor),
             reactor,
             wall_clock,
             random,
@@ -155,12 +161,12 @@ def build_network(
             settings.node.name,
             reactor,
             network,
-            _stacks(settings, reactor.seconds()),
+            _stack_factory(settings, reactor.seconds()),
             max_frame=_max_frame(settings),
-            suspect=said.suspect,
+            suspect=network_settings.suspect,
         ),
         ClusterGroup(
-            network.group_frame_came,
+            network.receive_group_frame,
             lambda name: (link := network.neighbours.get(name)) is not None and link.up,
         ),
     )
@@ -168,8 +174,8 @@ def build_network(
 
 
 def _describe(settings: Settings, log: EventLog, now_ms: int) -> NodeDescriptor:
-    said = settings.network
-    cluster = parse_unit(said.cluster) if said.cluster else NETWORK
+    network_settings = settings.network
+    cluster = parse_unit(network_settings.cluster) if network_settings.cluster else NETWORK
     return NodeDescriptor(
         address=Address(cluster, settings.node.name),
         origin=log.origin,
@@ -177,21 +183,23 @@ def _describe(settings: Settings, log: EventLog, now_ms: int) -> NodeDescriptor:
         # the tables mend. Two copies of a log may be started in one ms: the history tells which.
         incarnation=now_ms << 16 | log.history[1] & 0xFFFF,
         versions=PROTOCOL_VERSIONS,
-        tcp=Endpoint(*split_place(said.advertise)) if said.advertise else None,
-        clearance=said.clearance.rank,
+        tcp=Endpoint(*split_place(network_settings.advertise))
+        if network_settings.advertise
+        else None,
+        clearance=network_settings.clearance.rank,
         compressions=("zstd",),
     )
 
 
 def _rules(settings: Settings) -> AdmissionRules:
-    said = settings.network
+    network_settings = settings.network
     rules = IpRules(
-        allow=tuple(ip_network(each) for each in said.allow),
-        deny=tuple(ip_network(each) for each in said.deny),
-        segments=attached_networks if said.segment == "same" else None,
+        allow=tuple(ip_network(each) for each in network_settings.allow),
+        deny=tuple(ip_network(each) for each in network_settings.deny),
+        segments=attached_networks if network_settings.segment == "same" else None,
     )
-    links = {"tcp": said.max_tcp_links, "udp": said.max_udp_links}
-    return AdmissionRules(said.max_nodes, links, rules.admits)
+    links = {"tcp": network_settings.max_tcp_links, "udp": network_settings.max_udp_links}
+    return AdmissionRules(network_settings.max_nodes, links, rules.allows)
 
 
 def _read_key(path: Path) -> bytes:
@@ -211,17 +219,17 @@ def _max_frame(settings: Settings) -> int:
     return 4 * max(settings.limits.max_frame_bytes, settings.limits.max_event_bytes)
 
 
-def _stacks(settings: Settings, start: float) -> Callable[[str, str, int], Stack]:
+def _stack_factory(settings: Settings, start: float) -> Callable[[str, str, int], Stack]:
     plugin = stack_named(STACK)
     if settings.faults:
         _log.warn("{text}", text=warning(settings.faults))
     made: Counter[str] = Counter()
 
     def make(name: str, transport: str, incarnation: int) -> Stack:
-        said = StackSettings(incarnation=incarnation, transport=Transport(transport))
+        stack_settings = StackSettings(incarnation=incarnation, transport=Transport(transport))
         faults = layers_for(settings.faults, name, start, made[name])
         if faults:
             made[name] += 1
-        return build(plugin, said, TCP_PROPERTIES, faults)
+        return build(plugin, stack_settings, TCP_PROPERTIES, faults)
 
     return make

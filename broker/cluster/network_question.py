@@ -19,14 +19,14 @@ from twisted.logger import Logger
 
 from broker.cluster.address import Address, UnitPath, check_unit, is_within, unit_text
 from broker.cluster.messages import MAX_CONTROL, register
-from broker.cluster.node_messenger import Correspondence
+from broker.cluster.node_messenger import NodeMessenger
 from broker.cluster.traffic.frame import MAX_HOPS
-from broker.cluster.traffic.messages import Routed
+from broker.cluster.traffic.messages import RoutedMessage
 from broker.transport.clock import IClock, IDelayed
 from broker.wire import fields
 
-#: Ms that all have to answer; those that a gateway asks have `_SHARE` of its time.
-WITHIN: Final = 3_000
+#: Ms that all have to answer; those that a gateway asks have `_TIME_SHARE` of its time.
+ANSWER_TIME: Final = 3_000
 _SHARE: Final = 0.6
 #: Bytes of one node's answer; of all answers in one message.
 MOST_ANSWER: Final = 64 << 10
@@ -60,13 +60,13 @@ def _answers(value: Any) -> _Answers:
 
 @register(0x90)
 @attrs.frozen
-class Question(Routed):
+class Question(RoutedMessage):
     """Answer this; with a unit, ask all other nodes of that unit, too."""
 
     least_version: ClassVar[int] = 2
 
     request: int = attrs.field(converter=fields.count)
-    what: str = attrs.field(converter=fields.text)
+    topic: str = attrs.field(converter=fields.text)
     content: bytes = attrs.field(converter=fields.octets, repr=False)
     unit: UnitPath | None = attrs.field(converter=_optional_unit)
     within: int = attrs.field(converter=fields.count)
@@ -75,13 +75,13 @@ class Question(Routed):
 
     @property
     def level(self) -> int:
-        """See `Routed`."""
+        """See `RoutedMessage`."""
         return self.rank
 
 
 @register(0x91)
 @attrs.frozen
-class Reply(Routed):
+class Reply(RoutedMessage):
     """The answers of one node, or of those that it has asked."""
 
     least_version: ClassVar[int] = 2
@@ -95,12 +95,12 @@ class Reply(Routed):
 
     @property
     def level(self) -> int:
-        """See `Routed`."""
+        """See `RoutedMessage`."""
         return self.rank
 
 
 @attrs.define
-class Gathered:
+class GatheredAnswers:
     """What has come of a question."""
 
     answers: dict[str, bytes] = attrs.field(factory=dict)
@@ -117,49 +117,49 @@ class Gathered:
         self.rank = max(self.rank, rank)
 
 
-class Questions:
+class NetworkQuestions:
     """Both sides, of one node."""
 
     log = Logger()
 
-    def __init__(self, post: Correspondence, clock: IClock) -> None:
-        self.post = post
+    def __init__(self, messenger: NodeMessenger, clock: IClock) -> None:
+        self.messenger = messenger
         self._clock = clock
         self._answerers: dict[str, NodeAnswerer] = {}
-        self._asked: dict[int, tuple[Deferred[Reply | None], IDelayed]] = {}
-        self._turn = 0
-        post.hear(Question, self._question)
-        post.hear(Reply, self._replied)
+        self._open_questions: dict[int, tuple[Deferred[Reply | None], IDelayed]] = {}
+        self._round = 0
+        messenger.add_listener(Question, self._receive_question)
+        messenger.add_listener(Reply, self._receive_reply)
 
     @property
-    def own(self) -> str:
+    def own_address(self) -> str:
         """This node's address; empty while it is in no cluster."""
-        return "" if self.post.own is None else str(self.post.own)
+        return "" if self.messenger.own_address is None else str(self.messenger.own_address)
 
-    def answer_with(self, what: str, answerer: NodeAnswerer) -> None:
+    def register_answerer(self, topic: str, answerer: NodeAnswerer) -> None:
         """Answer questions of this kind, for other nodes."""
-        self._answerers[what] = answerer
+        self._answerers[topic] = answerer
 
-    async def ask_others(self, what: str, content: bytes, rank: int = 0) -> Gathered:
+    async def ask_all_nodes(self, topic: str, content: bytes, rank: int = 0) -> GatheredAnswers:
         """The answers of all other nodes; `rank` is what links must be cleared for."""
-        if self.post.own is None or len(content) > MOST_CONTENT:
-            return Gathered()
-        whom = [*self._members(), *self._units(())]
-        return await self._gather(what, content, rank, whom, WITHIN)
+        if self.messenger.own_address is None or len(content) > MOST_CONTENT:
+            return GatheredAnswers()
+        targets = [*self._members(), *self._units(())]
+        return await self._gather(topic, content, rank, targets, ANSWER_TIME)
 
     # ------------------------------------------------------------------ asking
 
     async def _gather(
         self,
-        what: str,
+        topic: str,
         content: bytes,
         rank: int,
-        whom: Sequence[tuple[Address | UnitPath, UnitPath | None]],
+        targets: Sequence[tuple[Address | UnitPath, UnitPath | None]],
         ms: int,
-    ) -> Gathered:
-        asked = [self._ask(each, unit, what, content, rank, ms) for each, unit in whom]
-        gathered = Gathered()
-        for (each, unit), answer in zip(whom, asked, strict=True):
+    ) -> GatheredAnswers:
+        pending = [self._ask(each, unit, topic, content, rank, ms) for each, unit in targets]
+        gathered = GatheredAnswers()
+        for (each, unit), answer in zip(targets, pending, strict=True):
             reply = await answer
             if reply is None:
                 gathered.silent.append(str(each) if unit is None else unit_text(unit))
@@ -173,47 +173,52 @@ class Questions:
         self,
         address: Address | UnitPath,
         unit: UnitPath | None,
-        what: str,
+        topic: str,
         content: bytes,
         rank: int,
         ms: int,
     ) -> Deferred[Reply | None]:
         answer: Deferred[Reply | None] = Deferred()
-        own = self.post.own
+        own = self.messenger.own_address
         if (
             own is None
             or not isinstance(address, Address)
-            or not self.post.reachable(address)
-            or len(self._asked) >= MOST_OPEN
+            or not self.messenger.is_reachable(address)
+            or len(self._open_questions) >= MOST_OPEN
         ):
             answer.callback(None)
             return answer
-        number = self.post.next_number()
+        number = self.messenger.next_request_number()
         timer = self._clock.callLater(ms / 1000, self._settle, number, None)
-        self._asked[number] = answer, timer
-        self.post.say(Question(address, own, MAX_HOPS, number, what, content, unit, ms, rank))
+        self._open_questions[number] = answer, timer
+        self.messenger.send(
+            Question(address, own, MAX_HOPS, number, topic, content, unit, ms, rank)
+        )
         return answer
 
     def _members(self) -> Sequence[tuple[Address, None]]:
         """The other nodes of the cluster, also those that fell silent: these are to be named."""
-        return [(each, None) for each in (*self.post.members(), *self.post.former_members())]
+        return [
+            (each, None)
+            for each in (*self.messenger.list_members(), *self.messenger.list_absent_members())
+        ]
 
     def _units(self, scope: UnitPath) -> Sequence[tuple[Address | UnitPath, UnitPath | None]]:
         """One gateway of each unit beside this node's own that lies in `scope`: another one each
         time, since one may be silent. The unit itself where no gateway can be reached."""
-        self._turn += 1
+        self._round += 1
         found: list[tuple[Address | UnitPath, UnitPath | None]] = []
-        for unit, gateways in sorted(self.post.entrances().items()):
+        for unit, gateways in sorted(self.messenger.gateways_by_unit().items()):
             if is_within(unit, scope):
-                there = [each for each in gateways if self.post.reachable(each)]
-                found.append((there[self._turn % len(there)] if there else unit, unit))
+                reachable = [each for each in gateways if self.messenger.is_reachable(each)]
+                found.append((reachable[self._round % len(reachable)] if reachable else unit, unit))
         return found
 
-    def _replied(self, message: Reply) -> None:
+    def _receive_reply(self, message: Reply) -> None:
         self._settle(message.request, message)
 
     def _settle(self, number: int, message: Reply | None) -> None:
-        answer, timer = self._asked.pop(number, (None, None))
+        answer, timer = self._open_questions.pop(number, (None, None))
         if timer is not None and timer.active():
             timer.cancel()
         if answer is not None:
@@ -221,27 +226,27 @@ class Questions:
 
     # ------------------------------------------------------------------ answering
 
-    def _question(self, message: Question) -> None:
+    def _receive_question(self, message: Question) -> None:
         answering = Deferred.fromCoroutine(self._answer(message))
         answering.addErrback(lambda failure: self.log.failure("a question failed", failure))
 
     async def _answer(self, message: Question) -> None:
-        own = self.post.own
-        answerer = self._answerers.get(message.what)
-        if own is None or answerer is None or len(self._asked) >= MOST_OPEN:
+        own = self.messenger.own_address
+        answerer = self._answerers.get(message.topic)
+        if own is None or answerer is None or len(self._open_questions) >= MOST_OPEN:
             return
         ms = round(_SHARE * message.within)
-        others: Deferred[Gathered] | None = None
+        others: Deferred[GatheredAnswers] | None = None
         if message.unit is not None and is_within(own.unit, message.unit):
-            whom = [*self._members(), *self._units(message.unit)]
-            rest = self._gather(message.what, message.content, message.rank, whom, ms)
+            targets = [*self._members(), *self._units(message.unit)]
+            rest = self._gather(message.topic, message.content, message.rank, targets, ms)
             others = Deferred.fromCoroutine(rest)
-        answer: NodeAnswer = await maybeDeferred(answerer, message.content)
-        gathered = Gathered() if others is None else await others
-        if answer is None:
+        own_answer: NodeAnswer = await maybeDeferred(answerer, message.content)
+        gathered = GatheredAnswers() if others is None else await others
+        if own_answer is None:
             gathered.silent.append(str(own))
         else:
-            gathered.add(str(own), *answer)
+            gathered.add(str(own), *own_answer)
         rank = max(gathered.rank, message.rank)
         reply = (tuple(gathered.answers.items()), tuple(gathered.silent), rank)
-        self.post.say(Reply(message.source, own, MAX_HOPS, message.request, *reply))
+        self.messenger.send(Reply(message.source, own, MAX_HOPS, message.request, *reply))

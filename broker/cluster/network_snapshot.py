@@ -11,50 +11,52 @@ from typing import Any
 
 import attrs
 
-from broker.cluster.address import NETWORK, Address, contexts, unit_text
+from broker.cluster.address import NETWORK, Address, enclosing_units, unit_text
 from broker.cluster.interest.contributions import PROFILE
-from broker.cluster.interest.entries import SETTLED
+from broker.cluster.interest.entries import SETTLED_KEY
 from broker.cluster.neighbours import Neighbour
 from broker.cluster.network import Network
-from broker.cluster.network_state import Knowledge
+from broker.cluster.network_state import NetworkState
 from broker.cluster.tables.table import TableKey
 from broker.cluster.traffic.core import Traffic
 
 
-def report(name: str, network: Network) -> dict[str, Any]:
+def network_snapshot(name: str, network: Network) -> dict[str, Any]:
     """The network of this name as a node sees it. While the node is in no cluster its address is
     None, and nothing is said of what only members know."""
-    knowledge, traffic = network.knowledge, network.traffic
-    said: dict[str, Any] = {
+    state, traffic = network.state, network.traffic
+    snapshot: dict[str, Any] = {
         "name": name,
         "address": None,
-        "links": [_link(neighbour) for neighbour in network.neighbours],
-        "group": network.group.figures(),
-        "relayed": attrs.asdict(network.driver.intake.outcomes),
-        "waiting_bytes": network.driver.intake.waiting_bytes,
+        "links": [_link_snapshot(neighbour) for neighbour in network.neighbours],
+        "group": network.group.snapshot(),
+        "relayed": attrs.asdict(network.driver.relay_ingest.outcomes),
+        "waiting_bytes": network.driver.relay_ingest.waiting_bytes,
         "wants": {
             "installed": {
                 str(destination) if destination.node else unit_text(destination.unit): count
-                for destination, count in sorted(network.wants.per_destination().items())
+                for destination, count in sorted(
+                    network.remote_interest.count_by_destination().items()
+                )
             },
-            "widened": network.wants.widened,
+            "widened": network.remote_interest.widened,
         },
-        "timers_late": round(network.lateness.average, 3),
-        "slow": network.lateness.is_slow,
-        "refused_greetings": dict(network.membership.refused),
-        "broken_links": dict(network.neighbours.broken),
+        "timers_late": round(network.timer_lag.average, 3),
+        "slow": network.timer_lag.is_slow,
+        "refused_greetings": dict(network.membership.failed_handshakes),
+        "broken_links": dict(network.neighbours.broken_links),
     }
-    if knowledge is not None and traffic is not None:
-        said |= _organisation(knowledge)
-        said |= _traffic(traffic)
-        said["denied"] = traffic.denied + network.driver.pages.denied
-    return said
+    if state is not None and traffic is not None:
+        snapshot |= _state_snapshot(state)
+        snapshot |= _traffic_snapshot(traffic)
+        snapshot["denied"] = traffic.denied + network.driver.page_server.denied
+    return snapshot
 
 
-def _organisation(knowledge: Knowledge) -> dict[str, Any]:
-    own, map_ = knowledge.address, knowledge.map
+def _state_snapshot(state: NetworkState) -> dict[str, Any]:
+    own, map_ = state.address, state.map
     reachable = map_.reachable()
-    led = map_.led() - {NETWORK}
+    led = map_.led_units() - {NETWORK}
     profile = TableKey(PROFILE, own.node, own.node)
     return {
         "address": str(own),
@@ -64,41 +66,41 @@ def _organisation(knowledge: Knowledge) -> dict[str, Any]:
             {"node": name, "reachable": name in reachable, "draining": node.draining}
             for name, node in sorted(map_.members().items())
         ],
-        "units": list(_units(knowledge)),
+        "units": list(_unit_snapshots(state)),
         "profile": {
-            "wants": len(knowledge.tables.get(profile).keys() - {SETTLED}),
-            "version": knowledge.tables.stand(profile, own.unit)[1],
+            "wants": len(state.tables.get(profile).keys() - {SETTLED_KEY}),
+            "version": state.tables.version_of(profile, own.unit)[1],
         },
         "tables": {
-            **attrs.asdict(knowledge.tables.figures()),
-            "counts": dict(knowledge.tables.counts),
+            **attrs.asdict(state.tables.snapshot()),
+            "counts": dict(state.tables.counts),
         },
-        "map": attrs.asdict(map_.figures()),
+        "map": attrs.asdict(map_.snapshot()),
     }
 
 
-def _units(knowledge: Knowledge) -> Iterator[dict[str, Any]]:
+def _unit_snapshots(state: NetworkState) -> Iterator[dict[str, Any]]:
     """The units outside of the own cluster to which there is a way, the nearest first."""
-    own = knowledge.address.unit
-    destinations = set(knowledge.destinations())
-    for context in contexts(own):
+    own = state.address.unit
+    destinations = set(state.destinations())
+    for context in enclosing_units(own):
         if context == own:
             continue
-        for child in sorted(knowledge.map.reachable_units(context) - {own[len(context)]}):
+        for child in sorted(state.map.reachable_units(context) - {own[len(context)]}):
             unit = (*context, child)
             yield {
                 "unit": unit_text(unit),
                 "wants_known": Address(unit, "") in destinations,
-                "next_hop": knowledge.map.next_hop_to_unit(unit),
+                "next_hop": state.map.next_hop_to_unit(unit),
                 "gateways": [
                     {"near": str(link.own), "far": str(link.far), "cost": link.cost}
-                    for link in sorted(knowledge.map.gateways(unit))
+                    for link in sorted(state.map.gateways(unit))
                 ],
             }
 
 
-def _link(neighbour: Neighbour) -> dict[str, Any]:
-    corrections = neighbour.corrections
+def _link_snapshot(neighbour: Neighbour) -> dict[str, Any]:
+    corrections = neighbour.arq_counts
     return {
         "node": neighbour.name,
         "address": str(neighbour.node.address),
@@ -119,12 +121,12 @@ def _link(neighbour: Neighbour) -> dict[str, Any]:
     }
 
 
-def _traffic(traffic: Traffic) -> dict[str, Any]:
+def _traffic_snapshot(traffic: Traffic) -> dict[str, Any]:
     frames = attrs.asdict(traffic.counts)
     # Told with all else that was denied.
     del frames["denied"]
-    arrivals = traffic.arrivals
+    arrivals = traffic.receiver
     return {
         "frames": frames,
-        "arrivals": {**attrs.asdict(arrivals.counts), "waiting": arrivals.waiting},
+        "arrivals": {**attrs.asdict(arrivals.counts), "waiting": arrivals.incomplete_origins},
     }

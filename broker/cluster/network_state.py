@@ -14,17 +14,23 @@ from broker.cluster.address import NETWORK, Address, UnitPath, enclosing_units, 
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.interest.contributions import PROFILE, SUMMARY
 from broker.cluster.interest.core import InterestExchange
-from broker.cluster.interest.effects import BadInterest, Destination, InterestActive, InterestRemoved, InterestAdded
+from broker.cluster.interest.effects import (
+    BadInterest,
+    Destination,
+    InterestActive,
+    InterestAdded,
+    InterestRemoved,
+)
 from broker.cluster.map.core import NetworkMap
 from broker.cluster.map.own_links import OwnLinks, Publication
 from broker.cluster.messages import Message
 from broker.cluster.tables.core import Tables
 from broker.cluster.tables.effects import (
+    NameConflict,
+    NeighbourSynchronised,
+    Send,
     TableChanged,
     TableEchoed,
-    NameConflict,
-    Send,
-    NeighbourSynchronised,
     TablesEffect,
 )
 from broker.cluster.tables.table import TableKey, TableTimes
@@ -63,7 +69,14 @@ class _ExpiringInterest:
 
 
 NetworkStateEffect: TypeAlias = (
-    Send | InterestAdded | InterestRemoved | InterestActive | BadInterest | MapChanged | TypeAnnounced | NameConflict
+    Send
+    | InterestAdded
+    | InterestRemoved
+    | InterestActive
+    | BadInterest
+    | MapChanged
+    | TypeAnnounced
+    | NameConflict
 )
 
 _TIMES = TableTimes()
@@ -117,8 +130,12 @@ class NetworkState:
         """A link to a node is up: what both know is exchanged. When all that the other one knows is
         known here, others are told of it, and events go that way: before, what is wanted there
         might be more than was known when they were sent."""
-        self._pending_links[far.name] = _PendingLink(far, transport, cost, clearance, now + SYNC_TIMEOUT)
-        return self._apply_table_effects(self.tables.add_neighbour(far.name, far.address.unit, now), now)
+        self._pending_links[far.name] = _PendingLink(
+            far, transport, cost, clearance, now + SYNC_TIMEOUT
+        )
+        return self._apply_table_effects(
+            self.tables.add_neighbour(far.name, far.address.unit, now), now
+        )
 
     def link_down(self, name: str, now: float) -> list[NetworkStateEffect]:
         """The link to the node of this name is down."""
@@ -126,7 +143,9 @@ class NetworkState:
         effects = self._apply_table_effects(self.tables.remove_neighbour(name, now), now)
         return effects + self._publish(self._links.remove_link(name), now)
 
-    def receive_message(self, neighbour: str, message: Message, now: float) -> list[NetworkStateEffect]:
+    def receive_message(
+        self, neighbour: str, message: Message, now: float
+    ) -> list[NetworkStateEffect]:
         """A message of tables; raises `ProtocolError` for one that a neighbour must not send."""
         return self._apply_table_effects(self.tables.receive_message(neighbour, message, now), now)
 
@@ -178,14 +197,16 @@ class NetworkState:
         effects += self._apply_type_effects(self.types.handle_timeout(now), now)
         if any(each.until <= now for each in self._expiring.values()):
             effects += self._apply_to_interest(self._expire_interest(now), now)
-        for name, linking in list(self._pending_links.items()):
-            if linking.until <= now:
+        for name, link in list(self._pending_links.items()):
+            if link.until <= now:
                 effects += self._publish_link(name, now)
         units = list(enclosing_units(self.address.unit))
         for level, at in list(self._lead_at.items()):
             if at <= now:
                 del self._lead_at[level]
-                effects += self._apply_effects(self.profiles.set_leadership(units[level], True, now), now)
+                effects += self._apply_effects(
+                    self.profiles.set_leadership(units[level], True, now), now
+                )
         return effects
 
     # ------------------------------------------------------------------ where events go
@@ -202,7 +223,8 @@ class NetworkState:
             for context in enclosing_units(own.unit)
             if context != own.unit
             for child in self.map.reachable_units(context)
-            if child != own.unit[len(context)] and unit_text((*context, child)) in self._summary_authors
+            if child != own.unit[len(context)]
+            and unit_text((*context, child)) in self._summary_authors
         ]
         return near + far
 
@@ -249,16 +271,18 @@ class NetworkState:
 
     def _publish(self, publications: Iterable[Publication], now: float) -> list[NetworkStateEffect]:
         effects: list[NetworkStateEffect] = []
-        moved = False
+        map_changed = False
         for each in publications:
             _, flooded = self.tables.publish(each.kind, each.subject, each.scope, each.changes, now)
             key = TableKey(each.kind, each.subject, self.address.node)
-            moved |= self.map.apply_change(key, each.scope, each.changes)
+            map_changed |= self.map.apply_change(key, each.scope, each.changes)
             effects += self._apply_table_effects(flooded, now)
-        return effects + self._map_changed(now) if moved else effects
+        return effects + self._map_changed(now) if map_changed else effects
 
-    def _apply_table_effects(self, effects: Iterable[TablesEffect], now: float) -> list[NetworkStateEffect]:
-        told: list[TablesEffect] = []
+    def _apply_table_effects(
+        self, effects: Iterable[TablesEffect], now: float
+    ) -> list[NetworkStateEffect]:
+        applied: list[TablesEffect] = []
         for effect in effects:
             if isinstance(effect, TableChanged) and effect.key.kind in (PROFILE, SUMMARY):
                 if effect.is_removed:
@@ -267,35 +291,39 @@ class NetworkState:
                     continue
                 self._present.add(effect.key)
                 if effect.is_restart:
-                    former = [key for key, value in effect.changes.items() if value is None]
-                    if former:
-                        self._delay_withdrawal(effect, former, now)
-                    said = {key: v for key, v in effect.changes.items() if v is not None}
-                    effect = attrs.evolve(effect, changes=said)
-            told.append(effect)
-        return self._apply_to_interest(told, now)
+                    removed = [key for key, value in effect.changes.items() if value is None]
+                    if removed:
+                        self._delay_withdrawal(effect, removed, now)
+                    current = {key: v for key, v in effect.changes.items() if v is not None}
+                    effect = attrs.evolve(effect, changes=current)
+            applied.append(effect)
+        return self._apply_to_interest(applied, now)
 
     def _delay_withdrawal(self, effect: TableChanged, entries: Iterable[str], now: float) -> None:
         # Who is gone again soon has as long as before to come back.
-        former = self._expiring.get(effect.key)
-        kept = former.entries if former else set()
-        lingering = _ExpiringInterest(effect.scope, now + INTEREST_EXPIRY, kept.union(entries))
-        self._expiring[effect.key] = lingering
+        expiring = self._expiring.get(effect.key)
+        entries_before = expiring.entries if expiring else set()
+        delayed = _ExpiringInterest(
+            effect.scope, now + INTEREST_EXPIRY, entries_before.union(entries)
+        )
+        self._expiring[effect.key] = delayed
 
     def _expire_interest(self, now: float) -> list[TablesEffect]:
         """What nobody has said again."""
         effects: list[TablesEffect] = []
-        for key, lingering in list(self._expiring.items()):
-            if lingering.until <= now:
+        for key, expiring in list(self._expiring.items()):
+            if expiring.until <= now:
                 del self._expiring[key]
                 present = key in self._present
-                entries = lingering.entries - self.tables.get(key).keys()
+                entries = expiring.entries - self.tables.get(key).keys()
                 effects.append(
-                    TableChanged(key, lingering.scope, dict.fromkeys(sorted(entries)), not present)
+                    TableChanged(key, expiring.scope, dict.fromkeys(sorted(entries)), not present)
                 )
         return effects
 
-    def _apply_to_interest(self, effects: Sequence[TablesEffect], now: float) -> list[NetworkStateEffect]:
+    def _apply_to_interest(
+        self, effects: Sequence[TablesEffect], now: float
+    ) -> list[NetworkStateEffect]:
         known = len(self._summary_authors)
         for effect in effects:
             if isinstance(effect, TableChanged) and effect.key.kind == SUMMARY:
@@ -316,32 +344,48 @@ class NetworkState:
 
     def _apply_effects(self, effects: Iterable[object], now: float) -> list[NetworkStateEffect]:
         done: list[NetworkStateEffect] = []
-        moved = False
+        map_changed = False
         for effect in effects:
             if isinstance(effect, TableChanged):
-                moved |= self.map.apply_change(effect.key, effect.scope, effect.changes, effect.is_removed)
+                map_changed |= self.map.apply_change(
+                    effect.key, effect.scope, effect.changes, effect.is_removed
+                )
                 if effect.key.kind in (TYPES, UNIT_TYPES):
                     done += self._apply_type_effects(self.types.apply_change(effect, now), now)
             elif isinstance(effect, NeighbourSynchronised):
                 done += self._publish_link(effect.neighbour, now)
-            elif isinstance(effect, Send | InterestAdded | InterestRemoved | InterestActive | BadInterest | NameConflict):
+            elif isinstance(
+                effect,
+                Send
+                | InterestAdded
+                | InterestRemoved
+                | InterestActive
+                | BadInterest
+                | NameConflict,
+            ):
                 done.append(effect)
             else:
                 assert isinstance(effect, TableEchoed)
-        return done + self._map_changed(now) if moved else done
+        return done + self._map_changed(now) if map_changed else done
 
-    def _apply_type_effects(self, effects: Iterable[TypesEffect], now: float) -> list[NetworkStateEffect]:
+    def _apply_type_effects(
+        self, effects: Iterable[TypesEffect], now: float
+    ) -> list[NetworkStateEffect]:
         done: list[NetworkStateEffect] = []
         for effect in effects:
-            done += [effect] if isinstance(effect, TypeAnnounced) else self._apply_table_effects([effect], now)
+            done += (
+                [effect]
+                if isinstance(effect, TypeAnnounced)
+                else self._apply_table_effects([effect], now)
+            )
         return done
 
     def _publish_link(self, name: str, now: float) -> list[NetworkStateEffect]:
-        linking = self._pending_links.pop(name, None)
-        if linking is None:
+        link = self._pending_links.pop(name, None)
+        if link is None:
             return []
-        told = self._links.add_link(linking.far, linking.transport, linking.cost, linking.clearance)
-        return self._publish(told, now)
+        publications = self._links.add_link(link.far, link.transport, link.cost, link.clearance)
+        return self._publish(publications, now)
 
     def _map_changed(self, now: float) -> list[NetworkStateEffect]:
         effects: list[NetworkStateEffect] = [MapChanged()]

@@ -27,7 +27,7 @@ from broker.transport.socket.tcp import common_name
 _T = TypeVar("_T")
 
 
-class Certificates:
+class NodeCertificate:
     """A node's own certificate, and the authority that has issued those of all nodes.
 
     The common name in a certificate is the node's name. Both ends show theirs, and go on only with
@@ -57,7 +57,7 @@ class Certificates:
             raiseMinimumTo=TLSVersion.TLSv1_2,
         )
 
-    def over_tls(self, factory: IProtocolFactory, *, dials: bool) -> IProtocolFactory:
+    def wrap_in_tls(self, factory: IProtocolFactory, *, dials: bool) -> IProtocolFactory:
         """A factory of the same protocols, for the end of a connection that dials or answers."""
         wrapped: IProtocolFactory = TLSMemoryBIOFactory(self._options, dials, factory)
         return wrapped
@@ -76,9 +76,9 @@ def _read(setting: str, path: Path, load: Callable[[bytes], _T]) -> _T:
         raise ConfigurationError(f"{setting} {path} has not what it must have, in PEM") from None
 
 
-def certificates_of(settings: Settings) -> Certificates | None:
+def load_certificate(settings: Settings) -> NodeCertificate | None:
     """Those that the settings name, if they name any. Raises `ConfigurationError`."""
-    said = settings.network
-    if said.certificate is None or said.authority is None:
+    network = settings.network
+    if network.certificate is None or network.authority is None:
         return None
-    return Certificates(said.certificate, said.authority, settings.node.name)
+    return NodeCertificate(network.certificate, network.authority, settings.node.name)

@@ -8,10 +8,10 @@ from typing import Any
 
 from broker.cluster.address import Address, UnitPath
 from broker.cluster.network import Network
-from broker.cluster.traffic.messages import Routed
+from broker.cluster.traffic.messages import RoutedMessage
 
 
-class Correspondence:
+class NodeMessenger:
     """Routed messages by their kind. One that can not be passed on is lost in silence."""
 
     def __init__(self, network: Network, first: int, *, has_seeds: bool, has_members: bool) -> None:
@@ -21,36 +21,36 @@ class Correspondence:
         self._network = network
         self._has_seeds = has_seeds
         self._has_members = has_members
-        self._listeners: dict[type[Routed], Callable[[Any], object]] = {}
+        self._listeners: dict[type[RoutedMessage], Callable[[Any], object]] = {}
         self._numbers = count(first)
-        network.driver.told_others = self._told
+        network.driver.on_other_message = self._deliver
 
     @property
-    def own(self) -> Address | None:
+    def own_address(self) -> Address | None:
         """This node's address; None while it is in no cluster."""
-        knowledge = self._network.knowledge
-        return None if knowledge is None else knowledge.address
+        state = self._network.state
+        return None if state is None else state.address
 
-    def next_number(self) -> int:
+    def next_request_number(self) -> int:
         """For a question; no other one of this node has it."""
         return next(self._numbers)
 
-    def hear(self, kind: type[Routed], listener: Callable[[Any], object]) -> None:
+    def add_listener(self, kind: type[RoutedMessage], listener: Callable[[Any], object]) -> None:
         """Messages of this class, for this node, go to `listener`."""
         self._listeners[kind] = listener
 
-    def say(self, message: Routed) -> None:
+    def send(self, message: RoutedMessage) -> None:
         """Send a message on its way."""
         self._network.driver.send_routed(message)
 
-    def reachable(self, address: Address) -> bool:
+    def is_reachable(self, address: Address) -> bool:
         """Whether there is a way to a node, as far as this one can see it."""
-        knowledge = self._network.knowledge
-        if knowledge is None:
+        state = self._network.state
+        if state is None:
             return False
-        if address.unit == knowledge.address.unit:
-            return address.node in knowledge.map.reachable()
-        return knowledge.map.next_hop(address) is not None
+        if address.unit == state.address.unit:
+            return address.node in state.map.reachable()
+        return state.map.next_hop(address) is not None
 
     @property
     def is_cut_off(self) -> bool:
@@ -61,66 +61,68 @@ class Correspondence:
         return not any(each.up for each in self._network.neighbours)
 
     @property
-    def is_alone(self) -> bool:
+    def is_missing_members(self) -> bool:
         """Whether there are others in its cluster, as it was told, and none is known."""
-        return self._has_members and not self.members()
+        return self._has_members and not self.list_members()
 
-    def cleared(self, address: Address, rank: int) -> bool:
+    def is_cleared(self, address: Address, rank: int) -> bool:
         """Whether events of a rank may go to a node."""
-        return self._network.cleared(address, rank)
+        return self._network.is_cleared(address, rank)
 
-    def speaks(self, address: Address, version: int) -> bool:
+    def supports_version(self, address: Address, version: int) -> bool:
         """Whether a node is known to speak a version of the protocol between nodes."""
-        knowledge = self._network.knowledge
-        if knowledge is None or address.unit != knowledge.address.unit:
+        state = self._network.state
+        if state is None or address.unit != state.address.unit:
             return False
-        member = knowledge.map.members().get(address.node)
+        member = state.map.members().get(address.node)
         return member is not None and version in member.versions
 
-    def members(self) -> list[Address]:
+    def list_members(self) -> list[Address]:
         """The other nodes of the own cluster that are known, whether they can be reached or not."""
-        knowledge = self._network.knowledge
-        if knowledge is None:
+        state = self._network.state
+        if state is None:
             return []
-        own = knowledge.address
-        return [Address(own.unit, name) for name in knowledge.map.members() if name != own.node]
+        own = state.address
+        return [Address(own.unit, name) for name in state.map.members() if name != own.node]
 
-    def former_members(self) -> list[Address]:
+    def list_absent_members(self) -> list[Address]:
         """Nodes that were in the own cluster, and fell silent. They may come back."""
-        knowledge = self._network.knowledge
-        if knowledge is None:
+        state = self._network.state
+        if state is None:
             return []
-        return [Address(knowledge.address.unit, name) for name in self._network.membership.former]
+        return [
+            Address(state.address.unit, name) for name in self._network.membership.absent_members
+        ]
 
-    def entrances(self) -> Mapping[UnitPath, Sequence[Address]]:
+    def gateways_by_unit(self) -> Mapping[UnitPath, Sequence[Address]]:
         """By unit that lies beside those this node is in, its known gateways."""
-        knowledge = self._network.knowledge
-        return {} if knowledge is None else knowledge.map.entrances()
+        state = self._network.state
+        return {} if state is None else state.map.gateways_by_unit()
 
-    def homes(self, origin: str) -> list[Address]:
+    def find_sources(self, origin: str) -> list[Address]:
         """The other nodes that can be asked for events of an origin: its own, or who answers for
         it."""
         traffic = self._network.traffic
         if traffic is None:
             return []
-        found = traffic.arrivals.homes(origin)
-        near = self.node_of(origin)
+        found = traffic.receiver.nodes_of(origin)
+        near = self.node_of_origin(origin)
         if near is not None:
             found = [near, *(each for each in found if each != near)]
-        return [each for each in found if each != self.own and self.reachable(each)]
+        return [each for each in found if each != self.own_address and self.is_reachable(each)]
 
-    def unreachable_origins(self) -> list[str]:
+    def list_unreachable_origins(self) -> list[str]:
         """Of the other origins of which this node has logged something, those that nobody can be
         asked for."""
         log = self._network.event_log
-        return [each for each in log.coverage if each != log.origin and not self.homes(each)]
+        return [each for each in log.coverage if each != log.origin and not self.find_sources(each)]
 
-    def node_of(self, origin: str) -> Address | None:
+    def node_of_origin(self, origin: str) -> Address | None:
         """The node of the own cluster whose log an origin is; None where that is not known."""
-        knowledge = self._network.knowledge
-        return None if knowledge is None else knowledge.map.node_of_origin(origin)
+        state = self._network.state
+        return None if state is None else state.map.node_of_origin(origin)
 
-    def _told(self, message: Routed) -> None:
+    def _deliver(self, message: RoutedMessage) -> None:
         listener = self._listeners.get(type(message))
         if listener is not None:
             listener(message)

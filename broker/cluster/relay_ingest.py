@@ -15,11 +15,11 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from broker.cluster.address import Address
-from broker.cluster.ingest_job import Job, Line
+from broker.cluster.ingest_job import IngestJob, OriginQueue
 from broker.cluster.missing_types import MissingTypes
-from broker.cluster.relayed_entry import gather
-from broker.cluster.traffic.frame import Carried, Frame
-from broker.cluster.traffic.received_range import Arrived
+from broker.cluster.relayed_entry import build_entries
+from broker.cluster.traffic.frame import Frame, FrameEvent
+from broker.cluster.traffic.received_range import ReceivedRange
 from broker.errors import BrokerError, LogUnavailable, ProtocolError
 from broker.event.place import Mark
 from broker.event.placeholder import placeholder, refusal_code
@@ -55,7 +55,7 @@ class RelayOutcomes:
     `received`, what goes no further."""
 
 
-class Intake:
+class RelayIngest:
     """Takes ranges for this node, and matches ranges for units that it is in."""
 
     log = Logger()
@@ -68,13 +68,13 @@ class Intake:
         quarantine: Quarantine,
         clock: IClock,
         wall_clock: Callable[[], int],
-        committed: Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None],
-        gone: Callable[[str, Mark, Mark, str], None],
+        on_committed: Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None],
+        report_gap: Callable[[str, Mark, Mark, str], None],
         variants: Callable[[str, Address], Variants],
-        missing: MissingTypes,
+        missing_types: MissingTypes,
         undecided: UndecidedEvents,
         reconsider: Callable[[int, Collection[str]], object],
-        wanted_here: Callable[[tuple[int, ...]], bool],
+        has_local_match: Callable[[tuple[int, ...]], bool],
     ) -> None:
         """`committed` is told durable events with what they match here, and `gone` before that what
         of an origin does not come, behind a mark and up to another: nobody has it any more, or it
@@ -85,22 +85,22 @@ class Intake:
         self._event_log = event_log
         self._quarantine = quarantine
         self._wall_clock = wall_clock
-        self._committed = committed
-        self._gone = gone
+        self._on_committed = on_committed
+        self._report_gap = report_gap
         self._variants = variants
-        self._missing = missing
+        self._missing_types = missing_types
         self._undecided = undecided
         self._reconsider = reconsider
-        self._wanted_here = wanted_here
-        self._lines: dict[str, Line] = {}
+        self._has_local_match = has_local_match
+        self._queues: dict[str, OriginQueue] = {}
         self._ready: deque[str] = deque()
-        self._turns = Turns(clock, self._step, self._turn_failed)
+        self._slices = Turns(clock, self._step, self._slice_failed)
         self._failures: Counter[str] = Counter()
         """By origin: how often something of it could not be logged."""
         self.waiting_bytes = 0
         self.outcomes = RelayOutcomes()
 
-    def is_behind(self) -> bool:
+    def is_overloaded(self) -> bool:
         """Whether half of the room is taken, or nothing can be logged now."""
         try:
             self._event_log.check_available()
@@ -110,9 +110,9 @@ class Intake:
 
     # ------------------------------------------------------------------ what is to be done
 
-    def take(
+    def log_range(
         self,
-        arrived: Arrived,
+        arrived: ReceivedRange,
         cursor: Mark,
         settled: Callable[[BrokerError | None], None],
     ) -> None:
@@ -120,7 +120,7 @@ class Intake:
         try:
             chosen = [
                 each
-                for each in arrived.frame.carried(arrived.frame.wanted(arrived.index))
+                for each in arrived.frame.events_at(arrived.frame.event_indices_for(arrived.index))
                 if each.mark > cursor
             ]
         except ProtocolError as error:
@@ -128,103 +128,110 @@ class Intake:
             return
         self.outcomes.received += len(chosen)
         origin = arrived.frame.origin
-        life = self._failures[origin]
+        failures = self._failures[origin]
 
         def failed(error: BrokerError, events: int) -> None:
             self._failures[origin] += 1
             self.outcomes.not_taken += events
             settled(error)
 
-        def matched(job: Job) -> None:
-            if self._failures[origin] != life:
+        def matched(job: IngestJob) -> None:
+            if self._failures[origin] != failures:
                 # Taken behind what was not logged: alone it would hide that.
                 failed(LogUnavailable("what comes before it was not logged"), len(job.carried))
-            elif busy := job.busy:
-                failed(busy, len(job.carried))
+            elif error := job.retry_error:
+                failed(error, len(job.carried))
             else:
                 self._append(job, cursor, settled, failed)
 
-        def broken(job: Job) -> None:
+        def broken(job: IngestJob) -> None:
             error = LogUnavailable("events of another node could not be matched")
             failed(error, len(job.carried))
 
-        if not self._add(Job(arrived, chosen, matched, broken, splits=True)):
+        if not self._add_job(IngestJob(arrived, chosen, matched, broken, can_split=True)):
             failed(LogUnavailable("too many events of other nodes wait here"), len(chosen))
 
-    def begins(self, origin: str, mark: Mark) -> None:
+    def report_start(self, origin: str, mark: Mark) -> None:
         """This node begins with an origin there: its clients may have been elsewhere before."""
-        self._gone(origin, (0, 0), mark, "lost")
+        self._report_gap(origin, (0, 0), mark, "lost")
 
-    def check(self, frame: Frame, checked: Callable[[Frame], None]) -> None:
+    def validate_frame(self, frame: Frame, checked: Callable[[Frame], None]) -> None:
         """Validate a frame that only passes through (K28). A placeholder with the code goes on in
         the place of an event that is not valid.
 
         Where there is no room the frame is dropped, and missed.
         """
 
-        def judged(job: Job) -> None:
-            if job.busy:
+        def judged(job: IngestJob) -> None:
+            if job.retry_error:
                 return
-            checked(frame.with_documents(self._turn_away(job)))
+            checked(frame.replace_documents(self._replace_invalid(job)))
 
         try:
-            carried = frame.carried(range(frame.count))
+            carried = frame.events_at(range(frame.event_count))
         except ProtocolError as error:
             self.log.warn("a frame of {origin}: {e}", origin=frame.origin, e=error)
             return
-        self._add(Job(Arrived(frame.ranges[0], frame, 0), carried, judged))
+        self._add_job(IngestJob(ReceivedRange(frame.ranges[0], frame, 0), carried, judged))
 
-    def match(
-        self, arrived: Arrived, matched: Callable[[Job], None], late: Callable[[], None]
+    def match_range(
+        self,
+        arrived: ReceivedRange,
+        matched: Callable[[IngestJob], None],
+        on_late: Callable[[], None],
     ) -> None:
         """Match what enters a unit; what there is no room for is left out, and missed.
 
         `late` is called where it can not be matched, or not soon.
         """
         try:
-            carried = arrived.frame.carried(arrived.frame.wanted(arrived.index))
+            carried = arrived.frame.events_at(arrived.frame.event_indices_for(arrived.index))
         except ProtocolError as error:
             self.log.warn("a frame of {origin}: {e}", origin=arrived.frame.origin, e=error)
-            late()
+            on_late()
             return
 
-        def done(job: Job) -> None:
-            if job.busy:
+        def done(job: IngestJob) -> None:
+            if job.retry_error:
                 # It may be valid: those inside find a hole, and ask for it later.
-                late()
+                on_late()
                 return
-            job.refused = self._turn_away(job)
+            job.placeholders = self._replace_invalid(job)
             matched(job)
 
-        if not self._add(Job(arrived, carried, done, lambda _: late(), late=late)):
-            late()
+        if not self._add_job(
+            IngestJob(arrived, carried, done, lambda _: on_late(), on_late=on_late)
+        ):
+            on_late()
 
-    def follow(self, frame: Frame, late: Callable[[], None]) -> None:
+    def wait_for_earlier(self, frame: Frame, on_late: Callable[[], None]) -> None:
         """Call `late` when all that came of the origin before is matched, or late itself."""
-        line = self._lines.get(frame.origin)
-        job = Job(Arrived(frame.ranges[0], frame, 0), (), lambda _: late(), late=late)
-        if line is None or line.held or not self._add(job):
-            late()
+        queue = self._queues.get(frame.origin)
+        job = IngestJob(
+            ReceivedRange(frame.ranges[0], frame, 0), (), lambda _: on_late(), on_late=on_late
+        )
+        if queue is None or queue.is_paused or not self._add_job(job):
+            on_late()
 
-    def _add(self, job: Job) -> bool:
+    def _add_job(self, job: IngestJob) -> bool:
         size = job.size
         if self.waiting_bytes and self.waiting_bytes + size > MOST_WAITING_BYTES:
             return False
         self.waiting_bytes += size
         origin = job.arrived.frame.origin
-        line = self._lines.setdefault(origin, Line())
-        line.jobs.append(job)
-        job.missing = line.missing
-        if line.held:
-            job.late()
-        self._queue(origin, line)
-        self._turns.work()
+        queue = self._queues.setdefault(origin, OriginQueue())
+        queue.jobs.append(job)
+        job.missing_types = queue.missing_types
+        if queue.is_paused:
+            job.on_late()
+        self._make_ready(origin, queue)
+        self._slices.work()
         return True
 
-    def _queue(self, origin: str, line: Line) -> None:
+    def _make_ready(self, origin: str, queue: OriginQueue) -> None:
         """Let a line that can go on have its turn."""
-        if line.jobs and not line.held and not line.queued:
-            line.queued = True
+        if queue.jobs and not queue.is_paused and not queue.is_queued:
+            queue.is_queued = True
             self._ready.append(origin)
 
     # ------------------------------------------------------------------ turns
@@ -233,99 +240,105 @@ class Intake:
         """Match the next events of the next origin; whether there is more to do."""
         if self._ready:
             origin = self._ready.popleft()
-            line = self._lines[origin]
-            line.queued = False
+            queue = self._queues[origin]
+            queue.is_queued = False
             try:
-                matched = self._match(line)
+                matched = self._match_slice(queue)
             except Exception:
                 # One that breaks the matcher must not keep all others from coming.
                 self.log.failure("events of {origin} could not be matched", origin=origin)
-                job = self._pop(line)
-                job.broken(job)
+                job = self._pop_job(queue)
+                job.on_failed(job)
                 matched = False
             if matched:
-                self._finish(self._pop(line))
-            elif line.jobs and line.jobs[0].splits and line.jobs[0].verdicts:
+                self._finish_job(self._pop_job(queue))
+            elif queue.jobs and queue.jobs[0].can_split and queue.jobs[0].verdicts:
                 # Who subscribes before the rest is matched gets all of that, and nothing of this.
-                rest = line.jobs[0].split()
-                job = self._pop(line)
-                line.jobs.appendleft(rest)
-                self._finish(job)
-            self._queue(origin, line)
-            if not line.jobs:
-                del self._lines[origin]
+                rest = queue.jobs[0].split()
+                job = self._pop_job(queue)
+                queue.jobs.appendleft(rest)
+                self._finish_job(job)
+            self._make_ready(origin, queue)
+            if not queue.jobs:
+                del self._queues[origin]
         return bool(self._ready)
 
-    def _finish(self, job: Job) -> None:
+    def _finish_job(self, job: IngestJob) -> None:
         try:
-            job.done(job)
+            job.on_matched(job)
         except Exception:
             self.log.failure("what was matched of {origin} failed", origin=job.arrived.frame.origin)
-            job.broken(job)
+            job.on_failed(job)
 
-    def _pop(self, line: Line) -> Job:
-        job = line.jobs.popleft()
+    def _pop_job(self, queue: OriginQueue) -> IngestJob:
+        job = queue.jobs.popleft()
         self.waiting_bytes -= job.size
         return job
 
-    def _match(self, line: Line) -> bool:
+    def _match_slice(self, queue: OriginQueue) -> bool:
         """Go on with the first job of a line. Whether it is done."""
-        job = line.jobs[0]
+        job = queue.jobs[0]
         rest = job.carried[len(job.verdicts) : len(job.verdicts) + MOST_DOCUMENTS]
         if rest:
             frame = job.arrived.frame
-            variants = self._variants(frame.origin, frame.home)
-            undescribed = line.passed_over
-            seconds = min(self._turns.left, SECONDS_A_TURN)
+            variants = self._variants(frame.origin, frame.origin_node)
+            undescribed = queue.skippable_types
+            seconds = min(self._slices.left, SECONDS_A_TURN)
             documents = [each.document for each in rest]
             verdicts = self._matcher.match(documents, undescribed, seconds, variants)
             unknown = {
                 verdict.reference: verdict.system_id
                 for verdict in verdicts
-                if isinstance(verdict, TypeMissing) and verdict.reference not in line.missing
+                if isinstance(verdict, TypeMissing) and verdict.reference not in queue.missing_types
             }
             if unknown:
-                self._hold(line)
-                self._missing.look_for(line, frame, unknown, self._going_on(line, frame))
+                self._pause_queue(queue)
+                self._missing_types.look_up_types(
+                    queue, frame, unknown, self._resume_callback(queue, frame)
+                )
                 return False
-            goes_on = self._going_on(line, frame)
-            if self._missing.wait_for_announcements(frame, rest, verdicts, goes_on):
-                self._hold(line)
+            go_on = self._resume_callback(queue, frame)
+            if self._missing_types.wait_for_announcements(frame, rest, verdicts, go_on):
+                self._pause_queue(queue)
                 return False
-            for index in self._missing.undecided(verdicts, undescribed, variants):
+            for index in self._missing_types.find_undecided(verdicts, undescribed, variants):
                 job.undecided.add(len(job.verdicts) + index)
             job.verdicts += verdicts
         return len(job.verdicts) == len(job.carried)
 
-    def _hold(self, line: Line) -> None:
-        line.held = True
-        for each in list(line.jobs):
-            each.late()
+    def _pause_queue(self, queue: OriginQueue) -> None:
+        queue.is_paused = True
+        for each in list(queue.jobs):
+            each.on_late()
 
-    def _going_on(self, line: Line, frame: Frame) -> Callable[[], None]:
+    def _resume_callback(self, queue: OriginQueue, frame: Frame) -> Callable[[], None]:
         """What lets a line go on: its types are here, or a moment is over."""
 
         def go_on() -> None:
-            line.held = False
-            self._queue(frame.origin, line)
-            self._turns.work_later()
+            queue.is_paused = False
+            self._make_ready(frame.origin, queue)
+            self._slices.work_later()
 
         return go_on
 
-    def _turn_failed(self, error: Exception) -> None:
+    def _slice_failed(self, error: Exception) -> None:
         self.log.failure("an event of another node failed", Failure(error))
 
     # ------------------------------------------------------------------ into the log
 
     def _append(
         self,
-        job: Job,
+        job: IngestJob,
         cursor: Mark,
         settled: Callable[[BrokerError | None], None],
         failed: Callable[[BrokerError, int], None],
     ) -> None:
-        told, frame = job.arrived.range, job.arrived.frame
-        gone = told.gone if told.gone is not None and told.gone > cursor else None
+        range_, frame = job.arrived.range, job.arrived.frame
+        unavailable_upto = (
+            range_.unavailable_upto
+            if range_.unavailable_upto is not None and range_.unavailable_upto > cursor
+            else None
+        )
         begins = not self._event_log.covers(frame.origin)
         try:
             self._event_log.check_available()
@@ -336,13 +349,13 @@ class Intake:
         for publisher in {(each.client_id, each.incarnation) for each in accepted}:
             # Read before anything is recorded: what is recorded is logged.
             self._event_log.deduplication.following(publisher)
-        gathered = gather(
+        gathered = build_entries(
             job,
-            told,
+            range_,
             self._event_log.deduplication,
             self._wall_clock(),
-            self._wanted_here,
-            lambda each, verdict: self._refusal(each, verdict, job),
+            self._has_local_match,
+            lambda each, verdict: self._refusal_code(each, verdict, job),
         )
         self.outcomes.refused += gathered.refused
         self.outcomes.unwanted += gathered.unwanted
@@ -354,34 +367,41 @@ class Intake:
                 failed(events, len(gathered.entries) - refused)
                 return
             self.outcomes.logged += len(events) - refused
-            if gone is not None:
-                reason = "lost" if job.arrived.lost else "retention"
-                self._gone(frame.origin, cursor, gone, reason)
+            if unavailable_upto is not None:
+                reason = "lost" if job.arrived.is_lost else "retention"
+                self._report_gap(frame.origin, cursor, unavailable_upto, reason)
             elif begins:
-                self.begins(frame.origin, told.after)
+                self.report_start(frame.origin, range_.after)
             if events:
                 if gathered.streams:
                     self._reconsider(events[0].serial, gathered.streams)
-                self._committed(events, gathered.matches)
+                self._on_committed(events, gathered.matches)
             settled(None)
 
-        if waiting := gathered.waiting:
+        if waiting := gathered.undecided:
             self._undecided.note(frame.origin, waiting[0], waiting[-1], len(waiting))
         self._event_log.append_relayed(
-            Relayed(frame.origin, gone or told.after, told.upto, gathered.entries, gone), done
+            Relayed(
+                frame.origin,
+                unavailable_upto or range_.after,
+                range_.upto,
+                gathered.entries,
+                unavailable_upto,
+            ),
+            done,
         )
 
-    def _turn_away(self, job: Job) -> dict[int, bytes]:
+    def _replace_invalid(self, job: IngestJob) -> dict[int, bytes]:
         """Placeholders, by index, for events that pass through or enter a unit, and are invalid."""
         found: dict[int, bytes] = {}
         for index, (each, verdict) in enumerate(zip(job.carried, job.verdicts, strict=True)):
             if not isinstance(verdict, Accepted):
-                code = self._refusal(each, verdict, job)
+                code = self._refusal_code(each, verdict, job)
                 self.outcomes.turned_away[code] += 1
                 found[index] = placeholder(code)
         return found
 
-    def _refusal(self, each: Carried, verdict: Verdict, job: Job) -> str:
+    def _refusal_code(self, each: FrameEvent, verdict: Verdict, job: IngestJob) -> str:
         """The code for which an event is not taken; a person may look at the event."""
         if isinstance(verdict, Refused):
             error: BrokerError = verdict.error
@@ -390,6 +410,6 @@ class Intake:
                 return code
         else:
             assert isinstance(verdict, TypeMissing)
-            error = job.missing[verdict.reference]
-        self._quarantine.keep(each.document, error, job.arrived.frame.home.node)
+            error = job.missing_types[verdict.reference]
+        self._quarantine.keep(each.document, error, job.arrived.frame.origin_node.node)
         return error.code

@@ -9,8 +9,8 @@ from typing import TypeAlias
 import attrs
 import msgpack
 
-from broker.cluster.ingest_job import Job
-from broker.cluster.traffic.frame import Carried, Range
+from broker.cluster.ingest_job import IngestJob
+from broker.cluster.traffic.frame import FrameEvent, Range
 from broker.errors import BadName
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
@@ -28,7 +28,7 @@ _LEVELS = {level.rank: level for level in SecurityLevel}
 
 
 @attrs.define
-class Gathered:
+class RelayedEntries:
     """What becomes of the events of one range."""
 
     entries: list[Entry] = attrs.field(factory=list)
@@ -37,65 +37,65 @@ class Gathered:
     refused: Counter[str] = attrs.field(factory=Counter)
     unwanted: int = 0
     duplicate: int = 0
-    waiting: list[Mark] = attrs.field(factory=list)
+    undecided: list[Mark] = attrs.field(factory=list)
     """Places of undecided events."""
     streams: set[str] = attrs.field(factory=set)
     """Of undecided and refused events; an empty name stands for any."""
 
 
-def gather(
-    job: Job,
-    told: Range,
+def build_entries(
+    job: IngestJob,
+    range_: Range,
     deduplication: Deduplication,
     now_ms: int,
-    wanted_here: Callable[[tuple[int, ...]], bool],
-    refusal: Callable[[Carried, Verdict], str],
-) -> Gathered:
+    has_local_match: Callable[[tuple[int, ...]], bool],
+    refusal_code: Callable[[FrameEvent, Verdict], str],
+) -> RelayedEntries:
     """Sort the events of a job that is matched. `refusal` gives the code of a refused one."""
-    gathered = Gathered()
-    entries, matches = gathered.entries, gathered.matches
+    result = RelayedEntries()
+    entries, matches = result.entries, result.matches
     for index, (each, verdict) in enumerate(zip(job.carried, job.verdicts, strict=True)):
         if not isinstance(verdict, Accepted):
-            code = refusal(each, verdict)
-            gathered.refused[code] += 1
+            code = refusal_code(each, verdict)
+            result.refused[code] += 1
             header = claimed_header(each)
             entries.append((each.mark, encode_header(header), each.level, placeholder(code)))
             matches.append(())
-            gathered.streams.add(header.stream)
+            result.streams.add(header.stream)
             continue
-        waits = index in job.undecided
-        if told.all and not waits and not wanted_here(verdict.subscriptions):
-            gathered.unwanted += 1
+        is_undecided = index in job.undecided
+        if range_.is_unfiltered and not is_undecided and not has_local_match(verdict.subscriptions):
+            result.unwanted += 1
             continue
         header = verdict.header
         event_id = header.event_id
         key = (event_id.client_id, event_id.incarnation)
         freshness = deduplication.record(key, event_id.sequence_number, now_ms)
         if freshness is Freshness.DUPLICATE:
-            gathered.duplicate += 1
+            result.duplicate += 1
             continue
         rank = header.security_level.rank
         entries.append((each.mark, encode_header(header), rank, each.document))
-        matches.append(() if waits else verdict.subscriptions)
-        if waits:
-            gathered.streams.add(header.stream)
-            gathered.waiting.append(each.mark)
-    return gathered
+        matches.append(() if is_undecided else verdict.subscriptions)
+        if is_undecided:
+            result.streams.add(header.stream)
+            result.undecided.append(each.mark)
+    return result
 
 
-def claimed_header(carried: Carried) -> Header:
+def claimed_header(carried: FrameEvent) -> Header:
     """The header that the sender claims; a header without a stream if there is none."""
     level = _LEVELS.get(carried.level, SecurityLevel.HIGH)
     try:
-        said = header_from_fields(msgpack.unpackb(carried.record, use_list=False))
-        check_client_id(said.event_id.client_id)
-        stream = check_stream_name(said.stream)
-        names = (said.type_name, said.version)
-        numbers = said.event_id[1:]
+        claimed = header_from_fields(msgpack.unpackb(carried.record, use_list=False))
+        check_client_id(claimed.event_id.client_id)
+        stream = check_stream_name(claimed.stream)
+        names = (claimed.type_name, claimed.version)
+        numbers = claimed.event_id[1:]
         if all(type(name) is str and len(name) <= 64 for name in names) and all(
             type(number) is int and 0 <= number < 1 << 63 for number in numbers
         ):
-            return said._replace(stream=stream, security_level=level)
+            return claimed._replace(stream=stream, security_level=level)
     except (ValueError, TypeError, KeyError, AttributeError, BadName, msgpack.UnpackException):
         pass
     return Header(EventId("refused", 0, 1, 0), "", "", "", level, Liveness.LIVE)

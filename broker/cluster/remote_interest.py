@@ -27,7 +27,7 @@ _NOBODY: frozenset[Address] = frozenset()
 class _Installed:
     destination: Address
     id: str
-    want: StreamInterest
+    interest: StreamInterest
     widened: bool = False
 
 
@@ -57,13 +57,13 @@ class RemoteInterest:
         """What each destination wants, by its address."""
         for (destination, _), number in list(self._numbers.items()):
             address = str(destination) if destination.node else unit_text(destination.unit)
-            yield address, self._installed[number].want.query
+            yield address, self._installed[number].interest.query
 
-    def install(self, destination: Address, id: str, want: StreamInterest) -> bool:
+    def install(self, destination: Address, id: str, interest: StreamInterest) -> bool:
         """From the next match on a destination wants this. Whether it wanted nothing before."""
         first = not self._counts[destination]
         self.remove(destination, id)
-        self._subscribe(_Installed(destination, id, want))
+        self._subscribe(_Installed(destination, id, interest))
         return first
 
     def remove(self, destination: Address, id: str) -> None:
@@ -91,11 +91,11 @@ class RemoteInterest:
         for destination, id in list(self._numbers):
             self.remove(destination, id)
 
-    def install_for_absent(self, key: Hashable, want: StreamInterest) -> None:
+    def install_for_absent(self, key: Hashable, interest: StreamInterest) -> None:
         """Somebody wants this here and is away: what enters the unit may be for him alone."""
         self.remove_for_absent(key)
-        number = self._matcher.subscribe(want.pattern, want.query, f"absent {key}")
-        self._absent[key] = number, want
+        number = self._matcher.subscribe(interest.pattern, interest.query, f"absent {key}")
+        self._absent[key] = number, interest
 
     def remove_for_absent(self, key: Hashable) -> None:
         """He has a subscription again, or wants nothing any more."""
@@ -112,17 +112,19 @@ class RemoteInterest:
         if self._numbers.get((installed.destination, installed.id)) != number:
             return True
         self.widened += 1
-        destination, id, want = installed.destination, installed.id, installed.want
+        destination, id, interest = installed.destination, installed.id, installed.interest
         self.remove(destination, id)
-        everything = StreamInterest(want.pattern, parse_query("true()"))
+        everything = StreamInterest(interest.pattern, parse_query("true()"))
         self._subscribe(_Installed(destination, id, everything, widened=True))
         return True
 
     def _widen_absent(self, number: int) -> bool:
-        for key, (known, want) in self._absent.items():
+        for key, (known, interest) in self._absent.items():
             if known == number:
                 self.widened += 1
-                self.install_for_absent(key, StreamInterest(want.pattern, parse_query("true()")))
+                self.install_for_absent(
+                    key, StreamInterest(interest.pattern, parse_query("true()"))
+                )
                 return True
         return False
 
@@ -146,15 +148,15 @@ class RemoteInterest:
         departing = []
         for index, (each, verdict) in enumerate(zip(job.carried, job.verdicts, strict=True)):
             if isinstance(verdict, Accepted) and index not in job.undecided:
-                whom = self.destinations(verdict.subscriptions)
+                targets = self.destinations(verdict.subscriptions)
                 if self.has_local_match(verdict.subscriptions):
-                    whom |= {own}
+                    targets |= {own}
                 level = verdict.header.security_level.rank
             else:
-                whom = self.possible_destinations(claimed_header(each).stream) | {own}
+                targets = self.possible_destinations(claimed_header(each).stream) | {own}
                 level = each.level
                 each = each._replace(document=job.placeholders.get(index, each.document))
-            departing.append(OutgoingEvent(each, level, whom))
+            departing.append(OutgoingEvent(each, level, targets))
         return departing
 
     def possible_destinations(self, stream: str) -> frozenset[Address]:
@@ -163,23 +165,23 @@ class RemoteInterest:
             installed.destination
             for number, installed in self._installed.items()
             if self._numbers.get((installed.destination, installed.id)) == number
-            and (not stream or installed.want.pattern.matches(stream))
+            and (not stream or installed.interest.pattern.matches(stream))
         )
 
     def _destinations_among(self, matches: Iterable[int]) -> frozenset[Address]:
-        whom = {
+        targets = {
             installed.destination
             for number in matches
             if (installed := self._installed.get(number)) is not None
         }
-        return frozenset(whom) if whom else _NOBODY
+        return frozenset(targets) if targets else _NOBODY
 
     def _subscribe(self, installed: _Installed) -> None:
         # Each has a share of the time of its own: the union of what many clients want is no
         # client that asks for too much.
         account = f"{installed.destination} {installed.id}"
-        want = installed.want
-        number = self._matcher.subscribe(want.pattern, want.query, account)
+        interest = installed.interest
+        number = self._matcher.subscribe(interest.pattern, interest.query, account)
         self._installed[number] = installed
         self._numbers[installed.destination, installed.id] = number
         self._counts[installed.destination] += 1

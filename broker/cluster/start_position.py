@@ -18,94 +18,94 @@ from broker.event.place import Mark
 #: Ms by which clocks of nodes may differ. An origin that sends something is taken to be younger
 #: than what waits here where it is not older by more than this: rather some events of before than
 #: not all.
-CLOCKS_DIFFER = 600_000
+MAX_CLOCK_SKEW = 600_000
 _NOWHERE: Mark = (0, 0)
 _END: Mark = (1 << 63, 1 << 63)
 
 
 @attrs.define
-class _Named:
+class _ResumedOrigin:
     """An origin that is not known here, at a place of which something goes on."""
 
     origin: str
     lowest: Mark
     """Of the places, also of what has gone meanwhile."""
-    times: int = 0
+    key_count: int = 0
     """How many name it."""
 
 
 @attrs.frozen
-class _GoingOn:
+class _ResumedKey:
     since: int
-    named: tuple[_Named, ...]
+    origins: tuple[_ResumedOrigin, ...]
 
 
-class Newcomers:
+class StartPositions:
     """What waits here, by its key, in the order of time. It does not matter how much that is."""
 
     def __init__(self, wall_clock: Callable[[], int]) -> None:
         """`wall_clock` gives ms since 1970."""
         self._wall_clock = wall_clock
-        self._waiting: dict[Hashable, int] = {}
+        self._added_at: dict[Hashable, int] = {}
         """Since when: what goes on at no place of an origin that is not known here."""
-        self._going_on: dict[Hashable, _GoingOn] = {}
-        self._named: dict[str, _Named] = {}
+        self._resumed_keys: dict[Hashable, _ResumedKey] = {}
+        self._resumed_origins: dict[str, _ResumedOrigin] = {}
 
     @property
-    def named(self) -> dict[str, Mark]:
+    def resume_marks(self) -> dict[str, Mark]:
         """The origins at places of which something goes on, and the lowest of these."""
-        return {each.origin: each.lowest for each in self._named.values()}
+        return {each.origin: each.lowest for each in self._resumed_origins.values()}
 
-    def wait(self, key: Hashable, position: Mapping[str, Mark] | None = None) -> None:
+    def add_key(self, key: Hashable, position: Mapping[str, Mark] | None = None) -> None:
         """The key waits from now on, if it does not yet; with a position it goes on there."""
-        since = self._since(key)
+        since = self._time_of(key)
         if since is not None and not position:
             return
-        self.forget(key)
+        self.remove_key(key)
         if since is None:
             since = self._wall_clock()
         if position:
-            named = tuple(self._name(origin, mark) for origin, mark in position.items())
-            self._going_on[key] = _GoingOn(since, named)
+            origins = tuple(self._resume_origin(origin, mark) for origin, mark in position.items())
+            self._resumed_keys[key] = _ResumedKey(since, origins)
         else:
-            self._waiting[key] = since
+            self._added_at[key] = since
 
-    def forget(self, key: Hashable) -> None:
+    def remove_key(self, key: Hashable) -> None:
         """The key waits no more."""
-        self._waiting.pop(key, None)
-        going_on = self._going_on.pop(key, None)
-        for each in () if going_on is None else going_on.named:
-            each.times -= 1
-            if not each.times:
-                del self._named[each.origin]
+        self._added_at.pop(key, None)
+        resumed = self._resumed_keys.pop(key, None)
+        for each in () if resumed is None else resumed.origins:
+            each.key_count -= 1
+            if not each.key_count:
+                del self._resumed_origins[each.origin]
 
-    def begins(self, origin: str, mark: Mark) -> Mark:
+    def start_of(self, origin: str, mark: Mark) -> Mark:
         """Where the node begins with an origin, given where that is for who did not wait."""
         # Before the first event there is nothing.
-        return self._first(origin, mark, CLOCKS_DIFFER) if mark[1] else mark
+        return self._lowest_start(origin, mark, MAX_CLOCK_SKEW) if mark[1] else mark
 
-    def lacks(self, origin: str) -> Mark | None:
+    def start_of_dead(self, origin: str) -> Mark | None:
         """From where on something here lacks an origin that does not speak for itself, since its
         node is gone, say: only if it is younger, whatever clocks do. None: nothing does."""
-        first = self._first(origin, _END, 0)
+        first = self._lowest_start(origin, _END, 0)
         return None if first == _END else first
 
-    def _first(self, origin: str, mark: Mark, differ: int) -> Mark:
-        named = self._named.get(origin)
-        longest = list(islice(self._waiting.values(), 1))
-        if named is None or named.times < len(self._going_on):
+    def _lowest_start(self, origin: str, mark: Mark, skew: int) -> Mark:
+        resumed = self._resumed_origins.get(origin)
+        oldest = list(islice(self._added_at.values(), 1))
+        if resumed is None or resumed.key_count < len(self._resumed_keys):
             # Some of these do not name it: the first one stands for them.
-            longest += [each.since for each in islice(self._going_on.values(), 1)]
-        if any(since <= born(origin) + differ for since in longest):
+            oldest += [each.since for each in islice(self._resumed_keys.values(), 1)]
+        if any(since <= born(origin) + skew for since in oldest):
             return _NOWHERE
-        return mark if named is None else min(mark, named.lowest)
+        return mark if resumed is None else min(mark, resumed.lowest)
 
-    def _since(self, key: Hashable) -> int | None:
-        going_on = self._going_on.get(key)
-        return self._waiting.get(key) if going_on is None else going_on.since
+    def _time_of(self, key: Hashable) -> int | None:
+        resumed = self._resumed_keys.get(key)
+        return self._added_at.get(key) if resumed is None else resumed.since
 
-    def _name(self, origin: str, mark: Mark) -> _Named:
-        named = self._named.setdefault(origin, _Named(origin, mark))
-        named.lowest = min(mark, named.lowest)
-        named.times += 1
-        return named
+    def _resume_origin(self, origin: str, mark: Mark) -> _ResumedOrigin:
+        resumed = self._resumed_origins.setdefault(origin, _ResumedOrigin(origin, mark))
+        resumed.lowest = min(mark, resumed.lowest)
+        resumed.key_count += 1
+        return resumed

@@ -18,9 +18,9 @@ import attrs
 
 from broker.cluster.address import Address
 from broker.cluster.messages import register
-from broker.cluster.node_messenger import Correspondence
+from broker.cluster.node_messenger import NodeMessenger
 from broker.cluster.traffic.frame import MAX_HOPS
-from broker.cluster.traffic.messages import Routed
+from broker.cluster.traffic.messages import RoutedMessage
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
 from broker.transport.alarm import Alarm
@@ -35,7 +35,7 @@ MOST_ANSWERS: Final = 4
 #: A log's id is not longer.
 MOST_CHARACTERS: Final = 64
 #: Seconds from the first answer until the times are sent to clients, with those of other origins.
-GATHERING: Final = 0.1
+GATHER_DELAY: Final = 0.1
 
 
 def _origin(value: object) -> str:
@@ -46,7 +46,7 @@ def _origin(value: object) -> str:
 
 @register(0x92)
 @attrs.frozen
-class AskTime(Routed):
+class TimeRequest(RoutedMessage):
     """To the home of an origin: tell its stream time."""
 
     least_version: ClassVar[int] = 2
@@ -56,7 +56,7 @@ class AskTime(Routed):
 
 @register(0x93)
 @attrs.frozen
-class TellTime(Routed):
+class TimeReply(RoutedMessage):
     """To the asker: events of the origin behind `upto` are committed after `time`."""
 
     least_version: ClassVar[int] = 2
@@ -68,16 +68,16 @@ class TellTime(Routed):
 
 
 @attrs.define
-class _Told:
+class _OriginTime:
     """The stream times of one origin."""
 
-    home: Address | None = None
+    asked_node: Address | None = None
     """The node that was asked last."""
     time: int = 0
     """The newest that counts; 0: none."""
     waiting: deque[tuple[Mark, int]] = attrs.field(factory=lambda: deque(maxlen=MOST_ANSWERS))
 
-    def come_to(self, covered: Mark) -> None:
+    def advance_to(self, covered: Mark) -> None:
         while self.waiting and self.waiting[0][0] <= covered:
             _, self.time = self.waiting.popleft()
 
@@ -90,35 +90,37 @@ class StreamTimes:
         log: EventLog,
         clock: IClock,
         wall_clock: Callable[[], int],
-        post: Correspondence | None,
+        messenger: NodeMessenger | None,
         changed: Callable[[WireTimes], None],
     ) -> None:
         """`post` is None for a node without a network; `changed` gets the times after answers."""
         self._log = log
         self._wall_clock = wall_clock
-        self._post = post
+        self._messenger = messenger
         self._clock = clock
-        self._told: dict[str, _Told] = {}
+        self._origins: dict[str, _OriginTime] = {}
         self._alarm = Alarm(clock, lambda: changed(self.times()))
-        if post is not None:
-            post.hear(AskTime, self._asked)
-            post.hear(TellTime, self._answered)
+        if messenger is not None:
+            messenger.add_listener(TimeRequest, self._receive_request)
+            messenger.add_listener(TimeReply, self._receive_reply)
 
-    def ask(self) -> None:
+    def request_times(self) -> None:
         """Ask the homes of all origins: to be called each second while somebody merges."""
-        post = self._post
-        own = None if post is None else post.own
-        if post is None or own is None:
+        messenger = self._messenger
+        own = None if messenger is None else messenger.own_address
+        if messenger is None or own is None:
             return
         others = [origin for origin in self._log.coverage.marks if origin != self._log.origin]
-        self._told = {origin: self._told.get(origin, _Told()) for origin in others[-MOST_ORIGINS:]}
-        for origin, told in self._told.items():
-            for told.home in post.homes(origin)[:1]:
-                post.say(AskTime(told.home, own, MAX_HOPS, origin))
+        self._origins = {
+            origin: self._origins.get(origin, _OriginTime()) for origin in others[-MOST_ORIGINS:]
+        }
+        for origin, times in self._origins.items():
+            for times.asked_node in messenger.find_sources(origin)[:1]:
+                messenger.send(TimeRequest(times.asked_node, own, MAX_HOPS, origin))
 
     def stop(self) -> None:
         """Forget the times: nobody merges any more."""
-        self._told.clear()
+        self._origins.clear()
         self._alarm.set(None)
 
     def times(self) -> WireTimes:
@@ -134,20 +136,26 @@ class StreamTimes:
             if len(found) > MOST_ORIGINS:
                 found.append(("", 0))
                 break
-            told = self._told.get(origin, _Told())
-            told.come_to(coverage[origin])
-            found.append((origin, told.time))
+            times = self._origins.get(origin, _OriginTime())
+            times.advance_to(coverage[origin])
+            found.append((origin, times.time))
         return tuple(found)
 
-    def _asked(self, message: AskTime) -> None:
-        log, post = self._log, self._post
-        if post is not None and post.own is not None and message.origin == log.origin:
+    def _receive_request(self, message: TimeRequest) -> None:
+        log, messenger = self._log, self._messenger
+        if (
+            messenger is not None
+            and messenger.own_address is not None
+            and message.origin == log.origin
+        ):
             mark, now = log.coverage[log.origin], self._wall_clock()
-            post.say(TellTime(message.source, post.own, MAX_HOPS, log.origin, mark, now))
+            messenger.send(
+                TimeReply(message.source, messenger.own_address, MAX_HOPS, log.origin, mark, now)
+            )
 
-    def _answered(self, message: TellTime) -> None:
-        told = self._told.get(message.origin)
-        if told is not None and message.source == told.home:
+    def _receive_reply(self, message: TimeReply) -> None:
+        times = self._origins.get(message.origin)
+        if times is not None and message.source == times.asked_node:
             # A clock that is ahead would make events of its origin late.
-            told.waiting.append((message.upto, min(message.time, self._wall_clock())))
-            self._alarm.set(self._clock.seconds() + GATHERING)
+            times.waiting.append((message.upto, min(message.time, self._wall_clock())))
+            self._alarm.set(self._clock.seconds() + GATHER_DELAY)

@@ -7,15 +7,15 @@ from typing import Final
 from broker.transport.clock import IClock
 
 #: Seconds from a probe to the moment at which it is due.
-AHEAD: Final = 0.1
+PROBE_DELAY: Final = 0.1
 #: The part of the average that the newest of the probes makes up; one is sent each second.
 _WEIGHT: Final = 0.2
 #: Seconds of average lateness from which on the machine is slow, and below which it no longer is.
-SLOW: Final = 0.25
-QUICK: Final = 0.1
+SLOW_FROM: Final = 0.25
+SLOW_UNTIL: Final = 0.1
 
 
-class Lateness:
+class TimerLag:
     """An average over the last seconds, and whether the machine is slow by it."""
 
     def __init__(self, clock: IClock) -> None:
@@ -25,14 +25,16 @@ class Lateness:
         """Seconds."""
         self.is_slow = False
 
-    def probe(self) -> None:
+    def start_probe(self) -> None:
         """Measure once more; to be called each second."""
         if not self._is_probing:
             self._is_probing = True
-            self._clock.callLater(AHEAD, self._measure, self._clock.seconds() + AHEAD)
+            self._clock.callLater(
+                PROBE_DELAY, self._finish_probe, self._clock.seconds() + PROBE_DELAY
+            )
 
-    def _measure(self, due: float) -> None:
+    def _finish_probe(self, due: float) -> None:
         self._is_probing = False
-        late = self._clock.seconds() - due
-        self.average += _WEIGHT * (late - self.average)
-        self.is_slow = self.average > (QUICK if self.is_slow else SLOW)
+        lag = self._clock.seconds() - due
+        self.average += _WEIGHT * (lag - self.average)
+        self.is_slow = self.average > (SLOW_UNTIL if self.is_slow else SLOW_FROM)

@@ -15,7 +15,7 @@ import attrs
 
 from broker.cluster.address import UnitPath, check_unit
 from broker.cluster.messages import register
-from broker.cluster.traffic.messages import Routed
+from broker.cluster.traffic.messages import RoutedMessage
 from broker.errors import ProtocolError, WireError
 from broker.event.place import Mark
 from broker.log.chunks import Chunk, encode_chunk
@@ -25,15 +25,15 @@ from broker.wire.fields import WirePosition
 from broker.wire.messages import NO_ERROR
 
 #: A page holds one event at least, however large: no longer than a frame of a link may be.
-MOST_PAGE = 1 << 30
+MAX_PAGE_BYTES = 1 << 30
 _RANKS = 3
 _origin = attrgetter("origin")
 
 #: A message names no more durable subscriptions that are sought.
-MOST_SOUGHT = 512
+MAX_SEARCHED = 512
 
 #: A durable subscription, by ClientId and name.
-Wanted = tuple[str, str]
+DurableKey = tuple[str, str]
 #: Of origins: behind the first mark, and up to the second.
 WireRanges = tuple[tuple[str, Mark, Mark | None], ...]
 
@@ -49,13 +49,13 @@ def _chunks(value: Any) -> tuple[bytes, ...]:
     return tuple(fields.octets(each) for each in value)
 
 
-def _wanted(value: Any) -> tuple[Wanted, ...]:
-    if len(value) > MOST_SOUGHT:
+def _durable_keys(value: Any) -> tuple[DurableKey, ...]:
+    if len(value) > MAX_SEARCHED:
         raise ValueError("too many at once")
     return tuple((fields.text(client_id), fields.text(name)) for client_id, name in value)
 
 
-def _found(value: Any) -> tuple[tuple[int, str], ...]:
+def _holders(value: Any) -> tuple[tuple[int, str], ...]:
     return tuple((fields.count(index), fields.address(where)) for index, where in value)
 
 
@@ -71,7 +71,7 @@ def _rank(value: Any) -> int:
 
 @register(0x80)
 @attrs.frozen
-class TakeOver(Routed):
+class TakeOver(RoutedMessage):
     """To a node where a client may have been: it is here now, with this durable subscription."""
 
     request: int = attrs.field(converter=fields.count)
@@ -83,7 +83,7 @@ class TakeOver(Routed):
 
 @register(0x81)
 @attrs.frozen
-class HandedOver(Routed):
+class HandedOver(RoutedMessage):
     """The subscription was cancelled, and is kept until `Release`; or why it was not."""
 
     request: int = attrs.field(converter=fields.count)
@@ -96,7 +96,7 @@ class HandedOver(Routed):
 
 @register(0x82)
 @attrs.frozen
-class Release(Routed):
+class Release(RoutedMessage):
     """The client has processed all that came before it was here: keep it no more."""
 
     client_id: str = attrs.field(converter=fields.text)
@@ -105,7 +105,7 @@ class Release(Routed):
 
 @register(0x85)
 @attrs.frozen
-class Released(Routed):
+class Released(RoutedMessage):
     """The answer: it is kept no more."""
 
     client_id: str = attrs.field(converter=fields.text)
@@ -114,12 +114,12 @@ class Released(Routed):
 
 #: As the name in `FetchPage`, without a client: whatever the log has of the ranges. The node of an
 #: origin asks so for own events that it has lost; older nodes know no such subscription.
-RETURNED = "*returned"
+EVERYTHING_LOGGED = "*returned"
 
 
 @register(0x83)
 @attrs.frozen
-class FetchPage(Routed):
+class FetchPage(RoutedMessage):
     """Send what matches of these ranges, from a serial of your log on, as much as makes a page."""
 
     request: int = attrs.field(converter=fields.count)
@@ -138,10 +138,10 @@ class FetchPage(Routed):
 
 @register(0x84)
 @attrs.frozen
-class PageFetched(Routed):
+class PageFetched(RoutedMessage):
     """A page, or why there is none."""
 
-    most: ClassVar[int] = MOST_PAGE
+    max_bytes: ClassVar[int] = MAX_PAGE_BYTES
 
     request: int = attrs.field(converter=fields.count)
     error: WireError = attrs.field(converter=fields.wire_error, default=NO_ERROR)
@@ -160,18 +160,18 @@ class PageFetched(Routed):
 
     @property
     def level(self) -> int:
-        """See `Routed`."""
+        """See `RoutedMessage`."""
         return self.rank
 
 
 @register(0x86)
 @attrs.frozen
-class Seek(Routed):
+class FindDurables(RoutedMessage):
     """Who has these durable subscriptions: you, or, with a unit, any node of that one, which you
     are in?"""
 
     request: int = attrs.field(converter=fields.count)
-    wanted: tuple[Wanted, ...] = attrs.field(converter=_wanted)
+    wanted: tuple[DurableKey, ...] = attrs.field(converter=_durable_keys)
     unit: UnitPath | None = attrs.field(converter=_optional_unit)
     within: int = attrs.field(converter=fields.count)
     """Ms: a later answer is of no use."""
@@ -179,11 +179,11 @@ class Seek(Routed):
 
 @register(0x87)
 @attrs.frozen
-class Sought(Routed):
+class DurablesFound(RoutedMessage):
     """The answer."""
 
     request: int = attrs.field(converter=fields.count)
-    found: tuple[tuple[int, str], ...] = attrs.field(converter=_found)
+    found: tuple[tuple[int, str], ...] = attrs.field(converter=_holders)
     """By the index of what was wanted, the address of the node that has it."""
     whole: bool = attrs.field(converter=fields.flag)
     """Whether all nodes have answered that were to be asked."""

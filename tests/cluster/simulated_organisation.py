@@ -9,29 +9,29 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
-from broker.cluster.acceptor import Reception
+from broker.cluster.acceptor import Acceptor
 from broker.cluster.address import Address, UnitPath
-from broker.cluster.admission import AdmissionRules, Situation, surplus
+from broker.cluster.admission import AdmissionContext, AdmissionRules, surplus_members
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
 from broker.cluster.handshake_core import (
     Accepted,
     Admission,
-    Answering,
-    Dialling,
+    Initiator,
     Refusal,
     Refused,
+    Responder,
     Send,
 )
 from broker.cluster.handshake_messages import GATEWAY, MEMBER, PROTOCOL_VERSIONS, NodeHello
-from broker.cluster.joining import Ask, Founded, Joined, Joining, NotYet
-from broker.cluster.known_peers import Acquaintances
-from broker.cluster.map.core import Map
+from broker.cluster.joining import AskNode, Founded, Joined, Joining, RoundFailed
+from broker.cluster.known_peers import KnownPeers
+from broker.cluster.map.core import NetworkMap
 from broker.cluster.map.own_links import OwnLinks, Publication
-from broker.cluster.meshing import Dial, Meshing, Target, keeps
+from broker.cluster.meshing import Dial, Meshing, Target, keeps_connection
 from broker.cluster.messages import Message, decode, encode
 from broker.cluster.tables.core import Tables
-from broker.cluster.tables.effects import Changed, TablesEffect
 from broker.cluster.tables.effects import Send as Flood
+from broker.cluster.tables.effects import TableChanged, TablesEffect
 from broker.errors import NotConnected, ShuttingDown
 
 KEY = b"the network's key"
@@ -84,7 +84,7 @@ class End:
     """One end of a connection."""
 
     node: OrganisedNode
-    greeting: Dialling | Answering
+    greeting: Initiator | Responder
     initiated: bool
     over: Callable[[Accepted | Refused], None]
     far: End | None = None
@@ -120,7 +120,7 @@ class OrganisedNode:
             *(Address((), name), f"{len(world.nodes):016x}", 1, PROTOCOL_VERSIONS),
             tcp=Endpoint(name, 4000),
         )
-        self.map: Map | None = None
+        self.map: NetworkMap | None = None
         self.alive = True
         self.links: dict[str, End] = {}
         self.times_left = 0
@@ -138,9 +138,9 @@ class OrganisedNode:
     def _joined_so_far(self, effects: Iterable[object]) -> None:
         for effect in effects:
             match effect:
-                case Ask(endpoint):
+                case AskNode(endpoint):
                     self._dial(Target(endpoint, MEMBER, ()), self._answered)
-                case NotYet(_error, rest):
+                case RoundFailed(_error, rest):
                     self.world.at(self.world.now + rest, self._wake_joining)
                 case Founded(cluster, beside):
                     self._beside = beside
@@ -153,9 +153,9 @@ class OrganisedNode:
 
     def _answered(self, answer: Accepted | Refused) -> None:
         if isinstance(answer, Accepted):
-            self._joined_so_far(self.joining.accepted(answer, self.world.now))
+            self._joined_so_far(self.joining.join_accepted(answer, self.world.now))
         else:
-            self._joined_so_far(self.joining.refused(answer, self.world.now))
+            self._joined_so_far(self.joining.join_refused(answer, self.world.now))
 
     def _settle(self, cluster: UnitPath, admitted: int) -> None:
         if self.map and cluster == self.map.address.unit:
@@ -165,13 +165,13 @@ class OrganisedNode:
         self.links.clear()
         address = Address(cluster, self.node.name)
         self.node = self.node._replace(address=address, admitted=admitted)
-        self.map = Map(address)
+        self.map = NetworkMap(address)
         self.own = OwnLinks(self.node)
         self.tables = Tables(address, 1, lambda: (self.node.origin, 0, 0))
-        self.reception = Reception(self.world.rules, self._situation)
+        self.reception = Acceptor(self.world.rules, self._situation)
         self.meshing = Meshing(64, self.world.rng)
-        self.acquaintances = Acquaintances(self.node.name)
-        self._publish(self.own.describe(self.node))
+        self.acquaintances = KnownPeers(self.node.name)
+        self._publish(self.own.set_node(self.node))
         self._tick(self.map)
 
     def _leave(self) -> None:
@@ -182,7 +182,7 @@ class OrganisedNode:
             end.close()
         self.links.clear()
         self.node = self.node._replace(address=Address((), self.node.name), admitted=0)
-        self._joined_so_far(self.joining.must_leave(self.world.now))
+        self._joined_so_far(self.joining.rejoin(self.world.now))
 
     def die(self) -> None:
         self.alive = False
@@ -190,57 +190,63 @@ class OrganisedNode:
         for end in self.links.values():
             end.close()
 
-    def _situation(self) -> Situation:
+    def _situation(self) -> AdmissionContext:
         assert self.map
-        return Situation(
+        return AdmissionContext(
             *(self.node, self.map.members(), {"tcp": len(self.links)}),
-            *(self.map.degrees(), self.map.others()),
+            *(self.map.link_counts(), self.map.other_cluster_nodes()),
         )
 
     # ------------------------------------------------------------------- connections
 
     def _dial(self, target: Target, over: Callable[[Accepted | Refused], None]) -> None:
         far = self.world.nodes.get(target.endpoint)
-        greeting = Dialling(
+        greeting = Initiator(
             *(self.node, "net", KEY),
             purpose=target.purpose,
             cluster=target.cluster,
-            expected=target.name,
+            expected_name=target.name,
         )
         end = End(self, greeting, True, over)
         apart = not self.world.joins(self.node.name, target.endpoint.host)
-        if apart or not (far and far.alive and far.map) or far.reception.begin(self.world.now):
+        if (
+            apart
+            or not (far and far.alive and far.map)
+            or far.reception.start_handshake(self.world.now)
+        ):
             error = Refused(NotConnected("refused"))
             self.world.at(self.world.now + 0.01, lambda: over(error))
             return
-        other = End(far, far._answering(), False, lambda answer: far.reception.over(), far=end)
+        other = End(
+            far, far._answering(), False, lambda answer: far.reception.end_handshake(), far=end
+        )
         end.far = other
         other.greeting.start(self.world.now)
         self._greeted(end, greeting.start(self.world.now))
 
-    def _answering(self) -> Answering:
+    def _answering(self) -> Responder:
         life = self.map
 
-        def judge(hello: NodeHello, trusted: bool) -> Admission | Refusal:
+        def decide(hello: NodeHello, trusted: bool) -> Admission | Refusal:
             if self.map is not life:
                 return Refusal(ShuttingDown("this node has left its cluster"))
             now = self.world.now
-            return self.reception.judge(hello, "192.0.2.1", "tcp", now, int(now * 1000))
+            return self.reception.decide_admission(hello, "192.0.2.1", "tcp", now, int(now * 1000))
 
-        return Answering(self.node, "net", KEY, judge)
+        return Responder(self.node, "net", KEY, decide)
 
     def received(self, end: End, message: Message) -> None:
         if not self.alive:
             return
         if end.peer is None:
-            self._greeted(end, end.greeting.received(message, self.world.now))
+            self._greeted(end, end.greeting.receive_message(message, self.world.now))
         elif self.map and self.links.get(end.peer.name) is end:
-            self._do(self.tables.received(end.peer.name, message, self.world.now))
+            self._do(self.tables.receive_message(end.peer.name, message, self.world.now))
 
     def closed(self, end: End) -> None:
         end.open = False
         if end.peer is None:
-            self._greeted(end, end.greeting.lost())
+            self._greeted(end, end.greeting.connection_lost())
         elif self.map and self.links.get(end.peer.name) is end:
             self._down(end.peer.name)
 
@@ -264,29 +270,29 @@ class OrganisedNode:
             end.close()
             return
         if peer.name in self.links:
-            if not keeps(self.node.name, peer.name, end.initiated):
+            if not keeps_connection(self.node.name, peer.name, end.initiated):
                 end.close()
                 return
             self.links.pop(peer.name).close()
-            self._do(self.tables.neighbour_down(peer.name, now))
+            self._do(self.tables.remove_neighbour(peer.name, now))
         self.links[peer.name] = end
-        self._do(self.tables.neighbour_up(peer.name, peer.address.unit, now))
-        self._publish(self.own.link_up(peer, "tcp", 1, 2))
-        self._dialled(self.meshing.linked(peer.name, now))
+        self._do(self.tables.add_neighbour(peer.name, peer.address.unit, now))
+        self._publish(self.own.add_link(peer, "tcp", 1, 2))
+        self._dialled(self.meshing.link_up(peer.name, now))
         self._count_members()
 
     def _down(self, name: str) -> None:
         now = self.world.now
         del self.links[name]
-        self._do(self.tables.neighbour_down(name, now))
-        self._publish(self.own.link_down(name))
-        self._dialled(self.meshing.lost(name, now))
+        self._do(self.tables.remove_neighbour(name, now))
+        self._publish(self.own.remove_link(name))
+        self._dialled(self.meshing.link_down(name, now))
         self._count_members()
 
     def _count_members(self) -> None:
         peers = [end.peer for end in self.links.values() if end.peer]
         members = sum(peer.address.unit == self.node.address.unit for peer in peers)
-        self.joining.links_changed(members, self.world.now)
+        self.joining.set_member_links(members, self.world.now)
 
     # ------------------------------------------------------------------- tables and targets
 
@@ -294,7 +300,7 @@ class OrganisedNode:
         assert self.map
         for each in publications:
             key = (each.kind, each.subject, self.node.name)
-            self.map.take(key, each.scope, each.changes)
+            self.map.apply_change(key, each.scope, each.changes)
             now = self.world.now
             self._do(self.tables.publish(each.kind, each.subject, each.scope, each.changes, now)[1])
 
@@ -303,10 +309,10 @@ class OrganisedNode:
             match effect:
                 case Flood(neighbour, message):
                     self.links[neighbour].send(message)
-                case Changed(key, scope, changes, gone) if self.map:
-                    self.map.take(key, scope, changes, gone)
+                case TableChanged(key, scope, changes, gone) if self.map:
+                    self.map.apply_change(key, scope, changes, gone)
 
-    def _tick(self, life: Map) -> None:
+    def _tick(self, life: NetworkMap) -> None:
         """Timers of this membership, and what follows from the map; each 50 ms will do here."""
         if self.map is not life:
             return
@@ -314,11 +320,11 @@ class OrganisedNode:
         self._do(self.tables.handle_timeout(now))
         self._joined_so_far(self.joining.handle_timeout(now))
         members = life.members()
-        if self.node.name in surplus(members, self.world.rules.most_nodes):
+        if self.node.name in surplus_members(members, self.world.rules.most_nodes):
             self._leave()
             return
-        self.acquaintances.see(members, now)
-        everybody = [*sorted(members.items()), *self.acquaintances.former(members).items()]
+        self.acquaintances.update(members, now)
+        everybody = [*sorted(members.items()), *self.acquaintances.list_absent(members).items()]
         targets = {
             name: Target(node.tcp, MEMBER, node.address.unit, name)
             for name, node in everybody
@@ -327,9 +333,9 @@ class OrganisedNode:
         if self._beside:
             name = self._beside.host
             targets[name] = Target(self._beside, GATEWAY, (), name)
-        self._dialled(self.meshing.aim(targets, now))
+        self._dialled(self.meshing.set_targets(targets, now))
         for name in self.links:
-            self._dialled(self.meshing.linked(name, now))
+            self._dialled(self.meshing.link_up(name, now))
         self.world.at(now + 0.05, lambda: self._tick(life))
 
     def _dialled(self, dials: Iterable[Dial]) -> None:
@@ -341,7 +347,7 @@ class OrganisedNode:
 
         def over(answer: Accepted | Refused) -> None:
             if isinstance(answer, Refused) and self.map and self.map is life:
-                self.acquaintances.refused(key, answer.error)
-                self._dialled(self.meshing.failed(key, self.world.now))
+                self.acquaintances.record_refusal(key, answer.error)
+                self._dialled(self.meshing.dial_failed(key, self.world.now))
 
         return over

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from broker.cluster.admission import AdmissionRules, Situation
-from broker.cluster.descriptor import NodeDescriptor
-from broker.cluster.handshake_messages import GATEWAY, MAGIC, MEMBER, NONCE_BYTES, NodeHello
-from broker.cluster.handshake_core import Admission, Refusal
 from broker.cluster.acceptor import (
-    GREETINGS_AT_ONCE,
-    GREETINGS_PER_SECOND,
+    HANDSHAKE_BURST,
+    HANDSHAKES_PER_SECOND,
     LEASE,
-    MOST_GREETINGS,
-    Reception,
+    MOST_HANDSHAKES,
+    Acceptor,
 )
+from broker.cluster.admission import AdmissionContext, AdmissionRules
+from broker.cluster.descriptor import NodeDescriptor
+from broker.cluster.handshake_core import Admission, Refusal
+from broker.cluster.handshake_messages import GATEWAY, MAGIC, MEMBER, NONCE_BYTES, NodeHello
 from broker.errors import ClusterFull, NameTaken, Overloaded
 from tests.cluster.sample_nodes import a_node
 
@@ -25,14 +25,16 @@ class House:
 
     def __init__(self) -> None:
         self.members: dict[str, NodeDescriptor] = {"n1": OWN}
-        self.reception = Reception(RULES, self.situation)
+        self.reception = Acceptor(RULES, self.situation)
 
-    def situation(self) -> Situation:
-        return Situation(OWN, dict(self.members), {}, {}, ())
+    def situation(self) -> AdmissionContext:
+        return AdmissionContext(OWN, dict(self.members), {}, {}, ())
 
     def asks(self, node: NodeDescriptor, now: float, purpose: str = MEMBER) -> Admission | Refusal:
         hello = NodeHello(MAGIC, (1,), "net", node, purpose, (), bytes(NONCE_BYTES))
-        return self.reception.judge(hello, "192.0.2.1", "tcp", now, wall_ms=int(1000 * now))
+        return self.reception.decide_admission(
+            hello, "192.0.2.1", "tcp", now, wall_ms=int(1000 * now)
+        )
 
 
 def test_one_is_let_in_and_told_where_it_is_now() -> None:
@@ -91,19 +93,21 @@ def test_a_gateway_takes_no_place() -> None:
 
 def test_greetings_under_way_are_bounded() -> None:
     reception = House().reception
-    assert [reception.begin(0.0) for _each in range(MOST_GREETINGS)] == [None] * MOST_GREETINGS
-    assert isinstance(reception.begin(0.0), Overloaded)
-    reception.over()
-    assert reception.begin(0.0) is None
-    assert isinstance(reception.begin(0.0), Overloaded)
+    assert [reception.start_handshake(0.0) for _each in range(MOST_HANDSHAKES)] == [
+        None
+    ] * MOST_HANDSHAKES
+    assert isinstance(reception.start_handshake(0.0), Overloaded)
+    reception.end_handshake()
+    assert reception.start_handshake(0.0) is None
+    assert isinstance(reception.start_handshake(0.0), Overloaded)
 
 
 def test_floods_are_slowed_down() -> None:
     reception = House().reception
     let_in = 0
     for tick in range(10_000):
-        if reception.begin(tick / 1000) is None:
+        if reception.start_handshake(tick / 1000) is None:
             let_in += 1
-            reception.over()
-    assert let_in <= GREETINGS_AT_ONCE + 10 * GREETINGS_PER_SECOND
-    assert let_in >= 10 * GREETINGS_PER_SECOND
+            reception.end_handshake()
+    assert let_in <= HANDSHAKE_BURST + 10 * HANDSHAKES_PER_SECOND
+    assert let_in >= 10 * HANDSHAKES_PER_SECOND

@@ -12,7 +12,7 @@ from broker.cluster.address import (
     Address,
     child_towards,
     common_prefix,
-    contexts,
+    enclosing_units,
     is_within,
     parse_unit,
     unit_text,
@@ -71,10 +71,10 @@ def test_the_common_prefix_is_the_deepest_context_of_both(
     one: tuple[str, ...], other: tuple[str, ...]
 ) -> None:
     shared = common_prefix(one, other)
-    assert shared == max(set(contexts(one)) & set(contexts(other)), key=len)
+    assert shared == max(set(enclosing_units(one)) & set(enclosing_units(other)), key=len)
 
 
 def test_a_child_leads_towards_what_is_in_it() -> None:
     assert child_towards((), ("alps", "c1")) == "alps"
     assert child_towards(("alps",), ("alps", "c1")) == "c1"
-    assert list(contexts(("alps", "c1"))) == [("alps", "c1"), ("alps",), ()]
+    assert list(enclosing_units(("alps", "c1"))) == [("alps", "c1"), ("alps",), ()]

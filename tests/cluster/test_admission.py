@@ -10,8 +10,15 @@ import attrs
 import pytest
 
 from broker.cluster.address import Address
-from broker.cluster.admission import AdmissionRules, IpRules, Situation, judge, surplus
+from broker.cluster.admission import (
+    AdmissionContext,
+    AdmissionRules,
+    IpRules,
+    find_refusal,
+    surplus_members,
+)
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
+from broker.cluster.handshake_core import Refusal
 from broker.cluster.handshake_messages import (
     GATEWAY,
     MAGIC,
@@ -21,7 +28,6 @@ from broker.cluster.handshake_messages import (
     Alternative,
     NodeHello,
 )
-from broker.cluster.handshake_core import Refusal
 from broker.errors import (
     AddressNotAllowed,
     BrokerError,
@@ -46,10 +52,11 @@ OTHERS = (
 )
 
 
-def situation(*members: NodeDescriptor, **fields: Any) -> Situation:
+def situation(*members: NodeDescriptor, **fields: Any) -> AdmissionContext:
     everybody = {node.name: node for node in (OWN, *members)}
     return attrs.evolve(
-        Situation(own=OWN, members=everybody, links={}, degrees={}, others=OTHERS), **fields
+        AdmissionContext(own=OWN, members=everybody, links={}, degrees={}, other_clusters=OTHERS),
+        **fields,
     )
 
 
@@ -61,12 +68,12 @@ def hello(
 
 def judged(
     greeting: NodeHello,
-    at: Situation,
+    at: AdmissionContext,
     rules: AdmissionRules = RULES,
     host: str = "192.0.2.7",
     transport: str = "tcp",
 ) -> Refusal | None:
-    return judge(greeting, host, transport, rules, at)
+    return find_refusal(greeting, host, transport, rules, at)
 
 
 def refused(refusal: Refusal | None) -> type[BrokerError]:
@@ -149,13 +156,13 @@ def test_who_is_about_to_leave_names_the_other_members() -> None:
 
 
 def test_who_is_behind_takes_nobody_new_and_names_the_other_members() -> None:
-    refusal = judged(hello(), situation(N2, behind=True))
+    refusal = judged(hello(), situation(N2, is_overloaded=True))
     assert refused(refusal) is Overloaded
     assert refusal is not None
     assert [each.address.node for each in refusal.alternatives] == ["n2", "m1", "k1"]
     # Its members and gateways are not to be cut off by that.
-    assert judged(hello(N2), situation(N2, behind=True)) is None
-    assert judged(hello(a_node("b.c9/k1"), GATEWAY), situation(behind=True)) is None
+    assert judged(hello(N2), situation(N2, is_overloaded=True)) is None
+    assert judged(hello(a_node("b.c9/k1"), GATEWAY), situation(is_overloaded=True)) is None
 
 
 def test_who_has_all_its_links_names_those_with_fewest() -> None:
@@ -176,7 +183,7 @@ def test_a_transport_that_is_not_named_takes_no_links() -> None:
 
 def test_alternatives_are_bounded() -> None:
     many = OTHERS * MOST_ALTERNATIVES
-    refusal = judged(hello(), situation(N2, N3, others=many))
+    refusal = judged(hello(), situation(N2, N3, other_clusters=many))
     assert refusal and len(refusal.alternatives) == MOST_ALTERNATIVES
 
 
@@ -206,8 +213,8 @@ def test_alternatives_are_bounded() -> None:
     ],
 )
 def test_addresses_are_discriminated(rules: IpRules, host: str, admits: bool) -> None:
-    assert rules.admits(host) is admits
-    with_rules = attrs.evolve(RULES, addresses=rules.admits)
+    assert rules.allows(host) is admits
+    with_rules = attrs.evolve(RULES, is_address_allowed=rules.allows)
     refusal = judged(hello(), situation(), with_rules, host)
     assert (refusal is None) is admits
     assert admits or refused(refusal) is AddressNotAllowed
@@ -222,13 +229,13 @@ def test_all_members_agree_who_came_too_late(seed: int) -> None:
     answers = set()
     for _member in range(5):
         rng.shuffle(nodes)
-        answers.add(surplus({node.name: node for node in nodes}, 5))
+        answers.add(surplus_members({node.name: node for node in nodes}, 5))
     assert len(answers) == 1
     (leaving,) = answers
     assert len(leaving) == 3
     stay = [node.admitted for node in nodes if node.name not in leaving]
     assert max(stay) <= min(node.admitted for node in nodes if node.name in leaving)
-    assert surplus({node.name: node for node in nodes}, 8) == ()
+    assert surplus_members({node.name: node for node in nodes}, 8) == ()
 
 
 def test_a_refusal_says_what_to_change() -> None:

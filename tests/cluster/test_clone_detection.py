@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from broker.cluster.clone_detection import CLONE_PATIENCE, Refusals, earlier_clones, place_of
+from broker.cluster.clone_detection import (
+    CONFIRMATION_TIME,
+    CloneConfirmation,
+    endpoint_text,
+    find_earlier_clones,
+)
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.neighbours import Neighbour
 from tests.cluster.sample_nodes import a_node
@@ -15,32 +20,32 @@ def neighbour(node: NodeDescriptor) -> Neighbour:
 
 
 def test_a_link_to_the_earlier_process_ends_and_both_places_are_named() -> None:
-    ((name, error),) = earlier_clones([neighbour(B), neighbour(A)], {"a": TWIN, "b": B})
+    ((name, error),) = find_earlier_clones([neighbour(B), neighbour(A)], {"a": TWIN, "b": B})
     assert name == "a"
     assert "at 192.0.2.1:4000 and at a:4000 run on copies of one log" in str(error)
 
 
 def test_a_link_to_the_later_process_stays() -> None:
     links = [neighbour(TWIN), neighbour(B)]
-    assert list(earlier_clones(links, {"a": A, "b": B})) == []
-    assert list(earlier_clones(links, {"a": TWIN})) == []
+    assert list(find_earlier_clones(links, {"a": A, "b": B})) == []
+    assert list(find_earlier_clones(links, {"a": TWIN})) == []
     # Another log under the same name is no copy.
-    assert list(earlier_clones([neighbour(A)], {"a": TWIN._replace(origin="f" * 16)})) == []
+    assert list(find_earlier_clones([neighbour(A)], {"a": TWIN._replace(origin="f" * 16)})) == []
 
 
 def test_the_place_of_a_node_is_where_it_listens() -> None:
-    assert place_of(A) == "a:4000"
-    assert place_of(A._replace(tcp=None, udp=A.tcp)) == "a:4000"
-    assert place_of(A._replace(tcp=None)) == "an unknown place"
+    assert endpoint_text(A) == "a:4000"
+    assert endpoint_text(A._replace(tcp=None, udp=A.tcp)) == "a:4000"
+    assert endpoint_text(A._replace(tcp=None)) == "an unknown place"
 
 
 def test_a_second_refusal_is_certain_neither_at_once_nor_long_after_the_first() -> None:
-    refusals = Refusals()
-    assert not refusals.is_certain(0.0)
-    assert not refusals.is_certain(CLONE_PATIENCE - 0.1)
-    assert refusals.is_certain(CLONE_PATIENCE)
-    assert refusals.is_certain(6 * CLONE_PATIENCE)
+    refusals = CloneConfirmation()
+    assert not refusals.record_sign(0.0)
+    assert not refusals.record_sign(CONFIRMATION_TIME - 0.1)
+    assert refusals.record_sign(CONFIRMATION_TIME)
+    assert refusals.record_sign(6 * CONFIRMATION_TIME)
     # The first one is forgotten by then: this is another first one.
-    assert not refusals.is_certain(6 * CLONE_PATIENCE + 0.1)
-    assert not refusals.is_certain(7 * CLONE_PATIENCE)
-    assert refusals.is_certain(7 * CLONE_PATIENCE + 0.2)
+    assert not refusals.record_sign(6 * CONFIRMATION_TIME + 0.1)
+    assert not refusals.record_sign(7 * CONFIRMATION_TIME)
+    assert refusals.record_sign(7 * CONFIRMATION_TIME + 0.2)

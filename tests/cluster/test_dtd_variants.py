@@ -29,21 +29,21 @@ def flight(content_hash: str) -> DtdReference:
 
 def test_texts_are_there_again_with_what_counts(tmp_path: Path) -> None:
     texts = texts_at(tmp_path / "origins.json")
-    assert texts.note("a", flight(FIRST), counts=True)
-    assert texts.note("b", flight(OTHER), counts=False)
-    assert not texts.note("b", flight(OTHER), counts=False)
+    assert texts.record_text("a", flight(FIRST), counts=True)
+    assert texts.record_text("b", flight(OTHER), counts=False)
+    assert not texts.record_text("b", flight(OTHER), counts=False)
     again = texts_at(tmp_path / "origins.json")
-    assert (again.of("a"), again.of("b")) == ({}, {FLIGHT: flight(OTHER)})
-    assert again.users() == {flight(FIRST): ["a"], flight(OTHER): ["b"]}
+    assert (again.variants_of("a"), again.variants_of("b")) == ({}, {FLIGHT: flight(OTHER)})
+    assert again.origins_by_text() == {flight(FIRST): ["a"], flight(OTHER): ["b"]}
 
 
 def test_the_file_of_the_previous_version_is_read(tmp_path: Path) -> None:
     path = tmp_path / "origins.json"
     path.write_text(json.dumps({"b": {"flight 1.0": OTHER}}))
     texts = texts_at(path)
-    assert texts.of("b") == {FLIGHT: flight(OTHER)}
-    texts.note("a", flight(FIRST), counts=True)
-    assert texts_at(path).users() == {flight(FIRST): ["a"], flight(OTHER): ["b"]}
+    assert texts.variants_of("b") == {FLIGHT: flight(OTHER)}
+    texts.record_text("a", flight(FIRST), counts=True)
+    assert texts_at(path).origins_by_text() == {flight(FIRST): ["a"], flight(OTHER): ["b"]}
 
 
 @pytest.mark.parametrize("content", [b"{", b'{"b": 7}', b"no hash\n{}", b""])

@@ -13,6 +13,18 @@ from hypothesis import strategies as st
 
 from broker.cluster.address import Address
 from broker.cluster.descriptor import Endpoint
+from broker.cluster.handshake_core import (
+    HANDSHAKE_TIMEOUT,
+    Accepted,
+    Admission,
+    Effect,
+    HandshakeState,
+    Initiator,
+    Refusal,
+    Refused,
+    Responder,
+    Send,
+)
 from broker.cluster.handshake_messages import (
     MAGIC,
     MEMBER,
@@ -24,18 +36,6 @@ from broker.cluster.handshake_messages import (
     NodeProof,
     NodeRefuse,
     NodeWelcome,
-)
-from broker.cluster.handshake_core import (
-    GREETING_TIMEOUT,
-    Accepted,
-    Admission,
-    Answering,
-    Dialling,
-    Effect,
-    GreetingState,
-    Refusal,
-    Refused,
-    Send,
 )
 from broker.cluster.messages import Message, decode, encode
 from broker.errors import (
@@ -49,7 +49,7 @@ from broker.errors import (
 )
 from tests.cluster.sample_nodes import a_node
 
-_S = TypeVar("_S", Dialling, Answering)
+_S = TypeVar("_S", Initiator, Responder)
 KEY = b"a key that all share"
 NONCE = bytes(range(NONCE_BYTES))
 N1, N2, N3 = a_node("c/n1"), a_node("c/n2"), a_node("c/n3")
@@ -64,33 +64,35 @@ MESSAGES: list[Message] = [
 ]
 
 
-def dialling(key: bytes | None = None, **fields: object) -> Dialling:
+def dialling(key: bytes | None = None, **fields: object) -> Initiator:
     settings = {"purpose": MEMBER, "cluster": ("c",), **fields}
-    return Dialling(N1, "net", key, **settings)  # type: ignore[arg-type]
+    return Initiator(N1, "net", key, **settings)  # type: ignore[arg-type]
 
 
-def answering(key: bytes | None = None, **fields: object) -> Answering:
+def answering(key: bytes | None = None, **fields: object) -> Responder:
     def let_in(hello: NodeHello, trusted: bool) -> Admission:
         return Admission(hello.node._replace(admitted=77), (N2, N3))
 
-    settings = {"node": N2, "network": "net", "judge": let_in, **fields}
-    side = Answering(key=key, **settings)  # type: ignore[arg-type]
+    settings = {"node": N2, "network": "net", "decide": let_in, **fields}
+    side = Responder(key=key, **settings)  # type: ignore[arg-type]
     side.start(0.0)
     return side
 
 
-def converse(one: Dialling, other: Answering) -> tuple[list[Effect], list[Effect]]:
+def converse(one: Initiator, other: Responder) -> tuple[list[Effect], list[Effect]]:
     """How a greeting ends at each side, every message going over the wire."""
     ends: dict[object, list[Effect]] = {id(one): [], id(other): []}
     to_do = [(one, effect) for effect in one.start(0.0)]
     while to_do:
         side, effect = to_do.pop(0)
         if isinstance(effect, Send):
-            far: Dialling | Answering = other if side is one else one
-            to_do += [(far, each) for each in far.received(decode(encode(effect.message)), 0.1)]  # type: ignore[misc]
+            far: Initiator | Responder = other if side is one else one
+            to_do += [
+                (far, each) for each in far.receive_message(decode(encode(effect.message)), 0.1)
+            ]  # type: ignore[misc]
         else:
             ends[id(side)].append(effect)
-    assert one.state is other.state is GreetingState.OVER
+    assert one.state is other.state is HandshakeState.ENDED
     assert one.next_timeout() is other.next_timeout() is None
     return ends[id(one)], ends[id(other)]
 
@@ -161,7 +163,7 @@ def test_without_a_key_the_link_is_not_trusted() -> None:
 
 def certified(side: _S, name: str) -> _S:
     """The connection has shown a certificate with this name."""
-    side.certified = lambda: name
+    side.certified_name = lambda: name
     return side
 
 
@@ -185,11 +187,11 @@ def test_who_has_the_certificate_of_another_node_is_refused(key: bytes | None) -
 def test_with_the_same_key_both_prove_it_and_trust() -> None:
     asked: list[bool] = []
 
-    def judge(hello: NodeHello, trusted: bool) -> Admission:
+    def decide(hello: NodeHello, trusted: bool) -> Admission:
         asked.append(trusted)
         return Admission(hello.node)
 
-    (at_one,), (at_other,) = converse(dialling(KEY), answering(KEY, judge=judge))
+    (at_one,), (at_other,) = converse(dialling(KEY), answering(KEY, decide=decide))
     assert isinstance(at_one, Accepted) and at_one.trusted
     assert isinstance(at_other, Accepted) and at_other.trusted
     assert asked == [True]
@@ -204,10 +206,10 @@ def test_the_highest_common_version_is_spoken() -> None:
 
 
 def test_a_refusal_comes_with_alternatives() -> None:
-    def judge(hello: NodeHello, trusted: bool) -> Refusal:
+    def decide(hello: NodeHello, trusted: bool) -> Refusal:
         return Refusal(ClusterFull("no room"), (ELSEWHERE,))
 
-    (at_one,), (at_other,) = converse(dialling(), answering(judge=judge))
+    (at_one,), (at_other,) = converse(dialling(), answering(decide=decide))
     assert isinstance(at_one, Refused) and isinstance(at_other, Refused)
     assert isinstance(at_one.error, ClusterFull) and at_one.by_peer
     assert at_one.alternatives == (ELSEWHERE,)
@@ -225,14 +227,14 @@ def test_a_refusal_comes_with_alternatives() -> None:
         (dialling(KEY), answering(), AuthenticationFailed),
         (dialling(), answering(network="other"), WrongNetwork),
         (dialling(), answering(node=a_node("c/n2", versions=(2,))), VersionMismatch),
-        (dialling(expected="n7"), answering(), NameTaken),
+        (dialling(expected_name="n7"), answering(), NameTaken),
         (dialling(), answering(node=a_node("c/n1")), NameTaken),
         (dialling(), answering(node=a_node("d/n2")), WrongNetwork),
         (dialling(cluster=()), answering(node=a_node("d/n2")), None),
     ],
 )
 def test_both_sides_learn_what_is_wrong(
-    one: Dialling, other: Answering, error: type[Exception] | None
+    one: Initiator, other: Responder, error: type[Exception] | None
 ) -> None:
     (at_one,), at_other = converse(one, other)
     if error is None:
@@ -249,13 +251,13 @@ def test_a_proof_is_good_for_one_greeting() -> None:
     one = dialling(KEY)
     (hello,) = one.start(0.0)
     assert isinstance(hello, Send)
-    (challenge,) = first.received(hello.message, 0.0)
+    (challenge,) = first.receive_message(hello.message, 0.0)
     assert isinstance(challenge, Send)
-    (proof,) = one.received(challenge.message, 0.0)
+    (proof,) = one.receive_message(challenge.message, 0.0)
     assert isinstance(proof, Send)
-    second.received(hello.message, 0.0)
-    assert isinstance(second.received(proof.message, 0.0)[-1], Refused)
-    assert isinstance(first.received(proof.message, 0.0)[-1], Accepted)
+    second.receive_message(hello.message, 0.0)
+    assert isinstance(second.receive_message(proof.message, 0.0)[-1], Refused)
+    assert isinstance(first.receive_message(proof.message, 0.0)[-1], Accepted)
 
 
 def test_what_was_not_asked_for_is_refused_in_every_state() -> None:
@@ -263,56 +265,61 @@ def test_what_was_not_asked_for_is_refused_in_every_state() -> None:
         for message in MESSAGES:
             side = answering(key)
             for _step in range(steps):
-                side.received(HELLO, 0.0)
+                side.receive_message(HELLO, 0.0)
             welcome = isinstance(message, NodeHello) and not steps
-            effects = side.received(message, 0.0)
+            effects = side.receive_message(message, 0.0)
             if isinstance(message, NodeRefuse):
                 assert [type(each) for each in effects] == [Refused]
             elif not welcome:
                 assert [type(each) for each in effects] == [Send, Refused]
-            assert side.received(message, 0.0) == [] or welcome and key
+            assert side.receive_message(message, 0.0) == [] or welcome and key
 
 
 def test_the_dialling_side_takes_no_second_challenge_and_no_hello() -> None:
     for message in (HELLO, NodeProof(bytes(32))):
         side = dialling(KEY)
         side.start(0.0)
-        assert isinstance(side.received(message, 0.0)[-1], Refused)
+        assert isinstance(side.receive_message(message, 0.0)[-1], Refused)
     side = dialling(KEY)
     side.start(0.0)
-    side.received(NodeChallenge(N2, NONCE), 0.0)
-    refused = side.received(NodeChallenge(N2, NONCE), 0.0)[-1]
+    side.receive_message(NodeChallenge(N2, NONCE), 0.0)
+    refused = side.receive_message(NodeChallenge(N2, NONCE), 0.0)[-1]
     assert isinstance(refused, Refused) and isinstance(refused.error, ProtocolError)
 
 
 def test_a_welcome_that_was_changed_on_the_way_is_refused() -> None:
     one, other = dialling(KEY), answering(KEY)
     (hello,) = one.start(0.0)
-    (challenge,) = other.received(hello.message, 0.0)  # type: ignore[union-attr]
-    (proof,) = one.received(challenge.message, 0.0)  # type: ignore[union-attr]
-    welcome = other.received(proof.message, 0.0)[0]  # type: ignore[union-attr]
+    (challenge,) = other.receive_message(hello.message, 0.0)  # type: ignore[union-attr]
+    (proof,) = one.receive_message(challenge.message, 0.0)  # type: ignore[union-attr]
+    welcome = other.receive_message(proof.message, 0.0)[0]  # type: ignore[union-attr]
     assert isinstance(welcome, Send)
     changed = attrs.evolve(welcome.message, admitted=0)
-    refused = one.received(changed, 0.0)[-1]
+    refused = one.receive_message(changed, 0.0)[-1]
     assert isinstance(refused, Refused) and isinstance(refused.error, AuthenticationFailed)
 
 
 @pytest.mark.parametrize("side", [dialling(), answering()], ids=["dialling", "answering"])
-def test_silence_ends_a_greeting(side: Dialling | Answering) -> None:
+def test_silence_ends_a_greeting(side: Initiator | Responder) -> None:
     side.start(5.0)
-    assert side.next_timeout() == 5.0 + GREETING_TIMEOUT
+    assert side.next_timeout() == 5.0 + HANDSHAKE_TIMEOUT
     assert side.handle_timeout(5.1) == []
-    told, refused = side.handle_timeout(5.0 + GREETING_TIMEOUT)
+    told, refused = side.handle_timeout(5.0 + HANDSHAKE_TIMEOUT)
     assert isinstance(told, Send) and isinstance(refused, Refused)
     assert isinstance(refused.error, PeerSilent)
     assert side.next_timeout() is None
-    assert side.handle_timeout(99.0) == side.lost() == side.malformed(ProtocolError("x")) == []
+    assert (
+        side.handle_timeout(99.0)
+        == side.connection_lost()
+        == side.reject_malformed(ProtocolError("x"))
+        == []
+    )
 
 
 def test_garbage_and_a_lost_connection_end_a_greeting() -> None:
     side = answering()
-    assert isinstance(side.malformed(ProtocolError("garbage"))[-1], Refused)
-    (refused,) = answering().lost()
+    assert isinstance(side.reject_malformed(ProtocolError("garbage"))[-1], Refused)
+    (refused,) = answering().connection_lost()
     assert isinstance(refused, Refused)
 
 
@@ -321,8 +328,8 @@ def test_whatever_comes_a_greeting_ends_once(steps: list[int], keyed: bool, dial
     side = dialling(KEY if keyed else None) if dials else answering(KEY if keyed else None)
     effects = side.start(0.0)
     for step in steps:
-        effects += side.lost() if step < 0 else side.received(MESSAGES[step], 0.0)
-    effects += side.handle_timeout(GREETING_TIMEOUT)
+        effects += side.connection_lost() if step < 0 else side.receive_message(MESSAGES[step], 0.0)
+    effects += side.handle_timeout(HANDSHAKE_TIMEOUT)
     ends = [each for each in effects if not isinstance(each, Send)]
     assert len(ends) == 1
     assert effects[-1] is ends[0]

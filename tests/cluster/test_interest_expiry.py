@@ -6,9 +6,9 @@ from typing import Any
 
 from broker.cluster.address import Address
 from broker.cluster.descriptor import NodeDescriptor
-from broker.cluster.interest.effects import Unwanted
-from broker.cluster.messages import ANEW, Update
-from broker.cluster.network_state import LINGER, Knowledge
+from broker.cluster.interest.effects import InterestRemoved
+from broker.cluster.messages import REPLACED, Update
+from broker.cluster.network_state import INTEREST_EXPIRY, NetworkState
 
 
 def update(number: int, incarnation: int, *tables: Any) -> Update:
@@ -17,18 +17,18 @@ def update(number: int, incarnation: int, *tables: Any) -> Update:
 
 def test_what_a_unit_wants_lingers_from_its_last_going_on() -> None:
     node = NodeDescriptor(Address(("a",), "n"), "0" * 16, 1, (1,))
-    knowledge = Knowledge(node, lambda: ("0" * 16, 1, 0))
-    knowledge.describe(node, 0.0)
+    knowledge = NetworkState(node, lambda: ("0" * 16, 1, 0))
+    knowledge.publish_descriptor(node, 0.0)
     far = NodeDescriptor(Address(("b",), "far"), "1" * 16, 1, (1,))
     knowledge.link_up(far, "tcp", 1, 2, 0.0)
-    said = ("summary", "b", ANEW, (("w", (">", "true()", ())),))
-    knowledge.received("far", update(1, 1, said), 0.0)
-    knowledge.received("far", update(2, 1), 0.0)  # gone
-    knowledge.received("far", update(1, 2, said), 5.0)  # said again by a later process
-    knowledge.received("far", update(2, 2), LINGER - 1.0)  # gone again
-    effects: list[Unwanted] = []
-    now = LINGER - 1.0
-    while now < 2 * LINGER - 2.0:
-        effects += [e for e in knowledge.handle_timeout(now) if isinstance(e, Unwanted)]
+    said = ("summary", "b", REPLACED, (("w", (">", "true()", ())),))
+    knowledge.receive_message("far", update(1, 1, said), 0.0)
+    knowledge.receive_message("far", update(2, 1), 0.0)  # gone
+    knowledge.receive_message("far", update(1, 2, said), 5.0)  # said again by a later process
+    knowledge.receive_message("far", update(2, 2), INTEREST_EXPIRY - 1.0)  # gone again
+    effects: list[InterestRemoved] = []
+    now = INTEREST_EXPIRY - 1.0
+    while now < 2 * INTEREST_EXPIRY - 2.0:
+        effects += [e for e in knowledge.handle_timeout(now) if isinstance(e, InterestRemoved)]
         now += 0.5
     assert effects == []

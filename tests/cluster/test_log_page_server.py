@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 from twisted.internet.task import Clock
 
-from broker.cluster.log_page_server import Pages
-from broker.cluster.replicas.service import Keeping
-from broker.cluster.traffic.frame import MAX_HOPS, Carried, Frame, Range
-from broker.cluster.traffic.messages import Resume
+from broker.cluster.log_page_server import LogPageServer
+from broker.cluster.replicas.service import Replicas
+from broker.cluster.traffic.frame import MAX_HOPS, Frame, FrameEvent, Range
+from broker.cluster.traffic.messages import PageRequest
 from broker.event.place import Mark
 from broker.log.commit import Keeping as ToKeep
 from broker.log.commit import Retention
@@ -49,43 +49,45 @@ def test_what_goes_while_a_page_is_read_is_told_as_gone(tmp_path: Path) -> None:
             while writer.calls:
                 writer.step()
 
-    served: list[tuple[Range, list[Carried]]] = []
-    pages = Pages(
+    served: list[tuple[Range, list[FrameEvent]]] = []
+    pages = LogPageServer(
         event_log=log,
         matcher=cast(Any, None),
-        wants=cast(Any, None),
+        remote_interest=cast(Any, None),
         clock=Clock(),
         destination_of=lambda address: address,
-        cleared=lambda address, rank: True,
-        served=lambda resume, page, carried: served.append((page, carried)),
+        is_cleared=lambda address, rank: True,
+        on_page=lambda resume, page, carried: served.append((page, carried)),
     )
     append(10)
     for after in ((1, 5), (1, 40), (1, 52)):
-        pages.serve(Resume(node("home"), node("reader"), MAX_HOPS, log.origin, after, True))
+        pages.serve_page(
+            PageRequest(node("home"), node("reader"), MAX_HOPS, log.origin, after, True)
+        )
         append(25)
         reader.step()
         page, carried = served.pop()
-        begins = page.after if page.gone is None else page.gone
+        begins = page.after if page.unavailable_upto is None else page.unavailable_upto
         assert page.after == after and begins >= after
         places = [each.mark[1] for each in carried]
         assert places == list(range(begins[1] + 1, page.upto[1] + 1))
 
 
-def ask_all(name: str, log: EventLog, after: Mark) -> Resume:
+def ask_all(name: str, log: EventLog, after: Mark) -> PageRequest:
     """A reader wants all own events behind a place."""
-    return Resume(node("home"), node(name), MAX_HOPS, log.origin, after, True)
+    return PageRequest(node("home"), node(name), MAX_HOPS, log.origin, after, True)
 
 
-def pages_to(served: list[tuple[Range, list[int]]], log: EventLog) -> Pages:
+def pages_to(served: list[tuple[Range, list[int]]], log: EventLog) -> LogPageServer:
     """Pages for readers that may have all; what each holds is noted."""
-    return Pages(
+    return LogPageServer(
         event_log=log,
         matcher=cast(Any, None),
-        wants=cast(Any, None),
+        remote_interest=cast(Any, None),
         clock=Clock(),
         destination_of=lambda address: address,
-        cleared=lambda address, rank: True,
-        served=lambda resume, page, carried: served.append((page, [e.mark[1] for e in carried])),
+        is_cleared=lambda address, rank: True,
+        on_page=lambda resume, page, carried: served.append((page, [e.mark[1] for e in carried])),
     )
 
 
@@ -95,10 +97,10 @@ def test_a_page_without_events_tells_that_nothing_is_missing(tmp_path: Path) -> 
     writer.step()
     served: list[tuple[Range, list[int]]] = []
     pages = pages_to(served, log)
-    pages.serve(ask_all("reader", log, log.cut))
+    pages.serve_page(ask_all("reader", log, log.cut))
     reader.step()
     ((page, places),) = served
-    assert (page.after, page.upto, page.gone, places) == (log.cut, log.cut, None, [])
+    assert (page.after, page.upto, page.unavailable_upto, places) == (log.cut, log.cut, None, [])
 
 
 def test_the_last_page_reaches_into_an_epoch_in_which_there_is_nothing_yet(
@@ -118,7 +120,7 @@ def test_the_last_page_reaches_into_an_epoch_in_which_there_is_nothing_yet(
     pages = pages_to(served, log)
     after = (before[0], 0)
     for _ in range(2):
-        pages.serve(ask_all("reader", log, after))
+        pages.serve_page(ask_all("reader", log, after))
         reader.step()
         after = served[-1][0].upto
     assert [places for _, places in served] == [[1, 2, 3], [4, 5, 6]]
@@ -133,7 +135,7 @@ def test_readers_have_their_turns_in_the_order_in_which_they_asked(tmp_path: Pat
     pages = pages_to(served, log)
     epoch = log.cut[0]
     for name, offset in (("r1", 0), ("r2", 0), ("r3", 0), ("r1", 1), ("r2", 2)):
-        pages.serve(ask_all(name, log, (epoch, offset)))
+        pages.serve_page(ask_all(name, log, (epoch, offset)))
     while reader.calls:
         reader.step()
     # Of one that has asked twice the last question counts.
@@ -156,7 +158,7 @@ class Matcher:
         return [verdicts.get(document) for document in documents[:2]]
 
 
-class Wants:
+class FakeRemoteInterest:
     """The reader wants what matches a query."""
 
     def destinations(self, subscriptions: tuple[int, ...]) -> list[object]:
@@ -175,21 +177,28 @@ def test_a_page_holds_what_is_wanted_and_cleared(tmp_path: Path, all_of_it: bool
     writer.step()
     served: list[tuple[Range, list[int]]] = []
     clock = Clock()
-    pages = Pages(
+    pages = LogPageServer(
         event_log=log,
         matcher=cast(Any, Matcher()),
-        wants=cast(Any, Wants()),
+        remote_interest=cast(Any, FakeRemoteInterest()),
         clock=clock,
         destination_of=lambda address: address,
-        cleared=lambda address, rank: address == node("reader") and rank <= 1,
-        served=lambda resume, page, carried: served.append((page, [e.mark[1] for e in carried])),
+        is_cleared=lambda address, rank: address == node("reader") and rank <= 1,
+        on_page=lambda resume, page, carried: served.append((page, [e.mark[1] for e in carried])),
     )
     after = (log.cut[0], 0)
-    pages.serve(Resume(node("home"), node("reader"), MAX_HOPS, log.origin, after, all_of_it))
+    pages.serve_page(
+        PageRequest(node("home"), node("reader"), MAX_HOPS, log.origin, after, all_of_it)
+    )
     reader.step()
     clock.pump([0.0] * 5)
     ((page, carried),) = served
-    assert (page.after, page.upto, page.gone, page.all) == (after, log.cut, None, all_of_it)
+    assert (page.after, page.upto, page.unavailable_upto, page.is_unfiltered) == (
+        after,
+        log.cut,
+        None,
+        all_of_it,
+    )
     assert carried == ([1, 2, 3, 5] if all_of_it else [1, 3, 5])
     assert pages.denied == (3 if all_of_it else 2)
 
@@ -204,38 +213,40 @@ def test_a_loss_behind_what_retention_took_is_gone_too(tmp_path: Path) -> None:
             writer.step()
 
     served: list[Range] = []
-    pages = Pages(
+    pages = LogPageServer(
         event_log=log,
         matcher=cast(Any, None),
-        wants=cast(Any, None),
+        remote_interest=cast(Any, None),
         clock=Clock(),
         destination_of=lambda address: address,
-        cleared=lambda address, rank: True,
-        served=lambda resume, page, carried: served.append(page),
+        is_cleared=lambda address, rank: True,
+        on_page=lambda resume, page, carried: served.append(page),
     )
     append()
     epoch = log.bounds.epoch
     log.lose((epoch - 1, 0), (epoch - 1, 3), ((1, 3),), lambda _: None)
     while log.since.get(log.origin) != (epoch, 1):
         append()
-    pages.serve(Resume(node("home"), node("reader"), MAX_HOPS, log.origin, (epoch, 0), True))
+    pages.serve_page(
+        PageRequest(node("home"), node("reader"), MAX_HOPS, log.origin, (epoch, 0), True)
+    )
     reader.step()
-    assert [page.gone for page in served] == [log.chain.losses[0].last]
+    assert [page.unavailable_upto for page in served] == [log.chain.losses[0].last]
 
 
 def test_each_reader_is_told_a_loss_once_as_long_as_it_is_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("broker.cluster.log_page_server.MOST_TOLD", 2)
+    monkeypatch.setattr("broker.cluster.log_page_server.MOST_TOLD_LOSSES", 2)
     empty, loss = Loss((4, 3), (4, 3), (1, 3), (1, 9)), Loss((5, 3), (5, 9), (1, 3), (1, 9))
-    pages = Pages(
+    pages = LogPageServer(
         event_log=cast(Any, SimpleNamespace(chain=Chain([], [empty, loss]))),
         matcher=cast(Any, None),
-        wants=cast(Any, None),
+        remote_interest=cast(Any, None),
         clock=Clock(),
         destination_of=lambda address: address,
-        cleared=lambda address, rank: True,
-        served=lambda *_: None,
+        is_cleared=lambda address, rank: True,
+        on_page=lambda *_: None,
     )
     for name in ("r1", "r2", "r3"):
         # It has had the branch's first place, and is told what follows on it.
@@ -263,26 +274,26 @@ def test_copies_that_go_while_they_are_read_are_no_page(tmp_path: Path) -> None:
                 writer.step()
 
     answered: list[Frame] = []
-    keeping = Keeping(
+    keeping = Replicas(
         log,
-        owner=cast(Any, None),
-        tell=lambda name, message: None,
-        say=lambda message: None,
-        own=lambda: node("keeper"),
-        answer=answered.append,
-        replaced=lambda whose, origin: False,
+        replicator=cast(Any, None),
+        send_to_neighbour=lambda name, message: None,
+        send_message=lambda message: None,
+        own_address=lambda: node("keeper"),
+        send_frame=answered.append,
+        has_other_log=lambda whose, origin: False,
     )
     keep(1, 3)
-    keeping.serve(Resume(node("keeper"), node("reader"), MAX_HOPS, "far", (1, 0)))
+    keeping.send_page(PageRequest(node("keeper"), node("reader"), MAX_HOPS, "far", (1, 0)))
     keep(4, 30)
     reader.step()
     assert answered == []
     after = log.kept["far"].after
     assert after > (1, 0)
-    keeping.serve(Resume(node("keeper"), node("reader"), MAX_HOPS, "far", after))
+    keeping.send_page(PageRequest(node("keeper"), node("reader"), MAX_HOPS, "far", after))
     reader.step()
     (frame,) = answered
-    assert (frame.ranges[0].after, frame.ranges[0].upto, frame.count) == (
+    assert (frame.ranges[0].after, frame.ranges[0].upto, frame.event_count) == (
         after,
         (1, 30),
         30 - after[1],

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from broker.cluster import messages
 from broker.cluster.address import Address
 from broker.cluster.messages import (
-    ANEW,
     CHANGED,
-    GONE,
     MAX_CONTROL,
     MAX_NAME,
     MAX_NESTING,
+    REMOVED,
+    REPLACED,
     Digest,
     Message,
     Probe,
@@ -24,14 +24,14 @@ from broker.cluster.messages import (
     Refresh,
     Update,
 )
-from broker.cluster.traffic.messages import Resume
+from broker.cluster.traffic.messages import PageRequest
 from broker.errors import ProtocolError
 
 CLUSTER = ("alps", "c1")
 CHANGES = (
     ("profile", "n1", CHANGED, (("k", ("asdi.>", "//a", (("x", "urn:x"),))), ("old", None))),
-    ("node", "n1", ANEW, (("a", 1), ("b", b"\x00"), ("c", True), ("d", 1.5), ("e", -7))),
-    ("flowing", "alps.c1", GONE, ()),
+    ("node", "n1", REPLACED, (("a", 1), ("b", b"\x00"), ("c", True), ("d", 1.5), ("e", -7))),
+    ("flowing", "alps.c1", REMOVED, ()),
 )
 EXAMPLES: list[Message] = [
     Digest((("n1", CLUSTER, 7, 3), ("n2", (), 1, 0)), True, False),
@@ -55,8 +55,8 @@ PLAIN = (
 VALUES = st.recursive(PLAIN, lambda inner: st.lists(inner | st.none(), max_size=3).map(tuple))
 ENTRIES = st.lists(st.tuples(st.text(max_size=9), st.none() | VALUES), max_size=4).map(tuple)
 TABLES = st.tuples(
-    st.text(max_size=9), st.text(max_size=9), st.sampled_from([CHANGED, ANEW]), ENTRIES
-) | st.tuples(st.text(max_size=9), st.text(max_size=9), st.just(GONE), st.just(()))
+    st.text(max_size=9), st.text(max_size=9), st.sampled_from([CHANGED, REPLACED]), ENTRIES
+) | st.tuples(st.text(max_size=9), st.text(max_size=9), st.just(REMOVED), st.just(()))
 MESSAGES = st.one_of(
     st.builds(
         Digest,
@@ -140,7 +140,7 @@ def test_well_formed_arrays_of_the_wrong_things_are_a_protocol_error(
         (1, 3, -1),
         (1, 3, True),
         (1, 7, (("kind", "s", 3, ()),)),
-        (1, 7, (("kind", "s", GONE, (("a", 1),)),)),
+        (1, 7, (("kind", "s", REMOVED, (("a", 1),)),)),
         (1, 7, (("kind", "s" * (MAX_NAME + 1), CHANGED, ()),)),
         (1, 7, (("kind", "s", CHANGED, (("a", {"b": 1}),)),)),
         (0, 1, 1),
@@ -160,7 +160,7 @@ def test_a_value_that_is_nested_too_deep_is_refused() -> None:
     for _ in range(MAX_NESTING + 1):
         deep = (deep,)
     with pytest.raises(ValueError, match="nested too deep"):
-        Update("n", (), (), 1, 0, 1, 0, (("k", "s", ANEW, (("a", deep),)),), False)  # type: ignore[arg-type]
+        Update("n", (), (), 1, 0, 1, 0, (("k", "s", REPLACED, (("a", deep),)),), False)  # type: ignore[arg-type]
 
 
 def test_a_message_over_the_bound_is_refused_unread() -> None:
@@ -171,7 +171,7 @@ def test_a_message_over_the_bound_is_refused_unread() -> None:
 def test_a_link_of_version_1_gets_a_resume_without_its_history() -> None:
     """Version 1 reads exactly six fields."""
     here, there = Address(CLUSTER, "n1"), Address(CLUSTER, "n2")
-    resume = Resume(there, here, 9, "origin", (1, 2), True, ((1, 77, (0, 1)),))
+    resume = PageRequest(there, here, 9, "origin", (1, 2), True, ((1, 77, (0, 1)),))
     assert messages.decode(messages.encode(resume)) == resume
     older = messages.encode(resume.at_version(1))
     assert len(msgpack.unpackb(older[1:])) == 6

@@ -8,7 +8,7 @@ import msgpack
 from prometheus_client.core import Metric
 
 from broker.cluster.metrics import network_metrics
-from broker.cluster.network_snapshot import report
+from broker.cluster.network_snapshot import network_snapshot
 from broker.event.envelope import EventType
 from broker.testing.simulated_network import NetworkWorld
 
@@ -50,7 +50,7 @@ def samples(metrics: list[Metric]) -> dict[tuple[str, ...], float]:
 
 def test_each_node_tells_its_place_its_links_and_what_passed() -> None:
     with two_clusters() as world:
-        said = {name: report("test", world.network_of(name)) for name in world.names}
+        said = {name: network_snapshot("test", world.network_of(name)) for name in world.names}
         for each in said.values():
             assert msgpack.unpackb(msgpack.packb(each)) == json.loads(json.dumps(each))
         a1, a2, c1 = said["a1"], said["a2"], said["c1"]
@@ -77,7 +77,7 @@ def test_each_node_tells_its_place_its_links_and_what_passed() -> None:
 
 def test_the_metrics_say_the_same() -> None:
     with two_clusters() as world:
-        said = report("test", world.network_of("a2"))
+        said = network_snapshot("test", world.network_of("a2"))
         found = samples(list(network_metrics(said)))
         assert found["xmlbroker_link_up", "c1", "tcp"] == 1
         links = {link["node"]: link for link in said["links"]}
@@ -95,7 +95,7 @@ def test_a_node_that_is_gone_is_no_link_and_can_not_be_reached() -> None:
     with two_clusters() as world:
         world.kill("a2")
         world.run(QUIET)
-        said = report("test", world.network_of("a1"))
+        said = network_snapshot("test", world.network_of("a1"))
         assert said["links"] == [] and said["units"] == []
         gone = {"node": "a2", "reachable": False, "draining": False}
         assert [member for member in said["members"] if member["node"] == "a2"] in ([gone], [])
@@ -107,7 +107,7 @@ def test_a_node_in_no_cluster_says_so() -> None:
     with NetworkWorld(seed=1) as world:
         world.add("a1", join=("nobody",))
         world.run(1.0)
-        said = report("test", world.network_of("a1"))
+        said = network_snapshot("test", world.network_of("a1"))
         assert said["address"] is None and said["links"] == []
         names = {name for name, *_ in samples(list(network_metrics(said)))}
         assert "xmlbroker_wants_installed" in names
@@ -121,6 +121,6 @@ def test_who_was_let_in_keeps_that_connection_and_makes_no_other() -> None:
         world.add("a2", join=("a1",))
         world.run(QUIET)
         for name in ("a1", "a2"):
-            (link,) = report("test", world.network_of(name))["links"]
+            (link,) = network_snapshot("test", world.network_of(name))["links"]
             assert link["up"]
             assert link["reconnections"] == 0

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from broker.cluster.address import Address
 from broker.cluster.descriptor import NodeDescriptor
-from broker.cluster.network_state import LEAD_AFTER, LINGER, MOST_LINKING, Knowledge
 from broker.cluster.messages import Message
+from broker.cluster.network_state import INTEREST_EXPIRY, LEAD_DELAY, SYNC_TIMEOUT, NetworkState
 from broker.cluster.tables.effects import Send
 from broker.cluster.tables.table import TableKey
-from broker.testing.nodes import SimulatedNodes
-from broker.testing.simulated_node import SimulatedNode
+from broker.testing.core_network import SimulatedNodes
+from broker.testing.core_node import SimulatedNode
 
 A, B = ("x", "a"), ("x", "b")
 
@@ -39,15 +39,17 @@ def test_destinations_are_nodes_near_and_units_far() -> None:
     knowledge = nodes.nodes["a0"].knowledge
     near, far = Address(A, "a1"), [Address(B, ""), Address(("y",), "")]
     assert sorted(knowledge.destinations()) == sorted([near, *far])
-    assert sorted(knowledge.inside(("x",))) == sorted([knowledge.address, near, Address(B, "")])
-    assert knowledge.inside(A) == [knowledge.address, near]
+    assert sorted(knowledge.destinations_inside(("x",))) == sorted(
+        [knowledge.address, near, Address(B, "")]
+    )
+    assert knowledge.destinations_inside(A) == [knowledge.address, near]
 
 
 def test_every_address_is_in_one_destination() -> None:
     knowledge = chain().nodes["a0"].knowledge
-    assert knowledge.towards(Address(A, "a1")) == Address(A, "a1")
-    assert knowledge.towards(Address(B, "b0")) == Address(B, "")
-    assert knowledge.towards(Address(("y", "c"), "c0")) == Address(("y",), "")
+    assert knowledge.destination_of(Address(A, "a1")) == Address(A, "a1")
+    assert knowledge.destination_of(Address(B, "b0")) == Address(B, "")
+    assert knowledge.destination_of(Address(("y", "c"), "c0")) == Address(("y",), "")
 
 
 def test_the_way_to_a_node_and_to_its_unit_begins_alike() -> None:
@@ -63,30 +65,30 @@ def test_a_unit_of_which_it_is_not_known_what_it_wants_is_no_destination() -> No
         nodes.add(name, unit)
     nodes.link("a0", "b0")
     # Who has just begun does not speak for its unit yet.
-    nodes.run(LEAD_AFTER / 2)
+    nodes.run(LEAD_DELAY / 2)
     knowledge = nodes.nodes["a0"].knowledge
     assert knowledge.next_hop(Address(B, ""), 0) == "b0"
     assert knowledge.destinations() == []
-    nodes.run(LEAD_AFTER)
+    nodes.run(LEAD_DELAY)
     assert knowledge.destinations() == [Address(B, "")]
 
 
 def test_a_node_leads_after_a_moment() -> None:
     node = NodeDescriptor(Address(A, "n"), "0" * 16, 1, (1,))
-    knowledge = Knowledge(node, lambda: ("0" * 16, 1, 0))
-    knowledge.describe(node, 100.0)
-    assert knowledge.map.leads()
+    knowledge = NetworkState(node, lambda: ("0" * 16, 1, 0))
+    knowledge.publish_descriptor(node, 100.0)
+    assert knowledge.map.is_leader()
     assert not list(knowledge.tables.items("summary"))
-    knowledge.handle_timeout(100.0 + LEAD_AFTER)
-    knowledge.handle_timeout(100.0 + LEAD_AFTER)
+    knowledge.handle_timeout(100.0 + LEAD_DELAY)
+    knowledge.handle_timeout(100.0 + LEAD_DELAY)
     assert {key.subject for key, _ in knowledge.tables.items("summary")} == {"x.a", "x"}
 
 
-def end(name: str) -> tuple[Knowledge, NodeDescriptor]:
+def end(name: str) -> tuple[NetworkState, NodeDescriptor]:
     """A node in a cluster by itself."""
     node = NodeDescriptor(Address(A, name), name[0] * 16, 1, (1,))
-    knowledge = Knowledge(node, lambda: (node.origin, 1, 0))
-    knowledge.describe(node, 0.0)
+    knowledge = NetworkState(node, lambda: (node.origin, 1, 0))
+    knowledge.publish_descriptor(node, 0.0)
     return knowledge, node
 
 
@@ -94,7 +96,7 @@ def said(effects: Iterable[object]) -> list[Message]:
     return [each.message for each in effects if isinstance(each, Send)]
 
 
-def links(knowledge: Knowledge) -> set[str]:
+def links(knowledge: NetworkState) -> set[str]:
     """Whom it tells others that it is linked to."""
     own = TableKey("node", knowledge.address.node, knowledge.address.node)
     return {key for key in knowledge.tables.get(own) if key.startswith("link:")}
@@ -105,11 +107,11 @@ def test_a_link_is_told_when_all_has_come_that_the_other_end_knows() -> None:
     told = said(there.link_up(own, "tcp", 1, 2, 0.0))
     answers = said(here.link_up(far, "tcp", 1, 2, 0.0))
     for message in told:
-        here.received("b0", message, 0.1)
+        here.receive_message("b0", message, 0.1)
     assert links(here) == set(), "it has said what it has, and has not told it yet"
-    news = [each for message in answers for each in said(there.received("a0", message, 0.1))]
+    news = [each for message in answers for each in said(there.receive_message("a0", message, 0.1))]
     for message in news:
-        here.received("b0", message, 0.2)
+        here.receive_message("b0", message, 0.2)
     assert links(here) == {"link:b0"}
     here.link_down("b0", 0.3)
     assert links(here) == set()
@@ -119,12 +121,12 @@ def test_a_link_is_used_though_something_never_comes() -> None:
     (here, own), (there, far) = end("a0"), end("b0")
     here.link_up(far, "tcp", 1, 2, 0.0)
     for message in said(there.link_up(own, "tcp", 1, 2, 0.0)):
-        here.received("b0", message, 0.1)
-    for now in (1.0, 1.0, MOST_LINKING - 0.1):
+        here.receive_message("b0", message, 0.1)
+    for now in (1.0, 1.0, SYNC_TIMEOUT - 0.1):
         here.handle_timeout(now)
     assert links(here) == set()
-    assert here.next_timeout() == MOST_LINKING
-    here.handle_timeout(MOST_LINKING)
+    assert here.next_timeout() == SYNC_TIMEOUT
+    here.handle_timeout(SYNC_TIMEOUT)
     assert links(here) == {"link:b0"}
 
 
@@ -132,9 +134,9 @@ def test_a_link_that_breaks_meanwhile_is_never_told() -> None:
     (here, own), (there, far) = end("a0"), end("b0")
     here.link_up(far, "tcp", 1, 2, 0.0)
     for message in said(there.link_up(own, "tcp", 1, 2, 0.0)):
-        here.received("b0", message, 0.1)
+        here.receive_message("b0", message, 0.1)
     here.link_down("b0", 1.0)
-    here.handle_timeout(MOST_LINKING)
+    here.handle_timeout(SYNC_TIMEOUT)
     assert links(here) == set()
 
 
@@ -153,7 +155,7 @@ def test_wants_of_a_leader_that_restarts_are_not_forgotten_meanwhile() -> None:
 def test_wants_of_who_is_gone_are_forgotten_in_the_end() -> None:
     nodes = chain()
     nodes.kill("c0")
-    nodes.run(35.0 + LINGER + 20.0)
+    nodes.run(35.0 + INTEREST_EXPIRY + 20.0)
     assert wanted(nodes.nodes["b0"]) == wanted(nodes.nodes["a0"]) == 0
 
 

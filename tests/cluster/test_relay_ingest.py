@@ -12,10 +12,10 @@ from twisted.internet.task import Clock
 
 from broker.cluster.address import Address
 from broker.cluster.missing_types import MissingTypes
-from broker.cluster.relay_ingest import MOST_WAITING_BYTES, Intake
-from broker.cluster.traffic.frame import ZSTD, Carried, Frame, Range
-from broker.cluster.traffic.received_range import Arrived
-from broker.cluster.traffic.sender import Departures
+from broker.cluster.relay_ingest import MOST_WAITING_BYTES, RelayIngest
+from broker.cluster.traffic.frame import ZSTD, Frame, FrameEvent, Range
+from broker.cluster.traffic.received_range import ReceivedRange
+from broker.cluster.traffic.sender import OriginSender
 from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, LogUnavailable, Overloaded
@@ -93,16 +93,16 @@ class Setting:
         log: Any = self.log
         matcher: Any = self.matcher
         quarantine: Any = self
-        self.intake = Intake(
+        self.intake = RelayIngest(
             matcher=matcher,
             event_log=log,
             quarantine=quarantine,
             clock=self.clock,
             wall_clock=lambda: 0,
-            committed=lambda events, matches: self.committed.append(len(events)),
-            gone=lambda *_: None,
+            on_committed=lambda events, matches: self.committed.append(len(events)),
+            report_gap=lambda *_: None,
             variants=lambda *_: {},
-            missing=MissingTypes(
+            missing_types=MissingTypes(
                 unused,
                 AwaitedTypes(unused, self.clock, 600.0),
                 self.clock,
@@ -111,26 +111,28 @@ class Setting:
             ),
             undecided=unused,
             reconsider=lambda *_: None,
-            wanted_here=lambda numbers: True,
+            has_local_match=lambda numbers: True,
         )
 
     def take(self, first: int, last: int) -> None:
         """The events with these numbers, in a range that ends with them."""
-        carried = [Carried((1, n), b"\x90", b"%d" % n) for n in range(first, last + 1)]
+        carried = [FrameEvent((1, n), b"\x90", b"%d" % n) for n in range(first, last + 1)]
         told = Range(OWN, (1, first - 1), (1, last))
         runs = [(len(carried), (0,))]
-        frame = Departures("far", HOME, (1, 0)).frame([told], carried, [0] * len(carried), runs)
-        self.intake.take(
-            Arrived(told, frame, 0),
+        frame = OriginSender("far", HOME, (1, 0)).make_frame(
+            [told], carried, [0] * len(carried), runs
+        )
+        self.intake.log_range(
+            ReceivedRange(told, frame, 0),
             (1, first - 1),
             lambda error: self.settled.append((last, error)),
         )
 
 
 def frame_of(*numbers: int, body: bytes | None = None) -> Frame:
-    carried = [Carried((1, n), b"\x90", b"%d" % n) for n in numbers]
+    carried = [FrameEvent((1, n), b"\x90", b"%d" % n) for n in numbers]
     told = Range(Address(("c",), ""), (1, 0), (1, 9))
-    made = Departures("far", HOME, (1, 0)).frame(
+    made = OriginSender("far", HOME, (1, 0)).make_frame(
         [told], carried, [0] * len(carried), [(len(carried), (0,))] if carried else []
     )
     return made if body is None else attrs.evolve(made, encoding=ZSTD, body=body)
@@ -139,8 +141,8 @@ def frame_of(*numbers: int, body: bytes | None = None) -> Frame:
 def enters(setting: Setting, frame: Frame) -> list[str]:
     """What is said of a frame that enters a unit, in its order."""
     said: list[str] = []
-    setting.intake.match(
-        Arrived(frame.ranges[0], frame, 0),
+    setting.intake.match_range(
+        ReceivedRange(frame.ranges[0], frame, 0),
         lambda job: said.append("matched"),
         lambda: said.append("late"),
     )
@@ -149,14 +151,14 @@ def enters(setting: Setting, frame: Frame) -> list[str]:
 
 def test_what_enters_is_matched_before_what_follows() -> None:
     setting = Setting()
-    setting.intake._turns._working = True
+    setting.intake._slices._working = True
     said = enters(setting, frame_of(1))
-    setting.intake.follow(frame_of(2), lambda: said.append("followed"))
+    setting.intake.wait_for_earlier(frame_of(2), lambda: said.append("followed"))
     assert said == []
-    setting.intake._turns._working = False
-    setting.intake._turns.work()
+    setting.intake._slices._working = False
+    setting.intake._slices.work()
     assert said == ["matched", "followed"]
-    setting.intake.follow(frame_of(3), lambda: said.append("at once"))
+    setting.intake.wait_for_earlier(frame_of(3), lambda: said.append("at once"))
     assert said[-1] == "at once"
 
 
@@ -171,12 +173,12 @@ def test_what_can_not_be_matched_holds_nobody_up() -> None:
 
 def test_a_node_is_behind_with_half_of_its_room_taken_or_a_log_that_takes_nothing() -> None:
     setting = Setting()
-    assert not setting.intake.is_behind()
+    assert not setting.intake.is_overloaded()
     setting.intake.waiting_bytes = MOST_WAITING_BYTES // 2 + 1
-    assert setting.intake.is_behind()
+    assert setting.intake.is_overloaded()
     setting.intake.waiting_bytes = 0
     setting.log.resting = True
-    assert setting.intake.is_behind()
+    assert setting.intake.is_overloaded()
 
 
 def test_what_waits_for_a_type_holds_nobody_up() -> None:
@@ -191,14 +193,14 @@ def test_what_waits_for_a_type_holds_nobody_up() -> None:
         def get(self, _: object) -> object:
             return self
 
-    setting.intake._missing._dtds = cast(Any, Dtds())
+    setting.intake._missing_types._dtds = cast(Any, Dtds())
     real = setting.matcher.match
     missing = TypeMissing(DtdReference("t", "1"), "")
     setting.matcher.match = lambda *_: [missing]  # type: ignore[method-assign]
     first = enters(setting, frame_of(1))
     second = enters(setting, frame_of(2))
     followed: list[str] = []
-    setting.intake.follow(frame_of(3), lambda: followed.append("late"))
+    setting.intake.wait_for_earlier(frame_of(3), lambda: followed.append("late"))
     assert first == second == followed == ["late"]
     setting.matcher.match = real  # type: ignore[method-assign]
     looked_up[0].callback(None)
@@ -229,11 +231,11 @@ def test_jobs_that_wait_fail_with_the_one_before_them(waits: bool) -> None:
     setting.take(1, 3)
     if waits:
         # It is matched in a later turn, when the commit before it has failed.
-        setting.intake._turns._working = True
+        setting.intake._slices._working = True
     setting.take(4, 6)
     setting.log.commit(fails=True)
-    setting.intake._turns._working = False
-    setting.intake._turns.work()
+    setting.intake._slices._working = False
+    setting.intake._slices.work()
     setting.log.commit()
     assert setting.log.logged == []
     assert [last for last, error in setting.settled if error] == [3, 6]
@@ -289,7 +291,7 @@ def test_what_enters_and_could_not_be_matched_now_is_not_told_to_be_complete() -
         def get(self, _: object) -> None:
             return None
 
-    setting.intake._missing._dtds = cast(Any, Dtds())
+    setting.intake._missing_types._dtds = cast(Any, Dtds())
     missing = TypeMissing(DtdReference("t", "1"), "")
     setting.matcher.match = lambda *_: [missing]  # type: ignore[method-assign]
     said = enters(setting, frame_of(1))
@@ -305,11 +307,11 @@ def test_what_breaks_while_it_is_logged_comes_again() -> None:
         raise RuntimeError("the environment is closed")
 
     setting.log.deduplication.record = broken  # type: ignore[method-assign]
-    setting.intake._turns._failed = lambda error: None
-    setting.intake._turns._working = True
+    setting.intake._slices._failed = lambda error: None
+    setting.intake._slices._working = True
     setting.take(1, 3)
-    setting.intake._turns._working = False
-    setting.intake._turns.work_later()
+    setting.intake._slices._working = False
+    setting.intake._slices.work_later()
     setting.clock.advance(1.0)
     assert len(setting.settled) == 1 and setting.settled[0][1] is not None
 
@@ -323,10 +325,10 @@ def test_what_breaks_while_it_is_logged_stops_nobody_else() -> None:
 
     setting.log.deduplication.record = broken  # type: ignore[method-assign]
     setting.clock.callLater(0, lambda: None)
-    setting.intake._turns._working = True
+    setting.intake._slices._working = True
     setting.take(1, 3)
-    setting.intake._turns._working = False
-    setting.intake._turns.work_later()
+    setting.intake._slices._working = False
+    setting.intake._slices.work_later()
     setting.clock.advance(1.0)
     setting.log.deduplication.record = real  # type: ignore[method-assign]
     setting.take(4, 6)

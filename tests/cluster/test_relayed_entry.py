@@ -7,10 +7,10 @@ from typing import Any
 import msgpack
 import pytest
 
-from broker.cluster.ingest_job import Job
-from broker.cluster.relayed_entry import Gathered, claimed_header, gather
-from broker.cluster.traffic.frame import Carried, Range
-from broker.cluster.traffic.received_range import Arrived
+from broker.cluster.ingest_job import IngestJob
+from broker.cluster.relayed_entry import RelayedEntries, build_entries, claimed_header
+from broker.cluster.traffic.frame import FrameEvent, Range
+from broker.cluster.traffic.received_range import ReceivedRange
 from broker.errors import NotValid
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
@@ -30,19 +30,21 @@ def header(number: int) -> Header:
     return Header(event_id, f"s{number}", "t", "1.0", SecurityLevel.MED, Liveness.LIVE)
 
 
-def carried(number: int) -> Carried:
-    return Carried((1, number), encode_header(header(number)), b"%d" % number, 1)
+def carried(number: int) -> FrameEvent:
+    return FrameEvent((1, number), encode_header(header(number)), b"%d" % number, 1)
 
 
-def gathered(*verdicts: Verdict, all: bool = False, undecided: tuple[int, ...] = ()) -> Gathered:
+def gathered(
+    *verdicts: Verdict, all: bool = False, undecided: tuple[int, ...] = ()
+) -> RelayedEntries:
     """Of events 1, 2, and so on; here is wanted what matches subscription 7."""
-    told = Range(node("own"), (1, 0), (1, 9), all=all)
+    told = Range(node("own"), (1, 0), (1, 9), is_unfiltered=all)
     events = [carried(n) for n in range(1, len(verdicts) + 1)]
-    job = Job(Arrived(told, frame([told]), 0), events, lambda _: None)
+    job = IngestJob(ReceivedRange(told, frame([told]), 0), events, lambda _: None)
     job.verdicts += verdicts
     job.undecided.update(undecided)
     deduplication = Deduplication(lambda _: None, 8)
-    return gather(
+    return build_entries(
         *(job, told, deduplication, 0, lambda numbers: 7 in numbers, lambda *_: "not-valid")
     )
 
@@ -66,7 +68,7 @@ def test_undecided_and_refused_events_keep_their_places(all: bool) -> None:
         ((1, 3), carried(3).record, 1, placeholder("not-valid")),
     ]
     # Who reads the log judges the first two.
-    assert found.waiting == [(1, 1), (1, 2)] and found.matches == [(), (), ()]
+    assert found.undecided == [(1, 1), (1, 2)] and found.matches == [(), (), ()]
     assert found.streams == {"s1", "s2", "s3"}
     assert found.refused == {"not-valid": 1} and found.unwanted == 0
 
@@ -79,7 +81,7 @@ def test_an_event_that_is_known_from_another_place_is_not_logged_again() -> None
 def claimed(at: int, value: object, level: int = 1) -> Header:
     """The claim where one field of the record is another."""
     fields = (*FIELDS[:at], value, *FIELDS[at + 1 :])
-    return claimed_header(Carried((1, 1), msgpack.packb(fields), b"", level))
+    return claimed_header(FrameEvent((1, 1), msgpack.packb(fields), b"", level))
 
 
 def test_a_refused_event_keeps_the_header_that_its_sender_claims() -> None:
@@ -111,6 +113,6 @@ def test_a_claim_that_no_event_can_have_is_none(at: int, value: object) -> None:
 
 @pytest.mark.parametrize("record", [b"", b"\x90", b"\xc1", b"no record", b"\x91" * 5000])
 def test_a_record_that_can_not_be_read_claims_nothing(record: bytes) -> None:
-    assert claimed_header(Carried((1, 1), record, b"", 2)) == NOBODYS
+    assert claimed_header(FrameEvent((1, 1), record, b"", 2)) == NOBODYS
     # The level is that of the frame: who is not cleared for the event gets no gap.
-    assert claimed_header(Carried((1, 1), record, b"", 0)).security_level is SecurityLevel.LOW
+    assert claimed_header(FrameEvent((1, 1), record, b"", 0)).security_level is SecurityLevel.LOW

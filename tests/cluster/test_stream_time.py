@@ -11,14 +11,14 @@ from twisted.internet.task import Clock
 
 from broker.cluster import messages
 from broker.cluster.address import Address
-from broker.cluster.node_messenger import Correspondence
+from broker.cluster.node_messenger import NodeMessenger
 from broker.cluster.stream_time import (
-    GATHERING,
+    GATHER_DELAY,
     MOST_ANSWERS,
     MOST_ORIGINS,
-    AskTime,
     StreamTimes,
-    TellTime,
+    TimeReply,
+    TimeRequest,
 )
 from broker.errors import ProtocolError
 from broker.event.place import Mark
@@ -30,22 +30,22 @@ OWN, OTHER, THIRD = (Address(("c",), name) for name in ("own", "other", "third")
 NOW = 1_000_000
 
 
-class Post:
+class FakeMessenger:
     """The network: writes down what is sent."""
 
-    own = OWN
+    own_address = OWN
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
         self.listeners: dict[type, Callable[[Any], None]] = {}
 
-    def hear(self, kind: type, listener: Callable[[Any], None]) -> None:
+    def add_listener(self, kind: type, listener: Callable[[Any], None]) -> None:
         self.listeners[kind] = listener
 
-    def say(self, message: Any) -> None:
+    def send(self, message: Any) -> None:
         self.sent.append(message)
 
-    def homes(self, origin: str) -> list[Address]:
+    def find_sources(self, origin: str) -> list[Address]:
         return [OTHER, THIRD] if origin == "o" else []
 
 
@@ -53,15 +53,15 @@ class Bench:
     """A node that has covered its own origin and `o`."""
 
     def __init__(self, **marks: Mark) -> None:
-        self.post, self.clock = Post(), Clock()
+        self.post, self.clock = FakeMessenger(), Clock()
         self.coverage = Coverage({"self": (1, 7), "o": (1, 10), **marks})
         self.changed: list[WireTimes] = []
         log = cast(EventLog, SimpleNamespace(origin="self", coverage=self.coverage))
-        post = cast(Correspondence, self.post)
+        post = cast(NodeMessenger, self.post)
         self.times = StreamTimes(log, self.clock, lambda: NOW, post, self.changed.append)
 
     def tell(self, upto: Mark, time: int, source: Address = OTHER, origin: str = "o") -> None:
-        self.post.listeners[TellTime](TellTime(OWN, source, 9, origin, upto, time))
+        self.post.listeners[TimeReply](TimeReply(OWN, source, 9, origin, upto, time))
 
     def time(self, origin: str = "o") -> int:
         return dict(self.times.times())[origin]
@@ -70,23 +70,23 @@ class Bench:
 @pytest.fixture
 def bench() -> Bench:
     made = Bench()
-    made.times.ask()
+    made.times.request_times()
     return made
 
 
 @pytest.mark.parametrize(
-    "message", [AskTime(OWN, OTHER, 9, "o"), TellTime(OWN, OTHER, 9, "o", (1, 5), NOW)]
+    "message", [TimeRequest(OWN, OTHER, 9, "o"), TimeReply(OWN, OTHER, 9, "o", (1, 5), NOW)]
 )
-def test_a_message_survives_the_wire_and_needs_version_2(message: AskTime | TellTime) -> None:
+def test_a_message_survives_the_wire_and_needs_version_2(message: TimeRequest | TimeReply) -> None:
     assert messages.decode(messages.encode(message)) == message
     assert message.least_version == 2
 
 
 @pytest.mark.parametrize("wrong", ["x" * 65, 5, None])
 def test_an_origin_that_no_log_has_is_refused(wrong: Any) -> None:
-    encoded = messages.encode(AskTime(OWN, OTHER, 9, "o"))
+    encoded = messages.encode(TimeRequest(OWN, OTHER, 9, "o"))
     with pytest.raises((TypeError, ValueError)):
-        AskTime(OWN, OTHER, 9, wrong)
+        TimeRequest(OWN, OTHER, 9, wrong)
     with pytest.raises(ProtocolError):
         messages.decode(encoded[:-1] + b"\xc0")
 
@@ -102,9 +102,9 @@ def test_the_own_stream_time_is_the_wall_clock_and_an_unknown_one_is_0(bench: Be
 
 def test_the_answer_has_the_newest_own_mark_and_the_wall_clock(bench: Bench) -> None:
     bench.post.sent.clear()
-    bench.post.listeners[AskTime](AskTime(OWN, THIRD, 9, "o"))
+    bench.post.listeners[TimeRequest](TimeRequest(OWN, THIRD, 9, "o"))
     assert bench.post.sent == []
-    bench.post.listeners[AskTime](AskTime(OWN, THIRD, 9, "self"))
+    bench.post.listeners[TimeRequest](TimeRequest(OWN, THIRD, 9, "self"))
     (told,) = bench.post.sent
     assert (told.target, told.upto, told.time) == (THIRD, (1, 7), NOW)
 
@@ -142,7 +142,7 @@ def test_answers_that_come_together_are_passed_on_once(bench: Bench) -> None:
     bench.tell((1, 10), 500)
     bench.tell((1, 10), 501)
     assert bench.changed == []
-    bench.clock.advance(GATHERING)
+    bench.clock.advance(GATHER_DELAY)
     assert [dict(times)["o"] for times in bench.changed] == [501]
 
 
@@ -156,6 +156,6 @@ def test_nothing_is_remembered_when_nobody_merges(bench: Bench) -> None:
 
 def test_further_origins_than_fit_are_named_as_unknown() -> None:
     bench = Bench(**{f"o{number}": (1, 1) for number in range(MOST_ORIGINS)})
-    bench.times.ask()
+    bench.times.request_times()
     times = bench.times.times()
     assert len(times) == MOST_ORIGINS + 2 and dict(times)[""] == 0

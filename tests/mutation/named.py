@@ -32,7 +32,7 @@ NAMED: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
     ("recovery/log_page_reader", _PAGES, {"if event.level <= request.clearance": "if True"}),
     (
         "recovery/engine/matching",
-        "tests/replay/engine/test_matching.py::test_clearance_leaves_out_and_counts",
+        "tests/replay/engine/test_request_matcher.py::test_clearance_leaves_out_and_counts",
         {"places.level[rows] <= self.scope.clearance[requests]": "places.level[rows] <= 2"},
     ),
     (
@@ -43,17 +43,17 @@ NAMED: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
     (
         "recovery/page_exchange",
         _FETCHING + "test_a_page_holds_what_a_way_to_the_reader_is_cleared_for",
-        {"if self._post.cleared(message.source, e.level)": "if True"},
+        {"if self._post.is_cleared(message.source, e.level)": "if True"},
     ),
     # Drop allow, deny and segments.
     (
-        "cluster/building",
+        "cluster/network_factory",
         _ADDRESSES,
         {
-            "allow=tuple(ip_network(each) for each in said.allow)": "allow=()",
-            "deny=tuple(ip_network(each) for each in said.deny)": "deny=()",
-            'attached_networks if said.segment == "same" else None': "None",
-            ", rules.admits)": ")",
+            "allow=tuple(ip_network(each) for each in network_settings.allow)": "allow=()",
+            "deny=tuple(ip_network(each) for each in network_settings.deny)": "deny=()",
+            'attached_networks if network_settings.segment == "same" else None': "None",
+            ", rules.allows)": ")",
         },
     ),
     (
@@ -63,33 +63,33 @@ NAMED: Final[tuple[tuple[str, str, dict[str, str]], ...]] = (
             "if any(ip in network for network in self.deny)": "if False",
             "if self.allow and not any(ip in network for network in self.allow)": "if False",
             "self.segments is None or": "True or",
-            "if not rules.addresses(host)": "if False",
+            "if not rules.is_address_allowed(host)": "if False",
         },
     ),
     # Never too slow.
     (
-        "cluster/lateness",
+        "cluster/timer_lag",
         _SLOW + "test_a_machine_is_slow_by_the_lateness_of_its_timers",
-        {"self.average > (QUICK if self.is_slow else SLOW)": "False"},
+        {"self.average > (SLOW_UNTIL if self.is_slow else SLOW_FROM)": "False"},
     ),
     (
         "cluster/network",
         _SLOW + "test_a_node_that_is_behind_names_another_member",
         {
-            " or self.lateness.is_slow": "",
-            "self.driver.intake.is_behind() or ": "",
-            "self.membership.tell_slow(self.lateness.is_slow)": "pass",
+            " or self.timer_lag.is_slow": "",
+            "self.driver.relay_ingest.is_overloaded() or ": "",
+            "self.membership.set_slow(self.timer_lag.is_slow)": "pass",
         },
     ),
     (
         "cluster/admission",
         _SLOW + "test_a_node_that_is_behind_names_another_member",
-        {"if situation.behind and": "if False and"},
+        {"if context.is_overloaded and": "if False and"},
     ),
     (
         "cluster/meshing",
         "tests/cluster/test_meshing.py::test_only_some_are_dialled_at_once",
-        {"MOST_UNDER_WAY_IF_SLOW if self.is_slow else MOST_UNDER_WAY": "MOST_UNDER_WAY"},
+        {"MOST_DIALS_IF_SLOW if self.is_slow else MOST_DIALS": "MOST_DIALS"},
     ),
 )
 

@@ -14,12 +14,12 @@ from twisted.logger import capturedLogs
 
 from broker.cluster.address import Address
 from broker.cluster.traffic.frame import MAX_HOPS
-from broker.cluster.traffic.messages import Resume
+from broker.cluster.traffic.messages import PageRequest
 from broker.event.place import Mark, NamedHistory
 from broker.log.histories import Loss
 from broker.log.records import LoggedEvent
 from broker.matching.query.query import parse_query
-from broker.recovery.branch_restore import MOST_PLACES, MOST_SHOWN, SETTLING, Returning
+from broker.recovery.branch_restore import MAX_BRANCH_PLACES, MAX_READERS, SETTLE_TIME, BranchRestore
 from tests.recovery.test_log_merge import logged
 
 HERE, READER, KEEPER = (Address(("c",), name) for name in ("here", "reader", "keeper"))
@@ -44,10 +44,10 @@ class Log:
         return self.branch
 
 
-def returning(log: Log, clock: Clock, network: object = None) -> Returning:
-    driver = SimpleNamespace(pages=SimpleNamespace())
-    return Returning(
-        cast(Any, network or SimpleNamespace(driver=driver, knowledge=None)),
+def returning(log: Log, clock: Clock, network: object = None) -> BranchRestore:
+    driver = SimpleNamespace(page_server=SimpleNamespace())
+    return BranchRestore(
+        cast(Any, network or SimpleNamespace(driver=driver, state=None)),
         cast(Any, log),
         *(cast(Any, None), None, clock),
         lambda text, _: parse_query(text),
@@ -56,8 +56,8 @@ def returning(log: Log, clock: Clock, network: object = None) -> Returning:
     )
 
 
-def shows(after: Mark, origin: str = "own", reader: Address = READER) -> Resume:
-    return Resume(HERE, reader, MAX_HOPS, origin, after)
+def shows(after: Mark, origin: str = "own", reader: Address = READER) -> PageRequest:
+    return PageRequest(HERE, reader, MAX_HOPS, origin, after)
 
 
 def test_a_reader_from_another_branch_waits_and_is_asked_once() -> None:
@@ -70,7 +70,7 @@ def test_a_reader_from_another_branch_waits_and_is_asked_once() -> None:
     assert not made.must_wait(shows((4, 15), origin="far"))
 
 
-@pytest.mark.parametrize(("beyond", "waits"), [(MOST_PLACES, True), (MOST_PLACES + 1, False)])
+@pytest.mark.parametrize(("beyond", "waits"), [(MAX_BRANCH_PLACES, True), (MAX_BRANCH_PLACES + 1, False)])
 def test_a_place_that_can_not_be_is_not_waited_for(beyond: int, waits: bool) -> None:
     made = returning(Log(branch=(4, 10)), Clock())
     with capturedLogs() as captured:
@@ -82,9 +82,9 @@ def test_readers_that_wait_are_bounded() -> None:
     made = returning(Log(branch=(4, 10)), Clock())
     waits = [
         made.must_wait(shows((4, 15), reader=Address(("c",), f"n{number}")))
-        for number in range(MOST_SHOWN + 1)
+        for number in range(MAX_READERS + 1)
     ]
-    assert waits == [True] * MOST_SHOWN + [False]
+    assert waits == [True] * MAX_READERS + [False]
 
 
 def test_after_a_start_readers_of_earlier_epochs_wait_for_those_that_may_have_more() -> None:
@@ -92,11 +92,11 @@ def test_after_a_start_readers_of_earlier_epochs_wait_for_those_that_may_have_mo
     made = returning(Log(), clock)
     assert not made.must_wait(shows((5, 11))), "it has been here since this start"
     assert made.must_wait(shows((4, 8)))
-    clock.advance(SETTLING - 0.1)
+    clock.advance(SETTLE_TIME - 0.1)
     assert made.must_wait(shows((4, 8), reader=Address(("c",), "other")))
     late = returning(Log(), clock)
     assert late.must_wait(shows((4, 8)))
-    clock.advance(SETTLING)
+    clock.advance(SETTLE_TIME)
     assert not late.must_wait(shows((4, 9), reader=Address(("c",), "other")))
 
 
@@ -110,7 +110,7 @@ def test_neighbours_are_asked_for_what_nobody_who_has_shown_it_gives(
 ) -> None:
     """Soak 8011: the one that had a replica of the branch had read on for itself."""
     near = [SimpleNamespace(node=SimpleNamespace(address=KEEPER), up=True)]
-    network = SimpleNamespace(driver=SimpleNamespace(pages=SimpleNamespace()), neighbours=near)
+    network = SimpleNamespace(driver=SimpleNamespace(page_server=SimpleNamespace()), neighbours=near)
     log = SimpleNamespace(origin="own", chain=SimpleNamespace(shown=lambda branch: branch))
     asked: list[Address] = []
     lost: list[Sequence[tuple[int, int]]] = []
@@ -137,9 +137,9 @@ def test_neighbours_are_asked_for_what_nobody_who_has_shown_it_gives(
     made = returning(cast(Any, log), Clock(), network)
     for name, does in (("_uncover", nothing), ("_log_again", log_again), ("_lose", lose)):
         monkeypatch.setattr(made, name, does)
-    made._sources = cast(Any, Sources())
+    made._origin_reader = cast(Any, Sources())
     shown: dict[Address, Mark] = {HERE: (1, 12), READER: (1, 15)}
-    Deferred.fromCoroutine(made._settle_branch((1, 10), (1, 15), shown))
+    Deferred.fromCoroutine(made._restore_branch((1, 10), (1, 15), shown))
     # Who has shown most comes first.
     assert asked == ([READER, HERE, KEEPER] if given == 3 else [READER, HERE])
     assert lost == ([((15, 15),)] if given == 3 else [()])
@@ -160,6 +160,6 @@ def test_neighbours_are_asked_for_what_nobody_who_has_shown_it_gives(
 def test_who_was_behind_all_that_was_lost_has_all_of_it(shown: Mark | None, has_all: bool) -> None:
     made = returning(Log(), Clock())
     if shown is not None:
-        made._shown[READER] = shown
+        made._returned_up_to[READER] = shown
     loss = Loss((5, 3), (5, 9), (1, 3), (1, 9), ((4, 9),))
-    assert made.has_all_of(READER, loss) is has_all
+    assert made.has_lost_events(READER, loss) is has_all

@@ -11,13 +11,13 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from broker.cluster.address import Address
-from broker.cluster.traffic.messages import Routed
+from broker.cluster.traffic.messages import RoutedMessage
 from broker.errors import BrokerError, NotConnected, Overloaded, PeerSilent
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import parse_query
 from broker.recovery.log_page_reader import Page, PageRequest
 from broker.recovery.messages import FetchPage, PageFetched
-from broker.recovery.page_exchange import ASK_AGAIN, TIMEOUT, Fetching
+from broker.recovery.page_exchange import RETRY_AFTER, TIMEOUT, PageExchange
 from tests.recovery.test_log_merge import logged
 
 HERE, THERE = Address(("c",), "here"), Address(("c",), "there")
@@ -28,35 +28,35 @@ REQUEST = PageRequest(StreamPattern.parse(">"), parse_query("true()"), 2, {"o": 
 class Post:
     """What is said is kept."""
 
-    own: Address
+    own_address: Address
     clearance: int = 2
     """Of the way to any other node."""
-    is_reachable: bool = True
+    can_reach: bool = True
     version: int = 2
     """Of all other nodes."""
     said: list[Any] = attrs.field(factory=list)
-    listeners: dict[type[Routed], Callable[[Any], object]] = attrs.field(factory=dict)
+    listeners: dict[type[RoutedMessage], Callable[[Any], object]] = attrs.field(factory=dict)
 
-    def hear(self, kind: type[Routed], listener: Callable[[Any], object]) -> None:
+    def add_listener(self, kind: type[RoutedMessage], listener: Callable[[Any], object]) -> None:
         self.listeners[kind] = listener
 
-    def say(self, message: Routed) -> None:
+    def send(self, message: RoutedMessage) -> None:
         self.said.append(message)
 
-    def tell(self, message: Routed) -> None:
+    def tell(self, message: RoutedMessage) -> None:
         """A message comes."""
         self.listeners[type(message)](message)
 
-    def reachable(self, address: Address) -> bool:
-        return self.is_reachable
+    def is_reachable(self, address: Address) -> bool:
+        return self.can_reach
 
-    def cleared(self, address: Address, rank: int) -> bool:
+    def is_cleared(self, address: Address, rank: int) -> bool:
         return rank <= self.clearance
 
-    def speaks(self, address: Address, version: int) -> bool:
+    def supports_version(self, address: Address, version: int) -> bool:
         return version <= self.version
 
-    def next_number(self) -> int:
+    def next_request_number(self) -> int:
         return 100 + len(self.said)
 
 
@@ -68,15 +68,15 @@ class Pages:
     origin: str = "o" * 16
     asked: list[PageRequest] = attrs.field(factory=list)
 
-    def page(self, request: PageRequest) -> Deferred[Page]:
+    def read_page(self, request: PageRequest) -> Deferred[Page]:
         self.asked.append(request)
         self.reading.append(Deferred())
         return self.reading[-1]
 
 
-def fetching(own: Address, clock: Clock) -> tuple[Fetching, Post, Pages]:
+def fetching(own: Address, clock: Clock) -> tuple[PageExchange, Post, Pages]:
     post, pages = Post(own), Pages()
-    made = Fetching(cast(Any, post), cast(Any, pages), lambda text, _: parse_query(text), clock)
+    made = PageExchange(cast(Any, post), cast(Any, pages), lambda text, _: parse_query(text), clock)
     return made, post, pages
 
 
@@ -84,8 +84,8 @@ def test_a_question_that_got_lost_is_asked_again() -> None:
     clock = Clock()
     made, post, _ = fetching(HERE, clock)
     came: list[Page] = []
-    made.fetch(THERE, REQUEST).addCallback(came.append)
-    clock.advance(ASK_AGAIN)
+    made.fetch_page(THERE, REQUEST).addCallback(came.append)
+    clock.advance(RETRY_AFTER)
     first, second = post.said
     assert first == second
     for _ in range(2):
@@ -98,10 +98,10 @@ def test_who_never_answers_is_silent() -> None:
     clock = Clock()
     made, post, _ = fetching(HERE, clock)
     failed: list[BaseException] = []
-    made.fetch(THERE, REQUEST).addErrback(lambda failure: failed.append(failure.value))
-    clock.pump([ASK_AGAIN] * round(TIMEOUT / ASK_AGAIN))
+    made.fetch_page(THERE, REQUEST).addErrback(lambda failure: failed.append(failure.value))
+    clock.pump([RETRY_AFTER] * round(TIMEOUT / RETRY_AFTER))
     assert [type(error) for error in failed] == [PeerSilent]
-    assert len(post.said) == TIMEOUT / ASK_AGAIN
+    assert len(post.said) == TIMEOUT / RETRY_AFTER
     assert not clock.getDelayedCalls()
 
 
@@ -110,7 +110,7 @@ def test_what_is_asked_again_while_it_is_read_is_answered_once(others: int) -> N
     _, post, pages = fetching(THERE, Clock())
     asker, asked, _ = fetching(HERE, Clock())
     for _ in range(1 + others):
-        asker.fetch(THERE, REQUEST)
+        asker.fetch_page(THERE, REQUEST)
     for question in asked.said:
         post.tell(question)
     # On another way it has passed another number of links.
@@ -130,7 +130,7 @@ def test_errors_come_at_once_from_either_side() -> None:
     server, post, pages = fetching(THERE, Clock())
     failed: list[BaseException] = []
     for _ in range(2):
-        asker.fetch(THERE, REQUEST).addErrback(lambda failure: failed.append(failure.value))
+        asker.fetch_page(THERE, REQUEST).addErrback(lambda failure: failed.append(failure.value))
     for question in asked.said:
         post.tell(question)
     pages.reading[0].errback(Overloaded("a DTD is looked for"))
@@ -138,7 +138,7 @@ def test_errors_come_at_once_from_either_side() -> None:
     assert isinstance(failed[0], NotConnected) and "a DTD is looked for" in str(failed[0])
     # What was refused does not hold up what waits, and is not counted as served.
     pages.reading[1].callback(Page([], {"o": (1, 9)}, 0))
-    assert post.said[1].level == 0 and server.served == 1
+    assert post.said[1].level == 0 and server.pages_served == 1
     asked.tell(attrs.evolve(post.said[1], chunks=(b"damaged",)))
     assert isinstance(failed[1], BrokerError)
     assert not clock.getDelayedCalls()
@@ -147,10 +147,10 @@ def test_errors_come_at_once_from_either_side() -> None:
 def test_two_nodes_may_ask_with_the_same_number() -> None:
     _, post, pages = fetching(THERE, Clock())
     _, asked, _ = fetching(HERE, Clock())
-    asker = Fetching(
+    asker = PageExchange(
         cast(Any, asked), cast(Any, Pages()), lambda text, _: parse_query(text), Clock()
     )
-    asker.fetch(THERE, REQUEST)
+    asker.fetch_page(THERE, REQUEST)
     question: FetchPage = asked.said[0]
     post.tell(question)
     post.tell(attrs.evolve(question, source=Address(("c",), "third")))
@@ -162,7 +162,7 @@ def test_two_nodes_may_ask_with_the_same_number() -> None:
 def test_a_page_is_asked_for_and_read_with_the_clearance_of_who_wants_it(clearance: int) -> None:
     asker, asked, _ = fetching(HERE, Clock())
     _, post, pages = fetching(THERE, Clock())
-    asker.fetch(THERE, attrs.evolve(REQUEST, clearance=clearance))
+    asker.fetch_page(THERE, attrs.evolve(REQUEST, clearance=clearance))
     post.tell(asked.said[0])
     assert [request.clearance for request in pages.asked] == [clearance]
 
@@ -172,7 +172,7 @@ def test_a_page_holds_what_a_way_to_the_reader_is_cleared_for(clearance: int) ->
     asker, asked, _ = fetching(HERE, Clock())
     server, post, pages = fetching(THERE, Clock())
     came: list[Page] = []
-    asker.fetch(THERE, REQUEST).addCallback(came.append)
+    asker.fetch_page(THERE, REQUEST).addCallback(came.append)
     post.clearance = clearance
     post.tell(asked.said[0])
     events = [attrs.evolve(logged("o", n, n, "p", n), level=n - 1) for n in (1, 2, 3)]
@@ -180,7 +180,7 @@ def test_a_page_holds_what_a_way_to_the_reader_is_cleared_for(clearance: int) ->
     (answer,) = post.said
     # Links look at this alone.
     assert answer.level == clearance
-    assert server.denied == 2 - clearance
+    assert server.events_denied == 2 - clearance
     asked.tell(answer)
     assert [event.offset for event in came[0].events] == list(range(1, clearance + 2))
     assert came[0].reached == {"o": (1, 3)}
@@ -188,9 +188,9 @@ def test_a_page_holds_what_a_way_to_the_reader_is_cleared_for(clearance: int) ->
 
 def test_a_node_that_can_not_be_reached_is_not_asked() -> None:
     made, post, _ = fetching(HERE, Clock())
-    post.is_reachable = False
+    post.can_reach = False
     failed: list[BaseException] = []
-    made.fetch(THERE, REQUEST).addErrback(lambda failure: failed.append(failure.value))
+    made.fetch_page(THERE, REQUEST).addErrback(lambda failure: failed.append(failure.value))
     assert [type(error) for error in failed] == [NotConnected]
     assert post.said == []
 
@@ -205,7 +205,7 @@ def test_only_a_node_that_knows_placeholders_gets_them(
     asker, asked, _ = fetching(HERE, Clock())
     _, post, pages = fetching(THERE, Clock())
     post.version = version
-    asker.fetch(THERE, attrs.evolve(REQUEST, any_origin=returned))
+    asker.fetch_page(THERE, attrs.evolve(REQUEST, allow_partial=returned))
     post.tell(asked.said[0])
     (request,) = pages.asked
     assert (request.placeholders, request.as_logged) == (placeholders, returned)

@@ -13,19 +13,24 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
 from broker.cluster.address import Address
-from broker.cluster.ingest_job import Job
-from broker.cluster.traffic.messages import Resume
-from broker.cluster.traffic.received_range import Arrived
+from broker.cluster.ingest_job import IngestJob
+from broker.cluster.traffic.messages import PageRequest
+from broker.cluster.traffic.received_range import ReceivedRange
 from broker.errors import BrokerError, NotValid
 from broker.event.place import Mark, NamedHistory
 from broker.log.deduplication import Deduplication, Freshness
 from broker.log.records import LoggedEvent, header_from_fields
 from broker.matching.contract import Accepted, Refused, Verdict
 from broker.matching.query.query import parse_query
-from broker.recovery.archive_access import ArchiveAccess, Covered
-from broker.recovery.branch_restore import AGAIN, ARCHIVE_LATER, GATHERING, Returning
+from broker.recovery.archive_access import ArchiveAccess, Coverage
+from broker.recovery.branch_restore import (
+    ARCHIVE_DELAY,
+    COLLECT_TIME,
+    RETRY_INTERVAL,
+    BranchRestore,
+)
 from broker.recovery.log_page_reader import Page, PageRequest
-from broker.recovery.messages import RETURNED
+from broker.recovery.messages import EVERYTHING_LOGGED
 from broker.replay.request import ReplayRequest
 from tests.recovery.test_branch_restore import HERE, READER, shows
 from tests.recovery.test_log_merge import logged
@@ -103,18 +108,21 @@ class Node:
     silent: int = 0
     """So many times before that nobody can match anything."""
     clock: Clock = attrs.field(factory=Clock)
-    served: list[Resume] = attrs.field(factory=list)
-    knowledge: Any = attrs.field(factory=lambda: SimpleNamespace(address=HERE))
+    served: list[PageRequest] = attrs.field(factory=list)
+    state: Any = attrs.field(factory=lambda: SimpleNamespace(address=HERE))
     neighbours: Sequence[Any] = ()
     driver: Any = attrs.field(init=False)
-    returning: Returning = attrs.field(init=False)
+    returning: BranchRestore = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        intake = SimpleNamespace(match=self._match)
-        pages = SimpleNamespace()
-        self.driver = SimpleNamespace(pages=pages, intake=intake, serve=self.served.append)
+        relay_ingest = SimpleNamespace(match_range=self._match)
+        self.driver = SimpleNamespace(
+            page_server=SimpleNamespace(),
+            relay_ingest=relay_ingest,
+            serve_page=self.served.append,
+        )
         me: Any = self
-        self.returning = Returning(
+        self.returning = BranchRestore(
             *(me, cast(Any, self.log), me, self.archive, self.clock),
             lambda text, _: parse_query(text),
             lambda *_: None,
@@ -124,17 +132,19 @@ class Node:
     def wall_clock(self) -> int:
         return 0
 
-    def lost(self) -> None:
+    def announce_lost_events(self) -> None:
         """Everybody asks for what follows."""
 
-    def fetch(self, address: Address, request: PageRequest) -> Deferred[Page]:
-        return succeed(Page(LOST if request.name == RETURNED else [], {}, 0))
+    def fetch_page(self, address: Address, request: PageRequest) -> Deferred[Page]:
+        return succeed(Page(LOST if request.name == EVERYTHING_LOGGED else [], {}, 0))
 
-    def _match(self, arrived: Arrived, done: Callable[[Job], None], late: Any) -> None:
+    def _match(self, arrived: ReceivedRange, done: Callable[[IngestJob], None], late: Any) -> None:
         if self.silent:
             self.silent -= 1
             return
-        job = Job(arrived, arrived.frame.carried(arrived.frame.wanted(arrived.index)), done)
+        job = IngestJob(
+            arrived, arrived.frame.events_at(arrived.frame.event_indices_for(arrived.index)), done
+        )
         job.verdicts = [self._verdict(each.mark[1], header_of(each.record)) for each in job.carried]
         if self.undecided:
             self.undecided -= 1
@@ -147,7 +157,7 @@ class Node:
     def give_back(self, after: Mark = (4, 15), reader: Address = READER) -> None:
         """A reader shows that it has more than the log."""
         assert self.returning.must_wait(shows(after, reader=reader))
-        self.clock.advance(GATHERING)
+        self.clock.advance(COLLECT_TIME)
 
 
 def header_of(record: bytes) -> Any:
@@ -162,7 +172,7 @@ def test_of_what_comes_back_all_that_is_valid_and_not_known_is_logged() -> None:
     # The one that is known has a place of this branch.
     assert node.log.losses == [((11, 11),)]
     counts = node.returning.counts
-    assert (counts.branches, counts.returned, counts.lost) == (1, 3, 1)
+    assert (counts.branches, counts.restored, counts.lost) == (1, 3, 1)
     known = node.log.deduplication.known
     assert [known(("p", 1), n) for n in (13, 15)] == [Freshness.DUPLICATE] * 2
 
@@ -187,7 +197,9 @@ def test_of_too_many_readers_the_first_is_forgotten(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("said", "pause"), [({"undecided": 1}, AGAIN), ({"silent": 1}, 5 * AGAIN)], ids=str
+    ("said", "pause"),
+    [({"undecided": 1}, RETRY_INTERVAL), ({"silent": 1}, 5 * RETRY_INTERVAL)],
+    ids=str,
 )
 def test_what_can_not_be_validated_yet_is_logged_later(said: dict[str, Any], pause: float) -> None:
     node = Node(**said)
@@ -204,11 +216,11 @@ def test_each_event_under_a_former_name_is_logged_again_once() -> None:
     log = Log(former=events, adopting=("former", (4, 1)))
     log.deduplication.record(("p", 1), 5, 0)
     node = Node(log)
-    node.returning.look()
+    node.returning.start_due_job()
     assert log.came == [2, 3, 4, 5]
     assert log.read == [(4, 1), (4, 3), (4, 5)]
     assert log.adopting is None
-    node.returning.look()
+    node.returning.start_due_job()
     assert log.came == [2, 3, 4, 5]
 
 
@@ -218,7 +230,7 @@ class Replay:
     def __init__(self) -> None:
         self._events = list(LOST)
 
-    def more(self) -> Deferred[list[LoggedEvent]]:
+    def next_events(self) -> Deferred[list[LoggedEvent]]:
         events, self._events = self._events, []
         return succeed(events)
 
@@ -227,7 +239,7 @@ class Replay:
 
 
 def test_an_archive_that_can_not_be_read_is_asked_again_what_it_has_of_another_branch() -> None:
-    told = [Covered(), Covered({"own": [((0, 0), (4, 15))]}, is_known=True)]
+    told = [Coverage(), Coverage({"own": [((0, 0), (4, 15))]}, is_known=True)]
     requests: list[ReplayRequest] = []
 
     def replay(request: ReplayRequest) -> Replay:
@@ -243,12 +255,12 @@ def test_an_archive_that_can_not_be_read_is_asked_again_what_it_has_of_another_b
 
     def look(seconds: float) -> None:
         for _ in range(round(seconds)):
-            node.returning.look()
+            node.returning.start_due_job()
             node.clock.advance(1.0)
 
-    look(ARCHIVE_LATER + AGAIN)
+    look(ARCHIVE_DELAY + RETRY_INTERVAL)
     assert (len(told), node.log.came) == (1, [])
-    look(1.0 + ARCHIVE_LATER)
+    look(1.0 + ARCHIVE_DELAY)
     assert (len(told), node.log.came) == (0, [11, 12, 13, 14, 15])
     look(10.0)
     assert [each.ranges for each in requests] == [{"own": (BRANCH, (4, 15))}]

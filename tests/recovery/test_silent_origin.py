@@ -12,19 +12,19 @@ import pytest
 from twisted.internet.defer import succeed
 from twisted.internet.task import Clock
 
-from broker.cluster.known_peers import REMEMBERED
-from broker.cluster.network_question import Gathered
+from broker.cluster.known_peers import PEER_EXPIRY
+from broker.cluster.network_question import GatheredAnswers
 from broker.errors import NotConnected
 from broker.event.place import Mark
 from broker.log.records import LoggedEvent
-from broker.recovery.archive_access import Covered
-from broker.recovery.remote_logs import MOST_NODES, REACHED, OtherLogs
+from broker.recovery.archive_access import Coverage
+from broker.recovery.remote_logs import MAX_NODES, REACHED, RemoteLogs
 from broker.recovery.silent_origin import (
-    ASK_AGAIN,
-    LOOK_EVERY,
-    MOST_ASK_AGAIN,
-    RUN,
-    SilentOrigins,
+    FIRST_RETRY,
+    CHECK_INTERVAL,
+    MAX_RETRY,
+    BATCH_EVENTS,
+    SilentOriginRecovery,
 )
 from tests.delivery.test_recovering import far
 
@@ -36,7 +36,7 @@ class Flows:
 
     def __init__(self) -> None:
         self.marks: dict[str, Mark] = {"far": (1, 5)}
-        self.idle = False
+        self.has_no_interest = False
         self.linked = {"c/b"}
         self.sent_by: list[str] = []
         self.pages: list[int] = []
@@ -44,37 +44,37 @@ class Flows:
         self.out: list[Any] = []
         """Offsets of events, and (first, last) of what is gone."""
 
-    def wanted(self) -> Mapping[str, Mark]:
+    def unreachable_positions(self) -> Mapping[str, Mark]:
         return dict(self.marks)
 
-    def new(self, origins: Collection[str]) -> Mapping[str, Mark]:
+    def positions_of_new(self, origins: Collection[str]) -> Mapping[str, Mark]:
         return {}
 
-    def stands_at(self, origin: str) -> Mark | None:
+    def position_of(self, origin: str) -> Mark | None:
         return self.marks.get(origin)
 
-    def all(self) -> Collection[str]:
+    def known_origins(self) -> Collection[str]:
         return {"own", *self.marks}
 
-    def reached(self, origin: str) -> Mark | None:
+    def furthest_place(self, origin: str) -> Mark | None:
         return self.marks.get(origin)
 
-    def is_here(self, origin: str) -> bool:
+    def is_log_reachable(self, origin: str) -> bool:
         return origin == "own"
 
-    def homes(self, origin: str) -> Sequence[str]:
+    def sender_addresses(self, origin: str) -> Sequence[str]:
         return self.sent_by if origin == "far" else []
 
-    def nodes(self) -> Collection[str]:
+    def reachable_nodes(self) -> Collection[str]:
         return self.linked
 
-    def page(self, origin: str, after: Mark, upto: Mark, events: Sequence[LoggedEvent]) -> None:
+    def ingest_page(self, origin: str, after: Mark, upto: Mark, events: Sequence[LoggedEvent]) -> None:
         assert self.marks[origin] == after and events[-1].mark == upto
         self.marks[origin] = upto
         self.pages.append(len(events))
         self.out += [each.offset for each in events]
 
-    def gone(self, origin: str, after: Mark, upto: Mark) -> None:
+    def report_lost(self, origin: str, after: Mark, upto: Mark) -> None:
         assert self.marks[origin] == after
         self.marks[origin] = upto
         self.out.append((after[1] + 1, upto[1]))
@@ -87,14 +87,14 @@ class Around:
     clock: Clock = attrs.field(factory=Clock)
     patience: float = PATIENCE
 
-    def after(self, seconds: float) -> Any:
+    def sleep(self, seconds: float) -> Any:
         raise AssertionError("a page is in the log at once")
 
 
 class Setting:
     """Other nodes and an archive with events of `far`."""
 
-    def __init__(self, archive: Covered | None = None) -> None:
+    def __init__(self, archive: Coverage | None = None) -> None:
         self.flows = Flows()
         self.around = Around()
         self.logs: defaultdict[str, list[int]] = defaultdict(list)
@@ -113,18 +113,18 @@ class Setting:
         """Logs that are being read."""
         self.answer: Callable[[bytes], Any] | None = None
         self.archive = None if archive is None else _Archive(archive)
-        others = OtherLogs(self.flows, cast(Any, self), lambda origin: cast(Any, self))
-        self.it = SilentOrigins(self.flows, others, cast(Any, self.archive), cast(Any, self.around))
+        others = RemoteLogs(self.flows, cast(Any, self), lambda origin: cast(Any, self))
+        self.it = SilentOriginRecovery(self.flows, others, cast(Any, self.archive), cast(Any, self.around))
 
-    # As `Questions`.
+    # As `NetworkQuestions`.
 
-    def answer_with(self, what: str, answerer: Callable[[bytes], Any]) -> None:
+    def register_answerer(self, what: str, answerer: Callable[[bytes], Any]) -> None:
         assert what == REACHED
         self.answer = answerer
 
-    own = "c/own"
+    own_address = "c/own"
 
-    async def ask_others(self, what: str, content: bytes, rank: int = 0) -> Gathered:
+    async def ask_all_nodes(self, what: str, content: bytes, rank: int = 0) -> GatheredAnswers:
         assert (what, msgpack.unpackb(content)) == (REACHED, ["far"])
         self.asked.append(self.around.clock.seconds())
         answers = {
@@ -132,9 +132,9 @@ class Setting:
             for node, offsets in self.logs.items()
             if node != "archive"
         }
-        return Gathered({**answers, **self.said}, list(self.silent))
+        return GatheredAnswers({**answers, **self.said}, list(self.silent))
 
-    # As `OriginSources`.
+    # As `OriginReader`.
 
     async def logged_at(self, address: Any, after: Mark, upto: Mark) -> AsyncIterator[Any]:
         async for events in self._pages(address.node, after, upto):
@@ -163,31 +163,31 @@ class Setting:
 
     # ----------
 
-    def wait(self, seconds: float = PATIENCE + 2 * LOOK_EVERY) -> list[Any]:
+    def wait(self, seconds: float = PATIENCE + 2 * CHECK_INTERVAL) -> list[Any]:
         """Look each second. What has come since the beginning."""
         for _ in range(round(seconds)):
             self.around.clock.advance(1.0)
-            self.it.look()
+            self.it.run_if_due()
         return self.flows.out
 
 
 class _Archive:
-    def __init__(self, told: Covered) -> None:
+    def __init__(self, told: Coverage) -> None:
         self._told = told
         self.asked = 0
 
-    def covered(self, after: Mapping[str, Mark]) -> Any:
+    def get_coverage(self, after: Mapping[str, Mark]) -> Any:
         self.asked += 1
         return succeed(self._told)
 
 
 def test_the_archive_is_asked_only_if_a_node_has_got_further() -> None:
-    it = Setting(Covered(is_known=True))
+    it = Setting(Coverage(is_known=True))
     it.logs["b"] = [5]
     it.wait()
     assert it.archive is not None and it.archive.asked == 0 and len(it.asked) == 1
     it.logs["b"] = [6]
-    assert it.wait(2 * ASK_AGAIN) == [6] and it.archive.asked == 1
+    assert it.wait(2 * FIRST_RETRY) == [6] and it.archive.asked == 1
 
 
 def test_events_of_several_nodes_come_once_and_in_their_order() -> None:
@@ -195,7 +195,7 @@ def test_events_of_several_nodes_come_once_and_in_their_order() -> None:
     it.logs |= {"b": [4, 6, 8, 9], "d": [7, 8, 10], "d-replica": [11], "e": [5]}
     it.logs["d"].append(12)
     assert it.wait() == [*range(6, 13)]
-    assert (it.it.found, it.it.lost) == (7, 0)
+    assert (it.it.events_found, it.it.places_lost) == (7, 0)
     assert "e" not in it.read
 
 
@@ -204,12 +204,12 @@ def test_nodes_are_asked_once_the_origin_is_silent_and_ever_more_rarely() -> Non
     assert it.wait(PATIENCE) == [] and it.asked == []
     it.wait(200.0)
     first = it.asked[0]
-    assert PATIENCE <= first <= PATIENCE + 2 * LOOK_EVERY
-    assert [at - first for at in it.asked] == [0.0, ASK_AGAIN, 3 * ASK_AGAIN, 7 * ASK_AGAIN]
+    assert PATIENCE <= first <= PATIENCE + 2 * CHECK_INTERVAL
+    assert [at - first for at in it.asked] == [0.0, FIRST_RETRY, 3 * FIRST_RETRY, 7 * FIRST_RETRY]
     it.flows.marks["far"] = (1, 6)
     it.wait(PATIENCE)
     assert len(it.asked) == 4
-    it.wait(2 * LOOK_EVERY)
+    it.wait(2 * CHECK_INTERVAL)
     assert len(it.asked) == 5, "it was heard of, and is silent again"
 
 
@@ -220,23 +220,23 @@ def test_a_node_that_did_not_answer_is_asked_when_it_can_be_reached() -> None:
     count = len(it.asked)
     it.flows.linked.add("c/d")
     it.silent.clear()
-    it.wait(2 * LOOK_EVERY)
+    it.wait(2 * CHECK_INTERVAL)
     assert len(it.asked) == count + 1
     for _ in range(4):
         # One that has answered may come and go.
         it.flows.linked ^= {"c/d"}
-        it.wait(2 * LOOK_EVERY)
+        it.wait(2 * CHECK_INTERVAL)
     assert len(it.asked) == count + 1
 
 
 def test_nothing_is_asked_where_nobody_reads() -> None:
     it = Setting()
-    it.flows.idle = True
+    it.flows.has_no_interest = True
     it.logs["b"] = [6]
     assert it.wait() == [] and it.asked == []
-    it.flows.idle = False
+    it.flows.has_no_interest = False
     assert it.wait(PATIENCE) == [] and it.asked == []
-    assert it.wait(2 * LOOK_EVERY) == [6]
+    assert it.wait(2 * CHECK_INTERVAL) == [6]
 
 
 def test_an_origin_whose_log_is_at_a_node_sends_its_events_itself() -> None:
@@ -252,7 +252,7 @@ def test_what_no_node_has_is_a_gap() -> None:
     # An event that was refused there is not in its page.
     it.said["c/d"] = msgpack.packb([("far", (1, 11), False, ["c/b"])])
     assert it.wait() == [6, (7, 8), 9, (10, 11)]
-    assert (it.it.found, it.it.lost) == (2, 4)
+    assert (it.it.events_found, it.it.places_lost) == (2, 4)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_while_a_node_does_not_answer_it_may_have_the_missing_events(content: by
     it.silent.append("c/d")
     assert it.wait() == [6]
     it.silent.clear()
-    assert it.wait(8 * ASK_AGAIN) == [6, (7, 8), 9]
+    assert it.wait(8 * FIRST_RETRY) == [6, (7, 8), 9]
 
 
 def test_a_node_whose_pages_can_not_be_read_may_have_the_missing_events() -> None:
@@ -280,12 +280,12 @@ def test_a_node_whose_pages_can_not_be_read_may_have_the_missing_events() -> Non
     it.broken.add("d")
     assert it.wait() == [6]
     it.broken.clear()
-    assert it.wait(8 * ASK_AGAIN) == [6, (7, 7), 8, 9]
+    assert it.wait(8 * FIRST_RETRY) == [6, (7, 7), 8, 9]
 
 
 def test_of_many_nodes_those_that_have_got_furthest_are_read() -> None:
     it = Setting()
-    it.logs |= {f"n{number}": [6, 9 + number] for number in range(MOST_NODES)}
+    it.logs |= {f"n{number}": [6, 9 + number] for number in range(MAX_NODES)}
     it.logs["d"] = [8]
     assert it.wait()[:3] == [6, (7, 8), 9]
     assert "d" not in it.read
@@ -300,20 +300,20 @@ def test_the_node_of_the_origin_may_have_the_missing_events_and_be_out_of_sight(
         it.flows.sent_by.append("ship/f")
     else:
         it.said["c/d"] = msgpack.packb([("far", (1, 6), False, ["ship/f"])])
-    assert it.wait(REMEMBERED - 2 * LOOK_EVERY) == [6]
-    assert it.wait(REMEMBERED + MOST_ASK_AGAIN) == [6, (7, 8), 9]
+    assert it.wait(PEER_EXPIRY - 2 * CHECK_INTERVAL) == [6]
+    assert it.wait(PEER_EXPIRY + MAX_RETRY) == [6, (7, 8), 9]
 
 
 def test_what_the_archive_has_comes_between_them() -> None:
-    it = Setting(Covered({"far": [((1, 7), (1, 8))]}, is_known=True))
+    it = Setting(Coverage({"far": [((1, 7), (1, 8))]}, is_known=True))
     it.logs |= {"b": [6, 9], "archive": [8]}
     assert it.wait() == [6, (7, 7), 8, 9]
 
 
 @pytest.mark.parametrize(
-    "told", [Covered(), Covered(healing=frozenset({"far"}), is_known=True)], ids=["away", "heals"]
+    "told", [Coverage(), Coverage(repairable=frozenset({"far"}), is_known=True)], ids=["away", "heals"]
 )
-def test_an_archive_that_can_not_be_read_may_have_the_missing_events(told: Covered) -> None:
+def test_an_archive_that_can_not_be_read_may_have_the_missing_events(told: Coverage) -> None:
     it = Setting(told)
     it.logs |= {"b": [6, 9], "archive": [8]}
     assert it.wait() == [6]
@@ -325,7 +325,7 @@ def test_an_origin_that_flows_again_sends_the_rest_itself() -> None:
     it.logs["b"] = [6, 7]
     it.before_page = lambda: it.flows.marks.update(far=(1, 7))
     assert it.wait() == []
-    assert (it.it.found, it.reading) == (0, 0)
+    assert (it.it.events_found, it.reading) == (0, 0)
 
 
 def test_a_log_that_stays_unread_is_let_go() -> None:
@@ -338,9 +338,9 @@ def test_a_log_that_stays_unread_is_let_go() -> None:
 
 def test_pages_have_few_events() -> None:
     it = Setting()
-    it.logs["b"] = list(range(6, 6 + 2 * RUN + 1))
+    it.logs["b"] = list(range(6, 6 + 2 * BATCH_EVENTS + 1))
     assert it.wait() == it.logs["b"]
-    assert it.flows.pages == [RUN, RUN, 1]
+    assert it.flows.pages == [BATCH_EVENTS, BATCH_EVENTS, 1]
 
 
 def test_an_epoch_that_began_with_nothing_in_it_is_no_gap() -> None:
@@ -348,7 +348,7 @@ def test_an_epoch_that_began_with_nothing_in_it_is_no_gap() -> None:
     it.logs["b"] = [6, 7]
     it.said["c/d"] = msgpack.packb([("far", (2, 7), False, [])])
     assert it.wait() == [6, 7]
-    assert it.it.lost == 0
+    assert it.it.places_lost == 0
 
 
 def test_a_node_says_how_far_it_has_got_and_which_logs_are_there() -> None:

@@ -9,15 +9,15 @@ from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
+from broker.cluster.discovery.multicast_search import SearchResponder
+from broker.cluster.discovery.multicast_seeds import MulticastSeeds
 from broker.cluster.discovery.seed_source import ISeedSource
-from broker.cluster.discovery.multicast_seeds import GroupSeeds
-from broker.cluster.discovery.multicast_search import Presence
 from broker.transport.socket.datagram_socket import DatagramSocket
 from broker.transport.socket.group_place import GroupSender, open_group
 
 
 @implementer(ISeedSource)
-class GroupPort:
+class DiscoveryPort:
     """A member of a multicast group in which nodes find each other; also those of one host.
 
     `interface` is a name (`eth0`), or for IPv4 also an address. `present` tells how this node
@@ -35,18 +35,18 @@ class GroupPort:
         present: Callable[[], tuple[NodeDescriptor, bool] | None],
     ) -> None:
         self._reactor = reactor
-        self._place = place
+        self._group_address = place
         self._interface = interface
-        self._present = present
-        self._presence = Presence(network, key)
-        self._seeds = GroupSeeds(reactor, network, key, self._ask)
+        self._describe = present
+        self._responder = SearchResponder(network, key)
+        self._seeds = MulticastSeeds(reactor, network, key, self._send_question)
         self._sender: GroupSender | None = None
         self._sockets: tuple[DatagramSocket, ...] = ()
 
     def start(self) -> None:
         """Join the group. Raises Twisted's `CannotListenError`."""
-        target, opened = open_group(*self._place, self._interface, loop=True)
-        hears, own = (DatagramSocket(self._reactor, sock, self._received) for sock in opened)
+        target, opened = open_group(*self._group_address, self._interface, loop=True)
+        hears, own = (DatagramSocket(self._reactor, sock, self._receive_batch) for sock in opened)
         self._sockets = (hears, own)
         self._sender = GroupSender(own, target, self._interface)
 
@@ -57,20 +57,22 @@ class GroupPort:
             sock.close()
         self._sockets, self._sender = (), None
 
-    def seeds(self) -> Deferred[Sequence[Endpoint]]:
+    def find_seeds(self) -> Deferred[Sequence[Endpoint]]:
         """See `ISeedSource`."""
-        return self._seeds.seeds()
+        return self._seeds.find_seeds()
 
-    def _received(self, batch: Sequence[tuple[bytes, Any]]) -> None:
+    def _receive_batch(self, batch: Sequence[tuple[bytes, Any]]) -> None:
         """Questions and answers."""
         for datagram, address in batch:
-            self._seeds.received(datagram)
-            present = self._present()
+            self._seeds.receive_datagram(datagram)
+            present = self._describe()
             if present is not None and self._sockets:
-                answer = self._presence.received(datagram, *present, self._reactor.seconds())
+                answer = self._responder.answer_datagram(
+                    datagram, *present, self._reactor.seconds()
+                )
                 if answer is not None:
                     self._sockets[1].send([answer], address)
 
-    def _ask(self, datagram: bytes) -> None:
+    def _send_question(self, datagram: bytes) -> None:
         if self._sender is not None:
             self._sender.send([datagram])

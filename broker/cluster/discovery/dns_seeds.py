@@ -24,7 +24,7 @@ _R = TypeVar("_R", dns.Record_A, dns.Record_AAAA, dns.Record_SRV)
 
 
 @implementer(ISeedSource)
-class ServiceSeeds:
+class SrvSeeds:
     """The targets of a service such as `_xmlbroker._tcp.example.org`.
 
     Those of the lowest priority come first; among equal ones chance decides by their weights, as
@@ -36,36 +36,36 @@ class ServiceSeeds:
         self._service = service
         self._rng = rng
 
-    def seeds(self) -> Deferred[Sequence[Endpoint]]:
-        asked: Deferred[_Answer] = self._resolver.lookupService(self._service, TIMEOUTS)
-        return asked.addErrback(_no_such_name).addCallback(self._endpoints)
+    def find_seeds(self) -> Deferred[Sequence[Endpoint]]:
+        answer: Deferred[_Answer] = self._resolver.lookupService(self._service, TIMEOUTS)
+        return answer.addErrback(_no_such_name).addCallback(self._endpoints)
 
     def _endpoints(self, answer: _Answer) -> Sequence[Endpoint]:
         records = _records(answer, dns.Record_SRV)
         # The target `.` says that there is no such service.
         records = [each for each in records if each.target.name.strip(b".") and each.port]
-        ordered = sorted(records, key=lambda each: (each.priority, self._turn(each.weight)))
+        ordered = sorted(records, key=lambda each: (each.priority, self._random_order(each.weight)))
         found = (Endpoint(each.target.name.decode("ascii"), each.port) for each in ordered)
         return tuple(found)[:MOST_SEEDS]
 
-    def _turn(self, weight: int) -> float:
+    def _random_order(self, weight: int) -> float:
         # The smallest of exponential times with these rates is each one's with its weight's share.
         return self._rng.expovariate(weight) if weight else float("inf")
 
 
 @implementer(ISeedSource)
-class NameSeeds:
-    """All addresses of one name, with a port by configuration. `resolver` as in `ServiceSeeds`."""
+class HostSeeds:
+    """All addresses of one name, with a port by configuration. `resolver` as in `SrvSeeds`."""
 
     def __init__(self, resolver: Any, name: str, port: int) -> None:
         self._resolver = resolver
         self._name = name
         self._port = port
 
-    def seeds(self) -> Deferred[Sequence[Endpoint]]:
+    def find_seeds(self) -> Deferred[Sequence[Endpoint]]:
         lookups = (self._resolver.lookupAddress, self._resolver.lookupIPV6Address)
-        asked = [ask(self._name, TIMEOUTS).addErrback(_no_such_name) for ask in lookups]
-        found: Deferred[list[_Answer]] = gatherResults(asked, consumeErrors=True)
+        answer = [ask(self._name, TIMEOUTS).addErrback(_no_such_name) for ask in lookups]
+        found: Deferred[list[_Answer]] = gatherResults(answer, consumeErrors=True)
         return found.addCallback(self._endpoints)
 
     def _endpoints(self, answers: Iterable[_Answer]) -> Sequence[Endpoint]:

@@ -6,8 +6,8 @@ import secrets
 from collections.abc import Sequence
 
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
-from broker.cluster.discovery.seed_source import MOST_SEEDS
 from broker.cluster.discovery.datagram import NONCE_BYTES, Answer, Question, decode, encode
+from broker.cluster.discovery.seed_source import MOST_SEEDS
 from broker.errors import PeerError
 
 #: Seconds after the first question at which it is asked again: a datagram may be lost.
@@ -18,7 +18,7 @@ SEARCH_TIME = 1.5
 ANSWERS_PER_SECOND = 20
 
 
-class Search:
+class SeedSearch:
     """One search. Its datagrams go to the group; it is over when `next_timeout` is None."""
 
     def __init__(self, network: str, key: bytes | None) -> None:
@@ -27,7 +27,7 @@ class Search:
         self._nonce = secrets.token_bytes(NONCE_BYTES)
         self._due: list[float] = []
         self._ends: float | None = None
-        self._found: dict[Endpoint, Answer] = {}
+        self._answers: dict[Endpoint, Answer] = {}
         self.refused = 0
         """Datagrams that were no answer to this search."""
 
@@ -37,7 +37,7 @@ class Search:
         self._ends = now + SEARCH_TIME
         return self.handle_timeout(now)
 
-    def received(self, datagram: bytes) -> None:
+    def receive_datagram(self, datagram: bytes) -> None:
         """Something has come. What is no answer is counted."""
         try:
             answer = decode(datagram, self._key)
@@ -48,8 +48,8 @@ class Search:
             return  # Those who ask hear each other.
         if (answer.nonce, answer.network) != (self._nonce, self._network):
             self.refused += 1
-        elif answer.endpoint in self._found or len(self._found) < MOST_SEEDS:
-            self._found[answer.endpoint] = answer
+        elif answer.endpoint in self._answers or len(self._answers) < MOST_SEEDS:
+            self._answers[answer.endpoint] = answer
 
     def handle_timeout(self, now: float) -> list[bytes]:
         """What to send to the group now."""
@@ -65,13 +65,13 @@ class Search:
         """When `handle_timeout` is due, in monotonic seconds; None: the search is over."""
         return self._due[0] if self._due else self._ends
 
-    def found(self) -> Sequence[Endpoint]:
+    def endpoints(self) -> Sequence[Endpoint]:
         """Who has answered: those with room first."""
-        answers = sorted(self._found.values(), key=lambda each: (not each.has_room, each.address))
+        answers = sorted(self._answers.values(), key=lambda each: (not each.has_room, each.address))
         return tuple(answer.endpoint for answer in answers)
 
 
-class Presence:
+class SearchResponder:
     """Answers for one node. A node that can not be dialled, or is about to leave, says nothing."""
 
     def __init__(self, network: str, key: bytes | None) -> None:
@@ -82,7 +82,7 @@ class Presence:
         self.refused = 0
         """Datagrams that were no question, and questions beyond the bound."""
 
-    def received(
+    def answer_datagram(
         self, datagram: bytes, node: NodeDescriptor, has_room: bool, now: float
     ) -> bytes | None:
         """The answer to what has come, for its sender; None: there is none.

@@ -9,13 +9,13 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from zope.interface import implementer
 
 from broker.cluster.descriptor import Endpoint
+from broker.cluster.discovery.multicast_search import SeedSearch
 from broker.cluster.discovery.seed_source import ISeedSource
-from broker.cluster.discovery.multicast_search import Search
 from broker.errors import Closed
 
 
 @implementer(ISeedSource)
-class GroupSeeds:
+class MulticastSeeds:
     """Asks a multicast group.
 
     `send` sends a datagram to the group; what comes back to that socket goes to `received`.
@@ -28,23 +28,23 @@ class GroupSeeds:
         self._network = network
         self._key = key
         self._send = send
-        self._search: Search | None = None
+        self._search: SeedSearch | None = None
         self._timer: IDelayedCall | None = None
         self._waiting: list[Deferred[Sequence[Endpoint]]] = []
 
-    def seeds(self) -> Deferred[Sequence[Endpoint]]:
+    def find_seeds(self) -> Deferred[Sequence[Endpoint]]:
         """Who answers; those who ask while a search is under way share it."""
         answer: Deferred[Sequence[Endpoint]] = Deferred()
         self._waiting.append(answer)
         if self._search is None:
-            self._search = Search(self._network, self._key)
-            self._go_on(self._search, self._search.start(self._reactor.seconds()))
+            self._search = SeedSearch(self._network, self._key)
+            self._continue_search(self._search, self._search.start(self._reactor.seconds()))
         return answer
 
-    def received(self, datagram: bytes) -> None:
+    def receive_datagram(self, datagram: bytes) -> None:
         """A datagram has come to the socket."""
         if self._search:
-            self._search.received(datagram)
+            self._search.receive_datagram(datagram)
 
     def close(self) -> None:
         """Stop a search that is under way; it fails with `Closed`."""
@@ -56,19 +56,19 @@ class GroupSeeds:
         for answer in waiting:
             answer.errback(Closed("the search for nodes was stopped"))
 
-    def _go_on(self, search: Search, datagrams: Sequence[bytes]) -> None:
+    def _continue_search(self, search: SeedSearch, datagrams: Sequence[bytes]) -> None:
         for datagram in datagrams:
             self._send(datagram)
         due = search.next_timeout()
         if due is not None:
             delay = max(0.0, due - self._reactor.seconds())
-            self._timer = self._reactor.callLater(delay, self._due, search)
+            self._timer = self._reactor.callLater(delay, self._timeout, search)
             return
         self._search = None
         waiting, self._waiting = self._waiting, []
         for answer in waiting:
-            answer.callback(search.found())
+            answer.callback(search.endpoints())
 
-    def _due(self, search: Search) -> None:
+    def _timeout(self, search: SeedSearch) -> None:
         self._timer = None
-        self._go_on(search, search.handle_timeout(self._reactor.seconds()))
+        self._continue_search(search, search.handle_timeout(self._reactor.seconds()))

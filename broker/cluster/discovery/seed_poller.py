@@ -19,7 +19,7 @@ PERIOD = 30.0
 SHORTEST_PERIOD = 3.0
 
 
-class Asking:
+class SeedPoller:
     """Asks from `start` to `stop`."""
 
     log = Logger()
@@ -31,44 +31,44 @@ class Asking:
         self._clock = clock
         self._found = found
         self._call: IDelayed | None = None
-        self._asked: Deferred[object] | None = None
-        self._failing = False
+        self._pending: Deferred[object] | None = None
+        self._is_failing = False
         self._stopped = False
-        self._in_vain = 0
+        self._empty_polls = 0
 
     def start(self) -> None:
         """Ask now, and then every now and then."""
         self._call = None
-        self._asked = self._source.seeds().addCallbacks(self._answered, self._failed)
+        self._pending = self._source.find_seeds().addCallbacks(self._seeds_found, self._poll_failed)
 
     def stop(self) -> None:
         """Ask no more."""
         self._stopped = True
-        if self._asked is not None:
-            self._asked.cancel()
+        if self._pending is not None:
+            self._pending.cancel()
         if self._call is not None and self._call.active():
             self._call.cancel()
 
-    def _answered(self, seeds: Sequence[Endpoint]) -> None:
-        self._failing = False
+    def _seeds_found(self, seeds: Sequence[Endpoint]) -> None:
+        self._is_failing = False
         self._found(seeds)
         if seeds:
-            self._in_vain = 0
-            self._again(PERIOD)
+            self._empty_polls = 0
+            self._schedule_poll(PERIOD)
         else:
-            self._again_in_vain()
+            self._poll_sooner()
 
-    def _failed(self, failure: Failure) -> None:
-        if not (self._failing or self._stopped):
-            self._failing = True
+    def _poll_failed(self, failure: Failure) -> None:
+        if not (self._is_failing or self._stopped):
+            self._is_failing = True
             self.log.warn("no members were found: {error}", error=failure.getErrorMessage())
-        self._again_in_vain()
+        self._poll_sooner()
 
-    def _again_in_vain(self) -> None:
-        self._again(backoff_bound(self._in_vain // 2, SHORTEST_PERIOD, PERIOD))
-        self._in_vain += 1
+    def _poll_sooner(self) -> None:
+        self._schedule_poll(backoff_bound(self._empty_polls // 2, SHORTEST_PERIOD, PERIOD))
+        self._empty_polls += 1
 
-    def _again(self, after: float) -> None:
-        self._asked = None
+    def _schedule_poll(self, after: float) -> None:
+        self._pending = None
         if not self._stopped:
             self._call = self._clock.callLater(after, self.start)

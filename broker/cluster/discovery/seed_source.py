@@ -16,7 +16,7 @@ MOST_SEEDS = 64
 class ISeedSource(Interface):
     """Knows nodes of the network, or where they may be."""
 
-    def seeds() -> Deferred[Sequence[Endpoint]]:
+    def find_seeds() -> Deferred[Sequence[Endpoint]]:
         """At most `MOST_SEEDS`, the best first; none if it finds none. Can be asked again.
 
         Fails with what went wrong where the source can not be asked.

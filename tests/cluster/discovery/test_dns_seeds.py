@@ -14,8 +14,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from broker.cluster.descriptor import Endpoint
+from broker.cluster.discovery.dns_seeds import HostSeeds, SrvSeeds
 from broker.cluster.discovery.seed_source import ISeedSource
-from broker.cluster.discovery.dns_seeds import NameSeeds, ServiceSeeds
 
 
 class Resolver:
@@ -42,8 +42,8 @@ class Resolver:
 class SourcesTest(SynchronousTestCase):
     def test_each_source_is_one(self) -> None:
         resolver = Resolver(lookupService=())
-        verifyObject(ISeedSource, ServiceSeeds(resolver, "s", random.Random(1)))
-        verifyObject(ISeedSource, NameSeeds(resolver, "n", 1))
+        verifyObject(ISeedSource, SrvSeeds(resolver, "s", random.Random(1)))
+        verifyObject(ISeedSource, HostSeeds(resolver, "n", 1))
 
 
 class DnsTest(SynchronousTestCase):
@@ -56,8 +56,8 @@ class DnsTest(SynchronousTestCase):
             dns.Record_SRV(1, 0, 0, "no-port.example.org"),
         ]
         resolver = Resolver(lookupService=records)
-        source = ServiceSeeds(resolver, "_xmlbroker._tcp.example.org", random.Random(1))
-        found = self.successResultOf(source.seeds())
+        source = SrvSeeds(resolver, "_xmlbroker._tcp.example.org", random.Random(1))
+        found = self.successResultOf(source.find_seeds())
         self.assertEqual(
             found, (Endpoint("soon.example.org", 4000), Endpoint("late.example.org", 4001))
         )
@@ -65,8 +65,8 @@ class DnsTest(SynchronousTestCase):
 
     def test_equal_services_share_by_weight(self) -> None:
         records = [dns.Record_SRV(1, 3, 1, "heavy"), dns.Record_SRV(1, 1, 1, "light")]
-        source = ServiceSeeds(Resolver(lookupService=records), "s", random.Random(7))
-        first = Counter(self.successResultOf(source.seeds())[0].host for _each in range(1000))
+        source = SrvSeeds(Resolver(lookupService=records), "s", random.Random(7))
+        first = Counter(self.successResultOf(source.find_seeds())[0].host for _each in range(1000))
         self.assertTrue(700 < first["heavy"] < 800, first)
 
     def test_a_name_gives_all_its_addresses(self) -> None:
@@ -74,7 +74,7 @@ class DnsTest(SynchronousTestCase):
             lookupAddress=[dns.Record_CNAME("x"), dns.Record_A("192.0.2.1")],
             lookupIPV6Address=[dns.Record_AAAA("2001:db8::1")],
         )
-        found = self.successResultOf(NameSeeds(resolver, "nodes.example.org", 4000).seeds())
+        found = self.successResultOf(HostSeeds(resolver, "nodes.example.org", 4000).find_seeds())
         self.assertEqual(found, (Endpoint("192.0.2.1", 4000), Endpoint("2001:db8::1", 4000)))
 
     def test_a_name_that_is_not_there_has_no_seeds(self) -> None:
@@ -83,13 +83,13 @@ class DnsTest(SynchronousTestCase):
             lookupIPV6Address=DNSNameError("no such name"),
             lookupService=DNSNameError("no such name"),
         )
-        found = self.successResultOf(NameSeeds(resolver, "n", 1).seeds())
+        found = self.successResultOf(HostSeeds(resolver, "n", 1).find_seeds())
         self.assertEqual(found, (Endpoint("192.0.2.1", 1),))
-        source = ServiceSeeds(resolver, "s", random.Random(1))
-        self.assertEqual(self.successResultOf(source.seeds()), ())
+        source = SrvSeeds(resolver, "s", random.Random(1))
+        self.assertEqual(self.successResultOf(source.find_seeds()), ())
 
     def test_a_dns_that_fails_is_a_failure(self) -> None:
         broken = DNSServerError("broken")
         resolver = Resolver(lookupService=broken, lookupAddress=broken, lookupIPV6Address=())
-        self.failureResultOf(ServiceSeeds(resolver, "s", random.Random(1)).seeds(), DNSServerError)
-        self.failureResultOf(NameSeeds(resolver, "n", 1).seeds())
+        self.failureResultOf(SrvSeeds(resolver, "s", random.Random(1)).find_seeds(), DNSServerError)
+        self.failureResultOf(HostSeeds(resolver, "n", 1).find_seeds())

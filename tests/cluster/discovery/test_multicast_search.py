@@ -13,7 +13,6 @@ from zope.interface.verify import verifyObject
 
 from broker.cluster.address import MAX_DEPTH, Address
 from broker.cluster.descriptor import Endpoint
-from broker.cluster.discovery.seed_source import MOST_SEEDS, ISeedSource
 from broker.cluster.discovery.datagram import (
     DATAGRAM_BYTES,
     NONCE_BYTES,
@@ -22,13 +21,14 @@ from broker.cluster.discovery.datagram import (
     decode,
     encode,
 )
-from broker.cluster.discovery.multicast_seeds import GroupSeeds
 from broker.cluster.discovery.multicast_search import (
     ANSWERS_PER_SECOND,
     SEARCH_TIME,
-    Presence,
-    Search,
+    SearchResponder,
+    SeedSearch,
 )
+from broker.cluster.discovery.multicast_seeds import MulticastSeeds
+from broker.cluster.discovery.seed_source import MOST_SEEDS, ISeedSource
 from broker.errors import AuthenticationFailed, Closed, PeerError, ProtocolError
 from tests.cluster.sample_nodes import a_node
 
@@ -90,24 +90,24 @@ def test_any_bytes_are_refused_or_read(data: bytes) -> None:
 def test_a_search_finds_who_is_there_though_datagrams_are_lost(seed: int) -> None:
     rng = random.Random(seed)
     nodes = [a_node(f"c/n{number}") for number in range(5)]
-    presences = [(node, Presence("net", KEY)) for node in nodes]
-    search = Search("net", KEY)
+    presences = [(node, SearchResponder("net", KEY)) for node in nodes]
+    search = SeedSearch("net", KEY)
     now = 100.0
     sent = search.start(now)
     while True:
         for datagram in sent:
-            search.received(datagram)  # its own question comes back to it
+            search.receive_datagram(datagram)  # its own question comes back to it
             for node, presence in presences:
-                answer = presence.received(datagram, node, node.name == "n3", now)
+                answer = presence.answer_datagram(datagram, node, node.name == "n3", now)
                 if answer and rng.random() < 0.7:
-                    search.received(answer)
+                    search.receive_datagram(answer)
         due = search.next_timeout()
         if due is None:
             break
         now = due
         sent = search.handle_timeout(now)
     assert now == 100.0 + SEARCH_TIME
-    found = search.found()
+    found = search.endpoints()
     assert len(found) >= 3
     assert Endpoint("n3", 4000) not in found[1:]
     assert search.refused == 0
@@ -115,37 +115,41 @@ def test_a_search_finds_who_is_there_though_datagrams_are_lost(seed: int) -> Non
 
 def test_who_is_about_to_leave_or_can_not_be_dialled_says_nothing() -> None:
     question = encode(QUESTION, None)
-    presence = Presence("net", None)
-    assert presence.received(question, a_node("c/n1"), True, 0.0)
-    assert presence.received(question, a_node("c/n1", draining=True), True, 0.0) is None
-    assert presence.received(question, a_node("c/n1", tcp=None), True, 0.0) is None
-    assert Presence("other", None).received(question, a_node("c/n1"), True, 0.0) is None
-    assert presence.received(encode(ANSWER, None), a_node("c/n1"), True, 0.0) is None
+    presence = SearchResponder("net", None)
+    assert presence.answer_datagram(question, a_node("c/n1"), True, 0.0)
+    assert presence.answer_datagram(question, a_node("c/n1", draining=True), True, 0.0) is None
+    assert presence.answer_datagram(question, a_node("c/n1", tcp=None), True, 0.0) is None
+    assert (
+        SearchResponder("other", None).answer_datagram(question, a_node("c/n1"), True, 0.0) is None
+    )
+    assert presence.answer_datagram(encode(ANSWER, None), a_node("c/n1"), True, 0.0) is None
     assert presence.refused == 0
-    assert presence.received(b"garbage", a_node("c/n1"), True, 0.0) is None
+    assert presence.answer_datagram(b"garbage", a_node("c/n1"), True, 0.0) is None
     assert presence.refused == 1
 
 
 def test_a_flood_of_questions_is_not_a_flood_of_answers() -> None:
-    presence = Presence("net", None)
+    presence = SearchResponder("net", None)
     question = encode(QUESTION, None)
-    answers = [presence.received(question, a_node("c/n1"), True, tick / 100) for tick in range(300)]
+    answers = [
+        presence.answer_datagram(question, a_node("c/n1"), True, tick / 100) for tick in range(300)
+    ]
     assert sum(answer is not None for answer in answers) == 3 * ANSWERS_PER_SECOND
     assert presence.refused == 300 - 3 * ANSWERS_PER_SECOND
 
 
 def test_strangers_answers_are_not_taken_and_many_are_bounded() -> None:
-    search = Search("net", None)
+    search = SeedSearch("net", None)
     (question,) = search.start(0.0)
     asked = decode(question, None)
-    search.received(encode(ANSWER, None))
-    search.received(encode(Answer(asked.nonce, "other", *_of(0)), None))
-    search.received(b"garbage")
+    search.receive_datagram(encode(ANSWER, None))
+    search.receive_datagram(encode(Answer(asked.nonce, "other", *_of(0)), None))
+    search.receive_datagram(b"garbage")
     assert search.refused == 3
-    assert search.found() == ()
+    assert search.endpoints() == ()
     for number in range(MOST_SEEDS + 9):
-        search.received(encode(Answer(asked.nonce, "net", *_of(number)), None))
-    assert len(search.found()) == MOST_SEEDS
+        search.receive_datagram(encode(Answer(asked.nonce, "net", *_of(number)), None))
+    assert len(search.endpoints()) == MOST_SEEDS
 
 
 def _of(number: int) -> tuple[Address, Endpoint, bool]:
@@ -156,26 +160,26 @@ class GroupSeedsTest(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
         self.sent: list[bytes] = []
-        self.source = GroupSeeds(self.clock, "net", None, self.sent.append)
+        self.source = MulticastSeeds(self.clock, "net", None, self.sent.append)
         verifyObject(ISeedSource, self.source)
 
     def test_those_who_ask_at_once_share_a_search(self) -> None:
-        first, second = self.source.seeds(), self.source.seeds()
+        first, second = self.source.find_seeds(), self.source.find_seeds()
         asked = decode(self.sent[0], None)
-        self.source.received(encode(Answer(asked.nonce, "net", *_of(1)), None))
+        self.source.receive_datagram(encode(Answer(asked.nonce, "net", *_of(1)), None))
         self.assertNoResult(first)
         self.clock.pump([0.1] * 20)
         self.assertEqual(self.successResultOf(first), (Endpoint("n1", 4000),))
         self.assertEqual(self.successResultOf(second), (Endpoint("n1", 4000),))
         self.assertEqual(len(self.sent), 3)
         self.assertEqual(self.clock.getDelayedCalls(), [])
-        self.source.received(b"too late")
-        again = self.source.seeds()
+        self.source.receive_datagram(b"too late")
+        again = self.source.find_seeds()
         self.clock.pump([0.1] * 20)
         self.assertEqual(self.successResultOf(again), ())
 
     def test_a_search_can_be_stopped(self) -> None:
-        answer = self.source.seeds()
+        answer = self.source.find_seeds()
         self.source.close()
         self.failureResultOf(answer, Closed)
         self.assertEqual(self.clock.getDelayedCalls(), [])

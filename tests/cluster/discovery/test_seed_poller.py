@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 
 from broker.cluster.descriptor import Endpoint
-from broker.cluster.discovery.seed_poller import PERIOD, SHORTEST_PERIOD, Asking
+from broker.cluster.discovery.seed_poller import PERIOD, SHORTEST_PERIOD, SeedPoller
 from broker.errors import NotConnected
 
 SOMEBODY = (Endpoint("10.0.0.7", 8766),)
@@ -20,7 +20,7 @@ class Source:
         self.answers = list(answers)
         self.asked = 0
 
-    def seeds(self) -> Deferred[Sequence[Endpoint]]:
+    def find_seeds(self) -> Deferred[Sequence[Endpoint]]:
         self.asked += 1
         answer = self.answers.pop(0)
         return answer if isinstance(answer, Deferred) else succeed(answer)
@@ -29,7 +29,7 @@ class Source:
 def test_it_asks_often_until_somebody_is_found_and_then_now_and_then() -> None:
     clock, found = Clock(), list[Any]()
     source = Source((), fail(NotConnected("no answer")), SOMEBODY, SOMEBODY)
-    Asking(source, clock, found.append).start()
+    SeedPoller(source, clock, found.append).start()
     assert found == [()]
     clock.advance(SHORTEST_PERIOD)
     assert (source.asked, found) == (2, [()])
@@ -43,7 +43,7 @@ def test_it_asks_often_until_somebody_is_found_and_then_now_and_then() -> None:
 
 def test_who_finds_nobody_for_long_asks_less_often() -> None:
     clock, source = Clock(), Source(*[()] * 100)
-    Asking(source, clock, lambda _: None).start()
+    SeedPoller(source, clock, lambda _: None).start()
     clock.pump([1.0] * 600)
     assert 20 < source.asked < 30
     before = source.asked
@@ -55,11 +55,11 @@ def test_it_stops_with_a_question_under_way_or_between_two() -> None:
     clock = Clock()
     cancelled: list[Any] = []
     silent: Deferred[Any] = Deferred(cancelled.append)
-    asking = Asking(Source(silent), clock, lambda _: None)
+    asking = SeedPoller(Source(silent), clock, lambda _: None)
     asking.start()
     asking.stop()
     assert cancelled == [silent]
-    between = Asking(Source(SOMEBODY), clock, lambda _: None)
+    between = SeedPoller(Source(SOMEBODY), clock, lambda _: None)
     between.start()
     between.stop()
     assert clock.getDelayedCalls() == []
