@@ -12,7 +12,7 @@ from zope.interface import implementer
 
 from benchmarks.harness.failure import BenchmarkFailed
 from broker.client.asyncio_face import AsyncioLoop
-from broker.client.connection import Connection, connecting
+from broker.client.connection import Connection, make_connection_machine
 from broker.client.settings import ClientSettings
 from broker.errors import BrokerError
 from broker.transport.driver import IStackReceiver, StackDriver
@@ -50,14 +50,14 @@ class LeanSession:
         self._driver = StackDriver(
             session_layers(settings.incarnation, settings.window_bytes), face.clock, self
         )
-        self._connection = connecting(
+        self._connection = make_connection_machine(
             Connection(
                 loop=face,
                 endpoints=[endpoint],
-                hello=self._hello,
+                make_hello=self._hello,
                 attach=self._attach,
-                down=self._fail,
-                stopped=self._fail,
+                on_down=self._fail,
+                on_stopped=self._fail,
             )
         )
         self._connection.start()

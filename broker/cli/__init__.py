@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 import broker
-from broker.cli.failing import failure_of
+from broker.cli.failure import failure_of
 from broker.errors import BrokerError
 
 #: The commands with what `--help` says of them. Each is `command` of the module of its name.

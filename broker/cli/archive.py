@@ -41,7 +41,7 @@ def list_(where: str, as_json: bool, files: bool) -> None:
     """List what the archive has: events, bytes and hours by partition, and what it covers."""
     archive = open_archive(where)
     state = archive.state()
-    files_printer(state, files=files, for_people=_human_readable(as_json))()
+    files_printer(state, files=files, human_readable=_human_readable(as_json))()
     if state.aside or state.problems:
         sys.exit(1)
 
@@ -61,7 +61,7 @@ def verify(where: str, as_json: bool, keep: bool) -> None:
     archive = open_archive(where)
     with progress_bar("verified", bytes_=True) as progress:
         done = Verification(archive).run(progress, set_aside=not keep)
-    verification_printer(done, for_people=_human_readable(as_json))()
+    verification_printer(done, human_readable=_human_readable(as_json))()
     if done.faults:
         sys.exit(1)
 
@@ -90,11 +90,11 @@ def compact(where: str, as_json: bool, dry_run: bool, target: int) -> None:
     ledger = ManifestWriter(archive.manifests, new_temporary_writer_name(), archive.wall_clock)
     compaction = Compaction(archive, ledger, CompactionRules(target_bytes=target))
     if dry_run:
-        merge_plan_printer(compaction.plan(), for_people=_human_readable(as_json))()
+        merge_plan_printer(compaction.plan(), human_readable=_human_readable(as_json))()
         return
     with progress_bar("merged", bytes_=True) as progress:
         done = compaction.run(progress)
-    compaction_printer(done, for_people=_human_readable(as_json))()
+    compaction_printer(done, human_readable=_human_readable(as_json))()
     if done.damaged:
         sys.exit(1)
 
@@ -115,7 +115,7 @@ def copy_(where: str, target: str, as_json: bool) -> None:
     copying = Backup(open_archive(where), Archive.open(target))
     with progress_bar("copied", bytes_=True) as progress:
         done = copying.run(progress)
-    copy_printer(done, for_people=_human_readable(as_json))()
+    copy_printer(done, human_readable=_human_readable(as_json))()
     if done.damaged:
         sys.exit(1)
 
@@ -180,7 +180,7 @@ def _expire(
     else:
         with progress_bar("deleted", bytes_=False) as progress:
             expired = expiry.run(progress)
-    expiry_printer(expired, dry_run=dry_run, for_people=_human_readable(as_json))()
+    expiry_printer(expired, dry_run=dry_run, human_readable=_human_readable(as_json))()
     if expired.kept_orphans:
         sys.exit(1)
 

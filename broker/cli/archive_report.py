@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Printer = Callable[[], None]
 
 
-def files_printer(state: ArchiveState, *, files: bool, for_people: bool) -> Printer:
+def files_printer(state: ArchiveState, *, files: bool, human_readable: bool) -> Printer:
     """What is there, by partition or file; what is covered; what is damaged."""
     rows = [_file_row(each) for each in _sorted_files(state)] if files else _partition_rows(state)
     covered: list[dict[str, Any]] = [
@@ -33,57 +33,59 @@ def files_printer(state: ArchiveState, *, files: bool, for_people: bool) -> Prin
         for origin, intervals in sorted(state.covered.items())
         for after, upto in intervals
     ]
-    wrong: list[dict[str, Any]] = [
+    damaged: list[dict[str, Any]] = [
         *({"damaged": path, "reason": why.reason} for path, why in state.aside.items()),
         *({"damaged": path, "reason": reason} for path, reason in state.problems.items()),
     ]
-    if not for_people:
-        return lambda: _print_json_lines([*rows, *covered, *wrong])
+    if not human_readable:
+        return lambda: _print_json_lines([*rows, *covered, *damaged])
 
-    def printing() -> None:
+    def print_report() -> None:
         _print_table("partition" if not files else "file", rows)
         for each in covered:
             (first, after), (last, upto) = each["after"], each["upto"]
             click.echo(f"{each['covered']}: all from {first}:{after} on, up to {last}:{upto}")
-        for each in wrong:
+        for each in damaged:
             click.echo(one_line(f"damaged: {each['damaged']}: {each['reason']}"))
 
-    return printing
+    return print_report
 
 
-def verification_printer(done: VerificationResult, *, for_people: bool) -> Printer:
-    """What is wrong, and how much was looked at."""
+def verification_printer(done: VerificationResult, *, human_readable: bool) -> Printer:
+    """What is damaged, and how much was looked at."""
     faults = [attrs.asdict(fault) for fault in done.faults]
     total = {"files": done.files, "rows": done.rows, "bytes": done.bytes, "dtds": done.dtds}
-    if not for_people:
+    if not human_readable:
         return lambda: _print_json_lines([*faults, {**total, "faults": len(faults)}])
 
-    def printing() -> None:
+    def print_report() -> None:
         for fault in done.faults:
             click.echo(one_line(f"{fault.kind}: {fault.name}: {fault.reason}"))
-        told = f"{done.files:,} files with {done.rows:,} events ({_format_size(done.bytes)})"
-        click.echo(f"{told} and {done.dtds:,} DTDs: {len(faults) or 'no'} faults")
+        summary = f"{done.files:,} files with {done.rows:,} events ({_format_size(done.bytes)})"
+        click.echo(f"{summary} and {done.dtds:,} DTDs: {len(faults) or 'no'} faults")
 
-    return printing
+    return print_report
 
 
-def merge_plan_printer(merges: Sequence[Merge], *, for_people: bool) -> Printer:
+def merge_plan_printer(merges: Sequence[Merge], *, human_readable: bool) -> Printer:
     """What would be merged."""
     rows = [
         {"partition": m.partition, "hour": m.hour, "files": len(m.files), "bytes": m.bytes}
         for m in merges
     ]
     return (
-        (lambda: _print_table("partition", rows)) if for_people else lambda: _print_json_lines(rows)
+        (lambda: _print_table("partition", rows))
+        if human_readable
+        else lambda: _print_json_lines(rows)
     )
 
 
-def compaction_printer(done: CompactionResult, *, for_people: bool) -> Printer:
+def compaction_printer(done: CompactionResult, *, human_readable: bool) -> Printer:
     """What was merged."""
-    if not for_people:
+    if not human_readable:
         return lambda: _print_json_lines([attrs.asdict(done)])
 
-    def printing() -> None:
+    def print_report() -> None:
         click.echo(
             f"{done.files_before:,} files ({_format_size(done.bytes_before)}) became "
             f"{done.files_after:,} ({_format_size(done.bytes_after)}); "
@@ -92,15 +94,15 @@ def compaction_printer(done: CompactionResult, *, for_people: bool) -> Printer:
         for path in done.damaged:
             click.echo(one_line(f"damaged and set aside: {path}"))
 
-    return printing
+    return print_report
 
 
-def copy_printer(done: BackupResult, *, for_people: bool) -> Printer:
+def copy_printer(done: BackupResult, *, human_readable: bool) -> Printer:
     """What a copy brought."""
-    if not for_people:
+    if not human_readable:
         return lambda: _print_json_lines([attrs.asdict(done)])
 
-    def printing() -> None:
+    def print_report() -> None:
         click.echo(
             f"{done.files:,} files ({_format_size(done.bytes)}), {done.dtds:,} DTDs and {done.pages:,} "
             f"pages copied; {done.there:,} files were there"
@@ -108,15 +110,15 @@ def copy_printer(done: BackupResult, *, for_people: bool) -> Printer:
         for path in done.damaged:
             click.echo(one_line(f"damaged or missing, and not copied: {path}"))
 
-    return printing
+    return print_report
 
 
-def expiry_printer(expired: ExpiryResult, *, dry_run: bool, for_people: bool) -> Printer:
+def expiry_printer(expired: ExpiryResult, *, dry_run: bool, human_readable: bool) -> Printer:
     """What was, or would be, taken away and deleted."""
-    if not for_people:
+    if not human_readable:
         return lambda: _print_json_lines([{**attrs.asdict(expired), "dry_run": dry_run}])
 
-    def printing() -> None:
+    def print_report() -> None:
         would = "would be " if dry_run else ""
         click.echo(
             f"{len(expired.removed):,} files ({_format_size(expired.removed_bytes)}) {would}too old; "
@@ -131,12 +133,12 @@ def expiry_printer(expired: ExpiryResult, *, dry_run: bool, for_people: bool) ->
                 "see `xmlbroker archive verify`"
             )
 
-    return printing
+    return print_report
 
 
 @contextmanager
 def progress_bar(what: str, *, bytes_: bool) -> Iterator[Callable[[int, int], None]]:
-    """A line on stderr that moves, where that is a terminal; told what is done, of how much."""
+    """A line on stderr that moves, where that is a terminal; summary what is done, of how much."""
     if not sys.stderr.isatty():
         yield lambda done, of: None
         return

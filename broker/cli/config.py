@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from broker.cli.failing import Failure
+from broker.cli.failure import Failure
 
 
 @click.command(no_args_is_help=True)
@@ -34,7 +34,7 @@ def command(explain: bool, file: Path | None, hashing: bool) -> None:
 
         click.echo(explanation(), nl=False)
     elif hashing:
-        _hash()
+        _print_secret_hash()
     else:
         from broker.config import load
 
@@ -46,7 +46,7 @@ def command(explain: bool, file: Path | None, hashing: bool) -> None:
         )
 
 
-def _hash() -> None:
+def _print_secret_hash() -> None:
     from broker.identity.secret import hash_secret
 
     if sys.stdin.isatty():

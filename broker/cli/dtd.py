@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from broker.cli.dtd_check import Checked, check_file, load_own
+from broker.cli.dtd_check import CheckCounts, check_events, load_dtd_file
 from broker.cli.dtd_report import report_lines
-from broker.cli.failing import Failure
+from broker.cli.failure import Failure
 from broker.cli.node_access import NodeAccess, node_options
-from broker.cli.terminal import note
+from broker.cli.terminal import print_note
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
@@ -93,15 +93,17 @@ def check(
     An EVENT.xml holds whole events or bare payloads, any number; - reads a pipe. Modules are found
     in our catalogue, then in that of the file's own folder. No node is asked without --against.
     """
-    dtd = load_own(file, DtdReference(*type_) if type_ else None)
-    checked = Checked()
-    for problem in check_file(dtd, events, checked):
+    dtd = load_dtd_file(file, DtdReference(*type_) if type_ else None)
+    counts = CheckCounts()
+    for problem in check_events(dtd, events, counts):
         click.echo(problem, err=True)
-    note(f"{file}: a DTD for {dtd.reference}; {checked.valid} of {checked.events} events are valid")
+    print_note(
+        f"{file}: a DTD for {dtd.reference}; {counts.valid} of {counts.events} events are valid"
+    )
     if against is not None:
-        for line in report_lines(_ask(access, "dtd-check", dtd, against)):
+        for line in report_lines(_ask_about_dtd(access, "dtd-check", dtd, against)):
             click.echo(line)
-    if checked.valid != checked.events:
+    if counts.valid != counts.events:
         sys.exit(1)
 
 
@@ -121,15 +123,15 @@ def add(access: NodeAccess, file: Path, type_: tuple[str, str] | None, against: 
     Prints what changes against an older version, and whose subscriptions that affects: these are
     notified. The account needs the right to register the type.
     """
-    dtd = load_own(file, DtdReference(*type_) if type_ else None)
-    report = _ask(access, "dtd-add", dtd, against)
+    dtd = load_dtd_file(file, DtdReference(*type_) if type_ else None)
+    report = _ask_about_dtd(access, "dtd-add", dtd, against)
     for line in report_lines(report):
         click.echo(line)
     state = "is registered" if report["registered"] else "was registered already"
-    note(f"{dtd.reference} {state} (content {dtd.content_hash[:12]})")
+    print_note(f"{dtd.reference} {state} (content {dtd.content_hash[:12]})")
 
 
-def _ask(access: NodeAccess, what: str, dtd: Dtd, against: str) -> Any:
+def _ask_about_dtd(access: NodeAccess, what: str, dtd: Dtd, against: str) -> Any:
     reference = dtd.reference
     named = {"type": reference.type, "version": reference.version, "against": against}
     return access.ask(what, dtd.text, **named)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from broker.rate_limited_log import readable
+from broker.rate_limited_log import printable_line
 
 
 def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
@@ -16,12 +16,12 @@ def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"{report['type']} {report['version']} against {report['against']}:"
     for sign, key in (("-", "went"), ("+", "came"), ("~", "changed")):
         for label in report[key]:
-            yield f"  {sign} {readable(label)}"
+            yield f"  {sign} {printable_line(label)}"
     counts = report["subscriptions"]
     for effect in sorted(counts):
         yield f"{counts[effect]:,} subscriptions: {effect}"
     for each in report["affected"]:
         name = f"{each['client']} {each['name']}".strip()
-        yield readable(f"  {name}: {each['effect']}: {each['query']}")
+        yield printable_line(f"  {name}: {each['effect']}: {each['query']}")
         if each["reason"]:
-            yield f"    {readable(each['reason'])}"
+            yield f"    {printable_line(each['reason'])}"

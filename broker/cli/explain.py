@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import click
 
-from broker.cli.explaining.event import NoEvent, event_from
-from broker.cli.explaining.rendering import tables
-from broker.cli.failing import Failure, failure_of
+from broker.cli.explanation.single_event import SingleEventError, read_single_event
+from broker.cli.explanation.tables import explanation_tables
+from broker.cli.failure import Failure, failure_of
 from broker.cli.namespaces import namespace_option
 from broker.cli.node_access import NodeAccess, node_options
-from broker.cli.publishing.preparation import Wishes
-from broker.cli.terminal import console, json_line, on_terminal
+from broker.cli.publishing.preparation import PublishOptions
+from broker.cli.terminal import is_terminal, json_line, make_console
 from broker.errors import BrokerError
 from broker.event.stream import StreamPattern
 
@@ -23,9 +23,11 @@ from broker.event.stream import StreamPattern
 _NO_MATCH: Final = 1
 _ERROR: Final = 2
 #: Verdicts of a subscription that gets the event, or will.
-_GETS_IT: Final = frozenset({"delivered", "unconfirmed", "catching-up", "paused", "away"})
+_DELIVERED_VERDICTS: Final = frozenset(
+    {"delivered", "unconfirmed", "catching-up", "paused", "away"}
+)
 #: It has had it, or came too late.
-_MAY_HAVE_IT: Final = "before"
+_BEFORE_VERDICT: Final = "before"
 
 
 @click.command()
@@ -90,24 +92,26 @@ def command(
         pattern = None if streams is None else StreamPattern.parse(streams)
         document = b""
         if event is not None:
-            document = event_from(event, lambda: sys.stdin.buffer, Wishes(type=type_ or None))
+            document = read_single_event(
+                event, lambda: sys.stdin.buffer, PublishOptions(type=type_ or None)
+            )
         if offline:
-            content = _offline(query or "", namespaces, document, pattern, folder)
+            content = _explain_offline(query or "", namespaces, document, pattern, folder)
         else:
             alone = {"here": "yes"} if here else {}
-            content = _asked(access, query, namespaces, document, streams, client, **alone)
-    except (BrokerError, Failure, NoEvent) as error:
-        raise _not_told(error) from None
-    if as_json or not on_terminal():
+            content = _ask_node(access, query, namespaces, document, streams, client, **alone)
+    except (BrokerError, Failure, SingleEventError) as error:
+        raise _explain_failure(error) from None
+    if as_json or not is_terminal():
         click.echo(json_line(content))
     else:
-        screen = console()
-        for table in tables(content):
+        screen = make_console()
+        for table in explanation_tables(content):
             screen.print(table)
-    sys.exit(_status(content))
+    sys.exit(_exit_status(content))
 
 
-def _offline(
+def _explain_offline(
     query: str,
     namespaces: dict[str, str],
     document: bytes,
@@ -115,45 +119,45 @@ def _offline(
     folder: Path | None,
 ) -> dict[str, Any]:
     # An engine and Twisted are a lot to import for those who ask a node.
-    from broker.cli.explaining.local import explain_here
+    from broker.cli.explanation.offline import explain_offline
 
-    return explain_here(query, namespaces, document or None, pattern, folder)
+    return explain_offline(query, namespaces, document or None, pattern, folder)
 
 
-def _asked(
+def _ask_node(
     access: NodeAccess,
     query: str | None,
     namespaces: dict[str, str],
     document: bytes,
     streams: str | None,
     client: str | None,
-    **said: str,
+    **extra: str,
 ) -> Any:
-    wishes = {"query": query, "streams": streams, "client": client, **said}
-    arguments = {name: value for name, value in wishes.items() if value is not None}
+    options = {"query": query, "streams": streams, "client": client, **extra}
+    arguments = {name: value for name, value in options.items() if value is not None}
     return access.ask("explain", document, namespaces=json.dumps(namespaces), **arguments)
 
 
-class _NotTold(Failure):
+class _ExplainFailure(Failure):
     exit_code = _ERROR
 
 
-def _not_told(error: BrokerError | Failure | NoEvent) -> Failure:
+def _explain_failure(error: BrokerError | Failure | SingleEventError) -> Failure:
     if isinstance(error, BrokerError):
-        return _NotTold(failure_of(error).message)
-    return _NotTold(str(error))
+        return _ExplainFailure(failure_of(error).message)
+    return _ExplainFailure(str(error))
 
 
-def _status(content: Any) -> int:
+def _exit_status(content: Any) -> int:
     explanation, client = content.get("explanation"), content.get("client")
     if explanation is None:
         rows = list((client or {}).get("subscriptions", ()))
         for node in (content.get("network") or {}).get("nodes", ()):
             rows += node["subscriptions"]
         verdicts = {each.get("verdict") for each in rows}
-        if verdicts & _GETS_IT or "" in verdicts:
+        if verdicts & _DELIVERED_VERDICTS or "" in verdicts:
             return 0
-        return _ERROR if _MAY_HAVE_IT in verdicts else _NO_MATCH
+        return _ERROR if _BEFORE_VERDICT in verdicts else _NO_MATCH
     event = explanation.get("event")
     if event is None:
         return 0

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from broker.cli.archive_report import progress_of
-from broker.cli.failing import Failure
-from broker.cli.terminal import json_line, note, on_terminal, one_line
+from broker.cli.archive_report import progress_bar
+from broker.cli.failure import Failure
+from broker.cli.terminal import is_terminal, json_line, one_line, print_note
 
 if TYPE_CHECKING:
     from broker.log.log_verification import Verified
@@ -39,21 +39,21 @@ def verify(where: Path, as_json: bool, repair: bool) -> None:
     read beside it. The exit status is 1 if damage remains: a node asks others for these events
     when it reads them, and tells its subscribers a gap where nobody has them.
     """
-    folder = _folder(where)
-    with _claimed(folder) as is_ours:
+    folder = _log_folder(where)
+    with _claim_log(folder) as is_ours:
         if not is_ours:
             if repair:
                 raise Failure(f"{folder} is in use by a node: stop it before a repair")
-            note(f"{folder} is in use by a node: it is read beside it")
+            print_note(f"{folder} is in use by a node: it is read beside it")
         if repair:
             _repair(folder, as_json=as_json)
-        done = _verified(folder, is_ours=is_ours)
-    _print(done, as_json=as_json)
+        done = _verify(folder, is_ours=is_ours)
+    _print_findings(done, as_json=as_json)
     if done.findings:
         sys.exit(1)
 
 
-def _folder(where: Path) -> Path:
+def _log_folder(where: Path) -> Path:
     from broker.config import load
 
     data = load(where).node.data if where.suffix == ".toml" else where
@@ -64,7 +64,7 @@ def _folder(where: Path) -> Path:
 
 
 @contextmanager
-def _claimed(folder: Path) -> Iterator[bool]:
+def _claim_log(folder: Path) -> Iterator[bool]:
     """Keep nodes from opening the log; whether it is ours."""
     from broker.errors import LogUnavailable
     from broker.log.claim import claim_folder
@@ -80,11 +80,11 @@ def _claimed(folder: Path) -> Iterator[bool]:
         os.close(claim)
 
 
-def _verified(folder: Path, *, is_ours: bool) -> Verified:
+def _verify(folder: Path, *, is_ours: bool) -> Verified:
     from broker.log.log_verification import Verification
     from broker.log.reading_along import pinned
 
-    with progress_of("verified", bytes_=True) as progress:
+    with progress_bar("verified", bytes_=True) as progress:
         if is_ours:
             verification = Verification(folder)
             try:
@@ -101,18 +101,18 @@ def _repair(folder: Path, *, as_json: bool) -> None:
     from broker.log.log_file import LogFile
     from broker.log.salvage import salvage
 
-    before = _verified(folder, is_ours=True)
-    _print(before, as_json=as_json)
+    before = _verify(folder, is_ours=True)
+    _print_findings(before, as_json=as_json)
     if any(each.kind == "page" for each in before.findings):
-        note(f"what can be read was saved; the damaged file is {salvage(folder)}")
+        print_note(f"what can be read was saved; the damaged file is {salvage(folder)}")
     # What a start mends is mended now.
     LogFile(folder, Retention()).close()
-    note("repaired; what is left:")
+    print_note("repaired; what is left:")
 
 
-def _print(done: Verified, *, as_json: bool) -> None:
+def _print_findings(done: Verified, *, as_json: bool) -> None:
     total = {key: value for key, value in attrs.asdict(done).items() if key != "findings"}
-    if as_json or not on_terminal():
+    if as_json or not is_terminal():
         for each in done.findings:
             click.echo(json_line(attrs.asdict(each)))
         click.echo(json_line({**total, "findings": len(done.findings)}))

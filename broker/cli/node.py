@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from broker.cli.failing import Failure
+from broker.cli.failure import Failure
 
 
 @click.group(no_args_is_help=True)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import attrs
 import click
 
-from broker.cli.failing import Failure
-from broker.cli.stopping import Stop
-from broker.cli.terminal import note
+from broker.cli.failure import Failure
+from broker.cli.stop_signal import Stop
+from broker.cli.terminal import print_note
 from broker.errors import GaveUp
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 DEFAULT_NODE: Final = "tcp:127.0.0.1:8765"
 #: Seconds that a command waits for the node to commit the positions of durable subscriptions.
-GOODBYE: Final = 5.0
-_MOST_SECRET: Final = 1024
+CLOSE_TIMEOUT: Final = 5.0
+_MAX_SECRET_BYTES: Final = 1024
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-class Connect(Protocol):
+class ClientFactory(Protocol):
     """Makes a client that begins to connect: `broker.client.asyncio_face.connect`, or a fake."""
 
     def __call__(
@@ -48,9 +48,9 @@ class NodeAccess:
     state: Path | None
     timeout: float
     """Seconds without a connection after which a command gives up."""
-    connect: Connect
+    connect: ClientFactory
 
-    def client(self) -> Client:
+    def make_client(self) -> Client:
         """A client that begins to connect; to be called where an asyncio loop runs."""
         return self.connect(
             *self.endpoints,
@@ -66,13 +66,15 @@ class NodeAccess:
 
         Raises `GaveUp`, or the error because of which no attempt can succeed.
         """
-        client = self.client()
+        client = self.make_client()
         try:
-            await stop.unless(client.when_connected(self.timeout))
+            await stop.run_or_cancel(client.when_connected(self.timeout))
             yield client
         finally:
-            if not await client.close(GOODBYE):
-                note("the node has not confirmed the last position: some events may come again")
+            if not await client.close(CLOSE_TIMEOUT):
+                print_note(
+                    "the node has not confirmed the last position: some events may come again"
+                )
 
     def ask(self, what: str, document: bytes = b"", /, **arguments: str) -> Any:
         """The node's answer to one question; `GaveUp` when it does not come in time."""
@@ -103,7 +105,7 @@ def node_options(command: _F) -> _F:
         access = NodeAccess(
             endpoints=node,
             account=account,
-            secret=_secret(secret_file),
+            secret=_read_secret(secret_file),
             client_id=client_id,
             state=state,
             timeout=timeout,
@@ -161,12 +163,12 @@ _OPTIONS: Final = (
 )
 
 
-def _secret(file: Path | None) -> str:
+def _read_secret(file: Path | None) -> str:
     if file is None:
         return os.environ.get("XMLBROKER_SECRET", "")
     try:
         with open(file, "rb") as opened:
-            line = opened.readline(_MOST_SECRET + 2)
+            line = opened.readline(_MAX_SECRET_BYTES + 2)
         return line.rstrip(b"\r\n").decode()
     except OSError as error:
         raise Failure(f"the secret can not be read from {file}: {error.strerror}") from None

@@ -10,15 +10,15 @@ from typing import Any
 import attrs
 import click
 
+from broker.cli.event_format import as_document, as_json, as_payload, as_text
 from broker.cli.namespaces import namespace_option
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.output import Output
-from broker.cli.recovery_plan import words
-from broker.cli.recovery_progress import bar, shown
-from broker.cli.rendering import as_document, as_json, as_payload, as_text
+from broker.cli.recovery_plan import plan_lines
+from broker.cli.recovery_progress import progress_bar, update_progress
 from broker.cli.starting_point import parse_end
-from broker.cli.stopping import Stop, stop_on_signals
-from broker.cli.terminal import json_line, note, on_terminal
+from broker.cli.stop_signal import Stop, stop_on_signals
+from broker.cli.terminal import is_terminal, json_line, print_note
 from broker.client.latest import Latest, by_stream, by_xpath
 from broker.client.resolved import BUNDLE, PUBLISHER
 from broker.client.subscription import Subscription
@@ -31,7 +31,7 @@ _FORMS = {"payload": as_payload, "document": as_document, "json": as_json, "text
 
 
 @attrs.frozen
-class Ends:
+class ReplayBounds:
     """Where a replay begins and ends, as far as the options say it."""
 
     since: Position | None
@@ -41,7 +41,9 @@ class Ends:
     last: int
 
 
-def _ends(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[Position | int]:
+def _parse_bounds(
+    _: click.Context, __: click.Parameter, values: Sequence[str]
+) -> list[Position | int]:
     now = wall_clock_ms()
     found = []
     for value in values:
@@ -49,26 +51,28 @@ def _ends(_: click.Context, __: click.Parameter, values: Sequence[str]) -> list[
             found.append(parse_end(value, now))
         except ValueError as error:
             raise click.BadParameter(f"{value!r}: {error}") from None
-    kinds = {type(each) for each in found}
-    if len(kinds) < len(found):
+    speed = {type(each) for each in found}
+    if len(speed) < len(found):
         raise click.BadParameter("at most one position and one time can be given")
     return found
 
 
-def _end_option(name: str, text: str) -> Callable[[Any], Any]:
-    return click.option(name, multiple=True, callback=_ends, metavar="POSITION|TIME|AGO", help=text)
+def _bound_option(name: str, text: str) -> Callable[[Any], Any]:
+    return click.option(
+        name, multiple=True, callback=_parse_bounds, metavar="POSITION|TIME|AGO", help=text
+    )
 
 
 @click.command()
 @click.argument("query", required=False)
 @click.option("--streams", metavar="PATTERN", help="* is one part, > the rest.  [default: >]")
 @namespace_option
-@_end_option(
+@_bound_option(
     "--since",
     "A position, a time (ISO 8601 or ms since 1970), or how long ago: 90s, 1h30m, 7d. Given "
     "twice, the time is for origins that the position does not name.  [default: the beginning]",
 )
-@_end_option("--until", "The end, written as --since is.  [default: now]")
+@_bound_option("--until", "The end, written as --since is.  [default: now]")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
 @click.option(
     "--last-per",
@@ -123,35 +127,35 @@ def command(
     that came before now, or at --until. After Ctrl-C the last line says where to go on, and the
     exit status is 130.
     """
-    ends = _checked(since, until, last, durable, access)
+    ends = _check_bounds(since, until, last, durable, access)
     StreamPattern.parse(streams or ">")
     wanted = {"query": query, "streams": streams}
     texts = {name: value for name, value in wanted.items() if value is not None}
     if explain:
-        _explain(access, texts, namespaces, ends, durable, form == "json" or not on_terminal())
+        _print_plan(access, texts, namespaces, ends, durable, form == "json" or not is_terminal())
         return
-    form = form or ("text" if on_terminal() else "json")
-    kinds = {"pace": pace or 0.0, "rate": rate or 0, "order": order}
-    latest = None if last_per is None else _latest(last_per, namespaces)
-    signal = asyncio.run(_replay(access, texts, namespaces, ends, durable, kinds, form, latest))
+    form = form or ("text" if is_terminal() else "json")
+    speed = {"pace": pace or 0.0, "rate": rate or 0, "order": order}
+    latest = None if last_per is None else _make_latest(last_per, namespaces)
+    signal = asyncio.run(_replay(access, texts, namespaces, ends, durable, speed, form, latest))
     if signal:
         raise SystemExit(signal)
 
 
-def _checked(
+def _check_bounds(
     since: list[Position | int],
     until: list[Position | int],
     last: int | None,
     durable: str,
     access: NodeAccess,
-) -> Ends:
+) -> ReplayBounds:
     if durable and not (access.client_id or access.account):
         raise click.UsageError("--durable needs --client-id or --account: the name belongs to it")
     if durable and (since or last):
         raise click.UsageError("--durable says where to begin: --since and --last go without it")
     if last and since:
         raise click.UsageError("--last says where to begin: --since goes without it")
-    ends = Ends(*_parts(since), *_parts(until), last or 0)
+    ends = ReplayBounds(*_split_bounds(since), *_split_bounds(until), last or 0)
     if ends.since_time and ends.until_time and ends.since_time >= ends.until_time:
         raise click.UsageError("--since is not before --until")
     if ends.since_time > wall_clock_ms():
@@ -159,7 +163,7 @@ def _checked(
     return ends
 
 
-def _parts(found: list[Position | int]) -> tuple[Position | None, int]:
+def _split_bounds(found: list[Position | int]) -> tuple[Position | None, int]:
     positions = [each for each in found if isinstance(each, Position)]
     times = [each for each in found if isinstance(each, int)]
     return positions[0] if positions else None, times[0] if times else 0
@@ -168,8 +172,8 @@ def _parts(found: list[Position | int]) -> tuple[Position | None, int]:
 # ------------------------------------------------------------------------- where it comes from
 
 
-def _question(
-    texts: dict[str, str], namespaces: dict[str, str], ends: Ends, durable: str
+def _plan_arguments(
+    texts: dict[str, str], namespaces: dict[str, str], ends: ReplayBounds, durable: str
 ) -> dict[str, str]:
     asked = {**texts, "namespaces": json.dumps(namespaces)}
     for name, position in (("since", ends.since), ("until", ends.until)):
@@ -178,19 +182,19 @@ def _question(
     return {**asked, **({"durable": durable} if durable else {})}
 
 
-def _explain(
+def _print_plan(
     access: NodeAccess,
     texts: dict[str, str],
     namespaces: dict[str, str],
-    ends: Ends,
+    ends: ReplayBounds,
     durable: str,
     as_lines: bool,
 ) -> None:
-    plan = access.ask("recover-explain", **_question(texts, namespaces, ends, durable))
+    plan = access.ask("recover-explain", **_plan_arguments(texts, namespaces, ends, durable))
     if as_lines:
         click.echo(json_line(plan))
         return
-    for line in words(plan):
+    for line in plan_lines(plan):
         click.echo(line)
 
 
@@ -201,7 +205,7 @@ async def _replay(
     access: NodeAccess,
     texts: dict[str, str],
     namespaces: dict[str, str],
-    ends: Ends,
+    ends: ReplayBounds,
     durable: str,
     speed: dict[str, Any],
     form: str,
@@ -212,75 +216,81 @@ async def _replay(
         async with access.session(stop) as client:
             if stop:
                 return stop.exit_status
-            client.on_state = _tell_state
+            client.on_state = _note_state
             wish: dict[str, Any] = {**texts, "namespaces": namespaces}
             if durable:
-                question = _question(texts, namespaces, ends, durable)
-                known = await stop.unless(client.ask("recover-explain", **question))
+                question = _plan_arguments(texts, namespaces, ends, durable)
+                known = await stop.run_or_cancel(client.ask("recover-explain", **question))
                 if known is None:
                     return stop.exit_status
                 wish = {name: known[name] for name in ("query", "streams", "namespaces")}
                 ends = attrs.evolve(ends, since=Position.parse(known["position"]))
-            with bar() as (shows, stream):
-                output = Output(stream, _FORMS[form], stop, json=form == "json", at_once=False)
-                subscription = client.replay(
-                    **wish, **attrs.asdict(ends, recurse=False), **speed, on_gap=output.gap
+            with progress_bar() as (bar, stream):
+                output = Output(
+                    stream, _FORMS[form], stop, json=form == "json", is_unbuffered=False
                 )
-                async with shown(shows, client):
-                    await _print(subscription, output, stop, latest)
+                subscription = client.replay(
+                    **wish, **attrs.asdict(ends, recurse=False), **speed, on_gap=output.print_gap
+                )
+                async with update_progress(bar, client):
+                    await _print_events(subscription, output, stop, latest)
             client.on_state = None
-            _tell_end(subscription, output, stop, ends, latest)
+            _note_end(subscription, output, stop, ends, latest)
     return stop.exit_status
 
 
-def _latest(key: str, namespaces: dict[str, str]) -> Latest:
+def _make_latest(key: str, namespaces: dict[str, str]) -> Latest:
     return Latest(by_stream if key == "stream" else by_xpath(key, namespaces))
 
 
-async def _print(
+async def _print_events(
     subscription: Subscription, output: Output, stop: Stop, latest: Latest | None
 ) -> None:
     async def events() -> None:
         async for event in subscription:
             if latest is None:
-                output.event(event)
+                output.print_event(event)
             else:
                 latest.add(event)
             if stop:
                 return
         for event in latest.events if latest is not None else ():
-            output.event(event)
+            output.print_event(event)
 
     try:
-        await stop.unless(events())
+        await stop.run_or_cancel(events())
     finally:
         output.flush()
-        if output.last is not None and stop:
-            subscription.processed(output.last)
+        if output.last_event is not None and stop:
+            subscription.processed(output.last_event)
         subscription.unsubscribe()
 
 
-def _tell_end(
-    subscription: Subscription, output: Output, stop: Stop, ends: Ends, latest: Latest | None
+def _note_end(
+    subscription: Subscription,
+    output: Output,
+    stop: Stop,
+    ends: ReplayBounds,
+    latest: Latest | None,
 ) -> None:
     for warning in subscription.warnings:
-        note(f"warning: {warning}")
-    if output.broken:
+        print_note(f"warning: {warning}")
+    if output.is_broken:
         return
     counted = f"{output.events} events" + (f", {output.gaps} gaps" if output.gaps else "")
     if not stop:
-        note(counted)
+        print_note(counted)
         return
     again = "it begins anew"
     if not (ends.last or latest) and subscription.position.marks:
         # A time still holds for origins of which nothing has come.
         begins = f" --since {ends.since_time}" if ends.since_time else ""
         again = f"go on with --since {subscription.position}{begins}"
-    note(f"stopped after {counted}; {again}")
+    print_note(f"stopped after {counted}; {again}")
 
 
-def _tell_state(connected: bool, error: BrokerError | None) -> None:
+def _note_state(connected: bool, error: BrokerError | None) -> None:
     if connected:
-        note("connected again")
+        print_note("connected again")
     else:
-        note(f"no connection{f': {error}' if error else ''}; trying again")
+        print_note(f"no connection{f': {error}' if error else ''}; trying again")

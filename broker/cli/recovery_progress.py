@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
-from broker.cli.terminal import console, note, on_terminal
+from broker.cli.terminal import is_terminal, make_console, print_note
 from broker.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Seconds between two questions.
 INTERVAL: Final = 1.0
 #: Seconds that a node has for an answer.
-LONGEST_WAIT: Final = 5.0
+ANSWER_TIMEOUT: Final = 5.0
 _STAGES: Final = {
     "log": "this node's log",
     "former": "the node where the client was",
@@ -30,7 +30,7 @@ _STAGES: Final = {
 }
 
 
-def stage_of(recovery: Mapping[str, Any]) -> str:
+def describe_stage(recovery: Mapping[str, Any]) -> str:
     """Where a recovery looks now, for people."""
     stage = str(recovery.get("stage"))
     text = _STAGES.get(stage, "finishing")
@@ -40,7 +40,7 @@ def stage_of(recovery: Mapping[str, Any]) -> str:
     return text
 
 
-class Bar:
+class ProgressBar:
     """Where a replay is, for people."""
 
     def __init__(self, progress: Progress) -> None:
@@ -49,7 +49,7 @@ class Bar:
 
     def show(self, recovery: Mapping[str, Any]) -> None:
         """What the node says of it now."""
-        text = stage_of(recovery)
+        text = describe_stage(recovery)
         looked_at, of = recovery.get("looked_at", 0), recovery.get("of", 0)
         searching = recovery.get("stage") == "archive" and of
         if searching:
@@ -63,7 +63,7 @@ class Bar:
         )
 
 
-class _Above:
+class _ConsoleOutput:
     """Writes what is printed above the bar, where both are on one terminal."""
 
     def __init__(self, screen: Console) -> None:
@@ -81,14 +81,14 @@ class _Above:
 
 
 @contextlib.contextmanager
-def bar() -> Iterator[tuple[Bar | None, IO[bytes]]]:
+def progress_bar() -> Iterator[tuple[ProgressBar | None, IO[bytes]]]:
     """A bar if somebody can see it, and where to print."""
-    if not (on_terminal() or sys.stderr.isatty()):
+    if not (is_terminal() or sys.stderr.isatty()):
         yield None, sys.stdout.buffer
         return
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-    screen = console(err=not on_terminal())
+    screen = make_console(err=not is_terminal())
     progress = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
@@ -98,64 +98,64 @@ def bar() -> Iterator[tuple[Bar | None, IO[bytes]]]:
         transient=True,
     )
     with progress:
-        out = cast(IO[bytes], _Above(screen)) if on_terminal() else sys.stdout.buffer
-        yield Bar(progress), out
+        out = cast(IO[bytes], _ConsoleOutput(screen)) if is_terminal() else sys.stdout.buffer
+        yield ProgressBar(progress), out
 
 
 @contextlib.asynccontextmanager
-async def shown(shows: Bar | None, client: Client) -> AsyncIterator[None]:
+async def update_progress(bar: ProgressBar | None, client: Client) -> AsyncIterator[None]:
     """Keep the bar up to date meanwhile."""
-    asking = None if shows is None else asyncio.ensure_future(_ask(shows, client))
+    task = None if bar is None else asyncio.ensure_future(_poll_progress(bar, client))
     try:
         yield
     finally:
-        if asking is not None:
-            asking.cancel()
+        if task is not None:
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await asking
+                await task
 
 
-async def catching_up(client: Client) -> Sequence[Mapping[str, Any]] | None:
+async def ask_recoveries(client: Client) -> Sequence[Mapping[str, Any]] | None:
     """What the node has still to send of the past; None if it does not answer."""
     try:
-        told = await asyncio.wait_for(client.ask("recoveries"), LONGEST_WAIT)
+        answer = await asyncio.wait_for(client.ask("recoveries"), ANSWER_TIMEOUT)
     except TimeoutError:
         # There is no connection at the moment, or the node is busy.
         return None
     except BrokerError:
         # A node of an older version does not know the question.
         return ()
-    return cast(Sequence[Mapping[str, Any]], told)
+    return cast(Sequence[Mapping[str, Any]], answer)
 
 
 @contextlib.asynccontextmanager
-async def noted(client: Client) -> AsyncIterator[None]:
+async def note_stages(client: Client) -> AsyncIterator[None]:
     """Tell on a terminal where the past comes from, until all of it came."""
-    telling = asyncio.ensure_future(_note_stages(client)) if sys.stderr.isatty() else None
+    task = asyncio.ensure_future(_note_stages(client)) if sys.stderr.isatty() else None
     try:
         yield
     finally:
-        if telling is not None:
-            telling.cancel()
+        if task is not None:
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await telling
+                await task
 
 
 async def _note_stages(client: Client) -> None:
     before = ""
     await asyncio.sleep(INTERVAL)
-    while (recoveries := await catching_up(client)) is None or recoveries:
-        text = stage_of(recoveries[0]) if recoveries else before
+    while (recoveries := await ask_recoveries(client)) is None or recoveries:
+        text = describe_stage(recoveries[0]) if recoveries else before
         if text != before:
-            note(f"catching up from {text}")
+            print_note(f"catching up from {text}")
         before = text
         await asyncio.sleep(INTERVAL)
 
 
-async def _ask(shows: Bar, client: Client) -> None:
+async def _poll_progress(bar: ProgressBar, client: Client) -> None:
     while True:
         # A node that does not answer, or is of an older version, has no bar, and that is all.
         with contextlib.suppress(BrokerError, TimeoutError):
             for recovery in await asyncio.wait_for(client.ask("recoveries"), INTERVAL):
-                shows.show(recovery)
+                bar.show(recovery)
         await asyncio.sleep(INTERVAL)

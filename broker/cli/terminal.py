@@ -31,17 +31,17 @@ def json_line(content: Any) -> str:
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
-def note(text: str) -> None:
+def print_note(text: str) -> None:
     """One line on stderr, beside what the command prints."""
     click.echo(one_line(text), err=True)
 
 
-def on_terminal() -> bool:
+def is_terminal() -> bool:
     """Whether stdout is a terminal."""
     return sys.stdout.isatty()
 
 
-def console(*, err: bool = False) -> Console:
+def make_console(*, err: bool = False) -> Console:
     """A rich console on stdout or stderr."""
     from rich.console import Console
 

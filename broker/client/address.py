@@ -25,21 +25,21 @@ def parse_address(endpoint: str) -> tuple[str, str, int]:
     return kind, host.replace("\\:", ":"), int(port)
 
 
-def trusting_context(trust: Path | None) -> ssl.SSLContext:
+def make_tls_context(trust: Path | None) -> ssl.SSLContext:
     """TLS that accepts a node whose certificate was signed by one of those in `trust`.
 
     The system's authorities decide where it is None. Raises `ConfigurationError`.
     """
     if trust is None:
         return ssl.create_default_context()
-    certificates = b"\n".join(trusted_certificates(trust)).decode("ascii", "replace")
+    certificates = b"\n".join(load_certificates(trust)).decode("ascii", "replace")
     try:
         return ssl.create_default_context(cadata=certificates)
     except ssl.SSLError as error:
         raise ConfigurationError(f"the certificates in {trust} can not be used: {error}") from None
 
 
-def trusted_certificates(trust: Path) -> list[bytes]:
+def load_certificates(trust: Path) -> list[bytes]:
     """The certificates in a PEM file, at least one; `ConfigurationError` if there is none."""
     try:
         # What stands between the certificates is for people, in any encoding.

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from broker.client.address import parse_address, trusting_context
+from broker.client.address import make_tls_context, parse_address
 from broker.client.client import Client
 from broker.client.settings import client_settings
 from broker.errors import BrokerError, NotConnected
@@ -42,7 +42,7 @@ class FuturePromise:
 class AsyncioLoop:
     """An asyncio loop as the client uses it."""
 
-    cancelled: type[BaseException] = asyncio.CancelledError
+    cancelled_error: type[BaseException] = asyncio.CancelledError
 
     def __init__(self, loop: asyncio.AbstractEventLoop, trust: Path | None = None) -> None:
         """`trust` is a file of certificates in PEM: those that nodes must be signed by."""
@@ -51,19 +51,19 @@ class AsyncioLoop:
         self.clock: IClock = AsyncioClock(loop)
         self._dialling: set[asyncio.Task[None]] = set()
 
-    def promise(self) -> FuturePromise:
+    def make_promise(self) -> FuturePromise:
         """A new promise."""
         return FuturePromise(self._loop)
 
-    def soon(self, call: Callable[[], None]) -> None:
+    def call_soon(self, call: Callable[[], None]) -> None:
         """Call in a later turn."""
         self._loop.call_soon(call)
 
-    def limited(self, work: Coroutine[Any, Any, Any], seconds: float) -> Awaitable[Any]:
-        """See `Loop.limited`."""
+    def run_with_timeout(self, work: Coroutine[Any, Any, Any], seconds: float) -> Awaitable[Any]:
+        """See `Loop.run_with_timeout`."""
         return asyncio.wait_for(work, seconds)
 
-    def aside(self, call: Callable[[], None]) -> None:
+    def run_in_thread(self, call: Callable[[], None]) -> None:
         """Call in a thread of the loop's executor, which is awaited when the loop ends."""
         self._loop.run_in_executor(None, call)
 
@@ -95,15 +95,15 @@ class AsyncioLoop:
                     await self._loop.create_unix_connection(protocol, endpoint[5:])
                     return
                 kind, host, port = parse_address(endpoint)
-                context = trusting_context(self._trust) if kind == "tls" else None
+                context = make_tls_context(self._trust) if kind == "tls" else None
                 await self._loop.create_connection(protocol, host, port, ssl=context)
         except TimeoutError:
             failed(NotConnected(f"{endpoint}: no answer in {DIAL_TIMEOUT:g} s"))
         except (OSError, ValueError) as error:
-            failed(NotConnected(f"{endpoint}: {_reason(error)}"))
+            failed(NotConnected(f"{endpoint}: {_describe_error(error)}"))
 
 
-def _reason(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """In the system's words: asyncio says which call failed, and not why."""
     if isinstance(error, OSError) and not isinstance(error, socket.gaierror | ssl.SSLError):
         return os.strerror(error.errno) if error.errno else str(error)
@@ -145,7 +145,7 @@ def connect(
         **bounds,
     )
     if trust is not None:
-        trusting_context(trust)
+        make_tls_context(trust)
     loop = AsyncioLoop(asyncio.get_running_loop(), trust)
     client = AsyncioClient(loop, endpoints or ("tcp:127.0.0.1:8765",), settings)
     client.start()

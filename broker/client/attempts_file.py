@@ -17,7 +17,7 @@ from broker.event.place import Place
 FORMAT: Final = "xmlbroker-attempts-1"
 #: After a process that died, so many events are noted before they are tried: the node may not have
 #: been told of the last thousand that were processed.
-CAREFUL: Final = 2_000
+RECORDED_AFTER_CRASH: Final = 2_000
 
 
 class AttemptsFile:
@@ -74,32 +74,32 @@ class Attempts:
     def __init__(self, file: AttemptsFile | None, name: str) -> None:
         self._file = file
         self._name = name
-        self._careful = 0
+        self._left_to_record = 0
         self._place: Place | None = None
         self._tries = 0
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """A process begins. Raises `ConfigurationError`."""
         if self._file is None:
             return
         died, self._place, self._tries = self._file.read(self._name)
-        self._careful = CAREFUL if died else 0
+        self._left_to_record = RECORDED_AFTER_CRASH if died else 0
         self._file.write(self._name, True, self._place, self._tries)
 
-    def before(self, place: Place) -> int:
+    def count_tries(self, place: Place) -> int:
         """How often an event was tried by processes that died over it."""
         return self._tries if place == self._place else 0
 
-    def trying(self, place: Place, tries: int) -> None:
+    def record_try(self, place: Place, tries: int) -> None:
         """It is to be tried now, for that time."""
-        if self._file is not None and self._careful:
+        if self._file is not None and self._left_to_record:
             self._file.write(self._name, True, place, tries)
 
-    def done(self) -> None:
+    def record_done(self) -> None:
         """One is done with."""
-        self._careful = max(0, self._careful - 1)
+        self._left_to_record = max(0, self._left_to_record - 1)
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """The process ends in good order."""
         if self._file is not None:
             self._file.write(self._name, False, None, 0)

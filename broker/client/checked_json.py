@@ -13,7 +13,7 @@ from broker.log.checksum import checksum_of
 
 def encode_checked(format_name: str, durables: dict[str, Any]) -> str:
     """The text of a file."""
-    return json.dumps({"format": format_name, "durables": durables, "check": _check(durables)})
+    return json.dumps({"format": format_name, "durables": durables, "check": _checksum(durables)})
 
 
 def decode_checked(data: bytes, format_name: str) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def decode_checked(data: bytes, format_name: str) -> dict[str, Any]:
     if stored["format"] != format_name:
         raise ValueError("another format")
     durables: dict[str, Any] = stored["durables"]
-    if "check" in stored and stored["check"] != _check(durables):
+    if "check" in stored and stored["check"] != _checksum(durables):
         raise ValueError("the checksum does not fit")
     if not stored.keys() <= {"format", "durables", "check"}:
         raise ValueError("unknown entries")
@@ -31,5 +31,5 @@ def decode_checked(data: bytes, format_name: str) -> dict[str, Any]:
     return durables
 
 
-def _check(durables: dict[str, Any]) -> str:
+def _checksum(durables: dict[str, Any]) -> str:
     return f"{checksum_of(json.dumps(durables, sort_keys=True).encode()):016x}"

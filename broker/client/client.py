@@ -18,20 +18,20 @@ from typing import Any
 import attrs
 
 from broker.client.attempts_file import Attempts
-from broker.client.conversation import Conversation
-from broker.client.latest import MOST_KEYS, Key, Latest, by_stream
+from broker.client.client_driver import ClientDriver
+from broker.client.latest import MAX_KEYS, Key, Latest, by_stream
 from broker.client.loop import Loop
-from broker.client.merged import Merging, subscription_as
-from broker.client.outbox import too_large
+from broker.client.merged import Merging, subscription_factory
+from broker.client.outbox import too_large_error
 from broker.client.received import ALL, NEW, STORED, Gap, Receipt, ReceivedEvent, Start, TypeChanged
 from broker.client.received import last as the_last
 from broker.client.received import since as since_position
 from broker.client.received import since_time as since_moment
-from broker.client.resolved import PUBLISHER, replay_as
+from broker.client.resolved import PUBLISHER, replay_factory
 from broker.client.settings import ClientSettings
 from broker.client.subscription import Subscription
-from broker.client.wish import Wish
-from broker.client.working import AS_USUAL, Worked, Worker, Working
+from broker.client.subscription_request import SubscriptionRequest
+from broker.client.worker import DEFAULT_WORKING, Worker, Working, WorkResult
 from broker.errors import (
     BadEnvelope,
     BadPosition,
@@ -41,20 +41,20 @@ from broker.errors import (
     NotWellFormed,
 )
 from broker.event.envelope import EventLinkage, EventType
-from broker.event.identity import EventId, Mint
+from broker.event.event_id import EventId, EventIdGenerator
 from broker.event.place import Position
-from broker.event.writing import payload_element, write_event
+from broker.event.writer import extract_payload_element, write_event
 
 #: Seconds that a node has to commit the positions of a client that closes, and to end its session.
-FAREWELL = 10.0
+CLOSE_TIMEOUT = 10.0
 
 
-class Client(Conversation):
+class Client(ClientDriver):
     """One client: one ClientId, one incarnation, any number of connections one after another."""
 
     def __init__(self, loop: Loop, endpoints: Sequence[str], settings: ClientSettings) -> None:
         super().__init__(loop, endpoints, settings)
-        self._mint = Mint(settings.client_id, settings.incarnation)
+        self._mint = EventIdGenerator(settings.client_id, settings.incarnation)
 
     # ------------------------------------------------------------------ life
 
@@ -71,7 +71,7 @@ class Client(Conversation):
     @property
     def connected(self) -> bool:
         """Whether there is a session with a node at this moment."""
-        return self._core.connected
+        return self._core.is_connected
 
     @property
     def unacknowledged(self) -> int:
@@ -84,9 +84,9 @@ class Client(Conversation):
         return self._core.duplicates_dropped
 
     @property
-    def keeping_error(self) -> BrokerError | None:
+    def positions_error(self) -> BrokerError | None:
         """Why positions can not be written to the state folder; None while they can."""
-        return None if self._keeping is None else self._keeping.error
+        return None if self._position_writer is None else self._position_writer.error
 
     def start(self) -> None:
         """Begin to connect, and keep at it until `close`."""
@@ -94,18 +94,18 @@ class Client(Conversation):
 
     def when_connected(self, timeout: float | None = None) -> Awaitable[None]:
         """Fires when there is a session; `GaveUp` after `timeout` seconds, or a fatal error."""
-        if self._core.connected and not self._over:
-            return self._at_once(None)
-        return self._over_already() if self._over else self._waiting.for_session(timeout)
+        if self._core.is_connected and not self._is_stopped:
+            return self._fulfilled(None)
+        return self._fail_stopped() if self._is_stopped else self._waiters.wait_for_session(timeout)
 
     def drained(self) -> Awaitable[None]:
         """Fires when everything published so far is acknowledged."""
-        if self._over:
-            return self._over_already()
+        if self._is_stopped:
+            return self._fail_stopped()
         empty = self._core.outbox.events == 0
-        return self._at_once(None) if empty else self._waiting.for_drained()
+        return self._fulfilled(None) if empty else self._waiters.wait_for_drained()
 
-    def close(self, timeout: float = FAREWELL) -> Awaitable[bool]:
+    def close(self, timeout: float = CLOSE_TIMEOUT) -> Awaitable[bool]:
         """End the session in good order: the node commits the positions, the outbox is not awaited.
 
         Resolves to True when the node has confirmed that it has committed how far each durable
@@ -114,17 +114,17 @@ class Client(Conversation):
         result is False if a position is not confirmed.
         """
         if self._closed is None:
-            self._closed = self._loop.promise()
-            self._apply(self._core.positions.keep())
-            if self._keeping is not None:
-                self._keeping.finish()
-            if self._over:
+            self._closed = self._loop.make_promise()
+            self._apply_effects(self._core.positions.save_positions())
+            if self._position_writer is not None:
+                self._position_writer.write_now()
+            if self._is_stopped:
                 # It ended by itself, and has said why.
-                self._closed.fulfil(self._core.positions.is_settled)
+                self._closed.fulfil(self._core.positions.is_confirmed)
                 return self._closed.awaitable
-            self._farewell.set(self._loop.clock.seconds() + timeout)
-            self._apply(self._core.positions.close())
-            if self._core.positions.finished and not self._core.connected:
+            self._close_deadline.set(self._loop.clock.seconds() + timeout)
+            self._apply_effects(self._core.positions.start_closing())
+            if self._core.positions.is_finished and not self._core.is_connected:
                 self._end_connection()
         return self._closed.awaitable
 
@@ -148,8 +148,8 @@ class Client(Conversation):
         `NotAllowed` or `ClearanceTooLow` that the node found.
         """
         self._check_open()
-        element = None if payload is None else payload_element(payload)
-        event_id = self._mint.next(self._settings.wall_clock())
+        element = None if payload is None else extract_payload_element(payload)
+        event_id = self._mint.next_id(self._settings.wall_clock())
         try:
             document = write_event(
                 event_id,
@@ -164,7 +164,7 @@ class Client(Conversation):
             return self._enqueue(document, event_id)
         except Exception:
             # Numbers count without holes over the events that leave.
-            self._mint.take_back(event_id)
+            self._mint.return_id(event_id)
             raise
 
     def publish_document(self, document: bytes, event_id: EventId) -> Awaitable[Receipt]:
@@ -214,9 +214,13 @@ class Client(Conversation):
         """
         begin = start if start is not None else (STORED if durable else NEW)
         end = Position() if until is None else until
-        wish = Wish(query, streams, namespaces or {}, durable, begin, end, until_time, pace, rate)
-        wish = attrs.evolve(wish, times=merge is not None)
-        return self._begin(wish, on_gap, on_change, subscription_as(merge)).flowing
+        request = SubscriptionRequest(
+            query, streams, namespaces or {}, durable, begin, end, until_time, pace, rate
+        )
+        request = attrs.evolve(request, stream_times=merge is not None)
+        return self._start_subscription(
+            request, on_gap, on_change, subscription_factory(merge)
+        ).flowing
 
     def replay(
         self,
@@ -257,8 +261,10 @@ class Client(Conversation):
         end = Position() if until is None else until
         if not (end.marks or until_time):
             until_time = self._settings.wall_clock()
-        wish = Wish(query, streams, namespaces or {}, "", begin, end, until_time, pace, rate)
-        return self._begin(wish, on_gap, None, replay_as(order, merge))
+        request = SubscriptionRequest(
+            query, streams, namespaces or {}, "", begin, end, until_time, pace, rate
+        )
+        return self._start_subscription(request, on_gap, None, replay_factory(order, merge))
 
     async def latest(
         self,
@@ -266,7 +272,7 @@ class Client(Conversation):
         query: str = "true()",
         streams: str = ">",
         *,
-        most: int = MOST_KEYS,
+        most: int = MAX_KEYS,
         **replayed: Any,
     ) -> list[ReceivedEvent]:
         """The newest event of each key among those that a `replay` gives, whose other arguments it
@@ -292,9 +298,9 @@ class Client(Conversation):
         *,
         durable: str,
         namespaces: Mapping[str, str] | None = None,
-        working: Working = AS_USUAL,
+        working: Working = DEFAULT_WORKING,
         on_gap: Callable[[Gap], None] | None = None,
-    ) -> Worked:
+    ) -> WorkResult:
         """Give `handle` the events of a durable subscription, one at a time; each counts as
         processed when what it returns is done.
 
@@ -315,49 +321,51 @@ class Client(Conversation):
         event; resolves to its answer. Raises `TooLarge` for an event over the node's limit."""
         self._check_open(document)
         request, effects = self._core.ask(what, arguments, document)
-        answer = self._waiting.for_answer(request)
-        self._apply(effects)
+        answer = self._waiters.wait_for_answer(request)
+        self._apply_effects(effects)
         return answer
 
     # ------------------------------------------------------------------ inside
 
-    def _begin(
+    def _start_subscription(
         self,
-        wish: Wish,
+        request: SubscriptionRequest,
         on_gap: Callable[[Gap], None] | None,
         on_change: Callable[[TypeChanged], None] | None,
-        make: Callable[..., Subscription],
+        factory: Callable[..., Subscription],
     ) -> Subscription:
         self._check_open()
-        number, effects = self._core.subscribe(wish.check())
-        subscription = make(self, self._loop, number, wish.query, wish.pattern, on_gap, on_change)
+        number, effects = self._core.subscribe(request.validate())
+        subscription = factory(
+            self, self._loop, number, request.query, request.pattern, on_gap, on_change
+        )
         self._subscriptions[number] = subscription
-        self._apply(effects)
+        self._apply_effects(effects)
         return subscription
 
     def _enqueue(self, document: bytes, event_id: EventId) -> Awaitable[Receipt]:
         self._check_open(document)
-        promise = self._loop.promise()
+        promise = self._loop.make_promise()
         self._core.publish(document, event_id, promise)
         self._flush_soon()
         return promise.awaitable
 
-    def _at_once(self, value: Any) -> Awaitable[Any]:
-        promise = self._loop.promise()
+    def _fulfilled(self, value: Any) -> Awaitable[Any]:
+        promise = self._loop.make_promise()
         promise.fulfil(value)
         return promise.awaitable
 
     def _failed(self, error: BrokerError) -> Awaitable[Any]:
-        promise = self._loop.promise()
+        promise = self._loop.make_promise()
         promise.fail(error)
         return promise.awaitable
 
-    def _over_already(self) -> Awaitable[Any]:
+    def _fail_stopped(self) -> Awaitable[Any]:
         return self._failed(self._error or Closed("the client is closed"))
 
     def _check_open(self, document: bytes = b"") -> None:
         """And that the node takes such an event, as far as it has said."""
-        if self._over or self._closed is not None:
+        if self._is_stopped or self._closed is not None:
             raise self._error or Closed("the client is closed")
         if self.welcome is not None and len(document) > self.welcome.max_event_bytes:
-            raise too_large(document, self.welcome.max_event_bytes)
+            raise too_large_error(document, self.welcome.max_event_bytes)

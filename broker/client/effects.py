@@ -7,14 +7,14 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from broker.client.received import Flow, Gap, Receipt, ReceivedEvent, TypeChanged
+from broker.client.received import FlowStarted, Gap, Receipt, ReceivedEvent, TypeChanged
 from broker.errors import BrokerError
 from broker.event.place import Position
 from broker.wire.fields import WireTimes
 
 
 @attrs.define(eq=False)
-class Share:
+class SharedDelivery:
     """Counts how many subscriptions have yet to take their part of one delivery."""
 
     remaining: int
@@ -30,7 +30,7 @@ class Send:
 
 
 @attrs.frozen
-class Settled:
+class PublicationSettled:
     """A publication's result, for the waiter that came with it."""
 
     waiter: Any
@@ -38,25 +38,25 @@ class Settled:
 
 
 @attrs.frozen
-class Portion:
-    """Events that one message brought for one subscription. Tell `ClientCore.taken` when done."""
+class EventBatch:
+    """Events that one message brought for one subscription. Tell `ClientCore.mark_processed` when done."""
 
     events: Sequence[ReceivedEvent]
-    share: Share
+    delivery: SharedDelivery
     position: Position = Position()
     """Up to here nothing is missing when they are processed; empty where something may be."""
 
 
 @attrs.frozen
-class Accepted:
+class SubscriptionAccepted:
     """The node took the subscription."""
 
     warnings: tuple[str, ...]
-    stored: Position | None
+    stored_position: Position | None
 
 
 @attrs.frozen
-class Moved:
+class PositionMoved:
     """The position or the stream times moved without an event."""
 
     position: Position
@@ -65,7 +65,7 @@ class Moved:
 
 
 @attrs.frozen
-class Over:
+class SubscriptionEnded:
     """The subscription ended; `error` is None if the client asked for it."""
 
     error: BrokerError | None
@@ -73,11 +73,19 @@ class Over:
     """How far it was processed."""
 
 
-Item: TypeAlias = Accepted | Flow | Portion | Moved | Gap | TypeChanged | Over
+Item: TypeAlias = (
+    SubscriptionAccepted
+    | FlowStarted
+    | EventBatch
+    | PositionMoved
+    | Gap
+    | TypeChanged
+    | SubscriptionEnded
+)
 
 
 @attrs.frozen
-class Arrived:
+class ItemArrived:
     """Something for the subscription with this number, in order."""
 
     number: int
@@ -85,7 +93,7 @@ class Arrived:
 
 
 @attrs.frozen
-class Left:
+class ResumePoint:
     """Where a durable subscription was left."""
 
     position: Position
@@ -94,14 +102,14 @@ class Left:
 
 
 @attrs.frozen
-class Keep:
+class SavePositions:
     """Durable subscriptions of this client by name, for its next process."""
 
-    durables: Mapping[str, Left]
+    resume_points: Mapping[str, ResumePoint]
 
 
 @attrs.frozen
-class Answered:
+class RequestAnswered:
     """The answer to a question."""
 
     request: int
@@ -110,24 +118,33 @@ class Answered:
 
 
 @attrs.frozen
-class Consumed:
+class MessagesConsumed:
     """So many messages of the node are done with: credit for the stack."""
 
     count: int
 
 
 @attrs.frozen
-class HeldUp:
+class PublishingBlocked:
     """The node takes no publications for now, and why; None when it takes them again."""
 
     error: BrokerError | None
 
 
 @attrs.frozen
-class SessionOver:
+class SessionEnded:
     """The node ended the session, and why."""
 
     error: BrokerError
 
 
-Effect: TypeAlias = Send | Settled | Arrived | Answered | Consumed | HeldUp | Keep | SessionOver
+Effect: TypeAlias = (
+    Send
+    | PublicationSettled
+    | ItemArrived
+    | RequestAnswered
+    | MessagesConsumed
+    | PublishingBlocked
+    | SavePositions
+    | SessionEnded
+)

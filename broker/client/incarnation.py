@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from broker.errors import ConfigurationError
-from broker.event.identity import next_incarnation
+from broker.event.event_id import next_incarnation
 
 
 def incarnation_file(folder: Path, client_id: str) -> Path:

@@ -12,7 +12,7 @@ from broker.matching.keys import key_of
 #: What an event is about.
 Key: TypeAlias = Callable[[ReceivedEvent], str]
 #: Keys that are held, unless a caller says otherwise.
-MOST_KEYS: Final = 100_000
+MAX_KEYS: Final = 100_000
 
 
 def by_stream(event: ReceivedEvent) -> str:
@@ -30,9 +30,9 @@ def by_xpath(text: str, namespaces: Mapping[str, str] | None = None) -> Key:
 class Latest:
     """The newest of each key among events that come in order."""
 
-    def __init__(self, key: Key, most: int = MOST_KEYS) -> None:
+    def __init__(self, key: Key, max_keys: int = MAX_KEYS) -> None:
         self._key = key
-        self._most = most
+        self._max_keys = max_keys
         self._events: dict[str, ReceivedEvent] = {}
 
     def add(self, event: ReceivedEvent) -> None:
@@ -41,8 +41,8 @@ class Latest:
         # The newest is the last: what is given out is in the order in which it came.
         self._events.pop(key, None)
         self._events[key] = event
-        if len(self._events) > self._most:
-            raise Overloaded(f"there are more than {self._most} keys")
+        if len(self._events) > self._max_keys:
+            raise Overloaded(f"there are more than {self._max_keys} keys")
 
     @property
     def events(self) -> list[ReceivedEvent]:

@@ -32,19 +32,19 @@ class Loop(Protocol):
         """Monotonic time and later calls."""
 
     @property
-    def cancelled(self) -> type[BaseException]:
+    def cancelled_error(self) -> type[BaseException]:
         """What is raised in who is cancelled."""
 
-    def promise(self) -> Promise:
+    def make_promise(self) -> Promise:
         """A new promise."""
 
-    def soon(self, call: Callable[[], None]) -> None:
+    def call_soon(self, call: Callable[[], None]) -> None:
         """Call in a later turn."""
 
-    def limited(self, work: Coroutine[Any, Any, Any], seconds: float) -> Awaitable[Any]:
+    def run_with_timeout(self, work: Coroutine[Any, Any, Any], seconds: float) -> Awaitable[Any]:
         """Run something; it is cancelled after so long, and `TimeoutError` raised."""
 
-    def aside(self, call: Callable[[], None]) -> None:
+    def run_in_thread(self, call: Callable[[], None]) -> None:
         """Call in another thread: something that may wait for a disk, and raises nothing."""
 
     def dial(

@@ -13,22 +13,22 @@ from functools import partial
 
 import attrs
 
-from broker.client.effects import Item, Moved, Portion
+from broker.client.effects import EventBatch, Item, PositionMoved
 from broker.client.loop import Loop
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
 from broker.client.subscription import Owner, Subscription
 from broker.errors import BadName, BrokerError
 from broker.event.envelope import EventLinkage
-from broker.event.merging.core import Counts, Merger
-from broker.event.merging.held import Given, Linked, Missing, Output, UnknownWord
-from broker.event.merging.ledger import Ledger
-from broker.event.merging.reading import linkage_of
+from broker.event.merging.held_event import ReleasedEvent, LinkedEvent, MissingNumbers, MergeOutput, UnknownWord
+from broker.event.merging.linkage import read_linkage
+from broker.event.merging.merger import Counts, Merger
+from broker.event.merging.position_tracker import PositionTracker
 from broker.event.merging.settings import Merging
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
 from broker.transport.alarm import Alarm
 
-__all__ = ("MergedEvent", "MergedSubscription", "Merging", "subscription_as")
+__all__ = ("MergedEvent", "MergedSubscription", "Merging", "subscription_factory")
 
 _log = logging.getLogger(__name__)
 
@@ -65,15 +65,15 @@ class MergedSubscription(Subscription):
         super().__init__(owner, loop, number, query, streams, on_gap, on_change)
         self._merging = merging
         self._merger = self._new_merger()
-        self._ledger = Ledger()
-        self._reported = Position()
-        self._outputs: deque[Output[ReceivedEvent]] = deque()
-        self._given: deque[ReceivedEvent] = deque()
+        self._ledger = PositionTracker()
+        self._reported_position = Position()
+        self._outputs: deque[MergeOutput[ReceivedEvent]] = deque()
+        self._unprocessed: deque[ReceivedEvent] = deque()
         """Given out, and not known to be processed."""
-        self._alarm = Alarm(loop.clock, self._wake)
-        self.missing: deque[Missing] = deque(maxlen=1000)
+        self._alarm = Alarm(loop.clock, self._wake_waiter)
+        self.missing: deque[MissingNumbers] = deque(maxlen=1000)
         """The newest holes in bundles."""
-        self.on_missing: Callable[[Missing], None] | None = None
+        self.on_missing: Callable[[MissingNumbers], None] | None = None
         """Told each hole, in order with the events; without it they are logged."""
 
     @property
@@ -84,7 +84,7 @@ class MergedSubscription(Subscription):
     @property
     def held(self) -> int:
         """Events that arrived, were taken, and are not given out."""
-        return self._merger.held + sum(isinstance(each, Given) for each in self._outputs)
+        return self._merger.held + sum(isinstance(each, ReleasedEvent) for each in self._outputs)
 
     @property
     def position(self) -> Position:
@@ -96,7 +96,7 @@ class MergedSubscription(Subscription):
         super().unsubscribe(forget=forget)
         self._merger = self._new_merger()
         self._outputs.clear()
-        self._given.clear()
+        self._unprocessed.clear()
         self._alarm.set(None)
 
     def take_ready(self) -> list[ReceivedEvent]:
@@ -108,28 +108,28 @@ class MergedSubscription(Subscription):
                 break
         return events
 
-    def arrived(self, item: Item) -> None:
-        """See `Subscription.arrived`. Stream times that nobody has read are replaced by newer."""
-        if isinstance(item, Moved) and item.times and self._items:
+    def receive_item(self, item: Item) -> None:
+        """See `Subscription.receive_item`. Stream times that nobody has read are replaced by newer."""
+        if isinstance(item, PositionMoved) and item.times and self._items:
             last = self._items[-1]
-            if isinstance(last, Moved):
-                item = Moved(last.position.merged(item.position), item.times)
+            if isinstance(last, PositionMoved):
+                item = PositionMoved(last.position.merged(item.position), item.times)
                 self._items.pop()
-        super().arrived(item)
+        super().receive_item(item)
 
     def processed(self, event: ReceivedEvent) -> None:
         """This event and all that were given out before it are processed."""
-        if event in self._given:
-            while self._given:
-                each = self._given.popleft()
-                self._ledger.processed(each.place)
+        if event in self._unprocessed:
+            while self._unprocessed:
+                each = self._unprocessed.popleft()
+                self._ledger.record_processed(each.place)
                 if each is event:
                     break
-            self._report()
+            self._report_position()
 
-    def closed(self, error: BrokerError | None) -> None:
-        """See `Subscription.closed`."""
-        super().closed(error)
+    def mark_ended(self, error: BrokerError | None) -> None:
+        """See `Subscription.mark_ended`."""
+        super().mark_ended(error)
         self._alarm.set(None)
 
     # ------------------------------------------------------------------ inside
@@ -144,66 +144,66 @@ class MergedSubscription(Subscription):
 
     def _next_event(self, *, processed: bool = True) -> ReceivedEvent | None:
         if processed:
-            while self._given:
-                self._ledger.processed(self._given.popleft().place)
+            while self._unprocessed:
+                self._ledger.record_processed(self._unprocessed.popleft().place)
         event = self._next_output()
         if event is None:
-            self._pull()
+            self._merge_arrived()
             event = self._next_output()
         if event is None and self.over:
             self._outputs += self._merger.finish()
             event = self._next_output()
         if processed:
-            self._report()
+            self._report_position()
         self._alarm.set(None if self.over else self._merger.next_timeout())
         return event
 
     def _next_output(self) -> ReceivedEvent | None:
         while self._outputs:
             output = self._outputs.popleft()
-            if isinstance(output, Given):
+            if isinstance(output, ReleasedEvent):
                 event = output.item
                 given = MergedEvent(
                     event.place, event.header, event.liveness, event.document, output.late
                 )
-                self._given.append(given)
+                self._unprocessed.append(given)
                 return given
-            self._tell(output)
+            self._report_output(output)
         return None
 
-    def _pull(self) -> None:
+    def _merge_arrived(self) -> None:
         """Take all that has arrived: only then is it known what waits for nothing any more."""
-        arrived: list[Linked[ReceivedEvent]] = []
+        arrived: list[LinkedEvent[ReceivedEvent]] = []
         times: dict[str, int] = {}
         while self._items:
             item = self._items.popleft()
-            if isinstance(item, Portion):
-                arrived += map(linked, item.events)
+            if isinstance(item, EventBatch):
+                arrived += map(link_event, item.events)
                 for event in item.events:
-                    self._ledger.came(event.place, solid=bool(item.position.marks))
-                self._ledger.passed(item.position)
+                    self._ledger.record_arrival(event.place, contiguous=bool(item.position.marks))
+                self._ledger.record_progress(item.position)
                 # It makes room in the session's window, and moves no position.
-                self._owner.discarded(item)
-            elif isinstance(item, Moved):
-                self._ledger.passed(item.position)
+                self._owner.discard(item)
+            elif isinstance(item, PositionMoved):
+                self._ledger.record_progress(item.position)
                 times = dict(item.times) or times
             else:
-                self._pass(item)
+                self._pass_item(item)
         now = self._loop.clock.seconds()
         self._outputs += self._merger.receive(arrived, now)
         if times:
             # They hold behind the events that came before them.
-            self._outputs += self._merger.passed(times, now)
+            self._outputs += self._merger.set_stream_times(times, now)
         self._outputs += self._merger.handle_timeout(now)
 
-    def _report(self) -> None:
+    def _report_position(self) -> None:
         position = self._ledger.position
-        if position != self._reported:
-            self._reported = position
+        if position != self._reported_position:
+            self._reported_position = position
             if not self.over:
-                self._owner.taken(self._number, Moved(position))
+                self._owner.mark_processed(self._number, PositionMoved(position))
 
-    def _tell(self, output: Missing | UnknownWord) -> None:
+    def _report_output(self, output: MissingNumbers | UnknownWord) -> None:
         if isinstance(output, UnknownWord):
             _log.warning(
                 "subscription %r: events with the word %.80r in their linkage are not merged",
@@ -225,17 +225,17 @@ class MergedSubscription(Subscription):
             )
 
 
-def linked(event: ReceivedEvent) -> Linked[ReceivedEvent]:
+def link_event(event: ReceivedEvent) -> LinkedEvent[ReceivedEvent]:
     """Return an event with its linkage, as a merge takes it."""
     try:
-        linkage = linkage_of(event.document)
+        linkage = read_linkage(event.document)
     except BrokerError:
         # Whoever reads the event is told; an order it has none.
         linkage = EventLinkage()
     size = len(event.document)
-    return Linked(event, event.stream, event.event_id, linkage, size, event.place.origin)
+    return LinkedEvent(event, event.stream, event.event_id, linkage, size, event.place.origin)
 
 
-def subscription_as(merge: Merging | None) -> Callable[..., Subscription]:
+def subscription_factory(merge: Merging | None) -> Callable[..., Subscription]:
     """What makes a subscription, merged or as it comes."""
     return Subscription if merge is None else partial(MergedSubscription, merge)

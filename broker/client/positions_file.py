@@ -16,7 +16,7 @@ from pathlib import Path
 from twisted.logger import Logger
 
 from broker.client.checked_json import decode_checked, encode_checked
-from broker.client.effects import Left
+from broker.client.effects import ResumePoint
 from broker.client.incarnation import incarnation_file
 from broker.errors import ConfigurationError, SessionSuperseded
 from broker.event.place import Position
@@ -32,26 +32,26 @@ class PositionsFile:
 
     def __init__(self, folder: Path, client_id: str, incarnation: int) -> None:
         self.path = folder / f"{client_id}.positions"
-        self._before = folder / f"{client_id}.positions-before"
-        self._incarnations = incarnation_file(folder, client_id)
+        self._backup = folder / f"{client_id}.positions-before"
+        self._lock_path = incarnation_file(folder, client_id)
         self._incarnation = incarnation
 
-    def read(self) -> dict[str, Left]:
+    def read(self) -> dict[str, ResumePoint]:
         """What the last process wrote, by the names of durable subscriptions; nothing if there is
         no file. Raises `ConfigurationError` if it can not be read or holds something else, and so
         does the one before."""
         try:
             return self._read(self.path)
         except ConfigurationError as error:
-            if not self._before.exists():
+            if not self._backup.exists():
                 raise
             self.log.error("{error}; the positions before are used", error=error)
-            return self._read(self._before)
+            return self._read(self._backup)
 
-    def _read(self, path: Path) -> dict[str, Left]:
+    def _read(self, path: Path) -> dict[str, ResumePoint]:
         try:
             return {
-                fields.text(name): Left(
+                fields.text(name): ResumePoint(
                     Position.from_wire(fields.position(left["position"])),
                     fields.address(left["node"]),
                 )
@@ -64,7 +64,7 @@ class PositionsFile:
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             raise ConfigurationError(f"{path} does not hold positions; remove it") from None
 
-    def write(self, durables: Mapping[str, Left]) -> None:
+    def write(self, durables: Mapping[str, ResumePoint]) -> None:
         """Replace the file, durably. Raises `ConfigurationError` if it can not be written, and
         `SessionSuperseded` when a newer process of this client has begun: then it is that one's."""
         stored = {
@@ -75,7 +75,7 @@ class PositionsFile:
         new = self.path.with_suffix(".positions-new")
         try:
             # A process raises the incarnation under this lock before it reads the positions.
-            with open(self._incarnations, "rb") as lock:
+            with open(self._lock_path, "rb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 if int(lock.read() or b"0") > self._incarnation:
                     raise SessionSuperseded("a newer process of this client keeps its positions")
@@ -84,8 +84,8 @@ class PositionsFile:
                     file.flush()
                     os.fsync(file.fileno())
                 if self.path.exists():
-                    self._before.unlink(missing_ok=True)
-                    os.link(self.path, self._before)
+                    self._backup.unlink(missing_ok=True)
+                    os.link(self.path, self._backup)
                 os.replace(new, self.path)
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"{self.path} can not be written: {error}") from None

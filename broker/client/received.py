@@ -7,9 +7,9 @@ import functools
 import attrs
 
 from broker.event.envelope import Event, Header, Liveness
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Place, Position
-from broker.event.reading import read_event
+from broker.event.reader import read_event
 from broker.wire import messages
 
 
@@ -94,15 +94,15 @@ class TypeChanged:
     """How many entries the four lists lack altogether, since there are too many."""
 
     @classmethod
-    def of(cls, message: messages.TypeChanged) -> TypeChanged:
+    def from_message(cls, message: messages.TypeChanged) -> TypeChanged:
         """What a message says to the subscription with its number."""
-        said = attrs.asdict(message, recurse=False)
-        del said["number"]
-        return cls(**said)
+        fields = attrs.asdict(message, recurse=False)
+        del fields["number"]
+        return cls(**fields)
 
 
 @attrs.frozen
-class Flow:
+class FlowStarted:
     """A subscription is flowing: nothing that matches is missed after `cut`."""
 
     cut: Position

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from broker.client.effects import Portion
+from broker.client.effects import EventBatch
 from broker.client.loop import Loop
-from broker.client.merged import linked, subscription_as
+from broker.client.merged import link_event, subscription_factory
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
 from broker.client.subscription import Owner, Subscription
 from broker.errors import BadPosition, BrokerError, ReplayTooLarge
-from broker.event.merging.finished import Row, resolve
+from broker.event.merging.resolution import Row, resolve
 from broker.event.merging.settings import Merging
 from broker.event.place import Position
 
@@ -23,8 +23,8 @@ PUBLISHER: Final = "publisher"
 BUNDLE: Final = "bundle"
 """By the bundles and constraints of EventLinkage."""
 #: What a replay in resolved order holds at most.
-MOST_EVENTS: Final = 100_000
-MOST_BYTES: Final = 256 << 20
+MAX_EVENTS: Final = 100_000
+MAX_BYTES: Final = 256 << 20
 
 
 class ResolvedReplay(Subscription):
@@ -48,8 +48,8 @@ class ResolvedReplay(Subscription):
     ) -> None:
         super().__init__(owner, loop, number, query, streams, on_gap, on_change)
         self._rule = None if merging is None else merging.rule
-        self._most_events = MOST_EVENTS if merging is None else merging.max_events
-        self._most_bytes = MOST_BYTES if merging is None else merging.max_bytes
+        self._max_events = MAX_EVENTS if merging is None else merging.max_events
+        self._max_bytes = MAX_BYTES if merging is None else merging.max_bytes
         self._held: list[ReceivedEvent] = []
         self._held_bytes = 0
         self._resolved: deque[ReceivedEvent] | None = None
@@ -79,49 +79,49 @@ class ResolvedReplay(Subscription):
     # ------------------------------------------------------------------ inside
 
     def _next_event(self) -> ReceivedEvent | None:
-        self._pull()
+        self._hold_arrived()
         if not self.over or self._error is not None:
             return None
         if self._resolved is None:
-            self._resolved = deque(self._held[index] for index in self._order())
+            self._resolved = deque(self._held[index] for index in self._resolve_order())
             self._held.clear()
         return self._resolved.popleft() if self._resolved else None
 
-    def _pull(self) -> None:
+    def _hold_arrived(self) -> None:
         while self._items:
             item = self._items.popleft()
-            if not isinstance(item, Portion):
-                self._pass(item)
+            if not isinstance(item, EventBatch):
+                self._pass_item(item)
                 continue
             # The process that holds it is the one that asked: where that ends, so does the replay.
-            self._owner.taken(self._number, item)
+            self._owner.mark_processed(self._number, item)
             self._held += item.events
             self._held_bytes += sum(len(event.document) for event in item.events)
-            if len(self._held) > self._most_events or self._held_bytes > self._most_bytes:
-                self._give_up()
+            if len(self._held) > self._max_events or self._held_bytes > self._max_bytes:
+                self._fail_too_large()
 
-    def _give_up(self) -> None:
+    def _fail_too_large(self) -> None:
         self.unsubscribe()
-        self.closed(
+        self.mark_ended(
             ReplayTooLarge(
-                f"the replay has over {self._most_events} events or {self._most_bytes} bytes, more "
+                f"the replay has over {self._max_events} events or {self._max_bytes} bytes, more "
                 "than are held for resolved order: ask for a shorter time or fewer streams"
             )
         )
 
-    def closed(self, error: BrokerError | None) -> None:
-        """See `Subscription.closed`; the first reason counts."""
-        super().closed(self._error or error)
+    def mark_ended(self, error: BrokerError | None) -> None:
+        """See `Subscription.mark_ended`; the first reason counts."""
+        super().mark_ended(self._error or error)
 
-    def _order(self) -> list[int]:
-        rows = [Row(each.stream, each.event_id, linked(each).linkage) for each in self._held]
+    def _resolve_order(self) -> list[int]:
+        rows = [Row(each.stream, each.event_id, link_event(each).linkage) for each in self._held]
         return resolve(rows, self._rule)
 
 
-def replay_as(order: str, merge: Merging | None) -> Callable[..., Subscription]:
+def replay_factory(order: str, merge: Merging | None) -> Callable[..., Subscription]:
     """Return what makes a replay in this order; raises `BadPosition` for an unknown order."""
     if order == BUNDLE:
         return partial(ResolvedReplay, merge)
     if order != PUBLISHER:
         raise BadPosition(f"a replay has no order {order[:40]!r}: {PUBLISHER} or {BUNDLE}")
-    return subscription_as(merge)
+    return subscription_factory(merge)

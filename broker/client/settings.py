@@ -11,10 +11,10 @@ from random import Random
 import attrs
 
 from broker.client.attempts_file import AttemptsFile
-from broker.client.effects import Left
+from broker.client.effects import ResumePoint
 from broker.client.incarnation import raise_incarnation
 from broker.client.positions_file import PositionsFile
-from broker.event.identity import next_incarnation
+from broker.event.event_id import next_incarnation
 from broker.event.stream import check_client_id
 from broker.transport.backoff import Backoff
 from broker.transport.clock import wall_clock_ms
@@ -42,12 +42,12 @@ class ClientSettings:
     """For the jitter of those waits."""
     positions: PositionsFile | None = None
     """Where durable subscriptions are kept for the next process."""
-    left: Mapping[str, Left] = attrs.field(factory=dict)
+    resume_points: Mapping[str, ResumePoint] = attrs.field(factory=dict)
     """What the last one kept."""
     attempts: AttemptsFile | None = None
     """Where `Client.work` notes what a process dies over."""
 
-    def hello(self) -> Hello:
+    def make_hello(self) -> Hello:
         """The greeting that every connection of this process begins with."""
         return Hello(
             magic=MAGIC,
@@ -59,7 +59,7 @@ class ClientSettings:
             secret=self.secret,
         )
 
-    def backoff(self) -> Backoff:
+    def make_backoff(self) -> Backoff:
         """The waiting times between attempts to connect."""
         return Backoff(self.first_wait, self.longest_wait, self.random)
 
@@ -89,7 +89,7 @@ def client_settings(
     name = check_client_id(client_id or account or f"anonymous-{os.urandom(6).hex()}")
     now_us = time.time_ns() // 1000
     positions = None
-    left: Mapping[str, Left] = {}
+    left: Mapping[str, ResumePoint] = {}
     if state is None:
         incarnation = next_incarnation(0, now_us)
     else:
@@ -106,6 +106,6 @@ def client_settings(
         outbox_bytes=outbox_bytes,
         longest_wait=longest_wait,
         positions=positions,
-        left=left,
+        resume_points=left,
         attempts=None if state is None else AttemptsFile(state, name),
     )

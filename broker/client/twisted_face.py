@@ -12,7 +12,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime, IStreamClien
 from twisted.internet.ssl import Certificate, optionsForClientTLS, trustRootFromCertificates
 from twisted.python.failure import Failure
 
-from broker.client.address import parse_address, trusted_certificates, trusting_context
+from broker.client.address import load_certificates, make_tls_context, parse_address
 from broker.client.client import Client
 from broker.client.settings import client_settings
 from broker.errors import BrokerError, NotConnected
@@ -38,8 +38,10 @@ class DeferredPromise:
             self.awaitable.errback(error)
 
 
-def limited(clock: IClock, work: Coroutine[Any, Any, Any], seconds: float) -> Deferred[Any]:
-    """See `Loop.limited`."""
+def run_with_timeout(
+    clock: IClock, work: Coroutine[Any, Any, Any], seconds: float
+) -> Deferred[Any]:
+    """See `Loop.run_with_timeout`."""
 
     def late(result: Any, _: float) -> Any:
         if isinstance(result, Failure) and result.check(CancelledError):
@@ -52,7 +54,7 @@ def limited(clock: IClock, work: Coroutine[Any, Any, Any], seconds: float) -> De
 class TwistedLoop:
     """A reactor as the client uses it."""
 
-    cancelled: type[BaseException] = CancelledError
+    cancelled_error: type[BaseException] = CancelledError
 
     def __init__(self, reactor: Any, trust: Path | None = None) -> None:
         """`trust` is a file of certificates in PEM: those that nodes must be signed by."""
@@ -60,19 +62,19 @@ class TwistedLoop:
         self._trust = trust
         self.clock: IClock = cast(IClock, IReactorTime(reactor))
 
-    def promise(self) -> DeferredPromise:
+    def make_promise(self) -> DeferredPromise:
         """A new promise."""
         return DeferredPromise()
 
-    def soon(self, call: Callable[[], None]) -> None:
+    def call_soon(self, call: Callable[[], None]) -> None:
         """Call in a later turn."""
         self._reactor.callLater(0, call)
 
-    def limited(self, work: Coroutine[Any, Any, Any], seconds: float) -> Deferred[Any]:
-        """See `Loop.limited`."""
-        return limited(self.clock, work, seconds)
+    def run_with_timeout(self, work: Coroutine[Any, Any, Any], seconds: float) -> Deferred[Any]:
+        """See `Loop.run_with_timeout`."""
+        return run_with_timeout(self.clock, work, seconds)
 
-    def aside(self, call: Callable[[], None]) -> None:
+    def run_in_thread(self, call: Callable[[], None]) -> None:
         """Call in a thread of the reactor's pool, which is awaited when the reactor stops."""
         self._reactor.callInThread(call)
 
@@ -101,7 +103,7 @@ class TwistedLoop:
             return cast(IStreamClientEndpoint, clientFromString(self._reactor, endpoint))
         # An endpoint string can name a folder of certificates, but not a file.
         _, host, port = parse_address(endpoint)
-        roots = [Certificate.loadPEM(text) for text in trusted_certificates(self._trust)]
+        roots = [Certificate.loadPEM(text) for text in load_certificates(self._trust)]
         options = optionsForClientTLS(host, trustRootFromCertificates(roots))
         return wrapClientTLS(options, HostnameEndpoint(self._reactor, host, port))
 
@@ -136,7 +138,7 @@ def connect(
         **bounds,
     )
     if trust is not None:
-        trusting_context(trust)
+        make_tls_context(trust)
     client = Client(TwistedLoop(reactor, trust), endpoints or ("tcp:127.0.0.1:8765",), settings)
     client.start()
     return client

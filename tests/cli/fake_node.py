@@ -14,9 +14,9 @@ from broker.cli import main
 from broker.client.received import Gap, Receipt, ReceivedEvent, TypeChanged
 from broker.errors import BrokerError, from_wire
 from broker.event.envelope import EventType, Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Place, Position
-from broker.event.writing import write_event
+from broker.event.writer import write_event
 
 
 @attrs.frozen
@@ -31,7 +31,7 @@ class Published:
 
 @attrs.define(eq=False)
 class FakeNode:
-    """What the node will say, and what it was told. Give it to `run` as the way to connect."""
+    """What the node will say, and what it was told. Give it to `archive_until_end` as the way to connect."""
 
     refuse: Callable[[Published], BrokerError | None] = lambda _: None
     """What is wrong with a publication; None accepts it."""

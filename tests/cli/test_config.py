@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import defaults, load_text
-
-from broker.config import explain
+from broker.config import defaults, explain, load_text
 from broker.config.stored_secret import StoredSecret
-from broker.identity.secret import is_secret
+from broker.identity.secret import matches_secret
 from tests.cli.fake_node import FakeNode, run
 
 
@@ -48,7 +46,7 @@ def test_a_secret_from_a_pipe_is_hashed_and_never_shown() -> None:
     result = run(FakeNode(), "config", "--hash-secret", stdin="correct horse\n")
     assert result.exit_code == 0
     assert "horse" not in result.output
-    assert is_secret(b"correct horse", StoredSecret.parse(result.stdout.strip()))
+    assert matches_secret(b"correct horse", StoredSecret.parse(result.stdout.strip()))
 
 
 @pytest.mark.parametrize("secret", ["\n", "x" * 2000])

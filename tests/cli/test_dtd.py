@@ -6,8 +6,8 @@ import pytest
 
 from broker.errors import BadDtd, BrokerError, NotAllowed, TooManyTypes, UnknownType
 from broker.event.envelope import EventType
-from broker.event.identity import EventId
-from broker.event.writing import write_event
+from broker.event.event_id import EventId
+from broker.event.writer import write_event
 from tests.cli.fake_node import FakeNode, run
 
 OWN = """<!ENTITY % Mspaces.content ", alert">
@@ -80,7 +80,7 @@ def test_an_unknown_type_is_one_line() -> None:
     assert "no DTD of x 1.0 comes with us" in result.stderr
     result = run(node, "dtd", "show", "x", "one")
     assert result.exit_code == 1
-    assert "'one' is no version" in result.stderr
+    assert "'one' is not a version" in result.stderr
 
 
 def test_a_dtd_of_ones_own_is_checked_with_events(own: Path, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.cli.overview import overview
-from broker.cli.sampling import Sample
+from broker.cli.node_sample import Sample
+from broker.cli.overview import overview_tables
 from broker.errors import SubscriptionHeld
 from tests.cli.fake_node import FakeNode, run
 from tests.cli.network_status import status_of
@@ -108,7 +108,7 @@ def test_top_shows_those_that_are_behind() -> None:
     durable = {"furthest_behind": [ROW, {**ROW, "name": "e", "events": 0}]}
     sample = Sample("tcp:a", 0.0, {**status_of("a1"), "durable": durable})
     screen = Console(file=StringIO(), width=100)
-    for table in overview([sample], [{}]):
+    for table in overview_tables([sample], [{}]):
         screen.print(table)
     text = screen.file.getvalue()  # type: ignore[attr-defined]
     rows = [line.split() for line in text.splitlines() if "desk" in line]

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from broker.cli.explaining.rendering import tables
+from broker.cli.explanation.tables import explanation_tables
 from broker.errors import BadQuery, NotAllowed
 from broker.event.envelope import EventType
-from broker.event.identity import EventId
-from broker.event.writing import write_event
+from broker.event.event_id import EventId
+from broker.event.writer import write_event
 from tests.cli.fake_node import FakeNode, run
 
 FLIGHT = "<flight><id>UAL1</id><flightleg><altitude>{}</altitude></flightleg></flight>"
@@ -35,7 +35,7 @@ def offline(*arguments: str, stdin: str | None = None) -> tuple[int, Any]:
 def shown(content: Any) -> str:
     screen = Console(width=160, file=io.StringIO(), highlight=False, markup=False)
     with screen.capture() as capture:
-        for table in tables(content):
+        for table in explanation_tables(content):
             screen.print(table)
     return capture.get()
 
@@ -221,7 +221,7 @@ def test_people_see_how_and_why(tmp_path: Path) -> None:
 def test_people_see_why_not_by_the_index(tmp_path: Path) -> None:
     text = shown(offline("count(//altitude[. > 3]) > 1", file_with(tmp_path, 290))[1])
     assert "by evaluation" in text
-    assert "because which nodes count() takes depends on values" in text
+    assert "because the argument of count() depends on values" in text
     assert "it takes everything" in shown(offline("true()")[1])
     assert "no shape is known" in shown(ANSWER)
 

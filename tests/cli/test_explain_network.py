@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from broker.cli.explaining.rendering import tables
+from broker.cli.explanation.tables import explanation_tables
 from tests.cli.fake_node import FakeNode, run
 from tests.simulation.watching import flight
 
@@ -44,7 +44,7 @@ def test_a_subscription_elsewhere_decides_the_exit_status(
 )
 def test_people_see_the_verdict_of_each_node(known: bool | None, words: tuple[str, ...]) -> None:
     screen = Console(file=StringIO(), width=120)
-    for table in tables(answer("denied", known=known)):
+    for table in explanation_tables(answer("denied", known=known)):
         screen.print(table)
     text = screen.file.getvalue()  # type: ignore[attr-defined]
     assert all(word in text for word in words)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.cli.recovery_plan import words
+from broker.cli.recovery_plan import plan_lines
 from broker.errors import BadPosition, BadQuery, UnknownSubscription
 from broker.event.place import Position
 from tests.cli.fake_node import FakeNode, gap, received, run
@@ -122,7 +122,7 @@ def test_a_pipe_gets_the_plan_as_json() -> None:
 
 
 def test_people_get_the_plan_in_words() -> None:
-    text = list(words(PLAN))
+    text = list(plan_lines(PLAN))
     assert text[0] == "Durable subscription mine: /flight on streams asdi.>"
     assert "  1. the archive: it has all that there ever was" in text
     assert "origin origin (this node): behind 1:7, up to 1:2000, 1,993 places" in text
@@ -131,7 +131,7 @@ def test_people_get_the_plan_in_words() -> None:
     assert logs.startswith("  behind 1:9, all that there is, nobody knows how many places: logs")
     assert "  behind 1:3, up to 1:4, 1 place: nobody has it: retention took it" in text
     assert "\x1b" not in "".join(text)
-    assert list(words({}))[-1].startswith("Nothing is missing")
+    assert list(plan_lines({}))[-1].startswith("Nothing is missing")
 
 
 @pytest.mark.parametrize(

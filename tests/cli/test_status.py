@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
-from broker.cli.status import tables
+from broker.cli.status import status_tables
 from broker.errors import NotAllowed
 from tests.cli.fake_node import FakeNode, run
 from tests.cli.network_status import recovery, status_of
@@ -61,7 +61,7 @@ def test_a_pipe_gets_the_whole_answer_as_json() -> None:
 def test_people_get_tables() -> None:
     screen = Console(width=120, file=io.StringIO(), highlight=False, markup=False)
     with screen.capture() as shown:
-        for table in tables(STATUS):
+        for table in status_tables(STATUS):
             screen.print(table)
     text = shown.get()
     for part in ("n1", "64.0 MiB", "12,345", "not-valid 2", "99", "1,234", "d1: pace live"):
@@ -77,7 +77,7 @@ def test_people_get_tables() -> None:
 def test_people_see_the_network_of_a_node() -> None:
     screen = Console(width=200, file=io.StringIO(), highlight=False, markup=False)
     with screen.capture() as shown:
-        for table in tables(status_of("a1")):
+        for table in status_tables(status_of("a1")):
             screen.print(table)
     text = shown.get()
     for part in (
@@ -90,7 +90,9 @@ def test_people_see_the_network_of_a_node() -> None:
 def test_people_see_the_archive_and_recoveries() -> None:
     screen = Console(width=120, file=io.StringIO(), highlight=False, markup=False)
     with screen.capture() as shown:
-        for table in tables({**STATUS, "recovery": {**recovery(), "replays": None, "later": [1]}}):
+        for table in status_tables(
+            {**STATUS, "recovery": {**recovery(), "replays": None, "later": [1]}}
+        ):
             screen.print(table)
     rows = {tuple(line.split()) for line in shown.get().splitlines()}
     for row in (
@@ -102,7 +104,7 @@ def test_people_see_the_archive_and_recoveries() -> None:
 
 
 def test_an_answer_of_another_version_is_shown_as_far_as_it_goes() -> None:
-    assert len(list(tables({}))) == 5
+    assert len(list(status_tables({}))) == 5
 
 
 def test_who_may_not_ask_is_told() -> None:

@@ -221,5 +221,5 @@ def test_a_wrong_pattern_is_told_before_the_node_is_asked() -> None:
     node = FakeNode()
     result = run(node, "sub", "--streams", "a.>.b")
     assert result.exit_code == 1
-    assert "stands only at the end" in result.stderr
+    assert "may stand only at the end" in result.stderr
     assert node.connections == []

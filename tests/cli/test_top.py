@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from broker.cli import status
-
-from broker.cli import top
-from broker.cli.overview import overview
-from broker.cli.sampling import Sample, rates
+from broker.cli import status, top
+from broker.cli.node_sample import Sample, compute_rates
+from broker.cli.overview import overview_tables
 from broker.errors import BrokerError, GaveUp, NotAllowed
 from tests.cli.fake_node import FakeClient, FakeNode, run
 from tests.cli.network_status import recovery, status_of
@@ -45,9 +43,9 @@ def two_nodes(error: BrokerError | None = None) -> SeveralNodes:
 
 def shown(samples: list[Sample], before: list[Sample | None]) -> str:
     screen = Console(width=80, file=io.StringIO(), highlight=False, markup=False)
-    found = [rates(*pair) for pair in zip(before, samples, strict=True)]
+    found = [compute_rates(*pair) for pair in zip(before, samples, strict=True)]
     with screen.capture() as text:
-        for table in overview(samples, found):
+        for table in overview_tables(samples, found):
             screen.print(table)
     return text.get()
 
@@ -138,7 +136,7 @@ def test_who_can_not_be_reached_does_not_keep_the_others_from_being_shown(
     command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (top, status):
-        monkeypatch.setattr(module, "on_terminal", lambda: True)
+        monkeypatch.setattr(module, "is_terminal", lambda: True)
     result = two_nodes(GaveUp("no node answered")).run(*command)
     assert result.exit_code == 1
     assert "alps/a1" in result.stdout and "tcp:a2:1" in result.stdout

@@ -11,8 +11,8 @@ from zope.interface import implementer
 from broker.client.client import Client
 from broker.client.settings import ClientSettings
 from broker.errors import BrokerError
-from broker.testing.loop import simulated_client
-from broker.testing.network import MemoryNetwork
+from broker.testing.memory_network import MemoryNetwork
+from broker.testing.simulated_loop import simulated_client
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.socket import ISocketChannel, ISocketReceiver
 from broker.transport.view import LinkState, View
@@ -47,13 +47,13 @@ class FakeNet:
 
 
 @implementer(ISocketReceiver)
-class _Greeting:
+class _HelloReceiver:
     def __init__(self, node: FakeNode, channel: ISocketChannel) -> None:
         self._node, self._channel = node, channel
         channel.receiver = self
 
     def packets_received(self, packets: Sequence[bytes]) -> None:
-        self._node.greeted(self._channel)
+        self._node.accept(self._channel)
 
     def channel_lost(self, error: BrokerError | None) -> None:
         pass
@@ -70,14 +70,16 @@ class FakeNode:
         self._net = net
         self.name = name
         self.address = f"node/{name}"
-        self.heard: list[Message] = []
+        self.received: list[Message] = []
         self.sessions = 0
-        self._port = net.network.listen(self.address, lambda channel: self._met(channel))
+        self._port = net.network.listen(
+            self.address, lambda channel: self._attach_receiver(channel)
+        )
 
-    def _met(self, channel: ISocketChannel) -> None:
-        _Greeting(self, channel)
+    def _attach_receiver(self, channel: ISocketChannel) -> None:
+        _HelloReceiver(self, channel)
 
-    def greeted(self, channel: ISocketChannel) -> None:
+    def accept(self, channel: ISocketChannel) -> None:
         welcome = Welcome(1, self.name, f"o-{self.name}", WINDOW, WINDOW, f"c/{self.name}")
         channel.send([messages.encode(welcome)])
         self.sessions += 1
@@ -87,7 +89,7 @@ class FakeNode:
         self.driver.attach(channel)
 
     def messages_received(self, batch: Sequence[bytes]) -> None:
-        self.heard += [messages.decode(data) for data in batch]
+        self.received += [messages.decode(data) for data in batch]
         self.driver.consumed(len(batch))
 
     def view_changed(self, view: View) -> None:
@@ -97,11 +99,11 @@ class FakeNode:
         pass
 
     @property
-    def asked(self) -> list[Subscribe]:
+    def subscribes(self) -> list[Subscribe]:
         """The subscriptions that were wished."""
-        return [message for message in self.heard if isinstance(message, Subscribe)]
+        return [message for message in self.received if isinstance(message, Subscribe)]
 
-    def say(self, *said: Message | bytes) -> None:
+    def send(self, *said: Message | bytes) -> None:
         """Say this, and let it arrive."""
         self.driver.send([m if isinstance(m, bytes) else messages.encode(m) for m in said])
         self._net.run(0.1)

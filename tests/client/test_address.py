@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.address import parse_address, trusted_certificates, trusting_context
+from broker.client.address import load_certificates, make_tls_context, parse_address
 from broker.errors import ConfigurationError
 
 
@@ -32,14 +32,14 @@ def test_what_is_no_endpoint_is_refused_with_its_form(endpoint: str) -> None:
 
 
 def test_without_certificates_of_its_own_the_systems_decide() -> None:
-    assert trusting_context(None).verify_mode is ssl.CERT_REQUIRED
+    assert make_tls_context(None).verify_mode is ssl.CERT_REQUIRED
 
 
 def test_certificates_are_found_between_other_lines(tmp_path: Path) -> None:
     block = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"
     file = tmp_path / "roots.pem"
     file.write_bytes(b"CN=caf\xe9\n" + block + b"\n\nanother\n" + block + b"\n")
-    assert trusted_certificates(file) == [block, block]
+    assert load_certificates(file) == [block, block]
 
 
 @pytest.mark.parametrize("content", [None, b"", b"-----BEGIN CERTIFICATE-----\nAAAA\n"])
@@ -48,4 +48,4 @@ def test_a_file_without_certificates_is_told(content: bytes | None, tmp_path: Pa
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(ConfigurationError, match="roots.pem"):
-        trusting_context(file)
+        make_tls_context(file)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.client.client import FAREWELL, Client
-from broker.client.leaving import ASK_AGAIN, POSITIONS
+from broker.client.client import CLOSE_TIMEOUT, Client
+from broker.client.resume_points import CONFIRMATION_INTERVAL, POSITIONS_REQUEST
 from broker.errors import ProtocolError
 from broker.wire.messages import (
     NO_ERROR,
@@ -21,7 +21,7 @@ from broker.wire.messages import (
     Unsubscribe,
 )
 from tests.client.fake_node import FakeNet, FakeNode
-from tests.client.node_words import delivery
+from tests.client.node_messages import delivery
 
 
 class Closing:
@@ -37,7 +37,7 @@ class Closing:
             subscription: Any = []
             self.client.subscribe(durable="d").addCallback(subscription.append)  # type: ignore[attr-defined]
             self.net.run(0.1)
-            self.node.say(Subscribed(1, None, ()), Flowing(1, [("n", 1, 10)]), delivery(11))
+            self.node.send(Subscribed(1, None, ()), Flowing(1, [("n", 1, 10)]), delivery(11))
             self.subscription = subscription[0]
             assert len(self.subscription.take_ready()) == 1
             # With the next look it counts as processed.
@@ -58,13 +58,13 @@ class Closing:
     @property
     def asked(self) -> list[Ask]:
         """The questions whether positions are committed."""
-        return [each for each in self.node.heard if isinstance(each, Ask)]
+        return [each for each in self.node.received if isinstance(each, Ask)]
 
     def answer(self, offset: int) -> None:
         """The node says that the position up to there is committed."""
         ask = self.asked[-1]
-        assert ask.what == POSITIONS
-        self.node.say(Answer(ask.request, NO_ERROR, {"d": [("n", 1, offset)]}))
+        assert ask.what == POSITIONS_REQUEST
+        self.node.send(Answer(ask.request, NO_ERROR, {"d": [("n", 1, offset)]}))
 
 
 def test_it_has_closed_when_the_node_ends_the_session() -> None:
@@ -72,7 +72,7 @@ def test_it_has_closed_when_the_node_ends_the_session() -> None:
     once gets nothing twice."""
     it = Closing()
     it.close()
-    assert it.node.heard[-1] == Goodbye() and it.times == []
+    assert it.node.received[-1] == Goodbye() and it.times == []
     it.node.driver.close()
     it.net.run(0.1)
     assert it.results == [True]
@@ -82,8 +82,8 @@ def test_it_has_closed_when_the_node_ends_the_session() -> None:
 def test_a_node_that_does_not_answer_is_not_waited_for_long() -> None:
     it = Closing()
     began = it.close()
-    it.net.run(FAREWELL + 0.2)
-    assert it.times == [pytest.approx(began + FAREWELL, abs=0.1)]
+    it.net.run(CLOSE_TIMEOUT + 0.2)
+    assert it.times == [pytest.approx(began + CLOSE_TIMEOUT, abs=0.1)]
     assert it.net.clock.getDelayedCalls() == []
 
 
@@ -108,9 +108,9 @@ def test_who_is_connected_no_more_has_closed() -> None:
 def test_the_session_ends_when_the_node_has_committed_the_positions() -> None:
     it = Closing(durable=True)
     it.close()
-    assert it.node.heard[-2:] == [Acknowledge([(1, (("n", 1, 11),))]), it.asked[-1]]
+    assert it.node.received[-2:] == [Acknowledge([(1, (("n", 1, 11),))]), it.asked[-1]]
     it.answer(11)
-    assert it.node.heard[-1] == Goodbye() and it.results == []
+    assert it.node.received[-1] == Goodbye() and it.results == []
     it.node.driver.close()
     it.net.run(0.1)
     assert it.results == [True]
@@ -121,11 +121,11 @@ def test_a_position_that_is_not_stored_yet_is_asked_for_again() -> None:
     it = Closing(durable=True)
     it.close()
     it.answer(10)
-    assert it.node.heard[-1] != Goodbye()
-    it.net.run(ASK_AGAIN)
+    assert it.node.received[-1] != Goodbye()
+    it.net.run(CONFIRMATION_INTERVAL)
     assert len(it.asked) == 2
     it.answer(12)
-    assert it.node.heard[-1] == Goodbye()
+    assert it.node.received[-1] == Goodbye()
 
 
 @pytest.mark.parametrize("connected", [True, False])
@@ -135,9 +135,9 @@ def test_without_an_answer_it_closes_in_time_and_says_so(connected: bool) -> Non
         it.node.die()
     began = it.close()
     assert it.results == []
-    it.net.run(FAREWELL + 0.2)
+    it.net.run(CLOSE_TIMEOUT + 0.2)
     assert it.results == [False]
-    assert it.times == [pytest.approx(began + FAREWELL, abs=0.1)]
+    assert it.times == [pytest.approx(began + CLOSE_TIMEOUT, abs=0.1)]
     assert it.net.clock.getDelayedCalls() == []
 
 
@@ -145,8 +145,8 @@ def test_a_node_of_an_earlier_version_confirms_nothing() -> None:
     it = Closing(durable=True)
     it.close()
     unknown = ProtocolError("this node can not answer").to_wire()
-    it.node.say(Answer(it.asked[-1].request, unknown, None))
-    assert it.node.heard[-1] == Goodbye()
+    it.node.send(Answer(it.asked[-1].request, unknown, None))
+    assert it.node.received[-1] == Goodbye()
     it.node.driver.close()
     it.net.run(0.1)
     assert it.results == [False]
@@ -156,9 +156,9 @@ def test_the_question_is_asked_again_in_a_new_session() -> None:
     it = Closing(durable=True)
     it.close()
     it.net.network.cut(it.node.address)
-    it.node.heard.clear()
+    it.node.received.clear()
     it.net.run(1.0)
-    kinds = [type(each) for each in it.node.heard]
+    kinds = [type(each) for each in it.node.received]
     assert kinds.index(Subscribe) < kinds.index(Acknowledge) < kinds.index(Ask)
     it.answer(11)
     it.node.driver.close()
@@ -172,9 +172,9 @@ def test_what_was_unsubscribed_without_a_connection_is_confirmed_too() -> None:
     it.net.network.cut(it.node.address)
     it.net.run(0.01)
     it.subscription.unsubscribe()
-    it.node.heard.clear()
+    it.node.received.clear()
     it.net.run(1.0)
-    kinds = [type(each) for each in it.node.heard]
+    kinds = [type(each) for each in it.node.received]
     assert kinds.index(Subscribe) < kinds.index(Acknowledge) < kinds.index(Unsubscribe)
     it.close()
     it.answer(11)

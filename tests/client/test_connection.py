@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from twisted.internet.task import Clock
 
-from broker.client.connection import GREETING_TIMEOUT, Connection, connecting
+from broker.client.connection import HANDSHAKE_TIMEOUT, Connection, make_connection_machine
 from broker.client.twisted_face import DeferredPromise
 from broker.errors import (
     AuthenticationFailed,
@@ -63,14 +63,14 @@ class World:
         self.stops: list[BrokerError | None] = []
         self.stack = Stack()
         self.backoff = Backoff(1.0, 8.0, random.Random(1))
-        self.machine = connecting(
+        self.machine = make_connection_machine(
             Connection(
                 loop=self,
                 endpoints=endpoints or ("one",),
-                hello=lambda: HELLO,
+                make_hello=lambda: HELLO,
                 attach=self._attach,
-                down=self.downs.append,
-                stopped=self.stops.append,
+                on_down=self.downs.append,
+                on_stopped=self.stops.append,
                 backoff=self.backoff,
             )
         )
@@ -79,10 +79,10 @@ class World:
         self.attached.append(channel)
         channel.receiver = self.stack
 
-    def promise(self) -> DeferredPromise:
+    def make_promise(self) -> DeferredPromise:
         raise NotImplementedError
 
-    def soon(self, call: Callable[[], None]) -> None:
+    def call_soon(self, call: Callable[[], None]) -> None:
         raise NotImplementedError
 
     def dial(
@@ -185,7 +185,7 @@ def test_an_end_that_answers_nothing_is_given_up_in_time() -> None:
     world = World()
     world.machine.start()
     channel = world.connect()
-    world.clock.advance(GREETING_TIMEOUT)
+    world.clock.advance(HANDSHAKE_TIMEOUT)
     assert isinstance(channel.aborted, PeerSilent)
     assert isinstance(world.downs[0], PeerSilent)
 

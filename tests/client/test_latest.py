@@ -9,9 +9,9 @@ from broker.client.latest import Latest, by_stream, by_xpath
 from broker.client.received import ReceivedEvent
 from broker.errors import BadQuery, Overloaded
 from broker.event.envelope import EventType, Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Place
-from broker.event.writing import write_event
+from broker.event.writer import write_event
 from broker.testing.simulation import World
 
 FLIGHT = EventType("flight", "1.0")
@@ -64,7 +64,7 @@ def test_what_is_no_key_is_refused(text: str) -> None:
 
 
 def test_one_key_too_many_is_refused() -> None:
-    latest = Latest(by_xpath("/flight/id"), most=2)
+    latest = Latest(by_xpath("/flight/id"), max_keys=2)
     for number, name in enumerate("ABA"):
         latest.add(received(number, name))
     with pytest.raises(Overloaded, match="more than 2 keys"):

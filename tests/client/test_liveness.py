@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from broker.client.effects import Effect, Portion
+from broker.client.effects import Effect, EventBatch
 from broker.wire.messages import Subscribed
-from tests.client.node_words import arrived, tell
-from tests.client.test_following import begun, flows, says
+from tests.client.node_messages import items_for, receive
+from tests.client.test_subscription_state import begun, flows, says
 
 
 def liveness_of(effects: list[Effect]) -> dict[tuple[str, int], str]:
     """By origin and offset, as the user is told."""
-    portions = [item for item in arrived(effects) if isinstance(item, Portion)]
+    portions = [item for item in items_for(effects) if isinstance(item, EventBatch)]
     return {
         (event.place.origin, event.place.offset): event.liveness.value
         for portion in portions
@@ -23,9 +23,9 @@ def test_what_was_published_before_it_flows_is_recovered_whenever_it_came() -> N
     core = begun(n=10, m=10)
     core.session_down()
     core.session_up(False)
-    tell(core, Subscribed(1, None, ()), says(("m", 12)))
-    told = tell(core, flows(n=12, m=14), says(("m", 13), ("n", 22), previous=("m", 12)))
-    told += tell(core, says(("m", 14), ("m", 15), ("n", 24), previous=("n", 22)))
+    receive(core, Subscribed(1, None, ()), says(("m", 12)))
+    told = receive(core, flows(n=12, m=14), says(("m", 13), ("n", 22), previous=("m", 12)))
+    told += receive(core, says(("m", 14), ("m", 15), ("n", 24), previous=("n", 22)))
     assert liveness_of(told) == {
         ("m", 12): "recovery",
         ("m", 13): "recovery",
@@ -41,6 +41,6 @@ def test_the_node_of_a_later_session_may_know_less_of_an_origin() -> None:
     core = begun(n=10)
     core.session_down()
     core.session_up(False)
-    tell(core, Subscribed(1, None, ()), flows(n=4))
-    told = tell(core, says(("n", 9), ("n", 10), ("n", 11)))
+    receive(core, Subscribed(1, None, ()), flows(n=4))
+    told = receive(core, says(("n", 9), ("n", 10), ("n", 11)))
     assert liveness_of(told) == {("n", 9): "recovery", ("n", 10): "recovery", ("n", 11): "live"}

@@ -10,10 +10,10 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from broker.client.effects import Item, Moved, Over, Portion, Share
+from broker.client.effects import EventBatch, Item, PositionMoved, SharedDelivery, SubscriptionEnded
 from broker.client.loop import Loop
 from broker.client.merged import MergedEvent, MergedSubscription, Merging
-from broker.client.received import Flow, Gap, ReceivedEvent
+from broker.client.received import FlowStarted, Gap, ReceivedEvent
 from broker.client.twisted_face import DeferredPromise
 from broker.errors import BadQuery
 from broker.event.envelope import (
@@ -25,10 +25,10 @@ from broker.event.envelope import (
     Order,
     SecurityLevel,
 )
-from broker.event.identity import EventId
-from broker.event.merging.held import Missing
+from broker.event.event_id import EventId
+from broker.event.merging.held_event import MissingNumbers
 from broker.event.place import Place, Position
-from broker.event.writing import write_event
+from broker.event.writer import write_event
 
 PAIR = EventLinkage(time_constraint="within 1s", order=(Order("fp"), Order("tz")))
 
@@ -54,9 +54,9 @@ def fp(offset: int, time: int) -> ReceivedEvent:
     return received(offset, "fp", time, PAIR)
 
 
-def portion(*events: ReceivedEvent) -> Portion:
+def portion(*events: ReceivedEvent) -> EventBatch:
     places = [event.place for event in events]
-    return Portion(events, Share(1, 100), Position().advanced(places))
+    return EventBatch(events, SharedDelivery(1, 100), Position().advanced(places))
 
 
 class FakeOwner:
@@ -67,15 +67,15 @@ class FakeOwner:
         self.freed: list[int] = []
         self.ended: list[bool] = []
 
-    def taken(self, number: int, item: Item) -> None:
-        assert isinstance(item, Moved), "portions may not move the position"
+    def mark_processed(self, number: int, item: Item) -> None:
+        assert isinstance(item, PositionMoved), "portions may not move the position"
         self.positions.append(item.position)
 
-    def discarded(self, item: Item) -> None:
-        if isinstance(item, Portion):
+    def discard(self, item: Item) -> None:
+        if isinstance(item, EventBatch):
             self.freed += [event.place.offset for event in item.events]
 
-    def unsubscribe(self, number: int, forget: bool) -> None:
+    def end_subscription(self, number: int, forget: bool) -> None:
         self.ended.append(forget)
 
     def duplicates_of(self, number: int) -> int:
@@ -89,7 +89,7 @@ class FakeLoop:
     def __init__(self) -> None:
         self.clock = Clock()
 
-    def promise(self) -> DeferredPromise:
+    def make_promise(self) -> DeferredPromise:
         return DeferredPromise()
 
 
@@ -105,12 +105,12 @@ class MergedSubscriptionTests(SynchronousTestCase):
         made = MergedSubscription(
             Merging(wait=1.0), self.owner, loop, 1, "q", streams, self.gaps.append
         )
-        made.arrived(Flow(Position()))
+        made.receive_item(FlowStarted(Position()))
         return made
 
     def arrive(self, *items: Item) -> None:
         for item in items:
-            self.subscription.arrived(item)
+            self.subscription.receive_item(item)
 
     def next(self) -> Deferred[MergedEvent]:
         return Deferred.fromCoroutine(cast(Any, self.subscription.__anext__()))
@@ -135,14 +135,17 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.arrive(portion(tz(1, 2)))
         self.assertEqual(self.ready(), [])
         for second in range(1_000):
-            self.arrive(Moved(at(3), (("n", 1),)), Moved(Position(), (("n", 2_000 + second),)))
+            self.arrive(
+                PositionMoved(at(3), (("n", 1),)),
+                PositionMoved(Position(), (("n", 2_000 + second),)),
+            )
         self.assertEqual(len(self.subscription._items), 1)
         self.assertEqual(self.ready(), [1])
         self.ready()
         self.assertEqual(self.owner.positions[-1], at(3))
 
     def test_what_is_held_leaves_the_window_and_moves_no_position(self) -> None:
-        self.arrive(portion(received(1), tz(2, 1000)), Moved(at(5)), portion(received(6)))
+        self.arrive(portion(received(1), tz(2, 1000)), PositionMoved(at(5)), portion(received(6)))
         self.assertEqual([self.offset(), self.offset()], [1, 6])
         self.assertEqual(self.owner.freed, [1, 2, 6])
         self.assertEqual(self.owner.positions, [at(1)])
@@ -156,13 +159,13 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.assertEqual(self.subscription.position, at(6))
 
     def test_before_the_flow_events_alone_move_no_position(self) -> None:
-        unsound = Portion([received(7), tz(4, 1000)], Share(1, 100))
+        unsound = EventBatch([received(7), tz(4, 1000)], SharedDelivery(1, 100))
         self.arrive(unsound)
         self.assertEqual(self.ready(), [7])
         self.assertEqual(self.ready(), [])
         self.assertEqual(self.owner.positions, [])
         # The flow has begun, and nothing is missing up to here; but one is still held.
-        self.arrive(Moved(at(9)), portion(received(11)))
+        self.arrive(PositionMoved(at(9)), portion(received(11)))
         self.assertEqual(self.ready(), [11])
         self.assertEqual(self.ready(), [])
         self.assertEqual(self.owner.positions, [])
@@ -173,12 +176,12 @@ class MergedSubscriptionTests(SynchronousTestCase):
 
     def test_what_had_come_before_moves_the_position(self) -> None:
         # Its only event was given out before, at another place.
-        self.arrive(Portion([], Share(1, 100), at(3)))
+        self.arrive(EventBatch([], SharedDelivery(1, 100), at(3)))
         self.assertEqual(self.ready(), [])
         self.assertEqual(self.owner.positions, [at(3)])
 
     def test_progress_alone_moves_the_position(self) -> None:
-        self.arrive(Moved(at(9)))
+        self.arrive(PositionMoved(at(9)))
         self.assertNoResult(self.next())
         self.assertEqual(self.owner.positions, [at(9)])
 
@@ -221,7 +224,7 @@ class MergedSubscriptionTests(SynchronousTestCase):
 
     def test_gaps_are_told(self) -> None:
         gap = Gap(Place("n", 1, 2), Place("n", 1, 5), 4, "retention")
-        self.arrive(portion(tz(1, 1000)), gap, Moved(at(5)))
+        self.arrive(portion(tz(1, 1000)), gap, PositionMoved(at(5)))
         self.assertEqual(self.ready(), [])
         self.assertEqual((self.gaps, list(self.subscription.gaps)), ([gap], [gap]))
         self.assertEqual(self.owner.positions, [])
@@ -231,13 +234,13 @@ class MergedSubscriptionTests(SynchronousTestCase):
         return received(offset, "s", 0, linkage)
 
     def test_a_hole_in_a_bundle_is_told_in_its_place(self) -> None:
-        told: list[tuple[Missing, int]] = []
+        told: list[tuple[MissingNumbers, int]] = []
         self.arrive(portion(self.chain(1, 1), self.chain(2, 4)))
         self.assertEqual(self.ready(), [1])
         self.subscription.on_missing = lambda hole: told.append((hole, self.subscription.held))
         self.loop.clock.advance(1.0)
         self.assertEqual(self.ready(), [2])
-        hole = Missing("s", "b", 2, 3)
+        hole = MissingNumbers("s", "b", 2, 3)
         self.assertEqual((told, list(self.subscription.missing)), ([(hole, 1)], [hole]))
 
     def test_what_nobody_asked_about_is_logged(self) -> None:
@@ -256,7 +259,7 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.arrive(portion(received(3)))
         self.subscription.unsubscribe()
         self.assertEqual(self.owner.freed, [1, 2, 3])
-        self.arrive(Over(None, self.owner.position_of(1)))
+        self.arrive(SubscriptionEnded(None, self.owner.position_of(1)))
         self.failureResultOf(self.next(), StopAsyncIteration)
         self.assertEqual(self.subscription.position, Position())
         self.assertEqual(self.loop.clock.getDelayedCalls(), [])
@@ -264,7 +267,7 @@ class MergedSubscriptionTests(SynchronousTestCase):
     def test_what_is_held_can_be_read_after_the_end(self) -> None:
         self.arrive(portion(tz(1, 1000), fp(2, 1100)))
         self.assertEqual(self.ready(), [])
-        self.arrive(Over(BadQuery("too dear"), Position()))
+        self.arrive(SubscriptionEnded(BadQuery("too dear"), Position()))
         self.assertEqual([self.offset(), self.offset()], [2, 1])
         self.failureResultOf(self.next(), BadQuery)
         self.assertEqual(self.subscription.position, at(2))
@@ -290,7 +293,7 @@ class MergedSubscriptionTests(SynchronousTestCase):
 def test_nothing_is_held_when_the_window_is_left_unread(reading: str) -> None:
     owner, loop = FakeOwner(), FakeLoop()
     subscription = MergedSubscription(Merging(), owner, cast(Loop, loop), 1, "q", ">", None)
-    subscription.arrived(portion(received(1)))
+    subscription.receive_item(portion(received(1)))
     # Nobody has asked: the room in the session's window stays taken, which slows the node.
     assert owner.freed == []
     ask: dict[str, Callable[[], object]] = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.effects import Left
+from broker.client.effects import ResumePoint
 from broker.client.incarnation import raise_incarnation
 from broker.client.positions_file import FORMAT, PositionsFile
 from broker.client.settings import client_settings
@@ -15,8 +15,8 @@ from broker.errors import ConfigurationError, SessionSuperseded
 from broker.event.place import Position
 
 LEFT = {
-    "d": Left(Position({"n": (1, 7), "m": (2, 1 << 40)}), "alps.c1/n3"),
-    "e": Left(Position({"n": (1, 1)})),
+    "d": ResumePoint(Position({"n": (1, 7), "m": (2, 1 << 40)}), "alps.c1/n3"),
+    "e": ResumePoint(Position({"n": (1, 1)})),
 }
 
 
@@ -29,8 +29,8 @@ def test_what_was_written_is_read_by_the_next_process(tmp_path: Path) -> None:
     process(tmp_path).write(LEFT)
     assert process(tmp_path).read() == LEFT
     later = client_settings(client_id="alice", state=tmp_path)
-    assert later.left == LEFT and later.positions is not None
-    assert client_settings(client_id="bob", state=tmp_path).left == {}
+    assert later.resume_points == LEFT and later.positions is not None
+    assert client_settings(client_id="bob", state=tmp_path).resume_points == {}
 
 
 def test_a_first_process_finds_nothing(tmp_path: Path) -> None:
@@ -113,8 +113,8 @@ def test_a_folder_in_its_place_is_told(tmp_path: Path) -> None:
 def test_every_flipped_bit_of_the_file_is_found_and_the_one_before_counts(tmp_path: Path) -> None:
     incarnation = raise_incarnation(tmp_path, "c", 5)
     file = PositionsFile(tmp_path, "c", incarnation)
-    older = {"d": Left(Position({"o": (1, 2)}), "c/node")}
-    newer = {"d": Left(Position({"o": (1, 9)}), "c/node")}
+    older = {"d": ResumePoint(Position({"o": (1, 2)}), "c/node")}
+    newer = {"d": ResumePoint(Position({"o": (1, 9)}), "c/node")}
     file.write(older)
     file.write(newer)
     data = file.path.read_bytes()

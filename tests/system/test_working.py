@@ -11,7 +11,7 @@ import pytest
 
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import ReceivedEvent
-from broker.client.working import Working
+from broker.client.worker import Working
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
 from tests.system.traffic import FLIGHT, flight, within
 

@@ -2,5 +2,5 @@
 
 `source` opens files, folders, archives and stdin; `splitting` and `json_lines` find the documents
 in them; `preparation` makes publications; `hand_over` carries them to the loop; `pace` says when;
-`run` publishes and `progress` shows it.
+`archive_until_end` publishes and `progress` shows it.
 """

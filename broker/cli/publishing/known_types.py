@@ -14,7 +14,7 @@ _XSI: Final = "http://www.w3.org/2001/XMLSchema-instance"
 
 
 @attrs.frozen
-class Detected:
+class DetectedType:
     """The type that a payload shows."""
 
     name: str
@@ -31,19 +31,19 @@ PREFIXES: Final = {
 TIMES: Final = {"VOEvent": "Who/Date", "flight": "timestamp", "asdi": "time"}
 
 
-def detect(root: etree._Element) -> Detected | None:
+def detect_type(root: etree._Element) -> DetectedType | None:
     """The type and version that the root element shows, or None: the user has to name it."""
     name = etree.QName(root)
     if name.localname == "VOEvent":
         version = _voevent_version(root, name.namespace)
-        return Detected("VOEvent", version, "voevent") if version else None
+        return DetectedType("VOEvent", version, "voevent") if version else None
     if name.namespace is not None:
         return None
     if name.localname == "flight":
         version = "1.0" if root.find("timestamp") is None else "1.1"
-        return Detected("flight", version, "flight")
+        return DetectedType("flight", version, "flight")
     if name.localname == "asdi":
-        return Detected("asdi", "1.0", _asdi_stream(root))
+        return DetectedType("asdi", "1.0", _asdi_stream(root))
     return None
 
 

@@ -12,15 +12,15 @@ from typing import Final
 from lxml import etree
 
 #: A time that falls by more, in seconds, begins another recording: it sets the clock anew.
-ANOTHER_RECORDING: Final = 6 * 3600.0
+RECORDING_RESET: Final = 6 * 3600.0
 
 #: So much lateness, in seconds, is made up for when events go out at a rate.
-MADE_UP_FOR: Final = 0.1
+MAX_CATCH_UP: Final = 0.1
 
 _FEED_TIME = re.compile(r"([0-3][0-9])([0-2][0-9])([0-5][0-9])([0-5][0-9])", re.ASCII)
 
 
-def seconds_of(text: str) -> float | None:
+def parse_time(text: str) -> float | None:
     """Seconds since 1970 of a time as feeds write it, or None if it is none.
 
     ISO 8601, UTC unless it says otherwise; day and time of the air-traffic feed (DDhhmmss), whose
@@ -60,15 +60,15 @@ class TimePath:
         except (SyntaxError, KeyError, ValueError) as error:
             raise ValueError(str(error)) from None
 
-    def seconds(self, root: etree._Element) -> float | None:
-        """The time that it finds, as `seconds_of` reads it."""
+    def find_time(self, root: etree._Element) -> float | None:
+        """The time that it finds, as `parse_time` reads it."""
         if self._root.rpartition(":")[2] not in ("", "*", etree.QName(root).localname):
             return None
         found = root if self._path == "." else root.find(self._path)
         if found is None:
             return None
         text = found.get(self._attribute) if self._attribute else found.text
-        return seconds_of(text or "")
+        return parse_time(text or "")
 
 
 class AsFastAsPossible:
@@ -88,7 +88,7 @@ class Rate:
 
     def delay(self, time: float | None, now: float) -> float:
         """Seconds to wait before the next event."""
-        due = now if self._due is None else max(self._due, now - MADE_UP_FOR)
+        due = now if self._due is None else max(self._due, now - MAX_CATCH_UP)
         self._due = due + self._step
         return max(0.0, due - now)
 
@@ -101,18 +101,18 @@ class OriginalPace:
 
     def __init__(self, factor: float) -> None:
         self._factor = factor
-        self._began: tuple[float, float] | None = None
+        self._reference: tuple[float, float] | None = None
         self._latest = 0.0
 
     def delay(self, time: float | None, now: float) -> float:
         """Seconds to wait before an event of that time."""
         if time is None:
             return 0.0
-        if self._began is None or time < self._latest - ANOTHER_RECORDING:
-            self._began = (time, now)
+        if self._reference is None or time < self._latest - RECORDING_RESET:
+            self._reference = (time, now)
             self._latest = time
         self._latest = max(self._latest, time)
-        first, started = self._began
+        first, started = self._reference
         return max(0.0, started + (time - first) / self._factor - now)
 
 

@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from typing import Final
 
 from broker.cli.publishing.tally import Tally
-from broker.cli.terminal import console, one_line
+from broker.cli.terminal import make_console, one_line
 from broker.client.client import Client
 
-_PERIOD: Final = 0.2
+_REFRESH_INTERVAL: Final = 0.2
 
 
 @contextmanager
-def shown(tally: Tally, client: Client, *, wanted: bool) -> Iterator[None]:
-    """Shows the tally while the block runs, if `wanted`; to be entered where a loop runs."""
-    if not wanted:
+def show_progress(tally: Tally, client: Client, *, enabled: bool) -> Iterator[None]:
+    """Shows the tally while the block runs, if `enabled`; to be entered where a loop runs."""
+    if not enabled:
         yield
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -28,18 +28,21 @@ def shown(tally: Tally, client: Client, *, wanted: bool) -> Iterator[None]:
         SpinnerColumn(),
         TextColumn("{task.description}"),
         TimeElapsedColumn(),
-        console=console(err=True),
+        console=make_console(err=True),
         transient=True,
         auto_refresh=False,
     )
     task = line.add_task("")
     # Refusals are printed above the line, not through it.
-    tell, tally.tell = tally.tell, lambda text: line.console.print(one_line(text), style="red")
+    report, tally.report = (
+        tally.report,
+        lambda text: line.console.print(one_line(text), style="red"),
+    )
     timer: asyncio.TimerHandle | None = None
 
     def refresh() -> None:
         nonlocal timer
-        timer = loop.call_later(_PERIOD, refresh)
+        timer = loop.call_later(_REFRESH_INTERVAL, refresh)
         seconds = max(loop.time() - began, 1e-9)
         line.update(
             task,
@@ -54,6 +57,6 @@ def shown(tally: Tally, client: Client, *, wanted: bool) -> Iterator[None]:
         try:
             yield
         finally:
-            tally.tell = tell
+            tally.report = report
             if timer is not None:
                 timer.cancel()

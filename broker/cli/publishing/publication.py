@@ -8,7 +8,7 @@ from broker.event.envelope import EventLinkage, EventType
 
 
 @attrs.frozen
-class Origin:
+class SourceLocation:
     """Where a document stands: for people."""
 
     source: str
@@ -19,16 +19,16 @@ class Origin:
     def __str__(self) -> str:
         return f"{self.source}:{self.line}"
 
-    def further(self, lines: int) -> Origin:
+    def plus_lines(self, lines: int) -> SourceLocation:
         """So many lines below."""
-        return Origin(self.source, self.line + lines)
+        return SourceLocation(self.source, self.line + lines)
 
 
 @attrs.frozen
-class Piece:
+class RawDocument:
     """One document as it was found, still to be looked at; or why it is none."""
 
-    origin: Origin
+    location: SourceLocation
     data: bytes = attrs.field(repr=False)
     problem: str = ""
     """Not empty: it can not be published, for this reason."""
@@ -38,18 +38,18 @@ class Piece:
 class Refusal:
     """A document that can not be published."""
 
-    origin: Origin
+    location: SourceLocation
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.origin}: {self.reason}"
+        return f"{self.location}: {self.reason}"
 
 
 @attrs.frozen
 class Publication:
     """A document that can."""
 
-    origin: Origin
+    location: SourceLocation
     """Of the payload's first line."""
     stream: str
     event_type: EventType
@@ -59,5 +59,5 @@ class Publication:
     summary: str | None = None
     time: float | None = None
     """What the event says of its time, seconds since 1970; None if it says nothing."""
-    as_found: bool = True
+    is_unchanged: bool = True
     """Whether the payload's bytes are those of the source, so that lines can be told."""

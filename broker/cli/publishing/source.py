@@ -20,7 +20,7 @@ from typing import IO, Any, Final, Literal, cast
 
 import attrs
 
-from broker.cli.publishing.publication import Origin, Refusal
+from broker.cli.publishing.publication import Refusal, SourceLocation
 
 _CHUNK: Final = 64 * 1024
 _OPENERS: Final = (
@@ -33,111 +33,117 @@ _BLOCK: Final = tarfile.BLOCKSIZE
 _BLANK: Final = b" \t\r\n"
 _UTF_16: Final = (b"\xfe\xff", b"\xff\xfe", b"\x00<", b"<\x00")
 #: What reading a damaged archive or compressed file raises.
-DAMAGED: Final = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
+READ_ERRORS: Final = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
 
 Form = Literal["xml", "json", "utf-16", "tar", "compressed", "empty", "unknown"]
 
 
 @attrs.frozen
-class Opened:
+class OpenedSource:
     """One source, open: read it to its end before asking for the next."""
 
     name: str
     form: Form
     stream: IO[bytes]
 
-    def portions(self) -> Iterator[bytes]:
+    def read_portions(self) -> Iterator[bytes]:
         """Its bytes as they come."""
-        while portion := _some(self.stream):
+        while portion := _read_some(self.stream):
             yield portion
 
 
 def open_sources(
     arguments: tuple[str, ...], stdin: Callable[[], IO[bytes]]
-) -> Iterator[Opened | Refusal]:
+) -> Iterator[OpenedSource | Refusal]:
     """All sources that the arguments name, in order; folders by the names in them, sorted."""
     for argument in arguments:
         if argument == "-":
-            yield from _open("stdin", stdin())
+            yield from _open_stream("stdin", stdin())
             continue
         path = Path(argument)
-        for file in _files(path) if path.is_dir() else [path]:
+        for file in _list_files(path) if path.is_dir() else [path]:
             try:
                 with open(file, "rb") as stream:
-                    yield from _open(str(file), stream)
+                    yield from _open_stream(str(file), stream)
             except OSError as error:
-                yield Refusal(Origin(str(file), 1), f"can not be read: {error.strerror}")
+                yield Refusal(SourceLocation(str(file), 1), f"can not be read: {error.strerror}")
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _list_files(folder: Path) -> Iterator[Path]:
     """The files below a folder, sorted, without hidden ones and folders that are links."""
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(parent, name) for name in sorted(names) if not name.startswith("."))
 
 
-def _open(name: str, stream: IO[bytes], compressions: int = 0) -> Iterator[Opened | Refusal]:
+def _open_stream(
+    name: str, stream: IO[bytes], compressions: int = 0
+) -> Iterator[OpenedSource | Refusal]:
     try:
-        head = _head(stream)
-    except DAMAGED as error:
-        yield Refusal(Origin(name, 1), f"can not be read: {reason_of(error)}")
+        head = _read_head(stream)
+    except READ_ERRORS as error:
+        yield Refusal(SourceLocation(name, 1), f"can not be read: {describe_error(error)}")
         return
-    whole: Any = io.BufferedReader(_Rejoined(head, stream), _CHUNK)
-    form = _form(head)
+    whole: Any = io.BufferedReader(_PushedBack(head, stream), _CHUNK)
+    form = _detect_form(head)
     if form == "empty" and len(head) >= _BLOCK:
         form = "xml"
     if form == "compressed" and compressions < 2:
         opener: Any = next(opener for magic, opener in _OPENERS if head.startswith(magic))
         with opener(whole) as unpacked:
-            yield from _open(name, unpacked, compressions + 1)
+            yield from _open_stream(name, unpacked, compressions + 1)
     elif form == "tar":
-        yield from _members(name, whole)
+        yield from _open_members(name, whole)
     elif form in ("unknown", "compressed"):
         shown = head[:24].decode("utf-8", "backslashreplace")
         reason = f"this is neither XML nor JSON lines nor a tar archive: it begins with {shown!r}"
-        yield Refusal(Origin(name, 1), reason)
+        yield Refusal(SourceLocation(name, 1), reason)
     elif form != "empty":
         try:
-            yield Opened(name, form, whole)
+            yield OpenedSource(name, form, whole)
         finally:
             whole.detach()
 
 
-def _members(name: str, stream: IO[bytes]) -> Iterator[Opened | Refusal]:
+def _open_members(name: str, stream: IO[bytes]) -> Iterator[OpenedSource | Refusal]:
     """The files of an archive, in its order."""
-    watched = _Watched(stream)
+    watched = _TailRecorder(stream)
     try:
         with tarfile.open(fileobj=cast(IO[bytes], watched), mode="r|") as archive:
             for member in archive:
                 content = archive.extractfile(member) if member.isfile() else None
                 if content is not None:
                     with closing(content):
-                        yield from _open(f"{name}: {member.name}", content, compressions=1)
+                        yield from _open_stream(f"{name}: {member.name}", content, compressions=1)
         # tarfile takes an archive that stops between two files for a whole one.
         if any(watched.tail):
-            yield Refusal(Origin(name, 1), "the archive is cut short: its end mark is missing")
-    except DAMAGED as error:
-        yield Refusal(Origin(name, 1), f"the archive is damaged or cut short: {reason_of(error)}")
+            yield Refusal(
+                SourceLocation(name, 1), "the archive is cut short: its end mark is missing"
+            )
+    except READ_ERRORS as error:
+        yield Refusal(
+            SourceLocation(name, 1), f"the archive is damaged or cut short: {describe_error(error)}"
+        )
 
 
-def _head(stream: IO[bytes]) -> bytes:
+def _read_head(stream: IO[bytes]) -> bytes:
     """As many first bytes as tell the form: from a slow pipe no more is awaited than needed."""
     head = b""
-    while len(head) < _BLOCK and _form(head) in ("empty", "unknown"):
-        portion = _some(stream)
+    while len(head) < _BLOCK and _detect_form(head) in ("empty", "unknown"):
+        portion = _read_some(stream)
         if not portion:
             break
         head += portion
     return head
 
 
-def _some(stream: Any) -> bytes:
+def _read_some(stream: Any) -> bytes:
     """What is there, at least a byte but at the end: a pipe is not waited for to fill a buffer."""
     read = getattr(stream, "read1", stream.read)
     return cast(bytes, read(_CHUNK))
 
 
-def _form(head: bytes) -> Form:
+def _detect_form(head: bytes) -> Form:
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip(_BLANK)
     if not text:
         return "empty"
@@ -153,14 +159,14 @@ def _form(head: bytes) -> Form:
     return "json" if text.startswith(b"{") else "unknown"
 
 
-def reason_of(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What to tell of an error of reading."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__
 
 
-class _Rejoined(io.RawIOBase):
+class _PushedBack(io.RawIOBase):
     """A stream with the bytes that were read of it already."""
 
     def __init__(self, head: bytes, rest: IO[bytes]) -> None:
@@ -172,13 +178,13 @@ class _Rejoined(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         if not self._head:
-            self._head = _some(self._rest)
+            self._head = _read_some(self._rest)
         portion, self._head = self._head[: len(buffer)], self._head[len(buffer) :]
         buffer[: len(portion)] = portion
         return len(portion)
 
 
-class _Watched:
+class _TailRecorder:
     """Remembers the last block that tarfile read."""
 
     def __init__(self, stream: IO[bytes]) -> None:

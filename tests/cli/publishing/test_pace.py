@@ -9,7 +9,7 @@ from broker.cli.publishing.pace import (
     Pace,
     Rate,
     TimePath,
-    seconds_of,
+    parse_time,
 )
 
 
@@ -83,7 +83,7 @@ def test_a_rate_does_not_make_up_for_a_break() -> None:
     ],
 )
 def test_times_are_read_as_feeds_write_them(text: str, seconds: float | None) -> None:
-    assert seconds_of(text) == seconds
+    assert parse_time(text) == seconds
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_path_finds_the_time_in_the_payload(path: str, seconds: float | None) 
         '<feed at="1970-01-01T00:03:00Z"><head at="1970-01-01T00:02:00Z">'
         "<time>1970-01-01T00:01:00Z</time></head></feed>"
     )
-    assert TimePath(path).seconds(root) == seconds
+    assert TimePath(path).find_time(root) == seconds
 
 
 @pytest.mark.parametrize("path", ["a[", "a/@", "a/@b/c", "a/text()", "count(a)"])

@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 
 from broker.cli.publishing.pace import TimePath
-from broker.cli.publishing.preparation import Preparation, Wishes
-from broker.cli.publishing.publication import Origin, Piece, Publication, Refusal
+from broker.cli.publishing.preparation import Preparation, PublishOptions
+from broker.cli.publishing.publication import Publication, RawDocument, Refusal, SourceLocation
 from broker.event.envelope import Bundle, EventLinkage, EventType, SecurityLevel
-from broker.event.identity import EventId
-from broker.event.writing import write_event
+from broker.event.event_id import EventId
+from broker.event.writer import write_event
 
 VOE = "http://www.ivoa.net/xml/VOEvent/v"
-ORIGIN = Origin("f", 10)
+ORIGIN = SourceLocation("f", 10)
 
 
 def xml(text: str, **wishes: Any) -> Publication | Refusal:
-    return Preparation(Wishes(**wishes)).of_xml(Piece(ORIGIN, text.encode()))
+    return Preparation(PublishOptions(**wishes)).prepare_xml(RawDocument(ORIGIN, text.encode()))
 
 
 def published(text: str, **wishes: Any) -> Publication:
@@ -27,7 +27,7 @@ def published(text: str, **wishes: Any) -> Publication:
 
 
 def line(**content: Any) -> Publication | Refusal | None:
-    return Preparation().of_json(Piece(ORIGIN, json.dumps(content).encode()))
+    return Preparation().prepare_json(RawDocument(ORIGIN, json.dumps(content).encode()))
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_an_event_without_a_payload_goes_out_again_too() -> None:
 def test_what_is_wrong_is_told_at_its_line() -> None:
     refused = xml("<flight>\n<id>\n</flight>")
     assert isinstance(refused, Refusal)
-    assert refused.origin == Origin("f", 12)
-    problem = Preparation().of_xml(Piece(ORIGIN, b"", "too large"))
+    assert refused.location == SourceLocation("f", 12)
+    problem = Preparation().prepare_xml(RawDocument(ORIGIN, b"", "too large"))
     assert str(problem) == "f:10: too large"
 
 
@@ -186,7 +186,7 @@ def test_a_wrong_line_of_json_is_refused(content: dict[str, Any], reason: str | 
 
 @pytest.mark.parametrize("data", [b"{", b"\xff", b"[" * 100_000, b"3", b"{}}"])
 def test_what_is_no_json_is_refused(data: bytes) -> None:
-    assert isinstance(Preparation().of_json(Piece(ORIGIN, data)), Refusal)
+    assert isinstance(Preparation().prepare_json(RawDocument(ORIGIN, data)), Refusal)
 
 
 @pytest.mark.parametrize(("declared", "transcoded"), [("ISO-8859-1", False), ("UTF-16", True)])
@@ -202,8 +202,8 @@ def test_an_event_in_another_encoding_is_published_in_utf_8(
         summary="\u00c3\u00a9",
     )
     text = document.decode().replace("UTF-8", declared)
-    piece = Piece(ORIGIN, text.encode("utf-8" if transcoded else declared))
-    found = Preparation().of_xml(piece, transcoded=transcoded)
+    piece = RawDocument(ORIGIN, text.encode("utf-8" if transcoded else declared))
+    found = Preparation().prepare_xml(piece, transcoded=transcoded)
     assert isinstance(found, Publication), found
     assert found.payload == "<flight><id>\u00c3\u00a9</id></flight>".encode()
     assert found.summary == "\u00c3\u00a9"

@@ -1,0 +1,179 @@
+"""Working through a subscription: each event is tried until it is done, or a dead letter (Q2)."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+from xml.sax.saxutils import escape, quoteattr
+
+import attrs
+
+from broker.client.attempts_file import Attempts
+from broker.client.loop import Loop
+from broker.client.received import Receipt, ReceivedEvent
+from broker.client.subscription import Subscription
+from broker.errors import ConfigurationError, TooLarge
+from broker.event.envelope import EventType
+from broker.event.stream import check_stream_name
+
+#: The type of what could not be processed: `dtd/deadletter-1.0.dtd`.
+DEAD_LETTER: Final = EventType("deadletter", "1.0")
+#: Seconds between two tries.
+MAX_PAUSE: Final = 30.0
+#: Characters of a reason that are told.
+_MAX_REASON: Final = 2_000
+_NOT_XML: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+_log = logging.getLogger(__name__)
+
+
+@attrs.frozen
+class Working:
+    """How often, and for how long, an event is tried."""
+
+    max_deliver: int = 5
+    ack_timeout: float = 30.0
+    """Seconds that one try may take."""
+    pause: float = 1.0
+    """Seconds before the second try; doubled with each further one, up to half a minute."""
+    dead_letters: str = "dead-letters"
+    """The stream on which events are published that were tried in vain."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.max_deliver < 1 or not 0 < self.ack_timeout < float("inf") or self.pause < 0:
+            raise ConfigurationError(
+                "working: max_deliver is at least 1, ack_timeout a number of seconds, "
+                "pause not below 0"
+            )
+        check_stream_name(self.dead_letters)
+
+
+DEFAULT_WORKING: Final = Working()
+
+
+@attrs.define
+class WorkResult:
+    """What came of it so far."""
+
+    done: int = 0
+    failed: int = 0
+    """Tries that failed or took too long."""
+    dead: int = 0
+    """Events that were given up, and published as dead letters."""
+
+
+class DeadLetterPublisher(Protocol):
+    """The client, as it publishes dead letters."""
+
+    @property
+    def client_id(self) -> str: ...
+    def publish(
+        self, stream: str, payload: bytes, event_type: EventType, /
+    ) -> Awaitable[Receipt]: ...
+
+
+class Worker:
+    """One durable subscription, event by event, in order: the next is begun when one is done with.
+
+    Done is what `handle` returned from. What it raised or was too slow for comes again, and at last
+    becomes a dead letter, which is durable before the subscription goes on. What the process dies
+    over counts as tried where the client has a state folder.
+    """
+
+    def __init__(
+        self,
+        publisher: DeadLetterPublisher,
+        loop: Loop,
+        subscription: Subscription,
+        name: str,
+        handle: Callable[[ReceivedEvent], Awaitable[Any]],
+        working: Working,
+        attempts: Attempts,
+    ) -> None:
+        self._publisher = publisher
+        self._loop = loop
+        self._subscription = subscription
+        self._name = name
+        self._handle = handle
+        self._working = working
+        self._attempts = attempts
+        self.result = WorkResult()
+
+    async def run(self) -> WorkResult:
+        """Until the subscription is over. Raises its error, or that of a dead letter that the node
+        refuses: then its event comes again."""
+        self._attempts.start()
+        try:
+            async for event in self._subscription:
+                await self._deliver(event)
+                self._subscription.processed(event)
+                self._attempts.record_done()
+        finally:
+            self._subscription.unsubscribe()
+            self._attempts.finish()
+        return self.result
+
+    async def _deliver(self, event: ReceivedEvent) -> None:
+        tries, pause = self._attempts.count_tries(event.place), self._working.pause
+        reason = "its process died"
+        while tries < self._working.max_deliver:
+            tries += 1
+            self._attempts.record_try(event.place, tries)
+            failed = await self._try(event)
+            if failed is None:
+                self.result.done += 1
+                return
+            reason = failed
+            self.result.failed += 1
+            _log.warning("%s: try %d of %s failed: %s", self._name, tries, event.place, reason)
+            if tries < self._working.max_deliver:
+                await self._pause(pause)
+                pause = min(2 * pause, MAX_PAUSE)
+        await self._publish_dead_letter(event, reason[:_MAX_REASON], tries)
+
+    async def _try(self, event: ReceivedEvent) -> str | None:
+        """Why it failed; None where it did not."""
+
+        async def handled() -> None:
+            await self._handle(event)
+
+        try:
+            await self._loop.run_with_timeout(handled(), self._working.ack_timeout)
+        except TimeoutError:
+            return f"it was not done in {self._working.ack_timeout:g} s"
+        except self._loop.cancelled_error:
+            raise
+        except Exception as error:
+            # Whatever the user's function raises.
+            return f"{type(error).__name__}: {error}"
+        return None
+
+    async def _publish_dead_letter(self, event: ReceivedEvent, reason: str, tries: int) -> None:
+        opening = (
+            f"<deadletter client={quoteattr(self._publisher.client_id)} "
+            f'subscription={quoteattr(self._name)} tries="{tries}" '
+            f"place={quoteattr(str(event.place))} id={quoteattr(str(event.event_id))}>"
+            f"<reason>{_escape_text(reason)}</reason>"
+        )
+        document = f"<document>{_escape_text(event.document.decode())}</document>"
+        try:
+            await self._publish(f"{opening}{document}</deadletter>")
+        except TooLarge:
+            await self._publish(f"{opening}</deadletter>")
+        self.result.dead += 1
+        _log.error("%s: gave %s up: %s", self._name, event.place, reason)
+
+    def _publish(self, letter: str) -> Awaitable[Receipt]:
+        return self._publisher.publish(self._working.dead_letters, letter.encode(), DEAD_LETTER)
+
+    def _pause(self, seconds: float) -> Awaitable[None]:
+        promise = self._loop.make_promise()
+        self._loop.clock.callLater(seconds, promise.fulfil, None)
+        return promise.awaitable
+
+
+def _escape_text(text: str) -> str:
+    """As character data; what XML can not hold stands as a question mark."""
+    return escape(_NOT_XML.sub("?", text), {"\r": "&#13;"})
