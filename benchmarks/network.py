@@ -97,7 +97,7 @@ def _publish(network: NodeNetwork, events: int) -> None:
 
 def _gateway_dies(network: NodeNetwork, events: int) -> None:
     """A node at which two of the largest units meet; meanwhile others publish."""
-    network.nodes.kill("u1c0n0")
+    network.nodes.kill_node("u1c0n0")
     alive = network.alive()
     for _ in range(events):
         network.publish(network.random.choice(alive))
@@ -135,7 +135,7 @@ def _report(
         sheets=[
             Sheet(
                 f"{count:,} nodes, {len(network.nodes.links):,} links, "
-                f"{sum(len(node.wants) for node in network.alive()):,} subscriptions",
+                f"{sum(len(node.interests) for node in network.alive()):,} subscriptions",
                 ["phase", "virtual s", "real s", "control messages", "frames"],
                 [
                     [p.name, number(p.virtual), number(p.real), *map(number, (p.control, p.frames))]
@@ -175,17 +175,17 @@ def _report(
 
 def _state(network: NodeNetwork) -> dict[str, list[float]]:
     alive = network.alive()
-    tables = [node.knowledge.tables.figures() for node in alive]
-    maps = [node.knowledge.map.figures() for node in alive]
+    tables = [node.knowledge.tables.snapshot() for node in alive]
+    maps = [node.knowledge.map.snapshot() for node in alive]
     return {
         "tables": [each.tables for each in tables],
         "entries of tables": [each.entries for each in tables],
         "bytes of tables": [each.bytes for each in tables],
         "nodes and units of the map": [each.nodes + each.units for each in maps],
         "entries of the map": [each.entries for each in maps],
-        "wants of others": [node.remote_wants for node in alive],
-        "origins by the units that they enter": [node.traffic.figures().entering for node in alive],
-        "ways of events": [node.traffic.figures().ways for node in alive],
+        "wants of others": [node.remote_interest_count for node in alive],
+        "origins by the units that they enter": [node.traffic.snapshot().unit_entries for node in alive],
+        "ways of events": [node.traffic.snapshot().destinations for node in alive],
     }
 
 

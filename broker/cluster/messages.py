@@ -53,7 +53,7 @@ _M = TypeVar("_M", bound=type[Message])
 
 
 def register(kind: int) -> Callable[[_M], _M]:
-    """Class decorator: `decode_frame` gives this class for messages of this kind.
+    """Class decorator: `decode_text` gives this class for messages of this kind.
 
     A module of messages beside this one must be imported by who decodes.
     """

@@ -13,7 +13,7 @@ from broker.log.records import LoggedEvent
 
 
 class RemoteOrigins:
-    """Implements `recovery.silent_origins.SilentOriginFlows`, and `recovery.other_logs.KnownOrigins`."""
+    """Implements `broker.recovery.silent_origin.SilentOriginFlows`, and `broker.recovery.remote_logs.KnownOrigins`."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -65,7 +65,7 @@ class RemoteOrigins:
         """No node has the events of one in (after, upto]."""
         self._network.driver.give_up_range(origin, after, upto)
 
-    def known_origins(self) -> Collection[str]:
+    def list_origins(self) -> Collection[str]:
         """Those of which something is in the log or the replicas here, and this node's own."""
         log = self._network.event_log
         return {log.origin, *log.coverage, *log.kept}

@@ -18,14 +18,14 @@ Intervals: TypeAlias = Mapping[str, Sequence[tuple[Mark, Mark]]]
 
 
 @attrs.frozen
-class Covered:
+class Coverage:
     """What the archive has of some origins; of those that are not named it could not tell."""
 
     intervals: Intervals = attrs.field(factory=dict)
     """What it has all of."""
-    healing: frozenset[str] = frozenset()
+    repairable: frozenset[str] = frozenset()
     """Origins of which a file was found damaged a moment ago, that may be written again."""
-    others: frozenset[str] = frozenset()
+    other_origins: frozenset[str] = frozenset()
     """Further origins of which it has something."""
     lost_ends: Mapping[str, Mark] = attrs.field(factory=dict)
     """By origin up to where something is known to be missing behind all that it has."""
@@ -46,16 +46,16 @@ class ArchivedDurable:
 class Replay(Protocol):
     """One request to the archive, under way."""
 
-    looked_at: tuple[int, int]
+    scanned_rows: tuple[int, int]
     """Rows of the archive that were looked at so far, and of how many; (0, 0): it waits."""
 
-    def more(self) -> Deferred[Sequence[LoggedEvent]]:
+    def next_events(self) -> Deferred[Sequence[LoggedEvent]]:
         """The next events; none at the end. Fails with a `BrokerError` where it can not go on."""
 
-    def reached(self) -> Mapping[str, Mark]:
+    def end_marks(self) -> Mapping[str, Mark]:
         """At the end: by origin up to where the archive goes."""
 
-    def holes(self) -> Sequence[tuple[str, Mark, Mark]]:
+    def missing_ranges(self) -> Sequence[tuple[str, Mark, Mark]]:
         """Of origins, behind and up to where events are lost to damaged files: when the first
         events have come, or the end has."""
 
@@ -66,11 +66,11 @@ class Replay(Protocol):
 class Replays(Protocol):
     """The archive, as recoveries use it."""
 
-    def replay(self, request: ReplayRequest) -> Replay:
+    def start_replay(self, request: ReplayRequest) -> Replay:
         """Begin one."""
 
 
-def _no_text(_: DtdReference) -> Deferred[bytes | None]:
+def _no_dtd(_: DtdReference) -> Deferred[bytes | None]:
     return succeed(None)
 
 
@@ -79,17 +79,17 @@ class ArchiveAccess:
     """The archive, as a node uses it."""
 
     replays: Replays
-    covered: Callable[[Mapping[str, Mark]], Deferred[Covered]]
+    get_coverage: Callable[[Mapping[str, Mark]], Deferred[Coverage]]
     """What the archive has of these origins behind these marks."""
-    durable: Callable[[str, str], Deferred[ArchivedDurable | None]]
+    find_durable: Callable[[str, str], Deferred[ArchivedDurable | None]]
     """What is stored there of a durable subscription, by client and name; None: nothing."""
     flush_soon: Callable[[], object]
     """What is durable in the node's log now is to be archived at once."""
-    patience: float
+    max_lag: float
     """Seconds that the newest events of other nodes may take to be in it."""
     is_warm: Callable[[], bool] = lambda: True
     """Whether what searches it runs already: else the first replay waits for it to start."""
-    dtd_text: Callable[[DtdReference], Deferred[bytes | None]] = _no_text
+    find_dtd: Callable[[DtdReference], Deferred[bytes | None]] = _no_dtd
     """The text of a DTD that is in it; None: it has none, or could not tell in time."""
-    figures: Callable[[], Mapping[str, Any]] = dict
+    snapshot: Callable[[], Mapping[str, Any]] = dict
     """How the processes are that serve it, for people: `archiver` and `replays`."""

@@ -17,12 +17,12 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.cluster.address import Address
-from broker.cluster.ingest_job import Job
+from broker.cluster.ingest_job import IngestJob
 from broker.cluster.network import Network
-from broker.cluster.replicas.page_frame import page_of
+from broker.cluster.replicas.page_frame import make_page_frame
 from broker.cluster.traffic.frame import Range
-from broker.cluster.traffic.messages import Resume
-from broker.cluster.traffic.received_range import Arrived
+from broker.cluster.traffic.messages import PageRequest
+from broker.cluster.traffic.received_range import ReceivedRange
 from broker.errors import BrokerError, LogUnavailable
 from broker.event.place import Mark
 from broker.log.deduplication import Freshness
@@ -32,45 +32,45 @@ from broker.log.records import LoggedEvent, encode_header
 from broker.matching.contract import Accepted
 from broker.matching.query.query import Query
 from broker.recovery.archive_access import ArchiveAccess
-from broker.recovery.origin_reader import OriginSources
-from broker.recovery.page_exchange import Fetching
+from broker.recovery.origin_reader import OriginReader
+from broker.recovery.page_exchange import PageExchange
 from broker.transport.clock import IClock
 
 #: Seconds that the first node with a place on another branch waits for others to show theirs.
-GATHERING = 1.0
+COLLECT_TIME = 1.0
 #: Seconds from the first question for this log, for which readers that come from an earlier history
 #: wait: then what is lost is told them where it lay.
-SETTLING = 1.5
+SETTLE_TIME = 1.5
 #: Seconds after which the archive is asked whether it has more than this log.
-ARCHIVE_LATER = 4.0
+ARCHIVE_DELAY = 4.0
 #: Seconds until something that failed is tried again, and how often it is.
-AGAIN = 2.0
-SOON = 0.1
-MOST_TRIES = 30
+RETRY_INTERVAL = 2.0
+EPOCH_POLL_INTERVAL = 0.1
+MAX_TRIES = 30
 #: A place so far behind the branch is not believed.
-MOST_PLACES = 1 << 32
+MAX_BRANCH_PLACES = 1 << 32
 #: Nodes that are remembered with the place that they have shown.
-MOST_SHOWN = 16_384
+MAX_READERS = 16_384
 #: Own events that are read at a time to be logged again.
 PAGE_EVENTS = 512
 PAGE_BYTES = 512 << 10
 
-Committed = Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None]
+OnCommitted = Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None]
 
 
 @attrs.define
-class ReturnCounts:
+class RestoreCounts:
     """Since the start."""
 
     branches: int = 0
     """Times that other nodes have shown a branch of which this log lacks the end."""
-    returned: int = 0
+    restored: int = 0
     """Events that came back, and were not known here."""
     lost: int = 0
     """Places of other branches that nobody has."""
 
 
-class Returning:
+class BranchRestore:
     """One node's."""
 
     log = Logger()
@@ -79,154 +79,156 @@ class Returning:
         self,
         network: Network,
         event_log: EventLog,
-        fetching: Fetching,
+        page_exchange: PageExchange,
         archive: ArchiveAccess | None,
         clock: IClock,
         parse_query: Callable[[str, Mapping[str, str]], Query],
-        committed: Committed,
-        tell_losses: Callable[[], object],
+        on_committed: OnCommitted,
+        report_losses: Callable[[], object],
     ) -> None:
         """`committed` is told own events that have become durable, `tell_losses` that own events
         were lost."""
         self._network = network
         self._event_log = event_log
         self._archive = archive
-        self._sources = OriginSources(event_log.origin, fetching, archive, parse_query)
+        self._origin_reader = OriginReader(event_log.origin, page_exchange, archive, parse_query)
         self._clock = clock
-        self._committed = committed
-        self._tell_losses = tell_losses
-        self._waiting: dict[Address, Resume] = {}
-        self._shown: dict[Address, Mark] = {}
+        self._committed = on_committed
+        self._report_losses = report_losses
+        self._waiting: dict[Address, PageRequest] = {}
+        self._returned_up_to: dict[Address, Mark] = {}
         """What a node has shown of another branch, and has given back."""
-        self._running = False
-        self._has_asked_archive = False
-        self._began: float | None = None
+        self._is_running = False
+        self._has_checked_archive = False
+        self._first_request_at: float | None = None
         """When the first reader has asked."""
-        self.counts = ReturnCounts()
-        network.driver.must_wait = self.must_wait
-        network.driver.pages.has_all = self.has_all_of
+        self.counts = RestoreCounts()
+        network.driver.must_delay_page = self.must_wait
+        network.driver.page_server.reader_has_all = self.has_lost_events
 
-    def must_wait(self, resume: Resume) -> bool:
+    def must_wait(self, resume: PageRequest) -> bool:
         """Whether a reader has events that this log lacks: it is answered when it has given them
         back."""
         log = self._event_log
-        if resume.origin != log.origin or self._is_settled(resume):
+        if resume.origin != log.origin or self._has_returned(resume):
             return False
         branch = log.fork(resume.after, resume.path)
-        if branch is None and not (self._is_new() and resume.after[0] < log.newest_own[0]):
+        if branch is None and not (self._is_settling() and resume.after[0] < log.newest_own[0]):
             return False
         beyond = 0 if branch is None else resume.after[1] - branch[1]
-        if beyond > MOST_PLACES or len(self._waiting) >= MOST_SHOWN:
+        if beyond > MAX_BRANCH_PLACES or len(self._waiting) >= MAX_READERS:
             self.log.warn("{node} shows a place that can not be", node=str(resume.source))
             return False
         self._waiting[resume.source] = resume
-        if not self._running:
-            self._begin()
+        if not self._is_running:
+            self._start()
         return True
 
-    def _begin(self) -> None:
-        self._running = True
-        Deferred.fromCoroutine(self._run()).addErrback(
+    def _start(self) -> None:
+        self._is_running = True
+        Deferred.fromCoroutine(self._restore_waiting()).addErrback(
             lambda failure: self.log.failure("fetching lost events failed", failure)
         )
 
-    def _is_new(self) -> bool:
+    def _is_settling(self) -> bool:
         """Whether nodes that have more of this log may not have had the time to show it."""
         if not self._event_log.chain.histories[-1].branch[1]:
             # It began with this process.
             return False
-        if self._began is None:
-            self._began = self._clock.seconds()
-        return self._clock.seconds() - self._began < SETTLING
+        if self._first_request_at is None:
+            self._first_request_at = self._clock.seconds()
+        return self._clock.seconds() - self._first_request_at < SETTLE_TIME
 
-    def has_all_of(self, reader: Address, loss: Loss) -> bool:
+    def has_lost_events(self, reader: Address, loss: Loss) -> bool:
         """Whether a reader was on the other branch, behind all that was lost of that."""
-        shown = self._shown.get(reader, (0, 0))
+        shown = self._returned_up_to.get(reader, (0, 0))
         return loss.branch < shown <= (loss.after[0], 0) and shown >= loss.upto
 
-    def _is_settled(self, resume: Resume) -> bool:
-        return self._shown.get(resume.source, (0, 0)) >= resume.after
+    def _has_returned(self, resume: PageRequest) -> bool:
+        return self._returned_up_to.get(resume.source, (0, 0)) >= resume.after
 
     # ------------------------------------------------------------------ a log that was disowned
 
-    def look(self) -> None:
+    def start_due_job(self) -> None:
         """To be called each second: log again what this log has under its former name, or what
         only the archive has of another branch."""
-        if self._event_log.adopting and self._network.knowledge and not self._running:
-            self._running = True
-            Deferred.fromCoroutine(self._adopt(*self._event_log.adopting)).addErrback(
+        if self._event_log.adopting and self._network.state and not self._is_running:
+            self._is_running = True
+            Deferred.fromCoroutine(self._relog_adopted(*self._event_log.adopting)).addErrback(
                 lambda failure: self.log.failure("logging events again failed", failure)
             )
-        elif self._archive and self._network.knowledge and not self._has_asked_archive:
-            self._has_asked_archive = True
-            Deferred.fromCoroutine(self._look_into(self._archive)).addErrback(
+        elif self._archive and self._network.state and not self._has_checked_archive:
+            self._has_checked_archive = True
+            Deferred.fromCoroutine(self._restore_from_archive(self._archive)).addErrback(
                 lambda failure: self.log.failure("asking the archive failed", failure)
             )
 
-    async def _look_into(self, archive: ArchiveAccess) -> None:
+    async def _restore_from_archive(self, archive: ArchiveAccess) -> None:
         """Settle the branches of which the archive has more than this log."""
         log = self._event_log
         # Nodes that have more come first: the archive may lack some of that.
-        await self._after(ARCHIVE_LATER)
-        told = await archive.covered({log.origin: (0, 0)})
-        if not told.is_known or self._running:
-            await self._after(AGAIN)
-            self._has_asked_archive = False
+        await self._sleep(ARCHIVE_DELAY)
+        told = await archive.get_coverage({log.origin: (0, 0)})
+        if not told.is_known or self._is_running:
+            await self._sleep(RETRY_INTERVAL)
+            self._has_checked_archive = False
             return
         shown: dict[Mark, Mark] = {}
         for _, upto in told.intervals.get(log.origin, ()):
             branch = log.fork(upto)
-            if branch is not None and upto[1] - branch[1] <= MOST_PLACES:
+            if branch is not None and upto[1] - branch[1] <= MAX_BRANCH_PLACES:
                 shown[branch] = max(upto, shown.get(branch, upto))
-        self._running = True
+        self._is_running = True
         try:
             for branch, upto in sorted(shown.items()):
                 if upto > log.chain.shown(branch):
-                    await self._settle_branch(branch, upto, {})
+                    await self._restore_branch(branch, upto, {})
         finally:
-            self._running = False
+            self._is_running = False
         if self._waiting:
-            self._begin()
+            self._start()
 
-    async def _adopt(self, origin: str, after: Mark) -> None:
+    async def _relog_adopted(self, origin: str, after: Mark) -> None:
         """Another process has gone on under this log's former name, on a copy. It may lack what
         this one's last process has logged, and so may others."""
         log = self._event_log
         try:
             while events := await log.read_past_damage(origin, after, PAGE_EVENTS, PAGE_BYTES):
-                await self._log_again(events, None, known=True)
+                await self._relog(events, None, known=True)
                 after = events[-1].mark
             await log.adopted()
         finally:
-            self._running = False
+            self._is_running = False
         self.log.info("the events of {origin} are logged again here", origin=origin)
 
     # ------------------------------------------------------------------ one branch
 
-    async def _run(self) -> None:
+    async def _restore_waiting(self) -> None:
         try:
-            await self._after(GATHERING)
+            await self._sleep(COLLECT_TIME)
             while self._waiting:
                 waiting, self._waiting = self._waiting, {}
-                await self._settle(waiting)
+                await self._restore_branches(waiting)
                 for address, resume in waiting.items():
-                    if len(self._shown) >= MOST_SHOWN:
-                        del self._shown[next(iter(self._shown))]
-                    self._shown[address] = resume.after
-                    self._network.driver.serve(resume)
+                    if len(self._returned_up_to) >= MAX_READERS:
+                        del self._returned_up_to[next(iter(self._returned_up_to))]
+                    self._returned_up_to[address] = resume.after
+                    self._network.driver.serve_page(resume)
         finally:
-            self._running = False
+            self._is_running = False
 
-    async def _settle(self, waiting: Mapping[Address, Resume]) -> None:
+    async def _restore_branches(self, waiting: Mapping[Address, PageRequest]) -> None:
         branches: dict[Mark, dict[Address, Mark]] = {}
         for address, resume in waiting.items():
             branch = self._event_log.fork(resume.after, resume.path)
             if branch is not None:
                 branches.setdefault(branch, {})[address] = resume.after
         for branch, shown in sorted(branches.items()):
-            await self._settle_branch(branch, max(shown.values()), shown)
+            await self._restore_branch(branch, max(shown.values()), shown)
 
-    async def _settle_branch(self, branch: Mark, upto: Mark, shown: Mapping[Address, Mark]) -> None:
+    async def _restore_branch(
+        self, branch: Mark, upto: Mark, shown: Mapping[Address, Mark]
+    ) -> None:
         """Fetch the events of a branch up to a place from the nodes that have `shown` theirs, and
         from the archive."""
         log = self._event_log
@@ -239,7 +241,7 @@ class Returning:
             upto=f"{upto[0]}:{upto[1]}",
             branch=f"{branch[0]}:{branch[1]}",
         )
-        await self._uncover(branch, upto)
+        await self._relog_covered(branch, upto)
         offsets: set[int] = set()
         near = [each.node.address for each in self._network.neighbours if each.up]
         first = branch[1] + 1
@@ -247,16 +249,16 @@ class Returning:
         for address in dict.fromkeys((*sorted(shown, key=shown.__getitem__, reverse=True), *near)):
             if address not in shown and not runs_without(first, upto[1], offsets):
                 break
-            async for events in self._sources.of_node(address, branch, upto):
-                offsets |= await self._log_again(events, address)
-        async for events in self._sources.of_archive(branch, upto):
-            offsets |= await self._log_again(events, None)
+            async for events in self._origin_reader.recover_from_node(address, branch, upto):
+                offsets |= await self._relog(events, address)
+        async for events in self._origin_reader.recover_from_archive(branch, upto):
+            offsets |= await self._relog(events, None)
         if upto > known:
             # Of several rounds each counts what it brings to light.
             first = max(branch[1], known[1]) + 1
-            await self._lose(branch, upto, runs_without(first, upto[1], offsets))
+            await self._record_loss(branch, upto, runs_without(first, upto[1], offsets))
 
-    async def _uncover(self, branch: Mark, upto: Mark) -> None:
+    async def _relog_covered(self, branch: Mark, upto: Mark) -> None:
         """Log again own events that readers of the branch take for events that they have.
 
         Their places are not behind `upto`: this machine's clock was behind when it started, or
@@ -267,16 +269,18 @@ class Returning:
             log.begin_epoch(upto[0] + 1)
             while not log.is_writable:
                 # Until then events with places in the former epoch are on their way into the log.
-                await self._after(SOON)
+                await self._sleep(EPOCH_POLL_INTERVAL)
         while events := await log.read_past_damage(log.origin, branch, PAGE_EVENTS, PAGE_BYTES):
             branch = events[-1].mark
             covered = [event for event in events if event.mark <= upto]
             if covered:
-                await self._log_again(covered, None, known=True)
+                await self._relog(covered, None, known=True)
             if len(covered) < len(events):
                 return
 
-    async def _lose(self, branch: Mark, upto: Mark, runs: tuple[tuple[int, int], ...]) -> None:
+    async def _record_loss(
+        self, branch: Mark, upto: Mark, runs: tuple[tuple[int, int], ...]
+    ) -> None:
         count = sum(last - first + 1 for first, last in runs)
         self.counts.lost += count
         log = self._event_log
@@ -289,37 +293,39 @@ class Returning:
             self.log.error(
                 "{count} events of this log are lost: nobody has them any more", count=count
             )
-            self._network.lost()
-            self._tell_losses()
+            self._network.announce_lost_events()
+            self._report_losses()
 
     # ------------------------------------------------------------------ into the log
 
-    async def _log_again(
-        self, events: Sequence[LoggedEvent], home: Address | None, known: bool = False
+    async def _relog(
+        self, events: Sequence[LoggedEvent], sender: Address | None, known: bool = False
     ) -> set[int]:
         """Give events places at the end of this log; with `known` also those whose EventId is.
 
         Returns the former offsets of the events that are in the log now.
         """
-        knowledge, log = self._network.knowledge, self._event_log
+        knowledge, log = self._network.state, self._event_log
         if knowledge is None:
             return set()
         own = knowledge.address
-        told = Range(own, (0, 0), events[-1].mark, all=True)
-        frame = page_of(log.origin, home or own, [told], events)
-        for _ in range(MOST_TRIES):
-            matched: Deferred[Job | None] = Deferred()
+        told = Range(own, (0, 0), events[-1].mark, is_unfiltered=True)
+        frame = make_page_frame(log.origin, sender or own, [told], events)
+        for _ in range(MAX_TRIES):
+            matched: Deferred[IngestJob | None] = Deferred()
 
-            def give_up(matched: Deferred[Job | None] = matched) -> None:
+            def give_up(matched: Deferred[IngestJob | None] = matched) -> None:
                 if not matched.called:
                     matched.callback(None)
 
-            def done(job: Job, matched: Deferred[Job | None] = matched) -> None:
+            def done(job: IngestJob, matched: Deferred[IngestJob | None] = matched) -> None:
                 if not matched.called:
                     matched.callback(job)
 
-            late = self._clock.callLater(AGAIN * 5, give_up)
-            self._network.driver.intake.match(Arrived(told, frame, 0), done, lambda: None)
+            late = self._clock.callLater(RETRY_INTERVAL * 5, give_up)
+            self._network.driver.relay_ingest.match_range(
+                ReceivedRange(told, frame, 0), done, lambda: None
+            )
             job = await matched
             if late.active():
                 late.cancel()
@@ -332,11 +338,11 @@ class Returning:
                 }
             if job is not None:
                 # An own event is logged only once it is validated.
-                await self._after(AGAIN)
+                await self._sleep(RETRY_INTERVAL)
         self.log.error("{count} events that came back were not logged", count=len(events))
         return set()
 
-    async def _append(self, job: Job, known: bool) -> None:
+    async def _append(self, job: IngestJob, known: bool) -> None:
         log, now = self._event_log, self._network.wall_clock()
         entries: list[tuple[bytes, int, bytes]] = []
         matches: list[tuple[int, ...]] = []
@@ -362,7 +368,7 @@ class Returning:
                 if isinstance(events, BrokerError):
                     done(events)
                     return
-                self.counts.returned += len(events)
+                self.counts.restored += len(events)
                 if events:
                     self._committed(events, list(matches))
                 done(None)
@@ -383,9 +389,9 @@ class Returning:
                     return
             except LogUnavailable:
                 pass
-            await self._after(AGAIN)
+            await self._sleep(RETRY_INTERVAL)
 
-    def _after(self, seconds: float) -> Deferred[None]:
+    def _sleep(self, seconds: float) -> Deferred[None]:
         later: Deferred[None] = Deferred()
         self._clock.callLater(seconds, later.callback, None)
         return later

@@ -10,60 +10,61 @@ from twisted.internet.defer import Deferred
 from broker.cluster.address import Address
 from broker.delivery.recovery import Missed
 from broker.recovery.archive_access import ArchiveAccess
-from broker.recovery.log_page_reader import LogPages
-from broker.recovery.page_exchange import Fetching
-from broker.recovery.planner import Sources
-from broker.recovery.remote_logs import OtherLogs
+from broker.recovery.log_page_reader import LogPageReader
+from broker.recovery.page_exchange import PageExchange
+from broker.recovery.planner import AvailableSources
+from broker.recovery.remote_logs import RemoteLogs
 from broker.transport.clock import IClock
 
 #: Seconds between looks whether what is waited for is there.
-LOOK_AGAIN = 0.5
+POLL_INTERVAL = 0.5
 
 
 @attrs.frozen
-class Surroundings:
+class RecoveryContext:
     """What recoveries ask."""
 
-    origin: str
+    own_origin: str
     """Of this node's log."""
-    pages: LogPages
-    fetching: Fetching | None
-    homes: Callable[[str], list[Address]]
+    page_reader: LogPageReader
+    page_exchange: PageExchange | None
+    origin_nodes: Callable[[str], list[Address]]
     """Whose logs have all of an origin, the best first; this node's own is not among them."""
-    reachable: Callable[[str], bool]
+    is_reachable: Callable[[str], bool]
     """Whether there is a way to an address."""
     archive: ArchiveAccess | None
     clock: IClock
     patience: float
     """Seconds from its beginning that a recovery waits for nodes that can not be reached, for what
     nobody else has; and since its last event for an archive that can not be searched."""
-    others: OtherLogs | None = None
+    remote_logs: RemoteLogs | None = None
     """What other nodes have logged of an origin whose log can not be read."""
 
-    def after(self, seconds: float) -> Deferred[None]:
+    def sleep(self, seconds: float) -> Deferred[None]:
         """Fires when they have passed."""
         later: Deferred[None] = Deferred()
         self.clock.callLater(seconds, later.callback, None)
         return later
 
-    def sources(self, missed: Missed, busy: int) -> Sources:
+    def available_sources(self, missed: Missed, busy: int) -> AvailableSources:
         """What there is to ask now; `busy` is how many other recoveries are under way."""
-        here = self.fetching is not None
-        logs = [
+        has_network = self.page_exchange is not None
+        log_origins = [
             origin
             for origin in missed.ranges
-            if self.pages.keeps(origin) or (here and self.homes(origin))
+            if self.page_reader.has_log_or_replica(origin)
+            or (has_network and self.origin_nodes(origin))
         ]
-        former = missed.former
-        reachable = bool(former) and here and self.reachable(former)
+        previous_node = missed.former
+        can_reach = bool(previous_node) and has_network and self.is_reachable(previous_node)
         # Nothing is started to search for what this node's log is the first place to look for.
         is_cold = self.archive is not None and not self.archive.is_warm()
-        only_own = missed.ranges.keys() == {self.origin}
-        return Sources(
-            former if reachable else "",
-            logs,
+        only_own = missed.ranges.keys() == {self.own_origin}
+        return AvailableSources(
+            previous_node if can_reach else "",
+            log_origins,
             self.archive is not None,
             busy,
-            alone=not here,
-            unbounded=is_cold and only_own,
+            is_alone=not has_network,
+            is_unbounded=is_cold and only_own,
         )

@@ -16,13 +16,13 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.cluster.address import Address, address_or_none
-from broker.cluster.node_messenger import Correspondence
+from broker.cluster.node_messenger import NodeMessenger
 from broker.cluster.traffic.frame import MAX_HOPS
 from broker.delivery.recovery import Former, Roamer
 from broker.errors import BrokerError, NotConnected, SubscriptionHeld, from_wire
 from broker.event.place import Position
 from broker.recovery.archive_access import ArchivedDurable
-from broker.recovery.durable_search import Seeking
+from broker.recovery.durable_search import DurableSearch
 from broker.recovery.messages import HandedOver, Release, Released, TakeOver
 from broker.subscriptions.durables import Durable, Durables
 from broker.transport.clock import IClock
@@ -31,64 +31,64 @@ from broker.wire.messages import NO_ERROR
 #: Seconds that a node has to hand a subscription over.
 TIMEOUT = 3.0
 #: Seconds for which who does not answer is asked again, and between two times.
-PATIENCE = 60.0
-ASK_AGAIN = 1.0
+GIVE_UP_AFTER = 60.0
+RETRY_AFTER = 1.0
 #: Seconds after which a position that may be old is good enough: of the archive, or of this node.
-REACHING = 5.0
+ACCEPT_OLD_AFTER = 5.0
 #: The end of a warning that a position may be old.
 MAY_REPEAT = "Events may come again"
 #: Nodes that are asked after each other where one names the next.
-MOST_MOVES = 8
+MAX_MOVES = 8
 
 
 #: A process of a client (ClientId, incarnation, token) is at another node: its session here ends.
 #: Raises `IncarnationRefused` where a later process is known here.
-Supersede: TypeAlias = Callable[[str, int, bytes], object]
+SupersedeSession: TypeAlias = Callable[[str, int, bytes], object]
 
 
-class HandingOver:
+class DurableHandover:
     """Both sides."""
 
     log = Logger()
 
     def __init__(
         self,
-        post: Correspondence,
+        messenger: NodeMessenger,
         durables: Durables,
-        supersede: Supersede,
+        supersede: SupersedeSession,
         clock: IClock,
-        archived: Callable[[str, str], Deferred[ArchivedDurable | None]],
+        find_archived: Callable[[str, str], Deferred[ArchivedDurable | None]],
     ) -> None:
         """`archived` is what the archive has stored of a subscription, by client and name."""
-        self._post = post
+        self._messenger = messenger
         self._durables = durables
         self._supersede = supersede
-        self._archived = archived
-        self._seeking = Seeking(post, durables, clock)
+        self._find_archived = find_archived
+        self._search = DurableSearch(messenger, durables, clock)
         self._clock = clock
-        self._asked: dict[int, Deferred[HandedOver | None]] = {}
+        self._pending: dict[int, Deferred[HandedOver | None]] = {}
         self.handed_over = 0
         self.taken_over = 0
-        post.hear(TakeOver, self._hand_over)
-        post.hear(HandedOver, self._answered)
-        post.hear(Release, self._release)
-        post.hear(Released, self._released)
+        messenger.add_listener(TakeOver, self._hand_over)
+        messenger.add_listener(HandedOver, self._receive_answer)
+        messenger.add_listener(Release, self._receive_release)
+        messenger.add_listener(Released, self._receive_released)
 
-    def look(self) -> None:
+    def track_silent_nodes(self) -> None:
         """To be called each second."""
-        self._seeking.look()
+        self._search.track_silent_nodes()
 
     # ------------------------------------------------------------------ here it comes
 
-    async def take_over(self, roamer: Roamer) -> Former | None:
+    async def take_over_durable(self, roamer: Roamer) -> Former | None:
         """Ask for a subscription where its client was; None if it is known that nobody has it, or
         if its client has left this node.
 
         Nobody is asked while the client has no connection here: it may be where the subscription
         is, and its session there would end.
 
-        A client without memory waits for nodes that do not answer: up to `REACHING` where another
-        node, the archive or this node knows a position, and up to `PATIENCE` else. Raises
+        A client without memory waits for nodes that do not answer: up to `ACCEPT_OLD_AFTER` where another
+        node, the archive or this node knows a position, and up to `GIVE_UP_AFTER` else. Raises
         `IncarnationRefused` where a later process of the client is at another node, and
         `NotConnected` where the node that the client names can not be reached.
         """
@@ -97,16 +97,16 @@ class HandingOver:
         holders: dict[Address, Position] = {}
         while roamer.is_open():
             if not roamer.is_connected():
-                await self._pause()
+                await self._wait_to_retry()
                 continue
-            follows = address is not None and address != self._post.own
+            follows = address is not None and address != self._messenger.own_address
             # Before others are asked: who comes back meanwhile has not been.
-            expected, silent = (False, 0) if follows else self._seeking.silent()
+            expected, silent_count = (False, 0) if follows else self._search.count_silent()
             doubt = "nodes that fell silent a moment ago may have it" if expected else ""
             try:
                 if address is not None and follows:
-                    return await self._follow(roamer, address)
-                found, unanswered = await self._look_everywhere(roamer)
+                    return await self._follow_moves(roamer, address)
+                found, unanswered = await self._search_network(roamer)
                 # A node that answered before, and does not any more, has not got further.
                 holders |= found
                 if unanswered:
@@ -115,54 +115,56 @@ class HandingOver:
                 doubt = str(error)
             if not doubt or (holders and roamer.knows_position):
                 if holders:
-                    return self._furthest(roamer, holders)
-                return await self._look_in_archive(roamer) or self._new(roamer, silent)
+                    return self._furthest_position(roamer, holders)
+                return await self._find_in_archive(roamer) or self._as_new(roamer, silent_count)
             if roamer.knows_position:
                 self.log.info("{doubt}: its client knows how far it has got", doubt=doubt)
                 return None
             waited = self._clock.seconds() - tried
-            if waited >= REACHING:
-                former = await self._look_for_old(roamer, holders, doubt)
+            if waited >= ACCEPT_OLD_AFTER:
+                former = await self._find_old_position(roamer, holders, doubt)
                 if former is not None:
                     return former
-            if waited >= PATIENCE:
+            if waited >= GIVE_UP_AFTER:
                 if address is not None:
                     raise NotConnected(doubt)
-                return self._new(roamer, silent, doubt)
-            await self._pause()
+                return self._as_new(roamer, silent_count, doubt)
+            await self._wait_to_retry()
         return None
 
-    def _pause(self) -> Deferred[None]:
+    def _wait_to_retry(self) -> Deferred[None]:
         later: Deferred[None] = Deferred()
-        self._clock.callLater(ASK_AGAIN, later.callback, None)
+        self._clock.callLater(RETRY_AFTER, later.callback, None)
         return later
 
-    def _new(self, roamer: Roamer, silent: int, reason: str = "") -> Former | None:
+    def _as_new(self, roamer: Roamer, silent_count: int, reason: str = "") -> Former | None:
         """A subscription that nobody has who can be asked; its client is told who else may: the
         nodes of so many origins are silent."""
         if roamer.stored_here:
             return None
-        if not reason and silent and not roamer.knows_position:
-            members = ", ".join(map(str, self._post.former_members()))
-            nodes = members or f"the nodes of {silent} other origins"
+        if not reason and silent_count and not roamer.knows_position:
+            members = ", ".join(map(str, self._messenger.list_absent_members()))
+            nodes = members or f"the nodes of {silent_count} other origins"
             reason = f"{nodes} can not be reached, and may know how far it has got"
         if not reason:
             return None
         self.log.warn("{reason}: {name} is taken for a new one", reason=reason, name=roamer.name)
         return Former(None, warning=f"{roamer.name!r} begins now as a new one: {reason}")
 
-    async def _look_for_old(
+    async def _find_old_position(
         self, roamer: Roamer, holders: Mapping[Address, Position], doubt: str
     ) -> Former | None:
         """The furthest position that is known. Nodes that can not be asked may have a newer one, so
         its client is warned that events may come again."""
-        archived = await self._look_in_archive(roamer)
+        archived = await self._find_in_archive(roamer)
         position = Position() if archived is None else archived.position or Position()
         if archived is not None and archived.address:
             # The archive tells at which node it was last, and that one has answered.
-            return self._furthest(roamer, {**holders, Address.parse(archived.address): position})
+            return self._furthest_position(
+                roamer, {**holders, Address.parse(archived.address): position}
+            )
         if holders:
-            known = self._furthest(roamer, holders, position)
+            known = self._furthest_position(roamer, holders, position)
             where = f"where {known.address} has it"
         elif archived is not None:
             known, where = archived, "where the archive has it"
@@ -174,31 +176,31 @@ class HandingOver:
         self.log.warn("{text}", text=text)
         return attrs.evolve(known, warning=text)
 
-    async def _look_in_archive(self, roamer: Roamer) -> Former | None:
+    async def _find_in_archive(self, roamer: Roamer) -> Former | None:
         """What is stored there of it; the node that stored it is better asked, if that can be."""
-        found = await self._archived(roamer.client_id, roamer.name)
+        found = await self._find_archived(roamer.client_id, roamer.name)
         if found is None:
             return None
         durable = Durable.decode(found.stored)
         moved = address_or_none(durable.moved_to)
-        for address in [moved] if moved else self._post.homes(found.origin):
-            if address == self._post.own:
+        for address in [moved] if moved else self._messenger.find_sources(found.origin):
+            if address == self._messenger.own_address:
                 continue
             try:
-                former = await self._follow(roamer, address)
+                former = await self._follow_moves(roamer, address)
             except NotConnected:
                 continue
             if former is not None:
                 return former
         return Former(durable.position)
 
-    async def _follow(self, roamer: Roamer, address: Address) -> Former | None:
+    async def _follow_moves(self, roamer: Roamer, address: Address) -> Former | None:
         furthest: Former | None = None
         known: Position | None = None
         asked: set[Address] = set()
-        while address not in asked and len(asked) < MOST_MOVES:
+        while address not in asked and len(asked) < MAX_MOVES:
             asked.add(address)
-            answer = await self._ask(roamer, address)
+            answer = await self._request_handover(roamer, address)
             if answer is None:
                 raise NotConnected(f"{address}, where {roamer.name!r} was, can not be reached")
             if answer.position is None:
@@ -206,25 +208,25 @@ class HandingOver:
             position = Position.from_wire(answer.position)
             known = position if known is None else known.merged(position)
             furthest = Former(known, str(address))
-            if not answer.moved_to or answer.moved_to == str(self._post.own):
+            if not answer.moved_to or answer.moved_to == str(self._messenger.own_address):
                 break
             address = Address.parse(answer.moved_to)
         self.taken_over += furthest is not None
         return furthest
 
-    async def _look_everywhere(self, roamer: Roamer) -> tuple[dict[Address, Position], list[str]]:
+    async def _search_network(self, roamer: Roamer) -> tuple[dict[Address, Position], list[str]]:
         """The positions that nodes of all clusters have, and who did not answer.
 
         A node keeps an old position if it was away when its client went on at another node, or
         after it was started from an older copy. So the first position that is found need not be the
         newest.
         """
-        if not self._seeking.knows_cluster:
+        if not self._search.knows_cluster:
             raise NotConnected("this node has just begun, and does not know who may have it")
-        if self._post.is_cut_off:
+        if self._messenger.is_cut_off:
             raise NotConnected("this node has no link to any other one, and they may have it")
-        members = self._post.members()
-        asked = [self._ask(roamer, address) for address in members]
+        members = self._messenger.list_members()
+        asked = [self._request_handover(roamer, address) for address in members]
         unanswered: list[str] = []
         holders: dict[Address, Position] = {}
         for address, answered in zip(members, asked, strict=True):
@@ -234,15 +236,15 @@ class HandingOver:
             elif answer.position is not None and not answer.moved_to:
                 holders[answer.source] = Position.from_wire(answer.position)
         self.taken_over += bool(holders)
-        further, whole = await self._seeking.find(roamer.client_id, roamer.name)
+        further, whole = await self._search.find_holders(roamer.client_id, roamer.name)
         if not whole:
             unanswered.append("nodes of other clusters")
         for address in further:
-            if address == self._post.own:
+            if address == self._messenger.own_address:
                 # The client went from there to this node.
                 continue
             try:
-                former = await self._follow(roamer, address)
+                former = await self._follow_moves(roamer, address)
             except NotConnected:
                 unanswered.append(str(address))
                 continue
@@ -250,7 +252,7 @@ class HandingOver:
                 holders[Address.parse(former.address)] = former.position
         return holders, unanswered
 
-    def _furthest(
+    def _furthest_position(
         self,
         roamer: Roamer,
         holders: Mapping[Address, Position],
@@ -265,19 +267,19 @@ class HandingOver:
         }
         former = max(reached, key=lambda address: reached[address])
         for address in holders.keys() - {former}:
-            self.release(str(address), roamer.client_id, roamer.name)
+            self.release_durable(str(address), roamer.client_id, roamer.name)
         return Former(furthest, str(former))
 
-    def _ask(self, roamer: Roamer, address: Address) -> Deferred[HandedOver | None]:
+    def _request_handover(self, roamer: Roamer, address: Address) -> Deferred[HandedOver | None]:
         answer: Deferred[HandedOver | None] = Deferred()
-        own = self._post.own
-        if own is None or not self._post.reachable(address):
+        own = self._messenger.own_address
+        if own is None or not self._messenger.is_reachable(address):
             answer.callback(None)
             return answer
-        number = self._post.next_number()
-        self._asked[number] = answer
-        self._clock.callLater(TIMEOUT, self._settle, number, None)
-        self._post.say(
+        number = self._messenger.next_request_number()
+        self._pending[number] = answer
+        self._clock.callLater(TIMEOUT, self._complete, number, None)
+        self._messenger.send(
             TakeOver(
                 *(address, own, MAX_HOPS, number),
                 *(roamer.client_id, roamer.name, roamer.incarnation, roamer.token),
@@ -285,11 +287,11 @@ class HandingOver:
         )
         return answer
 
-    def _answered(self, message: HandedOver) -> None:
-        self._settle(message.request, message)
+    def _receive_answer(self, message: HandedOver) -> None:
+        self._complete(message.request, message)
 
-    def _settle(self, number: int, message: HandedOver | None) -> None:
-        answer = self._asked.pop(number, None)
+    def _complete(self, number: int, message: HandedOver | None) -> None:
+        answer = self._pending.pop(number, None)
         if answer is None:
             return
         if message is not None and message.error[0]:
@@ -303,19 +305,19 @@ class HandingOver:
         client_id, name = message.client_id, message.name
         durable = self._durables.get(client_id, name)
         if durable is None:
-            self._answer(message)
+            self._send_answer(message)
             return
         if durable.moved_to and durable.moved_to != str(message.source):
-            self._answer(message, durable.position, durable.moved_to)
+            self._send_answer(message, durable.position, durable.moved_to)
             return
         if durable.paused:
-            held = f"{name!r} is paused at {self._post.own}: resume it there first"
-            self._answer(message, error=SubscriptionHeld(held))
+            held = f"{name!r} is paused at {self._messenger.own_address}: resume it there first"
+            self._send_answer(message, error=SubscriptionHeld(held))
             return
         try:
             self._supersede(client_id, message.incarnation, message.token)
         except BrokerError as error:
-            self._answer(message, error=error)
+            self._send_answer(message, error=error)
             return
         # What its client acknowledged last was taken before its session ended.
         durable = self._durables.get(client_id, name)
@@ -324,21 +326,21 @@ class HandingOver:
 
         def stored() -> None:
             self.handed_over += 1
-            self._answer(message, position)
+            self._send_answer(message, position)
 
         self._durables.move(client_id, name, str(message.source), stored)
 
-    def _answer(
+    def _send_answer(
         self,
         message: TakeOver,
         position: Position | None = None,
         moved_to: str = "",
         error: BrokerError | None = None,
     ) -> None:
-        own = self._post.own
+        own = self._messenger.own_address
         if own is None:
             return
-        self._post.say(
+        self._messenger.send(
             HandedOver(
                 *(message.source, own, MAX_HOPS, message.request),
                 error=NO_ERROR if error is None else error.to_wire(),
@@ -347,19 +349,21 @@ class HandingOver:
             )
         )
 
-    def release(self, address: str, client_id: str, name: str) -> None:
+    def release_durable(self, address: str, client_id: str, name: str) -> None:
         """Tell a node that it need not keep a subscription any more."""
-        own, target = self._post.own, address_or_none(address)
+        own, target = self._messenger.own_address, address_or_none(address)
         if own is not None and target is not None:
-            self._post.say(Release(target, own, MAX_HOPS, client_id, name))
+            self._messenger.send(Release(target, own, MAX_HOPS, client_id, name))
 
-    def _release(self, message: Release) -> None:
+    def _receive_release(self, message: Release) -> None:
         durable = self._durables.get(message.client_id, message.name)
         if durable is not None and durable.moved_to == str(message.source):
             self._durables.forget(message.client_id, message.name)
-        own = self._post.own
+        own = self._messenger.own_address
         if own is not None:
-            self._post.say(Released(message.source, own, MAX_HOPS, message.client_id, message.name))
+            self._messenger.send(
+                Released(message.source, own, MAX_HOPS, message.client_id, message.name)
+            )
 
-    def _released(self, message: Released) -> None:
+    def _receive_released(self, message: Released) -> None:
         self._durables.let_go(message.client_id, message.name, str(message.source))

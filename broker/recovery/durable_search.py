@@ -15,216 +15,228 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.cluster.address import Address, UnitPath, address_or_none, is_within
-from broker.cluster.known_peers import REMEMBERED
-from broker.cluster.node_messenger import Correspondence
+from broker.cluster.known_peers import PEER_EXPIRY
+from broker.cluster.node_messenger import NodeMessenger
 from broker.cluster.traffic.frame import MAX_HOPS
-from broker.recovery.messages import MOST_SOUGHT, Seek, Sought, Wanted
+from broker.recovery.messages import MAX_SEARCHED, DurableKey, DurablesFound, FindDurables
 from broker.subscriptions.durables import Durables
 from broker.transport.clock import IClock
 
 #: Clients that come together are sought together: seconds that the first of them waits.
-GATHERING = 0.05
-#: Ms that a unit has to answer; what it asks itself has `_SHARE` of that.
-WITHIN = 6_000
-_SHARE = 0.6
+BATCH_DELAY = 0.05
+#: Ms that a unit has to answer; what it asks itself has `_TIME_SHARE` of that.
+ANSWER_MS = 6_000
+_TIME_SHARE = 0.6
 #: Seconds that a node has after its start to learn of others.
-SETTLING = 3.0
+LEARNING_TIME = 3.0
 #: The same where it was told of others of its cluster, and none of them has come: it may be that
 #: nobody tells of them any more.
-ALONE = 60.0
+ALONE_LEARNING_TIME = 60.0
 #: Seconds for which a node that fell silent is expected back, if it may have a subscription.
-EXPECTED = 60.0
+RETURN_TIME = 60.0
 #: Seconds between two looks at who has fallen silent.
-LOOK = 5.0
+CHECK_INTERVAL = 5.0
 #: Questions of this node that may be open. While there are more it asks nobody for others, and says
 #: that not all have answered: whoever seeks asks again.
-MOST_OPEN = 10_000
+MAX_PENDING = 10_000
 #: Nodes that are named for one subscription. A node that was away may have an old position.
-MOST_HOLDERS = 4
+MAX_HOLDERS = 4
 #: By subscription the addresses of the nodes that have it.
-Found: TypeAlias = dict[Wanted, list[str]]
+Holders: TypeAlias = dict[DurableKey, list[str]]
 
 
-class Seeking:
+class DurableSearch:
     """Both sides: who seeks, and who is asked."""
 
     log = Logger()
 
-    def __init__(self, post: Correspondence, durables: Durables, clock: IClock) -> None:
-        self._post = post
+    def __init__(self, messenger: NodeMessenger, durables: Durables, clock: IClock) -> None:
+        self._messenger = messenger
         self._durables = durables
         self._clock = clock
-        self._gathered: dict[Wanted, list[Deferred[tuple[list[Address], bool]]]] = {}
-        self._asked: dict[int, Deferred[Sought | None]] = {}
-        self._turn = 0
-        self._began = clock.seconds()
-        self._silent: dict[str, float] = {}
+        self._waiting: dict[DurableKey, list[Deferred[tuple[list[Address], bool]]]] = {}
+        self._pending: dict[int, Deferred[DurablesFound | None]] = {}
+        self._rotation = 0
+        self._started_at = clock.seconds()
+        self._silent_since: dict[str, float] = {}
         """By origin whose node can not be asked, since when: since this node began, if it has not
         been heard of since."""
-        self._looked_at: float | None = None
-        post.hear(Seek, self._seek)
-        post.hear(Sought, self._answered)
+        self._checked_at: float | None = None
+        messenger.add_listener(FindDurables, self._receive_question)
+        messenger.add_listener(DurablesFound, self._receive_answer)
 
     @property
     def knows_cluster(self) -> bool:
         """Whether this node has had the time to learn of the others of its cluster."""
-        began = self._clock.seconds() - self._began
-        return began >= (ALONE if self._post.is_alone else SETTLING)
+        began = self._clock.seconds() - self._started_at
+        return began >= (
+            ALONE_LEARNING_TIME if self._messenger.is_missing_members else LEARNING_TIME
+        )
 
-    def look(self) -> None:
+    def track_silent_nodes(self) -> None:
         """To be called each second: note whose nodes have fallen silent."""
         now = self._clock.seconds()
-        if self._looked_at is None or now >= self._looked_at + LOOK:
-            self._note_silent(now)
+        if self._checked_at is None or now >= self._checked_at + CHECK_INTERVAL:
+            self._update_silent(now)
 
-    def silent(self) -> tuple[bool, int]:
+    def count_silent(self) -> tuple[bool, int]:
         """Whether a node that fell silent, or has not been heard of since this one began, is still
         expected; and of how many origins the nodes fell silent within a day."""
         now = self._clock.seconds()
-        if self._looked_at is None or now >= self._looked_at + GATHERING:
+        if self._checked_at is None or now >= self._checked_at + BATCH_DELAY:
             # Many clients may come at once.
-            self._note_silent(now)
-        expected = any(at > now - EXPECTED for at in self._silent.values())
-        fell = max(self._began, now - REMEMBERED)
-        return expected, sum(at > fell for at in self._silent.values())
+            self._update_silent(now)
+        expected = any(at > now - RETURN_TIME for at in self._silent_since.values())
+        fell = max(self._started_at, now - PEER_EXPIRY)
+        return expected, sum(at > fell for at in self._silent_since.values())
 
-    def _note_silent(self, now: float) -> None:
-        since = self._began if self._looked_at is None else now
-        self._looked_at = now
-        self._silent = {
-            origin: self._silent.get(origin, since) for origin in self._post.unreachable_origins()
+    def _update_silent(self, now: float) -> None:
+        since = self._started_at if self._checked_at is None else now
+        self._checked_at = now
+        self._silent_since = {
+            origin: self._silent_since.get(origin, since)
+            for origin in self._messenger.list_unreachable_origins()
         }
 
-    def find(self, client_id: str, name: str) -> Deferred[tuple[list[Address], bool]]:
+    def find_holders(self, client_id: str, name: str) -> Deferred[tuple[list[Address], bool]]:
         """The nodes outside this one's cluster that have a durable subscription, or know where it
         went; and whether all have answered."""
         found: Deferred[tuple[list[Address], bool]] = Deferred()
-        if not self._post.entrances():
+        if not self._messenger.gateways_by_unit():
             found.callback(([], True))
             return found
-        if not self._gathered:
-            self._clock.callLater(GATHERING, self._begin)
-        self._gathered.setdefault((client_id, name), []).append(found)
+        if not self._waiting:
+            self._clock.callLater(BATCH_DELAY, self._start_search)
+        self._waiting.setdefault((client_id, name), []).append(found)
         return found
 
-    def _begin(self) -> None:
-        gathered = list(self._gathered.items())
-        self._gathered = {}
-        for start in range(0, len(gathered), MOST_SOUGHT):
-            some = dict(gathered[start : start + MOST_SOUGHT])
-            units = self._units(())
-            searching = Deferred.fromCoroutine(self._search(list(some), units, WITHIN))
-            searching.addCallback(self._tell, some)
+    def _start_search(self) -> None:
+        batches = list(self._waiting.items())
+        self._waiting = {}
+        for start in range(0, len(batches), MAX_SEARCHED):
+            some = dict(batches[start : start + MAX_SEARCHED])
+            units = self._unit_gateways(())
+            searching = Deferred.fromCoroutine(self._search(list(some), units, ANSWER_MS))
+            searching.addCallback(self._deliver_result, some)
 
-    def _tell(
+    def _deliver_result(
         self,
-        answer: tuple[Found, bool],
-        waiting: dict[Wanted, list[Deferred[tuple[list[Address], bool]]]],
+        answer: tuple[Holders, bool],
+        waiting: dict[DurableKey, list[Deferred[tuple[list[Address], bool]]]],
     ) -> None:
-        found, whole = answer
-        for wanted, deferreds in waiting.items():
-            named = map(address_or_none, found.get(wanted, ()))
+        found, is_complete = answer
+        for keys, deferreds in waiting.items():
+            named = map(address_or_none, found.get(keys, ()))
             addresses = [address for address in named if address is not None]
             for each in deferreds:
-                each.callback((addresses, whole))
+                each.callback((addresses, is_complete))
 
     # ------------------------------------------------------------------ asking
 
     async def _search(
         self,
-        wanted: Sequence[Wanted],
-        whom: Sequence[tuple[Address | None, UnitPath | None]],
+        keys: Sequence[DurableKey],
+        targets: Sequence[tuple[Address | None, UnitPath | None]],
         ms: int,
-    ) -> tuple[Found, bool]:
+    ) -> tuple[Holders, bool]:
         """By what is wanted, where it is; and whether all have answered."""
-        asked = [self._ask(address, unit, wanted, ms) for address, unit in whom]
-        found: Found = {}
-        whole = True
+        asked = [self._send_question(address, unit, keys, ms) for address, unit in targets]
+        found: Holders = {}
+        is_complete = True
         for each in asked:
             answer = await each
             if answer is None:
-                whole = False
+                is_complete = False
                 continue
-            whole = whole and answer.whole
+            is_complete = is_complete and answer.whole
             for index, address in answer.found:
-                if index < len(wanted):
-                    _add(found, wanted[index], address)
-        return found, whole
+                if index < len(keys):
+                    _add_holder(found, keys[index], address)
+        return found, is_complete
 
-    def _ask(
-        self, address: Address | None, unit: UnitPath | None, wanted: Sequence[Wanted], ms: int
-    ) -> Deferred[Sought | None]:
-        answer: Deferred[Sought | None] = Deferred()
-        own = self._post.own
-        if address is None or own is None or not self._post.reachable(address):
+    def _send_question(
+        self, address: Address | None, unit: UnitPath | None, keys: Sequence[DurableKey], ms: int
+    ) -> Deferred[DurablesFound | None]:
+        answer: Deferred[DurablesFound | None] = Deferred()
+        own = self._messenger.own_address
+        if address is None or own is None or not self._messenger.is_reachable(address):
             answer.callback(None)
             return answer
-        number = self._post.next_number()
-        self._asked[number] = answer
-        self._clock.callLater(ms / 1000, self._settle, number, None)
-        self._post.say(Seek(address, own, MAX_HOPS, number, tuple(wanted), unit, ms))
+        number = self._messenger.next_request_number()
+        self._pending[number] = answer
+        self._clock.callLater(ms / 1000, self._complete, number, None)
+        self._messenger.send(FindDurables(address, own, MAX_HOPS, number, tuple(keys), unit, ms))
         return answer
 
-    def _units(self, scope: UnitPath) -> list[tuple[Address | None, UnitPath | None]]:
+    def _unit_gateways(self, scope: UnitPath) -> list[tuple[Address | None, UnitPath | None]]:
         """The units in `scope` beside this node's own, and whom to ask: each time another one, as
         one of them may be silent."""
-        self._turn += 1
+        self._rotation += 1
         found: list[tuple[Address | None, UnitPath | None]] = []
-        for unit, gateways in sorted(self._post.entrances().items()):
+        for unit, gateways in sorted(self._messenger.gateways_by_unit().items()):
             if is_within(unit, scope):
-                there = [each for each in gateways if self._post.reachable(each)]
-                found.append((there[self._turn % len(there)] if there else None, unit))
+                there = [each for each in gateways if self._messenger.is_reachable(each)]
+                found.append((there[self._rotation % len(there)] if there else None, unit))
         return found
 
-    def _answered(self, message: Sought) -> None:
-        self._settle(message.request, message)
+    def _receive_answer(self, message: DurablesFound) -> None:
+        self._complete(message.request, message)
 
-    def _settle(self, number: int, message: Sought | None) -> None:
-        answer = self._asked.pop(number, None)
+    def _complete(self, number: int, message: DurablesFound | None) -> None:
+        answer = self._pending.pop(number, None)
         if answer is not None:
             answer.callback(message)
 
     # ------------------------------------------------------------------ being asked
 
-    def _seek(self, message: Seek) -> None:
-        own = self._post.own
+    def _receive_question(self, message: FindDurables) -> None:
+        own = self._messenger.own_address
         if own is None:
             return
-        found: Found = {}
+        found: Holders = {}
         for client_id, name in message.wanted:
             # Also if it was handed over: the node that took it may have died before it stored it.
             if self._durables.get(client_id, name) is not None:
-                _add(found, (client_id, name), str(own))
+                _add_holder(found, (client_id, name), str(own))
         scope = message.unit
         if scope is None:
-            self._answer(own, message, found, whole=True)
+            self._send_answer(own, message, found, is_complete=True)
             return
-        if not (self.knows_cluster and is_within(own.unit, scope)) or len(self._asked) > MOST_OPEN:
-            self._answer(own, message, found, whole=False)
+        if (
+            not (self.knows_cluster and is_within(own.unit, scope))
+            or len(self._pending) > MAX_PENDING
+        ):
+            self._send_answer(own, message, found, is_complete=False)
             return
         # A member that fell silent is forgotten before it is no longer expected.
-        expected, _ = self.silent()
-        whom = [(address, None) for address in self._post.members()]
+        expected, _ = self.count_silent()
+        targets = [(address, None) for address in self._messenger.list_members()]
         searching = Deferred.fromCoroutine(
             self._search(
-                message.wanted, [*whom, *self._units(scope)], round(_SHARE * message.within)
+                message.wanted,
+                [*targets, *self._unit_gateways(scope)],
+                round(_TIME_SHARE * message.within),
             )
         )
 
-        def over(answer: tuple[Found, bool]) -> None:
-            for wanted, addresses in answer[0].items():
+        def finish(answer: tuple[Holders, bool]) -> None:
+            for keys, addresses in answer[0].items():
                 for address in addresses:
-                    _add(found, wanted, address)
-            self._answer(own, message, found, whole=answer[1] and not expected)
+                    _add_holder(found, keys, address)
+            self._send_answer(own, message, found, is_complete=answer[1] and not expected)
 
-        searching.addCallback(over)
+        searching.addCallback(finish)
 
-    def _answer(self, own: Address, asked: Seek, found: Found, *, whole: bool) -> None:
-        told = tuple((n, at) for n, each in enumerate(asked.wanted) for at in found.get(each, ()))
-        self._post.say(Sought(asked.source, own, MAX_HOPS, asked.request, told, whole))
+    def _send_answer(
+        self, own: Address, asked: FindDurables, found: Holders, *, is_complete: bool
+    ) -> None:
+        pairs = tuple((n, at) for n, each in enumerate(asked.wanted) for at in found.get(each, ()))
+        self._messenger.send(
+            DurablesFound(asked.source, own, MAX_HOPS, asked.request, pairs, is_complete)
+        )
 
 
-def _add(found: Found, wanted: Wanted, address: str) -> None:
-    addresses = found.setdefault(wanted, [])
-    if address not in addresses and len(addresses) < MOST_HOLDERS:
+def _add_holder(found: Holders, keys: DurableKey, address: str) -> None:
+    addresses = found.setdefault(keys, [])
+    if address not in addresses and len(addresses) < MAX_HOLDERS:
         addresses.append(address)

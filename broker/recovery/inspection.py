@@ -18,18 +18,18 @@ from broker.event.stream import StreamPattern
 from broker.identity import Identity
 from broker.log.event_log import EventLog
 from broker.matching.query.query import Query
-from broker.recovery.archive_access import Covered
+from broker.recovery.archive_access import Coverage
 from broker.recovery.node_recovery import NodeRecovery
-from broker.recovery.plan_explanation import Known, explanation
-from broker.recovery.planner import OWN_LOG, plan
+from broker.recovery.plan_explanation import PlanContext, explain_plan
+from broker.recovery.planner import OWN_LOG, plan_steps
 from broker.subscriptions.beginning import check_position, set_back
 from broker.subscriptions.durables import Durable, Durables
 from broker.wire.messages import Ask
 
-_NOWHERE: Mark = (0, 0)
+_BEFORE_FIRST: Mark = (0, 0)
 
 
-class RecoveryAnswers:
+class RecoveryInspection:
     """Of one node."""
 
     def __init__(
@@ -47,7 +47,7 @@ class RecoveryAnswers:
         self._parse_query = parse_query
         self._feeds = feeds
 
-    def recoveries(self, identity: Identity, _: Ask) -> list[dict[str, Any]]:
+    def list_recoveries(self, identity: Identity, _: Ask) -> list[dict[str, Any]]:
         """Those under way of the client that asks, and its subscriptions that catch up from this
         node's log."""
         client_id = identity.client_id
@@ -57,36 +57,41 @@ class RecoveryAnswers:
             if feed.pace is Pace.UNCONFIRMED
             or (feed.pace is Pace.CATCHING_UP and not feed.waiting_for_commit)
         ]
-        return [*self._recovery.recoveries(client_id), *catching_up]
+        return [*self._recovery.active_snapshots(client_id), *catching_up]
 
-    def explain(self, identity: Identity, ask: Ask) -> Deferred[dict[str, Any]]:
+    def explain_recovery(self, identity: Identity, ask: Ask) -> Deferred[dict[str, Any]]:
         """Where what a client has missed would be looked for.
 
         Fails with `BadQuery`, `BadName`, `NotAllowed` or `BadPosition` for what was asked, and with
         `UnknownSubscription` where the client has no durable subscription of that name here.
         """
-        return Deferred.fromCoroutine(self._explain(identity, ask.arguments))
+        return Deferred.fromCoroutine(self._explain_recovery(identity, ask.arguments))
 
-    async def _explain(self, identity: Identity, said: Mapping[str, str]) -> dict[str, Any]:
-        name = said.get("durable", "")
-        durable = self._durable(identity.client_id, name) if name else None
+    async def _explain_recovery(
+        self, identity: Identity, arguments: Mapping[str, str]
+    ) -> dict[str, Any]:
+        name = arguments.get("durable", "")
+        durable = self._get_durable(identity.client_id, name) if name else None
         texts = {} if durable is None else {"query": durable.query, "streams": durable.pattern}
-        texts = {**texts, **{key: said[key] for key in ("query", "streams") if key in said}}
-        namespaces = _bindings(said.get("namespaces", ""))
-        if durable is not None and "query" not in said:
+        texts = {
+            **texts,
+            **{key: arguments[key] for key in ("query", "streams") if key in arguments},
+        }
+        namespaces = _parse_namespaces(arguments.get("namespaces", ""))
+        if durable is not None and "query" not in arguments:
             namespaces = dict(durable.namespaces)
         query = self._parse_query(texts.get("query", "true()"), namespaces)
         pattern = StreamPattern.parse(texts.get("streams", ">"))
         identity.check_subscribe(pattern)
-        asked = _Asked.of(said)
+        bounds = _ReplayBounds.parse(arguments)
         if durable is None:
-            wanted, recovered = self._of_a_replay(asked)
+            wanted, recovered = self._replay_ranges(bounds)
         else:
-            asked = attrs.evolve(asked, since=durable.position)
-            wanted, recovered = self._of_a_durable(durable)
+            bounds = attrs.evolve(bounds, since=durable.position)
+            wanted, recovered = self._durable_ranges(durable)
         missed = Missed(
             *(pattern, query, identity.clearance.rank, recovered),
-            others=durable is None and asked.until is None,
+            others=durable is None and bounds.until is None,
             client_id=identity.client_id,
             name=name,
             former="" if durable is None else durable.former,
@@ -96,32 +101,36 @@ class RecoveryAnswers:
             "streams": pattern.text,
             "namespaces": namespaces,
             "durable": name,
-            "position": None if asked.since is None else str(asked.since),
+            "position": None if bounds.since is None else str(bounds.since),
             "moved_to": "" if durable is None else durable.moved_to,
-            **await self._told(wanted, missed),
+            **await self._explain_ranges(wanted, missed),
         }
 
-    async def _told(self, wanted: Mapping[str, MarkRange], missed: Missed) -> dict[str, Any]:
-        around = self._recovery.around
-        sources = around.sources(missed, len(self._recovery.under_way))
-        covered = Covered()
-        if around.archive is not None and (missed.ranges or missed.others):
-            covered = await around.archive.covered({o: r[0] for o, r in missed.ranges.items()})
-        known = Known(
-            own=self._log.origin,
-            since=self._log.since,
+    async def _explain_ranges(
+        self, wanted: Mapping[str, MarkRange], missed: Missed
+    ) -> dict[str, Any]:
+        context = self._recovery.context
+        sources = context.available_sources(missed, len(self._recovery.active))
+        covered = Coverage()
+        if context.archive is not None and (missed.ranges or missed.others):
+            covered = await context.archive.get_coverage(
+                {o: r[0] for o, r in missed.ranges.items()}
+            )
+        plan_context = PlanContext(
+            own_origin=self._log.origin,
+            log_begins=self._log.since,
             sources=sources,
-            homes=lambda origin: [str(each) for each in around.homes(origin)],
-            covered=covered.intervals,
-            archive_told=bool(covered.intervals) or not missed.ranges,
+            origin_nodes=lambda origin: [str(each) for each in context.origin_nodes(origin)],
+            archived=covered.intervals,
+            is_archive_known=bool(covered.intervals) or not missed.ranges,
         )
-        whole = missed.others and not (covered.is_known and not covered.others)
-        steps = plan(missed.ranges, sources, whole=whole)
+        all_origins = missed.others and not (covered.is_known and not covered.other_origins)
+        steps = plan_steps(missed.ranges, sources, all_origins=all_origins)
         if not (missed.ranges or missed.others):
             steps = []
-        return explanation(wanted, missed.ranges, steps, known, whole=missed.others)
+        return explain_plan(wanted, missed.ranges, steps, plan_context, all_origins=missed.others)
 
-    def _durable(self, client_id: str, name: str) -> Durable:
+    def _get_durable(self, client_id: str, name: str) -> Durable:
         found = self._durables.get(client_id, name)
         if found is None:
             raise UnknownSubscription(
@@ -129,24 +138,24 @@ class RecoveryAnswers:
             )
         return found
 
-    def _of_a_replay(
-        self, asked: _Asked
+    def _replay_ranges(
+        self, bounds: _ReplayBounds
     ) -> tuple[Mapping[str, MarkRange], Mapping[str, MarkRange]]:
         """What is wanted by origin; all of it is recovered."""
         cut = self._log.position()
         begun: Mapping[str, Mark] = {}
-        if asked.since is None:
+        if bounds.since is None:
             ranges = whole_past(cut).ranges
         else:
-            check_position(self._log, asked.since)
-            begun = set_back(self._log, asked.since.marks)
+            check_position(self._log, bounds.since)
+            begun = set_back(self._log, bounds.since.marks)
             ranges = at_cut(begun, cut, "", {}).ranges
-        if asked.until is not None:
-            check_position(self._log, asked.until)
-            ranges = up_to(ranges, asked.until.marks, begun)
+        if bounds.until is not None:
+            check_position(self._log, bounds.until)
+            ranges = up_to(ranges, bounds.until.marks, begun)
         return ranges, ranges
 
-    def _of_a_durable(
+    def _durable_ranges(
         self, durable: Durable
     ) -> tuple[Mapping[str, MarkRange], Mapping[str, MarkRange]]:
         """What its client has missed, and what of that the log has not, if it came back now."""
@@ -161,32 +170,37 @@ class RecoveryAnswers:
             recovered = at_retention(position, complete, log.since).ranges
         wanted: dict[str, MarkRange] = dict(recovered)
         for origin, mark in cut.items():
-            begun = position.get(origin, _NOWHERE)
+            begun = position.get(origin, _BEFORE_FIRST)
             if begun[1] < mark[1]:
                 wanted[origin] = (begun, mark)
         return wanted, recovered
 
 
 @attrs.frozen
-class _Asked:
+class _ReplayBounds:
     """The ends of a replay."""
 
     since: Position | None
     until: Position | None
 
     @classmethod
-    def of(cls, said: Mapping[str, str]) -> _Asked:
-        return cls(*(_position(said[end]) if end in said else None for end in ("since", "until")))
+    def parse(cls, arguments: Mapping[str, str]) -> _ReplayBounds:
+        return cls(
+            *(
+                _parse_position(arguments[end]) if end in arguments else None
+                for end in ("since", "until")
+            )
+        )
 
 
-def _position(text: str) -> Position:
+def _parse_position(text: str) -> Position:
     try:
         return Position.parse(text)
     except (ValueError, TypeError):
         raise BadPosition(f"{text[:80]!r} is no position") from None
 
 
-def _bindings(text: str) -> dict[str, str]:
+def _parse_namespaces(text: str) -> dict[str, str]:
     try:
         bindings = json.loads(text or "{}")
     except (ValueError, RecursionError):

@@ -25,13 +25,13 @@ from broker.log.kept import KEPT
 from broker.log.records import LoggedEvent
 from broker.matching.contract import IMatcher
 from broker.matching.query.query import Query
-from broker.recovery.page_matcher import PageMatching, Reader, without_placeholders
+from broker.recovery.page_matcher import PageMatcher, PageQuery, drop_placeholders
 from broker.recovery.page_range import (
-    before_hole,
-    beginnings,
     marks_at_end,
-    marks_before,
-    marks_in,
+    marks_before_damage,
+    marks_of_events,
+    read_start_marks,
+    split_before_missing,
 )
 from broker.subscriptions.beginning import serial_behind, set_back
 from broker.subscriptions.durables import Durables
@@ -40,8 +40,8 @@ from broker.subscriptions.durables import Durables
 #: time: a rare query must not take a question to another node for each of them.
 PAGE_BYTES = 256 << 10
 READ_EVENTS = 512
-MOST_READS = 32
-_NOWHERE: Mark = (0, 0)
+MAX_READS = 32
+_BEFORE_FIRST: Mark = (0, 0)
 
 
 @attrs.frozen
@@ -57,14 +57,14 @@ class PageRequest:
     client_id: str = ""
     name: str = ""
     """Of a durable subscription that the log has all of."""
-    any_origin: bool = False
+    allow_partial: bool = False
     """Whatever the log has is wanted, though it may lack some."""
     from_ms: int = 0
     until_ms: int = 0
     as_logged: bool = False
     """The events as they are in the log, without matching: to log them elsewhere."""
     placeholders: bool = True
-    """Whether the reader knows placeholders (`broker.event.placeholder`)."""
+    """Whether the reader knows placeholders (`broker.event.make_placeholder`)."""
 
 
 @attrs.frozen
@@ -74,7 +74,7 @@ class Page:
     events: list[LoggedEvent]
     reached: Mapping[str, Mark]
     """By origin of which the log has all: up to where it was looked at."""
-    next: int
+    next_serial: int
     """The serial of the next page, which is to be asked for with what is left of the ranges; 0:
     this was the last."""
     denied: int = 0
@@ -85,15 +85,15 @@ class Page:
     """Of the node whose log it is, where another one's was asked."""
 
 
-class LogPages:
+class LogPageReader:
     """Reads one page at a time for whoever asks."""
 
     def __init__(
-        self, log: EventLog, matcher: IMatcher, matching: PageMatching, durables: Durables
+        self, log: EventLog, matcher: IMatcher, page_matcher: PageMatcher, durables: Durables
     ) -> None:
         self._log = log
         self._matcher = matcher
-        self._page_matching = matching
+        self._page_matcher = page_matcher
         self._durables = durables
 
     @property
@@ -101,24 +101,24 @@ class LogPages:
         """Of the log."""
         return self._log.origin
 
-    def keeps(self, origin: str) -> bool:
+    def has_log_or_replica(self, origin: str) -> bool:
         """Whether there may be something of an origin here that its node had: it is this one, or
         there are copies."""
         return origin == self._log.origin or origin in self._log.kept
 
-    def has_all_of(self, request: PageRequest) -> dict[str, MarkRange]:
+    def complete_ranges(self, request: PageRequest) -> dict[str, MarkRange]:
         """Of the ranges of a request those of which the log has all from their beginning on."""
-        if request.any_origin:
+        if request.allow_partial:
             return dict(request.ranges)
-        begins = self._begins(request)
+        begins = self._complete_from(request)
         found = {
             origin: (after, upto)
             for origin, (after, upto) in request.ranges.items()
             if origin in begins and after[1] >= begins[origin][1]
         }
         covered = self._log.coverage.marks
-        lacks = any(
-            covered.get(origin, _NOWHERE) > after
+        is_incomplete = any(
+            covered.get(origin, _BEFORE_FIRST) > after
             for origin, (after, _) in request.ranges.items()
             if origin not in found
         )
@@ -128,11 +128,11 @@ class LogPages:
             fork = None if upto is None else self._log.fork(upto)
             # Own places of a lost branch are not here, though this log has got further.
             if fork is None or after < fork:
-                mine = {own: (after, upto if fork is None else fork)}
-                return mine if lacks else {**found, **mine}
-        return {} if lacks else found
+                own_range = {own: (after, upto if fork is None else fork)}
+                return own_range if is_incomplete else {**found, **own_range}
+        return {} if is_incomplete else found
 
-    async def has_any(self, origin: str, after: Mark, upto: Mark) -> bool:
+    async def has_events(self, origin: str, after: Mark, upto: Mark) -> bool:
         """Whether there is an event of an origin behind `after`, and up to the other mark."""
         try:
             events = await self._log.read_of(origin, after, 1, 1)
@@ -140,7 +140,7 @@ class LogPages:
             return True
         return bool(events) and events[0].mark <= upto
 
-    def _on_lost_branches(self, ranges: Mapping[str, MarkRange]) -> set[str]:
+    def _origins_on_lost_branches(self, ranges: Mapping[str, MarkRange]) -> set[str]:
         """Other origins whose range ends on a branch that they have lost. This log may have got to
         a part of it only: nobody can tell what it lacks up to the end of the range."""
         ends = {o: upto for o, (_, upto) in ranges.items() if upto is not None}
@@ -148,20 +148,22 @@ class LogPages:
         back = set_back(self._log, ends)
         return {origin for origin, upto in ends.items() if back[origin] != upto}
 
-    def _begins(self, request: PageRequest) -> dict[str, Mark]:
+    def _complete_from(self, request: PageRequest) -> dict[str, Mark]:
         """By origin behind which mark the log has all of it."""
-        complete: dict[str, Mark] = {self._log.origin: _NOWHERE}
+        complete: dict[str, Mark] = {self._log.origin: _BEFORE_FIRST}
         durable = self._durables.get(request.client_id, request.name)
         if durable is not None and durable.flows_from is not None:
             same = (durable.pattern, durable.query) == (request.pattern.text, request.query.text)
-            if same and request.query.namespaces == _used(request.query, durable.namespaces):
+            if same and request.query.namespaces == _used_namespaces(
+                request.query, durable.namespaces
+            ):
                 complete = {**durable.flows_from.marks, **complete}
-        since = _further(self._log.since, self._behind_loss(request, {}))
+        since = _max_marks(self._log.since, self._marks_after_loss(request, {}))
         return {
             origin: max(
                 mark,
-                since.get(origin, _NOWHERE),
-                self._lost_behind(EVENTS, request, origin),
+                since.get(origin, _BEFORE_FIRST),
+                self._damage_end(EVENTS, request, origin),
                 key=_offset,
             )
             for origin, mark in complete.items()
@@ -179,7 +181,9 @@ class LogPages:
                 return loss.after, loss.last
         return None
 
-    def _behind_loss(self, request: PageRequest, reached: Mapping[str, Mark]) -> dict[str, Mark]:
+    def _marks_after_loss(
+        self, request: PageRequest, reached: Mapping[str, Mark]
+    ) -> dict[str, Mark]:
         """Where this log goes on, if what is wanted next are own events that it has lost."""
         own = self._log.origin
         if own not in request.ranges:
@@ -188,7 +192,7 @@ class LogPages:
         loss = self._next_loss(request, after)
         return {own: loss[1]} if loss and loss[0] <= after else {}
 
-    def _up_to_loss(
+    def _ranges_before_loss(
         self, request: PageRequest, ranges: Mapping[str, MarkRange]
     ) -> dict[str, MarkRange]:
         """The ranges, each at most up to the next own events that this log has lost."""
@@ -201,83 +205,85 @@ class LogPages:
             return {origin: each for origin, each in ranges.items() if origin != own}
         return {**ranges, own: (after, loss[0] if upto is None else min(upto, loss[0]))}
 
-    def _lost_behind(self, table: str, request: PageRequest, origin: str) -> Mark:
+    def _damage_end(self, table: str, request: PageRequest, origin: str) -> Mark:
         """The end of the damage with which a range would begin."""
-        after, _ = request.ranges.get(origin, (_NOWHERE, None))
-        return self._log.repairs.lost_behind(table, origin, after) or _NOWHERE
+        after, _ = request.ranges.get(origin, (_BEFORE_FIRST, None))
+        return self._log.repairs.lost_behind(table, origin, after) or _BEFORE_FIRST
 
-    async def page(self, request: PageRequest, *, wait: bool = False) -> Page:
+    async def read_page(self, request: PageRequest, *, wait: bool = False) -> Page:
         """The next page. Raises `BrokerError` where the log can not be read, or the query takes too
         long; `LogDamaged` where the log is being repaired, and `Overloaded` where a DTD is looked
         for, unless it is to `wait` for that."""
-        with self._reading(request, patient=wait) as reader:
-            ranges = self._up_to_loss(request, self._in_order(request))
+        with self._subscribed_query(request, patient=wait) as reader:
+            ranges = self._ranges_before_loss(request, self._readable_ranges(request))
             if not ranges:
-                return self._telling(request, await self._kept_page(request, reader, wait))
-            page = await self._page(request, ranges, reader, wait)
+                return self._with_begins(
+                    request, await self._read_replica_page(request, reader, wait)
+                )
+            page = await self._read_log_page(request, ranges, reader, wait)
         # What retention took meanwhile was not looked at: of that origin others are to be asked.
-        left = self.has_all_of(request)
+        left = self.complete_ranges(request)
         if ranges.keys() == left.keys():
-            return self._telling(request, page)
+            return self._with_begins(request, page)
         events = [event for event in page.events if event.origin in left]
         reached = {origin: mark for origin, mark in page.reached.items() if origin in left}
-        return self._telling(request, attrs.evolve(page, events=events, reached=reached))
+        return self._with_begins(request, attrs.evolve(page, events=events, reached=reached))
 
-    def _in_order(self, request: PageRequest) -> dict[str, MarkRange]:
+    def _readable_ranges(self, request: PageRequest) -> dict[str, MarkRange]:
         """The ranges that the log has all of, and whose next event is not before this page.
 
         An earlier page may have ended a range that is whole now: at damage, which was repaired, or
         at a placeholder. No later page goes on with events behind the ones that were left out."""
-        ranges = self.has_all_of(request)
-        if not request.serial or (request.any_origin and request.placeholders):
+        ranges = self.complete_ranges(request)
+        if not request.serial or (request.allow_partial and request.placeholders):
             return ranges
         first_after = self._log.first_after
         return {o: each for o, each in ranges.items() if first_after(o, each[0]) >= request.serial}
 
-    def _telling(self, request: PageRequest, page: Page) -> Page:
+    def _with_begins(self, request: PageRequest, page: Page) -> Page:
         """The page, and where what is wanted and was not looked at begins here."""
         kept = {
-            origin: max(span.after, self._lost_behind(KEPT, request, origin))
+            origin: max(span.after, self._damage_end(KEPT, request, origin))
             for origin, span in self._log.kept.items()
         }
         begins = {
             origin: mark
-            for origin, mark in {**kept, **self._begins(request)}.items()
+            for origin, mark in {**kept, **self._complete_from(request)}.items()
             if origin in request.ranges and origin not in page.reached
         }
         begins.update(page.begins)
-        begins.update(self._behind_loss(request, page.reached))
+        begins.update(self._marks_after_loss(request, page.reached))
         return attrs.evolve(page, begins=begins)
 
-    async def _page(
-        self, request: PageRequest, ranges: dict[str, MarkRange], reader: Reader, wait: bool
+    async def _read_log_page(
+        self, request: PageRequest, ranges: dict[str, MarkRange], reader: PageQuery, wait: bool
     ) -> Page:
         log = self._log
         covered = log.coverage.marks
         last = log.bounds.last
-        lost = self._on_lost_branches(ranges)
-        serial = request.serial or serial_behind(log, beginnings(ranges, covered))
+        lost = self._origins_on_lost_branches(ranges)
+        serial = request.serial or serial_behind(log, read_start_marks(ranges, covered))
         found: list[LoggedEvent] = []
         passed: dict[str, Mark] = {}
         ended: dict[str, Mark] = {}
         denied = size = 0
-        for _ in range(MOST_READS):
+        for _ in range(MAX_READS):
             try:
                 events = await log.read(serial, READ_EVENTS, PAGE_BYTES, wait=wait)
             except DamageFound as error:
                 if log.repairs.gave_up(error.damage):
-                    passed.update(marks_before(error.damage, ranges))
+                    passed.update(marks_before_damage(error.damage, ranges))
                     return Page(found, passed, error.damage.last + 1, denied)
                 if not found:
                     raise
                 return Page(found, passed, serial, denied)
-            wanted = [event for event in events if _lies_in(event, ranges, request)]
-            matched = await self._matching(request, reader, wanted)
+            wanted = [event for event in events if _is_requested(event, ranges, request)]
+            matched = await self._select_events(request, reader, wanted)
             cleared = [event for event in matched if event.level <= request.clearance]
             denied += len(matched) - len(cleared)
-            passed.update(marks_in(events, ranges, lost))
+            passed.update(marks_of_events(events, ranges, lost))
             if not request.placeholders:
-                cleared, ends = without_placeholders(cleared)
+                cleared, ends = drop_placeholders(cleared)
                 passed.update(ends)
                 ended.update(ends)
                 ranges = {origin: each for origin, each in ranges.items() if origin not in ends}
@@ -291,7 +297,7 @@ class LogPages:
                 break
         return Page(found, passed, serial, denied)
 
-    async def _kept_page(self, request: PageRequest, reader: Reader, wait: bool) -> Page:
+    async def _read_replica_page(self, request: PageRequest, reader: PageQuery, wait: bool) -> Page:
         """The same of an origin of which there are copies here (`acknowledge = "neighbour"`)."""
         for origin, (after, upto) in request.ranges.items():
             span = self._log.kept.get(origin)
@@ -305,14 +311,14 @@ class LogPages:
                 if not self._log.repairs.gave_up(error.damage):
                     raise
                 break
-            events, behind = before_hole(after, events, upto)
-            if upto is not None and self._on_lost_branches({origin: (after, upto)}):
+            events, behind = split_before_missing(after, events, upto)
+            if upto is not None and self._origins_on_lost_branches({origin: (after, upto)}):
                 # The copies behind it are of another branch.
                 events = [event for event in events if event.mark <= upto]
                 if not events:
                     continue
-            wanted = [event for event in events if _lies_in(event, request.ranges, request)]
-            matched = await self._matching(request, reader, wanted)
+            wanted = [event for event in events if _is_requested(event, request.ranges, request)]
+            matched = await self._select_events(request, reader, wanted)
             span = self._log.kept.get(origin)
             if span is None or after < span.after:
                 # They had to go while they were read.
@@ -325,52 +331,54 @@ class LogPages:
             if upto is not None:
                 reached = min(reached, upto)
             if not request.placeholders:
-                cleared, ends = without_placeholders(cleared)
+                cleared, ends = drop_placeholders(cleared)
                 if ends:
                     return Page(cleared, ends, 0)
             more = reached < span.upto and (upto is None or reached < upto)
             return Page(cleared, {origin: reached}, int(more), len(matched) - len(cleared))
         return Page([], {}, 0)
 
-    async def matching(
+    async def select_events(
         self, request: PageRequest, events: Sequence[LoggedEvent]
     ) -> list[LoggedEvent]:
         """Those events of any log that are wanted, and cleared. Raises like `page`."""
-        wanted = [event for event in events if _lies_in(event, request.ranges, request)]
-        with self._reading(request, patient=True) as reader:
-            matched = await self._page_matching.matching(reader, wanted)
+        wanted = [event for event in events if _is_requested(event, request.ranges, request)]
+        with self._subscribed_query(request, patient=True) as reader:
+            matched = await self._page_matcher.select_events(reader, wanted)
         return [event for event in matched if event.level <= request.clearance]
 
     @contextmanager
-    def _reading(self, request: PageRequest, *, patient: bool) -> Iterator[Reader]:
+    def _subscribed_query(self, request: PageRequest, *, patient: bool) -> Iterator[PageQuery]:
         """The query counts as the client's, whose queries have a share."""
         number = self._matcher.subscribe(request.pattern, request.query, request.client_id)
         try:
-            yield Reader(request.pattern, request.query, number, patient=patient)
+            yield PageQuery(request.pattern, request.query, number, waits_for_dtds=patient)
         finally:
             self._matcher.unsubscribe(number)
 
-    async def _matching(
-        self, request: PageRequest, reader: Reader, events: list[LoggedEvent]
+    async def _select_events(
+        self, request: PageRequest, reader: PageQuery, events: list[LoggedEvent]
     ) -> list[LoggedEvent]:
         if request.as_logged:
             return events
-        return await self._page_matching.matching(reader, events)
+        return await self._page_matcher.select_events(reader, events)
 
 
-def _further(one: Mapping[str, Mark], other: Mapping[str, Mark]) -> dict[str, Mark]:
-    return {o: max(one.get(o, _NOWHERE), other.get(o, _NOWHERE)) for o in {*one, *other}}
+def _max_marks(one: Mapping[str, Mark], other: Mapping[str, Mark]) -> dict[str, Mark]:
+    return {o: max(one.get(o, _BEFORE_FIRST), other.get(o, _BEFORE_FIRST)) for o in {*one, *other}}
 
 
 def _offset(mark: Mark) -> int:
     return mark[1]
 
 
-def _used(query: Query, namespaces: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def _used_namespaces(query: Query, namespaces: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple((prefix, namespaces.get(prefix, "")) for prefix, _ in query.namespaces)
 
 
-def _lies_in(event: LoggedEvent, ranges: Mapping[str, MarkRange], request: PageRequest) -> bool:
+def _is_requested(
+    event: LoggedEvent, ranges: Mapping[str, MarkRange], request: PageRequest
+) -> bool:
     found = ranges.get(event.origin)
     if found is None:
         return False

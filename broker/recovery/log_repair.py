@@ -12,28 +12,28 @@ import attrs
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from broker.archive.intervals import without
+from broker.archive.interval import difference
 from broker.cluster.address import Address
 from broker.errors import BrokerError
 from broker.event.place import Mark
-from broker.event.placeholder import refusal_code
+from broker.event.placeholder import placeholder_code
 from broker.event.stream import StreamPattern
 from broker.log.damage import Damage, Span
 from broker.log.event_log import EventLog
 from broker.log.kept import KEPT
 from broker.log.records import LoggedEvent
 from broker.matching.query.query import Query
-from broker.recovery.context import Surroundings
+from broker.recovery.context import RecoveryContext
 from broker.recovery.log_page_reader import PageRequest
 from broker.replay.request import PLACE, ReplayRequest
 
 #: Seconds between two rounds, while a source can not be asked.
-ASK_AGAIN = 2.0
+RETRY_INTERVAL = 2.0
 #: Nodes that are asked in one round, and pages of each.
-MOST_NODES = 32
-MOST_PAGES = 8
+MAX_NODES = 32
+MAX_PAGES = 8
 #: The highest rank: the events are checked against the damaged ones, and delivered as those were.
-_EVERYTHING = 2
+_ALL_LEVELS = 2
 
 
 @attrs.define
@@ -41,7 +41,7 @@ class _Search:
     """What was found of one damage so far."""
 
     damage: Damage
-    wanted: frozenset[int]
+    offsets: frozenset[int]
     """Offsets; empty where they are unknown."""
     found: dict[int, LoggedEvent] = attrs.field(factory=dict)
     needs_events: bool = False
@@ -54,19 +54,19 @@ class _Search:
         return self.damage.spans[0]
 
     @property
-    def is_over(self) -> bool:
-        return bool(self.wanted) and self.wanted <= self.found.keys()
+    def is_complete(self) -> bool:
+        return bool(self.offsets) and self.offsets <= self.found.keys()
 
-    def take(self, events: Iterable[LoggedEvent]) -> None:
+    def add_events(self, events: Iterable[LoggedEvent]) -> None:
         span = self.span
         for event in events:
-            if refusal_code(event.document) is not None and self.needs_events:
+            if placeholder_code(event.document) is not None and self.needs_events:
                 continue
             if event.origin == span.origin and span.after[1] < event.offset <= span.upto[1]:
                 self.found.setdefault(event.offset, event)
 
 
-class Repairing:
+class LogRepair:
     """Implements `broker.log.repairs.Find` for one node."""
 
     log = Logger()
@@ -74,7 +74,7 @@ class Repairing:
     def __init__(
         self,
         event_log: EventLog,
-        around: Surroundings,
+        context: RecoveryContext,
         nodes: Callable[[str], Sequence[Address]],
         is_cut_off: Callable[[], bool],
         parse_query: Callable[[str, Mapping[str, str]], Query],
@@ -82,17 +82,17 @@ class Repairing:
         """`nodes` may have events of an origin, the likeliest first; `is_cut_off` says whether none
         of them can be reached."""
         self._log = event_log
-        self._around = around
+        self._context = context
         self._nodes = nodes
         self._is_cut_off = is_cut_off
         self._pattern = StreamPattern.parse(">")
         self._parse_query = parse_query
 
-    def find(self, damage: Damage) -> Deferred[Sequence[LoggedEvent]]:
+    def find_events(self, damage: Damage) -> Deferred[Sequence[LoggedEvent]]:
         """See `broker.log.repairs.Find`."""
-        return Deferred.fromCoroutine(self._find(damage))
+        return Deferred.fromCoroutine(self._find_events(damage))
 
-    async def _find(self, damage: Damage) -> Sequence[LoggedEvent]:
+    async def _find_events(self, damage: Damage) -> Sequence[LoggedEvent]:
         if not damage.origin:
             return []
         search = _Search(
@@ -100,101 +100,101 @@ class Repairing:
             frozenset(offset for _, offset in damage.marks),
             needs_events=damage.table == KEPT or damage.origin == self._log.origin,
         )
-        until = self._around.clock.seconds() + self._around.patience
+        until = self._context.clock.seconds() + self._context.patience
         while True:
-            await self._ask_replica(search)
-            problem = await self._ask_nodes(search) or self._lacks_answer(search)
+            await self._read_replica(search)
+            problem = await self._read_nodes(search) or self._awaits_node(search)
             archive_problem = None
-            if not search.is_over:
-                archive_problem = await self._ask_archive(search)
-            if search.is_over or not (problem or archive_problem):
+            if not search.is_complete:
+                archive_problem = await self._read_archive(search)
+            if search.is_complete or not (problem or archive_problem):
                 break
-            if self._around.clock.seconds() >= until:
+            if self._context.clock.seconds() >= until:
                 if archive_problem is not None:
                     raise archive_problem
                 break
-            await self._around.after(ASK_AGAIN)
+            await self._context.sleep(RETRY_INTERVAL)
         return list(search.found.values())
 
-    async def _ask_replica(self, search: _Search) -> None:
+    async def _read_replica(self, search: _Search) -> None:
         """Of an event of the log there may be a copy in this node's replica of its origin."""
         span = search.span
         if search.damage.table == KEPT or span.origin not in self._log.kept:
             return
         try:
-            search.take(
+            search.add_events(
                 await self._log.read_kept(span.origin, span.after, 1_000, 8 << 20, wait=False)
             )
         except BrokerError:
             return
 
-    async def _ask_nodes(self, search: _Search) -> BrokerError | None:
+    async def _read_nodes(self, search: _Search) -> BrokerError | None:
         """Ask other nodes; why one of them could not be asked."""
-        fetching = self._around.fetching
+        fetching = self._context.page_exchange
         if fetching is None:
             return None
         problem: BrokerError | None = None
-        nodes = list(dict.fromkeys(self._nodes(search.span.origin)))[:MOST_NODES]
+        nodes = list(dict.fromkeys(self._nodes(search.span.origin)))[:MAX_NODES]
         for any_origin in (False, True):
             for node in nodes:
-                if search.is_over:
+                if search.is_complete:
                     return None
                 try:
-                    await self._ask_node(search, node, any_origin)
+                    await self._read_node(search, node, any_origin)
                 except BrokerError as error:
                     problem = error
         return problem
 
-    def _lacks_answer(self, search: _Search) -> bool:
+    def _awaits_node(self, search: _Search) -> bool:
         """Whether a node that may have more can not be reached at the moment."""
-        if self._around.fetching is None:
+        if self._context.page_exchange is None:
             return False
         if search.span.origin == self._log.origin:
             return self._is_cut_off()
         return not search.origin_answered
 
-    async def _ask_node(self, search: _Search, node: Address, any_origin: bool) -> None:
-        fetching = self._around.fetching
+    async def _read_node(self, search: _Search, node: Address, any_origin: bool) -> None:
+        fetching = self._context.page_exchange
         assert fetching is not None
         span = search.span
         after: Mark = span.after
         serial = 0
-        for _ in range(MOST_PAGES):
-            page = await fetching.fetch(
+        for _ in range(MAX_PAGES):
+            page = await fetching.fetch_page(
                 node,
                 PageRequest(
-                    *(self._pattern, self._parse_query("true()", {}), _EVERYTHING),
+                    *(self._pattern, self._parse_query("true()", {}), _ALL_LEVELS),
                     ranges={span.origin: (after, span.upto)},
                     serial=serial,
-                    any_origin=any_origin,
+                    allow_partial=any_origin,
                 ),
             )
-            search.take(page.events)
-            search.origin_answered |= page.origin == span.origin and not page.next
-            serial, after = page.next, max(after, page.reached.get(span.origin, after))
-            if not serial or after >= span.upto or search.is_over:
+            search.add_events(page.events)
+            search.origin_answered |= page.origin == span.origin and not page.next_serial
+            serial, after = page.next_serial, max(after, page.reached.get(span.origin, after))
+            if not serial or after >= span.upto or search.is_complete:
                 return
 
-    async def _ask_archive(self, search: _Search) -> BrokerError | None:
+    async def _read_archive(self, search: _Search) -> BrokerError | None:
         """Ask the archive; why it could not be asked."""
-        archive, span = self._around.archive, search.span
+        archive, span = self._context.archive, search.span
         if archive is None:
             return None
-        covered = (await archive.covered({span.origin: span.after})).intervals
+        covered = (await archive.get_coverage({span.origin: span.after})).intervals
         wanted = (span.after, span.upto)
-        if span.origin in covered and without([wanted], covered[span.origin]) == (wanted,):
+        if span.origin in covered and difference([wanted], covered[span.origin]) == (wanted,):
             return None
         request = ReplayRequest(
             *(">", "true()"),
-            clearance=_EVERYTHING,
+            clearance=_ALL_LEVELS,
             ranges={span.origin: (span.after, span.upto)},
             others=False,
             order=PLACE,
         )
-        replay = archive.replays.replay(request)
+        replay = archive.replays.start_replay(request)
         try:
-            while events := await replay.more():
-                search.take(events)
+            while events := await replay.next_events():
+                search.add_events(events)
         except BrokerError as error:
             return error
         finally:

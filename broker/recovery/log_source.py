@@ -15,228 +15,244 @@ from broker.delivery.recovery import MarkRange, Missed
 from broker.errors import BrokerError
 from broker.event.place import Mark
 from broker.log.records import LoggedEvent
-from broker.recovery.context import Surroundings
-from broker.recovery.log_merge import in_order
+from broker.recovery.context import RecoveryContext
+from broker.recovery.log_merge import merge_logs
 from broker.recovery.log_page_reader import Page, PageRequest
-from broker.recovery.page_merge import MergedPages, Pages
-from broker.recovery.planner import Remaining
-from broker.recovery.remote_logs import Answers
+from broker.recovery.page_merge import EventPages, PageMerge
+from broker.recovery.planner import RemainingRanges
+from broker.recovery.remote_logs import LogSurvey
 
 #: Events that are given at a time of those that were gathered.
-RUN = 256
+BATCH_EVENTS = 256
 
 
-class FromLogs:
+class LogSource:
     """Pages of logs, one at a time. What was looked at is noted in `left`."""
 
     log = Logger()
 
-    def __init__(self, missed: Missed, around: Surroundings, left: Remaining) -> None:
+    def __init__(
+        self, missed: Missed, context: RecoveryContext, remaining: RemainingRanges
+    ) -> None:
         self._missed = missed
-        self._around = around
-        self._left = left
-        self._cancelled = False
-        self._told: set[str] = set()
+        self._context = context
+        self._remaining = remaining
+        self._is_cancelled = False
+        self._answered_origins: set[str] = set()
         """Origins whose own node has said what it has, for as far as is known here."""
-        self._begins: dict[str, set[Mark]] = {}
+        self._available_from: dict[str, set[Mark]] = {}
         """By origin of which nobody has all that was asked for, behind which marks somebody has."""
-        self.holes: list[tuple[str, Mark, Mark]] = []
+        self.missing_ranges: list[tuple[str, Mark, Mark]] = []
         """What lies before that, where nobody else had it."""
 
     def cancel(self) -> None:
         """Nobody wants the rest."""
-        self._cancelled = True
+        self._is_cancelled = True
 
-    async def former(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+    async def read_previous_node(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         """What the node has where the client was."""
         address = Address.parse(self._missed.former)
-        request = self._request(self._left.ranges)
+        request = self._page_request(self._remaining.ranges)
         request = attrs.evolve(request, client_id=self._missed.client_id, name=self._missed.name)
-        async for page in self._pages(address, request):
+        async for page in self._read_pages(address, request):
             yield page.events
 
-    async def own(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+    async def read_own_log(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         """Whatever this node has, of any origin."""
-        request = attrs.evolve(self._request(self._left.ranges), any_origin=True)
-        async for page in self._pages(None, request):
+        request = attrs.evolve(self._page_request(self._remaining.ranges), allow_partial=True)
+        async for page in self._read_pages(None, request):
             yield page.events
 
-    async def origins(self, *, archive_follows: bool) -> AsyncIterator[Sequence[LoggedEvent]]:
+    async def read_origin_logs(
+        self, *, archive_follows: bool
+    ) -> AsyncIterator[Sequence[LoggedEvent]]:
         """Events of several origins' logs. All are gathered first, for only then it is known whose
         publishers have been at several of them; they are few.
 
         `archive_follows`: the archive is asked for what is left."""
-        ranges = self._left.ranges
+        ranges = self._remaining.ranges
         if len(ranges) == 1:
             for origin, each in ranges.items():
-                async for page in self._log_of(origin, each):
+                async for page in self._read_log(origin, each):
                     yield page.events
             return
-        before = self._left.copy()
+        before = self._remaining.copy()
         gathered: dict[str, list[LoggedEvent]] = {}
         for origin, each in ranges.items():
             events = gathered[origin] = []
-            async for page in self._log_of(origin, each):
+            async for page in self._read_log(origin, each):
                 events += page.events
-        if self._left.ranges and archive_follows:
+        if self._remaining.ranges and archive_follows:
             # What an origin's log lacks may be what a publisher sent before it went on to another:
             # the archive, which is asked next, has all of them in their order.
-            self._left.go_back(before)
+            self._remaining.restore(before)
             return
-        merged = in_order(gathered)
-        while run := list(islice(merged, RUN)):
+        merged = merge_logs(gathered)
+        while run := list(islice(merged, BATCH_EVENTS)):
             yield run
 
-    async def gather(self) -> list[LoggedEvent]:
+    async def read_all(self) -> list[LoggedEvent]:
         """All events of what is left of one origin, as far as a log has all of it."""
         found: list[LoggedEvent] = []
-        for origin, each in self._left.ranges.items():
-            async for page in self._log_of(origin, each):
+        for origin, each in self._remaining.ranges.items():
+            async for page in self._read_log(origin, each):
                 found += page.events
         return found
 
-    async def lost_branch(self, origin: str, after: Mark, upto: Mark) -> AsyncIterator[LoggedEvent]:
+    async def read_lost_branch(
+        self, origin: str, after: Mark, upto: Mark
+    ) -> AsyncIterator[LoggedEvent]:
         """This node's copies of events that a restored origin has lost, in (`after`, `upto`].
 
         The origin may log such an event again later. This node drops it then as a duplicate."""
-        if not await self._around.pages.has_any(origin, after, upto):
+        if not await self._context.page_reader.has_events(origin, after, upto):
             return
-        request = attrs.evolve(self._request({origin: (after, upto)}), any_origin=True)
-        while not self._cancelled:
-            page = await self._page(None, request)
+        request = attrs.evolve(self._page_request({origin: (after, upto)}), allow_partial=True)
+        while not self._is_cancelled:
+            page = await self._read_page(None, request)
             for event in page.events:
                 yield event
-            if not page.next or page.reached.get(origin, after) >= upto:
+            if not page.next_serial or page.reached.get(origin, after) >= upto:
                 return
-            request = attrs.evolve(request, serial=page.next)
+            request = attrs.evolve(request, serial=page.next_serial)
 
-    async def ends(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+    async def read_log_ends(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         """What logs have still, though they lack the beginning, and nobody else had that."""
         # A log that was damaged at several places has several beginnings.
-        while self._skip_to_beginnings():
-            async for events in self.origins(archive_follows=False):
+        while self._skip_to_available():
+            async for events in self.read_origin_logs(archive_follows=False):
                 yield events
 
-    def _skip_to_beginnings(self) -> bool:
+    def _skip_to_available(self) -> bool:
         found = False
-        begins, self._begins = self._begins, {}
-        for origin, (after, upto) in self._left.ranges.items():
+        begins, self._available_from = self._available_from, {}
+        for origin, (after, upto) in self._remaining.ranges.items():
             ahead = [m for m in begins.get(origin, ()) if m > after and m[1] > after[1]]
             mark = min(ahead, default=after)
             if ahead and (upto is None or upto[1] >= mark[1]):
-                self.holes.append((origin, after, mark))
-                self._left.reached({origin: mark})
+                self.missing_ranges.append((origin, after, mark))
+                self._remaining.advance({origin: mark})
                 found = True
         return found
 
-    async def scraps(self, answers: Answers | None = None) -> AsyncIterator[Sequence[LoggedEvent]]:
+    async def read_partial_logs(
+        self, survey: LogSurvey | None = None
+    ) -> AsyncIterator[Sequence[LoggedEvent]]:
         """What nodes have logged for their own subscriptions of what no log has all of: this node,
         and others. What is here as another origin's does not come again under a new place.
 
         `answers` are those of other nodes; None: they are asked."""
         ranges = {
             origin: (after, upto)
-            for origin, (after, upto) in self._left.ranges.items()
-            if upto is not None and origin != self._around.origin
+            for origin, (after, upto) in self._remaining.ranges.items()
+            if upto is not None and origin != self._context.own_origin
         }
-        others = self._around.others
-        if answers is None and others is not None and ranges:
-            answers = await others.reached(list(ranges))
+        others = self._context.remote_logs
+        if survey is None and others is not None and ranges:
+            survey = await others.survey_origins(list(ranges))
         for origin, (after, upto) in ranges.items():
-            request = self._request({origin: (after, upto)})
-            pages = [self._logged_here(request)]
-            if others is not None and answers is not None:
-                pages += others.pages(origin, after, upto, answers)
-            merged = MergedPages(pages)
+            request = self._page_request({origin: (after, upto)})
+            pages = [self._read_logged_here(request)]
+            if others is not None and survey is not None:
+                pages += others.read_pages(origin, after, upto, survey)
+            merged = PageMerge(pages)
             try:
-                while run := await self._next_run(merged, after):
+                while run := await self._next_batch(merged, after):
                     for event in run:
                         if event.offset > after[1] + 1:
-                            self.holes.append((origin, after, (event.epoch, event.offset - 1)))
+                            self.missing_ranges.append(
+                                (origin, after, (event.epoch, event.offset - 1))
+                            )
                         after = event.mark
-                    yield await self._around.pages.matching(request, run)
-                    self._left.reached({origin: after})
+                    yield await self._context.page_reader.select_events(request, run)
+                    self._remaining.advance({origin: after})
             finally:
                 await merged.close()
 
-    async def _logged_here(self, request: PageRequest) -> Pages:
-        request = attrs.evolve(request, any_origin=True, as_logged=True)
+    async def _read_logged_here(self, request: PageRequest) -> EventPages:
+        request = attrs.evolve(request, allow_partial=True, as_logged=True)
         while True:
-            page = await self._page(None, request)
+            page = await self._read_page(None, request)
             yield page.events
-            if not page.next:
+            if not page.next_serial:
                 return
-            request = attrs.evolve(request, serial=page.next)
+            request = attrs.evolve(request, serial=page.next_serial)
 
-    async def _next_run(self, merged: MergedPages, after: Mark) -> list[LoggedEvent]:
+    async def _next_batch(self, merged: PageMerge, after: Mark) -> list[LoggedEvent]:
         run: list[LoggedEvent] = []
-        while len(run) < RUN and not self._cancelled:
-            event = await merged.next(run[-1].mark if run else after)
+        while len(run) < BATCH_EVENTS and not self._is_cancelled:
+            event = await merged.next_event(run[-1].mark if run else after)
             if event is None:
                 break
             run.append(event)
         return run
 
-    def has_no_log(self, origin: str) -> None:
+    def mark_log_lost(self, origin: str) -> None:
         """No node has the log of an origin: none is waited for."""
-        self._told.add(origin)
+        self._answered_origins.add(origin)
 
-    def cut_off(self) -> list[str]:
+    def unreachable_origins(self) -> list[str]:
         """The origins of which something known is left that their own node may have: it could not
         be asked, or did not answer."""
         return [
             origin
-            for origin, (_, upto) in self._left.ranges.items()
-            if upto is not None and origin != self._around.origin and origin not in self._told
+            for origin, (_, upto) in self._remaining.ranges.items()
+            if upto is not None
+            and origin != self._context.own_origin
+            and origin not in self._answered_origins
         ]
 
-    async def _log_of(self, origin: str, wanted: MarkRange) -> AsyncIterator[Page]:
-        request = self._request({origin: wanted})
-        whom: list[Address | None] = [None] if self._around.pages.keeps(origin) else []
-        if origin != self._around.origin:
-            whom += self._around.homes(origin)
-        for address in whom:
-            left = self._left.ranges.get(origin)
-            if left is None:
+    async def _read_log(self, origin: str, wanted: MarkRange) -> AsyncIterator[Page]:
+        request = self._page_request({origin: wanted})
+        nodes: list[Address | None] = (
+            [None] if self._context.page_reader.has_log_or_replica(origin) else []
+        )
+        if origin != self._context.own_origin:
+            nodes += self._context.origin_nodes(origin)
+        for address in nodes:
+            remaining = self._remaining.ranges.get(origin)
+            if remaining is None:
                 return
-            of = ""
+            page_origin = ""
             try:
-                async for page in self._pages(
-                    address, attrs.evolve(request, ranges={origin: left})
+                async for page in self._read_pages(
+                    address, attrs.evolve(request, ranges={origin: remaining})
                 ):
-                    of = page.origin
+                    page_origin = page.origin
                     if origin in page.begins:
-                        self._begins.setdefault(origin, set()).add(page.begins[origin])
+                        self._available_from.setdefault(origin, set()).add(page.begins[origin])
                     yield page
             except BrokerError as error:
                 self.log.info(
                     "{whom} sends nothing of {origin}: {error}",
-                    whom=address,
+                    nodes=address,
                     origin=origin,
                     error=error,
                 )
             else:
-                if of == origin:
-                    self._told.add(origin)
+                if page_origin == origin:
+                    self._answered_origins.add(origin)
 
-    async def _pages(self, address: Address | None, request: PageRequest) -> AsyncIterator[Page]:
+    async def _read_pages(
+        self, address: Address | None, request: PageRequest
+    ) -> AsyncIterator[Page]:
         """Pages of a node's log, or of this one's; what was looked at is noted once it is taken."""
-        while not self._cancelled:
-            page = await self._page(address, request)
+        while not self._is_cancelled:
+            page = await self._read_page(address, request)
             yield page
-            self._left.reached(page.reached)
-            ranges = {o: each for o, each in self._left.ranges.items() if o in request.ranges}
-            if not page.next or not ranges:
+            self._remaining.advance(page.reached)
+            ranges = {o: each for o, each in self._remaining.ranges.items() if o in request.ranges}
+            if not page.next_serial or not ranges:
                 return
-            request = attrs.evolve(request, ranges=ranges, serial=page.next)
+            request = attrs.evolve(request, ranges=ranges, serial=page.next_serial)
 
-    def _page(self, address: Address | None, request: PageRequest) -> Deferred[Page]:
+    def _read_page(self, address: Address | None, request: PageRequest) -> Deferred[Page]:
         if address is None:
-            return Deferred.fromCoroutine(self._around.pages.page(request, wait=True))
-        assert self._around.fetching is not None
-        return self._around.fetching.fetch(address, request)
+            return Deferred.fromCoroutine(self._context.page_reader.read_page(request, wait=True))
+        assert self._context.page_exchange is not None
+        return self._context.page_exchange.fetch_page(address, request)
 
-    def _request(self, ranges: Mapping[str, MarkRange]) -> PageRequest:
+    def _page_request(self, ranges: Mapping[str, MarkRange]) -> PageRequest:
         missed = self._missed
         return PageRequest(
             *(missed.pattern, missed.query, missed.clearance, ranges),

@@ -17,7 +17,7 @@ _ARCHIVED = {
 
 
 def recovery_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
-    """What `broker.recovery.snapshot.report` gave, as metrics."""
+    """What `broker.recovery.snapshot.network_snapshot` gave, as metrics."""
     recoveries = report["recoveries"]
     yield CounterMetricFamily(
         "xmlbroker_recoveries", "Recoveries begun.", value=recoveries["begun"]

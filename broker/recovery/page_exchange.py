@@ -10,139 +10,145 @@ from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 
 from broker.cluster.address import Address
-from broker.cluster.node_messenger import Correspondence
+from broker.cluster.node_messenger import NodeMessenger
 from broker.cluster.traffic.frame import MAX_HOPS
 from broker.errors import BrokerError, NotConnected, Overloaded, PeerSilent
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import Query
-from broker.recovery.log_page_reader import LogPages, Page, PageRequest
-from broker.recovery.messages import RETURNED, FetchPage, PageFetched, pack_events, unpack_events
+from broker.recovery.log_page_reader import LogPageReader, Page, PageRequest
+from broker.recovery.messages import (
+    EVERYTHING_LOGGED,
+    FetchPage,
+    PageFetched,
+    pack_events,
+    unpack_events,
+)
 from broker.transport.clock import IClock, IDelayed
 
 #: Seconds that another node has for a page, which may have to read and match thousands of events.
 TIMEOUT = 15.0
 #: Seconds after which it is asked again: the question or the answer may have gone down with a link.
-ASK_AGAIN = 3.0
+RETRY_AFTER = 3.0
 #: Pages that wait to be read for other nodes; more are refused.
-MOST_WAITING = 1_024
+MAX_WAITING = 1_024
 
 
 @attrs.define
-class _Asked:
-    question: FetchPage
-    until: float
+class _PendingRequest:
+    message: FetchPage
+    deadline: float
     answer: Deferred[Page] = attrs.field(factory=Deferred)
-    again: IDelayed | None = None
+    retry: IDelayed | None = None
 
 
-class Fetching:
+class PageExchange:
     """Both sides."""
 
     log = Logger()
 
     def __init__(
         self,
-        post: Correspondence,
-        pages: LogPages,
+        messenger: NodeMessenger,
+        pages: LogPageReader,
         parse_query: Callable[[str, Mapping[str, str]], Query],
         clock: IClock,
     ) -> None:
-        self._post = post
-        self._pages = pages
+        self._messenger = messenger
+        self._page_reader = pages
         self._parse_query = parse_query
         self._clock = clock
-        self._asked: dict[int, _Asked] = {}
+        self._pending: dict[int, _PendingRequest] = {}
         self._waiting: deque[FetchPage] = deque()
         self._reading: FetchPage | None = None
         """What is being answered."""
-        self.served = 0
-        self.denied = 0
+        self.pages_served = 0
+        self.events_denied = 0
         """Events that were left out, since no way to the reader is cleared for them."""
-        post.hear(FetchPage, self._serve)
-        post.hear(PageFetched, self._fetched)
+        messenger.add_listener(FetchPage, self._receive_request)
+        messenger.add_listener(PageFetched, self._receive_page)
 
     # ------------------------------------------------------------------ asking
 
-    def fetch(self, node: Address, request: PageRequest) -> Deferred[Page]:
+    def fetch_page(self, node: Address, request: PageRequest) -> Deferred[Page]:
         """A page of another node's log. Fails with its error, `PeerSilent` or `NotConnected`."""
-        own = self._post.own
-        if own is None or not self._post.reachable(node):
+        own = self._messenger.own_address
+        if own is None or not self._messenger.is_reachable(node):
             return fail(NotConnected(f"there is no way to {node}"))
-        number = self._post.next_number()
+        number = self._messenger.next_request_number()
         ranges = tuple((origin, *each) for origin, each in request.ranges.items())
-        question = FetchPage(
+        message = FetchPage(
             *(node, own, MAX_HOPS, number, request.client_id),
-            RETURNED if request.any_origin else request.name,
+            EVERYTHING_LOGGED if request.allow_partial else request.name,
             *(request.pattern.text, request.query.text, dict(request.query.namespaces)),
             *(request.clearance, ranges, request.serial),
         )
-        asked = self._asked[number] = _Asked(question, self._clock.seconds() + TIMEOUT)
-        self._ask(asked)
-        return asked.answer
+        pending = self._pending[number] = _PendingRequest(message, self._clock.seconds() + TIMEOUT)
+        self._send_request(pending)
+        return pending.answer
 
-    def _ask(self, asked: _Asked) -> None:
-        node, left = asked.question.target, asked.until - self._clock.seconds()
+    def _send_request(self, pending: _PendingRequest) -> None:
+        node, left = pending.message.target, pending.deadline - self._clock.seconds()
         if left <= 0:
             silent = PeerSilent(f"{node} sent no page in {TIMEOUT:g} seconds")
-            self._settle(asked.question.request, silent)
+            self._complete(pending.message.request, silent)
             return
-        self._post.say(asked.question)
-        asked.again = self._clock.callLater(min(ASK_AGAIN, left), self._ask, asked)
+        self._messenger.send(pending.message)
+        pending.retry = self._clock.callLater(min(RETRY_AFTER, left), self._send_request, pending)
 
-    def _fetched(self, message: PageFetched) -> None:
+    def _receive_page(self, message: PageFetched) -> None:
         from_wire = message.error
         if from_wire[0]:
-            self._settle(message.request, NotConnected(f"{message.source}: {from_wire[1]}"))
+            self._complete(message.request, NotConnected(f"{message.source}: {from_wire[1]}"))
             return
         try:
             events = unpack_events(message.chunks)
         except BrokerError as error:
-            self._settle(message.request, error)
+            self._complete(message.request, error)
             return
         reached = dict(Position.from_wire(message.reached).marks)
         begins = Position.from_wire(message.begins).marks
         page = Page(events, reached, message.next, begins=begins, origin=message.origin)
-        self._settle(message.request, page)
+        self._complete(message.request, page)
 
-    def _settle(self, number: int, result: Page | BrokerError) -> None:
-        asked = self._asked.pop(number, None)
-        if asked is None:
+    def _complete(self, number: int, result: Page | BrokerError) -> None:
+        pending = self._pending.pop(number, None)
+        if pending is None:
             return
-        if asked.again is not None and asked.again.active():
-            asked.again.cancel()
+        if pending.retry is not None and pending.retry.active():
+            pending.retry.cancel()
         if isinstance(result, BrokerError):
-            asked.answer.errback(result)
+            pending.answer.errback(result)
         else:
-            asked.answer.callback(result)
+            pending.answer.callback(result)
 
     # ------------------------------------------------------------------ answering
 
-    def _serve(self, message: FetchPage) -> None:
-        if any(_same(message, each) for each in (self._reading, *self._waiting)):
+    def _receive_request(self, message: FetchPage) -> None:
+        if any(_is_same_request(message, each) for each in (self._reading, *self._waiting)):
             # It is asked again, and will be answered.
             return
-        if len(self._waiting) >= MOST_WAITING:
-            self._refuse(message, Overloaded("too many nodes ask for pages"))
+        if len(self._waiting) >= MAX_WAITING:
+            self._send_error(message, Overloaded("too many nodes ask for pages"))
             return
         self._waiting.append(message)
         if self._reading is None:
-            Deferred.fromCoroutine(self._serve_all()).addErrback(
+            Deferred.fromCoroutine(self._serve_waiting()).addErrback(
                 lambda failure: self.log.failure("reading for other nodes failed", failure)
             )
 
-    async def _serve_all(self) -> None:
+    async def _serve_waiting(self) -> None:
         try:
             while self._waiting:
                 self._reading = self._waiting.popleft()
-                await self._serve_one(self._reading)
+                await self._serve_request(self._reading)
         finally:
             self._reading = None
 
-    async def _serve_one(self, message: FetchPage) -> None:
-        returned = not message.client_id and message.name == RETURNED
+    async def _serve_request(self, message: FetchPage) -> None:
+        returned = not message.client_id and message.name == EVERYTHING_LOGGED
         try:
-            page = await self._pages.page(
+            page = await self._page_reader.read_page(
                 PageRequest(
                     StreamPattern.parse(message.pattern),
                     self._parse_query(message.query, message.namespaces),
@@ -150,39 +156,39 @@ class Fetching:
                     {origin: (after, upto) for origin, after, upto in message.ranges},
                     message.serial,
                     *(message.client_id, message.name),
-                    any_origin=returned,
+                    allow_partial=returned,
                     as_logged=returned,
                     # A node that asks for what is returned is of no earlier version.
-                    placeholders=returned or self._post.speaks(message.source, 2),
+                    placeholders=returned or self._messenger.supports_version(message.source, 2),
                 )
             )
         except BrokerError as error:
-            self._refuse(message, error)
+            self._send_error(message, error)
             return
-        cleared = [e for e in page.events if self._post.cleared(message.source, e.level)]
-        self.denied += len(page.events) - len(cleared)
-        self.served += 1
-        own = self._post.own
+        cleared = [e for e in page.events if self._messenger.is_cleared(message.source, e.level)]
+        self.events_denied += len(page.events) - len(cleared)
+        self.pages_served += 1
+        own = self._messenger.own_address
         if own is None:
             return
-        self._post.say(
+        self._messenger.send(
             PageFetched(
                 *(message.source, own, MAX_HOPS, message.request),
                 reached=Position(page.reached).to_wire(),
-                next=page.next,
+                next=page.next_serial,
                 rank=max([event.level for event in cleared], default=0),
                 chunks=pack_events(cleared),
                 begins=Position(page.begins).to_wire(),
-                origin=self._pages.origin,
+                origin=self._page_reader.origin,
             )
         )
 
-    def _refuse(self, message: FetchPage, error: BrokerError) -> None:
-        own = self._post.own
+    def _send_error(self, message: FetchPage, error: BrokerError) -> None:
+        own = self._messenger.own_address
         if own is not None:
             answer = PageFetched(message.source, own, MAX_HOPS, message.request)
-            self._post.say(attrs.evolve(answer, error=error.to_wire()))
+            self._messenger.send(attrs.evolve(answer, error=error.to_wire()))
 
 
-def _same(message: FetchPage, other: FetchPage | None) -> bool:
+def _is_same_request(message: FetchPage, other: FetchPage | None) -> bool:
     return other is not None and (message.source, message.request) == (other.source, other.request)

@@ -9,28 +9,28 @@ from broker.event.place import Mark
 from broker.log.records import LoggedEvent
 
 #: The pages of one log, with events in the order of their places.
-Pages: TypeAlias = AsyncGenerator[Sequence[LoggedEvent], None]
+EventPages: TypeAlias = AsyncGenerator[Sequence[LoggedEvent], None]
 
 
-def is_behind(mark: Mark, other: Mark) -> bool:
+def has_places_between(mark: Mark, other: Mark) -> bool:
     """Whether events may lie between two places: an epoch may have begun in which there is none."""
     return mark < other and mark[1] < other[1]
 
 
-class MergedPages:
+class PageMerge:
     """One page of each log is in memory."""
 
-    def __init__(self, logs: Sequence[Pages]) -> None:
-        self._logs: dict[Pages, list[LoggedEvent]] = {each: [] for each in logs}
+    def __init__(self, logs: Sequence[EventPages]) -> None:
+        self._logs: dict[EventPages, list[LoggedEvent]] = {each: [] for each in logs}
 
-    async def next(self, after: Mark) -> LoggedEvent | None:
+    async def next_event(self, after: Mark) -> LoggedEvent | None:
         """The first event behind a place; None at the end."""
         for pages in list(self._logs):
-            await self._fill(pages, after)
+            await self._advance(pages, after)
         heads = [events[0] for events in self._logs.values()]
         return min(heads, key=lambda each: each.mark, default=None)
 
-    async def _fill(self, pages: Pages, after: Mark) -> None:
+    async def _advance(self, pages: EventPages, after: Mark) -> None:
         """Let the first event of a log be one behind a place."""
         events = self._logs[pages]
         while True:

@@ -10,40 +10,40 @@ from typing import Any
 
 import attrs
 
-from broker.archive.intervals import Interval, common, merged, without
+from broker.archive.interval import Interval, difference, intersection, union
 from broker.delivery.recovery import MarkRange
 from broker.event.place import Mark
 from broker.recovery.archive_access import Intervals
-from broker.recovery.planner import OWN_LOG, Sources, Step, places
+from broker.recovery.planner import OWN_LOG, AvailableSources, PlanStep, count_places
 
 #: An end for what has none.
 _ENDLESS: Mark = (1 << 32, 1 << 62)
 
 
 @attrs.frozen
-class Known:
+class PlanContext:
     """What this node knows when it plans."""
 
-    own: str
+    own_origin: str
     """Its own origin."""
-    since: Mapping[str, Mark]
+    log_begins: Mapping[str, Mark]
     """By origin, behind which mark retention lets its log begin."""
-    sources: Sources
-    homes: Callable[[str], Sequence[str]]
+    sources: AvailableSources
+    origin_nodes: Callable[[str], Sequence[str]]
     """Addresses of the nodes that can be asked for an origin's events, the best first."""
-    covered: Intervals
+    archived: Intervals
     """What the archive has; an origin that is missing here it has nothing of, or can not tell."""
-    archive_told: bool
+    is_archive_known: bool
     """Whether the archive could tell."""
 
 
-def explanation(
+def explain_plan(
     wanted: Mapping[str, MarkRange],
     recovered: Mapping[str, MarkRange],
-    steps: Sequence[Step],
-    known: Known,
+    steps: Sequence[PlanStep],
+    context: PlanContext,
     *,
-    whole: bool = False,
+    all_origins: bool = False,
 ) -> dict[str, Any]:
     """Plain content: the steps, and by origin which part comes from where.
 
@@ -56,92 +56,93 @@ def explanation(
             for step in steps
         ],
         "origins": [
-            _origin(origin, wanted[origin], recovered.get(origin), steps, known)
-            for origin in sorted(wanted, key=lambda each: (each != known.own, each))
+            _explain_origin(origin, wanted[origin], recovered.get(origin), steps, context)
+            for origin in sorted(wanted, key=lambda each: (each != context.own_origin, each))
         ],
-        "others": whole,
-        "archive": {"available": known.sources.archive, "told": known.archive_told},
-        "busy": known.sources.busy,
-        "places": places(wanted),
+        "others": all_origins,
+        "archive": {"available": context.sources.has_archive, "told": context.is_archive_known},
+        "busy": context.sources.active_recoveries,
+        "places": count_places(wanted),
     }
 
 
-def _origin(
+def _explain_origin(
     origin: str,
     wanted: MarkRange,
     recovered: MarkRange | None,
-    steps: Sequence[Step],
-    known: Known,
+    steps: Sequence[PlanStep],
+    context: PlanContext,
 ) -> dict[str, Any]:
-    everything = _closed(wanted)
-    left = [] if recovered is None else [_closed(recovered)]
+    everything = _close_range(wanted)
+    left = [] if recovered is None else [_close_range(recovered)]
     parts = [
-        _part(OWN_LOG, each, [], "this node's log has it") for each in without([everything], left)
+        _describe_part(OWN_LOG, each, [], "this node's log has it")
+        for each in difference([everything], left)
     ]
     for step in steps:
-        found, whom = _found(origin, step, left, known)
-        own = step.source == "logs" and origin == known.own
+        found, nodes = _covered_by_step(origin, step, left, context)
+        own = step.source == "logs" and origin == context.own_origin
         source = OWN_LOG if own else step.source
-        parts += [_part(source, each, whom, step.why) for each in found]
-        left = list(without(left, found))
+        parts += [_describe_part(source, each, nodes, step.why) for each in found]
+        left = list(difference(left, found))
     return {
         "origin": origin,
-        "own": origin == known.own,
-        **_told(everything),
+        "own": origin == context.own_origin,
+        **_describe_interval(everything),
         "parts": sorted(parts, key=lambda part: part["after"]),
         # Where there is no end, nobody knows of anything that is missing.
         "gaps": [
-            {**_told(each), "why": _why_nobody(origin, known)}
+            {**_describe_interval(each), "why": _gap_reason(origin, context)}
             for each in left
             if each[1] != _ENDLESS
         ],
     }
 
 
-def _found(
-    origin: str, step: Step, left: Sequence[Interval], known: Known
+def _covered_by_step(
+    origin: str, step: PlanStep, left: Sequence[Interval], context: PlanContext
 ) -> tuple[Sequence[Interval], list[str]]:
     """What a step brings of what is left, and who is asked for it."""
     if step.source == "former":
-        return left, [known.sources.former]
+        return left, [context.sources.previous_node]
     if step.source == OWN_LOG:
         return left, []
     if step.source == "archive":
-        return common(left, known.covered.get(origin, ())), []
-    if origin not in known.sources.logs:
+        return intersection(left, context.archived.get(origin, ())), []
+    if origin not in context.sources.log_origins:
         return [], []
-    if origin == known.own:
+    if origin == context.own_origin:
         # Its log begins where retention lets it; copies are elsewhere, if anywhere.
-        begins = known.since.get(origin, (0, 0))
-        return without(left, [((0, 0), begins)]), []
+        begins = context.log_begins.get(origin, (0, 0))
+        return difference(left, [((0, 0), begins)]), []
     # An end that is not known is the archive's to tell: a node has what it has said it has.
-    return merged(left), list(known.homes(origin))
+    return union(left), list(context.origin_nodes(origin))
 
 
-def _why_nobody(origin: str, known: Known) -> str:
-    if not known.sources.archive:
+def _gap_reason(origin: str, context: PlanContext) -> str:
+    if not context.sources.has_archive:
         rest = "there is no archive"
-    elif not known.archive_told:
+    elif not context.is_archive_known:
         rest = "the archive can not tell at the moment what it has"
     else:
         rest = "the archive has not got it, or not yet"
-    if origin == known.own:
+    if origin == context.own_origin:
         return f"retention took it from this node's log, and {rest}"
-    if origin in known.sources.logs:
+    if origin in context.sources.log_origins:
         return f"the nodes that can be asked do not have it, and {rest}"
     return f"no node that has this log can be reached, and {rest}"
 
 
-def _closed(wanted: MarkRange) -> Interval:
+def _close_range(wanted: MarkRange) -> Interval:
     after, upto = wanted
     return after, _ENDLESS if upto is None else upto
 
 
-def _part(source: str, interval: Interval, whom: list[str], why: str) -> dict[str, Any]:
-    return {"source": source, **_told(interval), "whom": whom, "why": why}
+def _describe_part(source: str, interval: Interval, nodes: list[str], why: str) -> dict[str, Any]:
+    return {"source": source, **_describe_interval(interval), "whom": nodes, "why": why}
 
 
-def _told(interval: Interval) -> dict[str, Any]:
+def _describe_interval(interval: Interval) -> dict[str, Any]:
     """The bounds as marks, and how many places lie between; None where there is no end."""
     after, upto = interval
     ends = upto != _ENDLESS

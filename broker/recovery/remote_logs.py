@@ -15,99 +15,99 @@ import msgpack
 from twisted.logger import Logger
 
 from broker.cluster.address import Address, address_or_none
-from broker.cluster.network_question import Questions
+from broker.cluster.network_question import NetworkQuestions
 from broker.errors import BrokerError
 from broker.event.place import Mark
-from broker.recovery.origin_reader import OriginSources
-from broker.recovery.page_merge import Pages
+from broker.recovery.origin_reader import OriginReader
+from broker.recovery.page_merge import EventPages
 from broker.wire import fields
 
 #: The kind of the question.
 REACHED: Final = "reached"
 #: Origins in one question, or in the answer to one that names none.
-MOST_ORIGINS: Final = 512
+MAX_ORIGINS: Final = 512
 #: Nodes whose logs are read; of more, those that have got furthest.
-MOST_NODES: Final = 32
-_NOWHERE: Mark = (0, 0)
+MAX_NODES: Final = 32
+_BEFORE_FIRST: Mark = (0, 0)
 
 
 class KnownOrigins(Protocol):
     """The origins that this node knows."""
 
-    def all(self) -> Collection[str]:
+    def list_origins(self) -> Collection[str]:
         """Those of which something is in the log or the replicas here, and this node's own."""
 
-    def reached(self, origin: str) -> Mark | None:
+    def furthest_place(self, origin: str) -> Mark | None:
         """The furthest place of an origin in the log or the replica here; None: there is none."""
 
-    def is_here(self, origin: str) -> bool:
+    def is_log_reachable(self, origin: str) -> bool:
         """Whether the origin's log is here, or at a node of the cluster that can be reached."""
 
-    def homes(self, origin: str) -> Sequence[str]:
+    def sender_addresses(self, origin: str) -> Sequence[str]:
         """The addresses of the nodes that have sent events of an origin since this one began: its
         own node, and who answered in its place."""
 
 
 @attrs.define
-class Answers:
+class LogSurvey:
     """What other nodes have said, and whether all could be read."""
 
     marks: dict[str, dict[Address, Mark]] = attrs.field(factory=dict)
     """By origin, how far which node has got."""
-    here: set[str] = attrs.field(factory=set)
+    available_logs: set[str] = attrs.field(factory=set)
     """Origins whose log a node has."""
-    homes: dict[str, set[str]] = attrs.field(factory=dict)
+    senders: dict[str, set[str]] = attrs.field(factory=dict)
     """By origin the addresses of the nodes that have sent its events."""
     answered: set[str] = attrs.field(factory=set)
     """The addresses of the nodes that have answered, and of the one that has asked."""
-    silent: Collection[str] = ()
+    unanswered: Collection[str] = ()
     """Nodes and clusters that did not answer."""
     is_complete: bool = True
     """Whether all nodes have answered, and all pages that were asked for have come so far."""
 
-    def add(self, node: Address, content: bytes) -> None:
+    def add_answer(self, node: Address, content: bytes) -> None:
         """Add the answer of one node. Raises `ValueError` or `TypeError`."""
         for origin, mark, is_here, homes in msgpack.unpackb(content):
             self.marks.setdefault(fields.text(origin), {})[node] = fields.mark(mark)
-            self.homes.setdefault(origin, set()).update(map(fields.address, homes))
+            self.senders.setdefault(origin, set()).update(map(fields.address, homes))
             if fields.flag(is_here):
-                self.here.add(origin)
+                self.available_logs.add(origin)
         self.answered.add(str(node))
 
-    def log_is_gone(self, origin: str) -> bool:
+    def is_log_lost(self, origin: str) -> bool:
         """Whether the log of an origin is at no node, for certain."""
-        known = self.is_complete and self.has_origin_node(origin)
-        return known and origin not in self.here
+        is_known = self.is_complete and self.has_asked_senders(origin)
+        return is_known and origin not in self.available_logs
 
-    def has_origin_node(self, origin: str) -> bool:
+    def has_asked_senders(self, origin: str) -> bool:
         """Whether all nodes that have sent events of an origin, as far as is known, are among those
         that have answered."""
-        return self.homes.get(origin, set()) <= self.answered
+        return self.senders.get(origin, set()) <= self.answered
 
-    def furthest(self, origin: str) -> Mark:
+    def furthest_place(self, origin: str) -> Mark:
         """The furthest place that a node has got to."""
-        return max(self.marks.get(origin, {}).values(), default=_NOWHERE)
+        return max(self.marks.get(origin, {}).values(), default=_BEFORE_FIRST)
 
 
-class OtherLogs:
+class RemoteLogs:
     """Asks other nodes, and answers them."""
 
     log = Logger()
 
     def __init__(
         self,
-        known: KnownOrigins,
-        questions: Questions,
-        sources: Callable[[str], OriginSources],
+        known_origins: KnownOrigins,
+        questions: NetworkQuestions,
+        make_reader: Callable[[str], OriginReader],
     ) -> None:
         """`sources` reads the events of one origin."""
-        self._known = known
+        self._known_origins = known_origins
         self._questions = questions
-        self._sources = sources
-        questions.answer_with(REACHED, self._answer)
+        self._origin_reader = make_reader
+        questions.register_answerer(REACHED, self._answer)
 
     def _answer(self, content: bytes) -> tuple[bytes, int] | None:
-        known = self._known
+        known = self._known_origins
         try:
             asked = msgpack.unpackb(content)
             origins = None if asked is None else fields.text_list(asked)
@@ -115,56 +115,62 @@ class OtherLogs:
             return None
         if origins is None:
             # Their names begin with the time: of logs that are not here the oldest are left out.
-            order = sorted(known.all(), reverse=True)
-            origins = tuple(sorted(order, key=known.is_here, reverse=True))
+            order = sorted(known.list_origins(), reverse=True)
+            origins = tuple(sorted(order, key=known.is_log_reachable, reverse=True))
         rows: list[tuple[str, Mark, bool, Sequence[str]]] = []
-        for origin in origins[:MOST_ORIGINS]:
-            mark, is_here = known.reached(origin), known.is_here(origin)
+        for origin in origins[:MAX_ORIGINS]:
+            mark, is_here = known.furthest_place(origin), known.is_log_reachable(origin)
             if mark is not None or is_here:
-                rows.append((origin, mark or _NOWHERE, is_here, known.homes(origin)))
+                rows.append(
+                    (origin, mark or _BEFORE_FIRST, is_here, known.sender_addresses(origin))
+                )
         return msgpack.packb(rows), 0
 
-    async def reached(self, origins: Sequence[str] | None) -> Answers:
+    async def survey_origins(self, origins: Sequence[str] | None) -> LogSurvey:
         """How far other nodes have got with these origins; None: with all that they know."""
-        content = None if origins is None else list(origins[:MOST_ORIGINS])
-        gathered = await self._questions.ask_others(REACHED, msgpack.packb(content))
-        answers = Answers(silent=gathered.silent, is_complete=not gathered.silent)
-        answers.answered.add(self._questions.own)
-        answers.homes = {origin: {*self._known.homes(origin)} for origin in origins or ()}
+        content = None if origins is None else list(origins[:MAX_ORIGINS])
+        gathered = await self._questions.ask_all_nodes(REACHED, msgpack.packb(content))
+        survey = LogSurvey(unanswered=gathered.silent, is_complete=not gathered.silent)
+        survey.answered.add(self._questions.own_address)
+        survey.senders = {
+            origin: {*self._known_origins.sender_addresses(origin)} for origin in origins or ()
+        }
         for text, answer in gathered.answers.items():
             node = address_or_none(text)
             try:
                 if node is None:
                     raise ValueError("no address")
-                answers.add(node, answer)
+                survey.add_answer(node, answer)
             except (ValueError, TypeError) as error:
-                answers.is_complete = False
+                survey.is_complete = False
                 self.log.warn("{node} answers badly: {error}", node=text, error=error)
-        return answers
+        return survey
 
-    def pages(self, origin: str, after: Mark, upto: Mark, answers: Answers) -> list[Pages]:
+    def read_pages(
+        self, origin: str, after: Mark, upto: Mark, survey: LogSurvey
+    ) -> list[EventPages]:
         """The events of an origin in (`after`, `upto`] in the logs and the replicas of those that
         have got further than `after`. A node that can not be read makes the answers incomplete."""
-        marks: Mapping[Address, Mark] = answers.marks.get(origin, {})
+        marks: Mapping[Address, Mark] = survey.marks.get(origin, {})
         further = [node for node, mark in marks.items() if mark > after]
         nodes = sorted(further, key=marks.__getitem__, reverse=True)
-        sources = self._sources(origin)
+        make_reader = self._origin_reader(origin)
         return [
-            self._until_broken(read(node, after, upto), answers)
-            for node in nodes[:MOST_NODES]
-            for read in (sources.logged_at, sources.replica_at)
+            self._stop_at_error(read(node, after, upto), survey)
+            for node in nodes[:MAX_NODES]
+            for read in (make_reader.read_log, make_reader.read_replica)
         ]
 
-    def archived(self, origin: str, after: Mark, upto: Mark, answers: Answers) -> Pages:
+    def read_archive(self, origin: str, after: Mark, upto: Mark, survey: LogSurvey) -> EventPages:
         """The events of an origin in the archive."""
-        return self._until_broken(self._sources(origin).archived(after, upto), answers)
+        return self._stop_at_error(self._origin_reader(origin).read_archive(after, upto), survey)
 
-    async def _until_broken(self, pages: Pages, answers: Answers) -> Pages:
+    async def _stop_at_error(self, pages: EventPages, survey: LogSurvey) -> EventPages:
         try:
             async for events in pages:
                 yield events
         except BrokerError as error:
-            answers.is_complete = False
+            survey.is_complete = False
             self.log.info("a log of an origin can not be read: {error}", error=error)
         finally:
             await pages.aclose()

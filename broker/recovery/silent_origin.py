@@ -21,182 +21,182 @@ from typing import Any, Final, Protocol
 import attrs
 from twisted.logger import Logger
 
-from broker.cluster.known_peers import REMEMBERED
+from broker.cluster.known_peers import PEER_EXPIRY
 from broker.event.place import Mark
 from broker.log.records import LoggedEvent
 from broker.recovery.archive_access import ArchiveAccess
-from broker.recovery.archive_catch_up import Flows, is_in_log
-from broker.recovery.context import Surroundings
-from broker.recovery.page_merge import MergedPages, is_behind
-from broker.recovery.periodic_job import RegularJob
-from broker.recovery.remote_logs import MOST_ORIGINS, Answers, OtherLogs
+from broker.recovery.archive_catch_up import OriginFlows, wait_until_logged
+from broker.recovery.context import RecoveryContext
+from broker.recovery.page_merge import PageMerge, has_places_between
+from broker.recovery.periodic_job import PeriodicJob
+from broker.recovery.remote_logs import MAX_ORIGINS, LogSurvey, RemoteLogs
 from broker.transport.backoff import backoff_bound
 
 #: Seconds between two looks at which origins are silent.
-LOOK_EVERY: Final = 5.0
+CHECK_INTERVAL: Final = 5.0
 #: Seconds until the nodes are asked about an origin again, at first and at most.
-ASK_AGAIN: Final = 20.0
-MOST_ASK_AGAIN: Final = 3600.0
+FIRST_RETRY: Final = 20.0
+MAX_RETRY: Final = 3600.0
 #: Events that are taken at a time.
-RUN: Final = 256
+BATCH_EVENTS: Final = 256
 
 
-class SilentFlows(Flows, Protocol):
+class SilentOriginFlows(OriginFlows, Protocol):
     """Also which nodes are there, and what no node has."""
 
-    def nodes(self) -> Collection[str]:
+    def reachable_nodes(self) -> Collection[str]:
         """The nodes of the cluster that can be reached, and the clusters beside it."""
 
-    def gone(self, origin: str, after: Mark, upto: Mark) -> None:
+    def report_lost(self, origin: str, after: Mark, upto: Mark) -> None:
         """No node has the events of an origin in (after, upto]."""
 
 
 @attrs.frozen
-class _Asked:
+class _Retry:
     """When the nodes are asked about one origin again."""
 
-    times: int
+    attempts: int
     again_at: float
 
 
-class SilentOrigins:
+class SilentOriginRecovery:
     """One node's."""
 
     log = Logger()
 
     def __init__(
         self,
-        flows: SilentFlows,
-        others: OtherLogs,
+        flows: SilentOriginFlows,
+        remote_logs: RemoteLogs,
         archive: ArchiveAccess | None,
-        around: Surroundings,
+        context: RecoveryContext,
     ) -> None:
         self._flows = flows
-        self._others = others
+        self._remote_logs = remote_logs
         self._archive = archive
-        self._around = around
-        self._job = RegularJob(around.clock, LOOK_EVERY, self._begin)
-        self._stands: dict[str, tuple[Mark, float]] = {}
+        self._context = context
+        self._job = PeriodicJob(context.clock, CHECK_INTERVAL, self._start)
+        self._positions: dict[str, tuple[Mark, float]] = {}
         """By origin, how far this node has got, and since when."""
-        self._asked: dict[str, _Asked] = {}
+        self._retries: dict[str, _Retry] = {}
         self._unanswered: frozenset[str] = frozenset()
         """Nodes and clusters that did not answer the last question. Such a node may have got
         further, or have the log."""
-        self.found = 0
+        self.events_found = 0
         """Events that were taken."""
-        self.lost = 0
+        self.places_lost = 0
         """Places of which subscriptions were told that no node has them."""
 
     # ------------------------------------------------------------------ asking
 
-    def look(self) -> None:
+    def run_if_due(self) -> None:
         """To be called each second: once in a while it looks."""
-        self._job.look()
+        self._job.run_if_due()
 
-    def _begin(self) -> Coroutine[Any, Any, None] | None:
-        if self._flows.idle:
-            self._stands.clear()
+    def _start(self) -> Coroutine[Any, Any, None] | None:
+        if self._flows.has_no_interest:
+            self._positions.clear()
             return None
-        due = self._due()
-        return self._ask(due) if due else None
+        due = self._due_origins()
+        return self._survey_origins(due) if due else None
 
-    def _due(self) -> list[str]:
+    def _due_origins(self) -> list[str]:
         """Silent origins about which the nodes are to be asked now."""
-        now = self._around.clock.seconds()
-        came = not self._unanswered.isdisjoint(self._flows.nodes())
-        before = self._stands
-        self._stands = {
+        now = self._context.clock.seconds()
+        has_new_node = not self._unanswered.isdisjoint(self._flows.reachable_nodes())
+        before = self._positions
+        self._positions = {
             origin: before[origin] if before.get(origin, (None,))[0] == mark else (mark, now)
-            for origin, mark in self._flows.wanted().items()
+            for origin, mark in self._flows.unreachable_positions().items()
         }
-        patience = self._around.patience
-        silent = [origin for origin, (_, at) in self._stands.items() if now - at >= patience]
-        self._asked = {o: self._asked[o] for o in silent if o in self._asked}
+        patience = self._context.patience
+        silent = [origin for origin, (_, at) in self._positions.items() if now - at >= patience]
+        self._retries = {o: self._retries[o] for o in silent if o in self._retries}
         due = [
             origin
             for origin in silent
-            if came or origin not in self._asked or now >= self._asked[origin].again_at
+            if has_new_node or origin not in self._retries or now >= self._retries[origin].again_at
         ]
-        for origin in due[:MOST_ORIGINS]:
-            times = self._asked[origin].times + 1 if origin in self._asked else 0
-            again_at = now + backoff_bound(times, ASK_AGAIN, MOST_ASK_AGAIN)
-            self._asked[origin] = _Asked(times, again_at)
-        return due[:MOST_ORIGINS]
+        for origin in due[:MAX_ORIGINS]:
+            times = self._retries[origin].attempts + 1 if origin in self._retries else 0
+            again_at = now + backoff_bound(times, FIRST_RETRY, MAX_RETRY)
+            self._retries[origin] = _Retry(times, again_at)
+        return due[:MAX_ORIGINS]
 
-    async def _ask(self, origins: Sequence[str]) -> None:
-        answers = await self._others.reached(origins)
-        self._unanswered = frozenset(answers.silent) - frozenset(self._flows.nodes())
+    async def _survey_origins(self, origins: Sequence[str]) -> None:
+        survey = await self._remote_logs.survey_origins(origins)
+        self._unanswered = frozenset(survey.unanswered) - frozenset(self._flows.reachable_nodes())
         for origin in origins:
-            if origin not in answers.here:
-                await self._catch_up(origin, answers)
+            if origin not in survey.available_logs:
+                await self._catch_up(origin, survey)
 
     # ------------------------------------------------------------------ catching up
 
-    async def _catch_up(self, origin: str, answers: Answers) -> None:
+    async def _catch_up(self, origin: str, survey: LogSurvey) -> None:
         """Take the events of an origin up to the furthest place of other nodes."""
-        after, upto = self._flows.stands_at(origin), answers.furthest(origin)
+        after, upto = self._flows.position_of(origin), survey.furthest_place(origin)
         if after is None or upto <= after:
             return
-        answers = attrs.evolve(answers)
-        if not answers.has_origin_node(origin) and not self._is_forgotten(origin):
-            answers.is_complete = False
-        pages = self._others.pages(origin, after, upto, answers)
+        survey = attrs.evolve(survey)
+        if not survey.has_asked_senders(origin) and not self._is_given_up(origin):
+            survey.is_complete = False
+        pages = self._remote_logs.read_pages(origin, after, upto, survey)
         if self._archive is not None:
-            told = await self._archive.covered({origin: after})
-            if not told.is_known or origin in told.healing:
-                answers.is_complete = False
-            if any(end > after for _, end in told.intervals.get(origin, ())):
-                pages.append(self._others.archived(origin, after, upto, answers))
-        merged = MergedPages(pages)
+            coverage = await self._archive.get_coverage({origin: after})
+            if not coverage.is_known or origin in coverage.repairable:
+                survey.is_complete = False
+            if any(end > after for _, end in coverage.intervals.get(origin, ())):
+                pages.append(self._remote_logs.read_archive(origin, after, upto, survey))
+        merged = PageMerge(pages)
         try:
-            await self._take(origin, after, upto, merged, answers)
+            await self._take_events(origin, after, upto, merged, survey)
         finally:
             await merged.close()
 
-    def _is_forgotten(self, origin: str) -> bool:
+    def _is_given_up(self, origin: str) -> bool:
         """Whether nothing new has come of an origin for so long that its node is not waited for."""
-        _, since = self._stands.get(origin, (None, float("inf")))
-        return self._around.clock.seconds() - since >= REMEMBERED
+        _, since = self._positions.get(origin, (None, float("inf")))
+        return self._context.clock.seconds() - since >= PEER_EXPIRY
 
-    async def _take(
-        self, origin: str, after: Mark, upto: Mark, merged: MergedPages, answers: Answers
+    async def _take_events(
+        self, origin: str, after: Mark, upto: Mark, merged: PageMerge, survey: LogSurvey
     ) -> None:
         run: list[LoggedEvent] = []
         while True:
-            event = await merged.next(run[-1].mark if run else after)
+            event = await merged.next_event(run[-1].mark if run else after)
             ends = event is None or event.offset != (run[-1].mark if run else after)[1] + 1
-            if run and (ends or len(run) >= RUN):
-                if not await self._page(origin, after, run):
+            if run and (ends or len(run) >= BATCH_EVENTS):
+                if not await self._ingest_page(origin, after, run):
                     return
                 after, run = run[-1].mark, []
             if ends:
                 # Of a missing range the end is the place before the next event.
                 end = upto if event is None else (event.mark[0], event.offset - 1)
-                if is_behind(after, end):
-                    if not answers.is_complete or not await self._gone(origin, after, end):
+                if has_places_between(after, end):
+                    if not survey.is_complete or not await self._report_lost(origin, after, end):
                         return
                     after = end
             if event is None:
                 return
             run.append(event)
 
-    async def _page(self, origin: str, after: Mark, events: list[LoggedEvent]) -> bool:
-        if self._flows.stands_at(origin) != after:
+    async def _ingest_page(self, origin: str, after: Mark, events: list[LoggedEvent]) -> bool:
+        if self._flows.position_of(origin) != after:
             # It flows again.
             return False
-        self._flows.page(origin, after, events[-1].mark, events)
-        self.found += len(events)
-        return await is_in_log(self._flows, self._around, origin, events[-1].mark)
+        self._flows.ingest_page(origin, after, events[-1].mark, events)
+        self.events_found += len(events)
+        return await wait_until_logged(self._flows, self._context, origin, events[-1].mark)
 
-    async def _gone(self, origin: str, after: Mark, upto: Mark) -> bool:
-        if self._flows.stands_at(origin) != after:
+    async def _report_lost(self, origin: str, after: Mark, upto: Mark) -> bool:
+        if self._flows.position_of(origin) != after:
             return False
-        self.lost += upto[1] - after[1]
+        self.places_lost += upto[1] - after[1]
         self.log.warn(
             "no node has the events of {origin} behind {after} and up to {upto}",
             origin=origin,
             after=f"{after[0]}:{after[1]}",
             upto=f"{upto[0]}:{upto[1]}",
         )
-        self._flows.gone(origin, after, upto)
-        return await is_in_log(self._flows, self._around, origin, upto)
+        self._flows.report_lost(origin, after, upto)
+        return await wait_until_logged(self._flows, self._context, origin, upto)

@@ -8,24 +8,24 @@ from typing import Any
 
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
-from broker.recovery.branch_restore import ReturnCounts
+from broker.recovery.branch_restore import RestoreCounts
 from broker.recovery.node_recovery import NodeRecovery
 
 
-def report(recovery: NodeRecovery, log: EventLog) -> dict[str, Any]:
+def recovery_snapshot(recovery: NodeRecovery, log: EventLog) -> dict[str, Any]:
     """A plain tree. `archive` and `replays` are None where the node has no archive."""
-    archive = recovery.around.archive
-    beside = {} if archive is None else archive.figures()
+    archive = recovery.context.archive
+    processes = {} if archive is None else archive.snapshot()
     return {
-        "archive": _archive(beside.get("archiver"), log),
-        "replays": beside.get("replays"),
-        "recoveries": _recoveries(recovery),
-        "hand_offs": _hand_offs(recovery),
-        "pages": _pages(recovery),
+        "archive": _archive_snapshot(processes.get("archiver"), log),
+        "replays": processes.get("replays"),
+        "recoveries": _recovery_counts(recovery),
+        "hand_offs": _handover_counts(recovery),
+        "pages": _page_counts(recovery),
     }
 
 
-def _archive(archiver: Mapping[str, Any] | None, log: EventLog) -> dict[str, Any] | None:
+def _archive_snapshot(archiver: Mapping[str, Any] | None, log: EventLog) -> dict[str, Any] | None:
     if archiver is None:
         return None
     told = dict(archiver)
@@ -42,52 +42,54 @@ def _archive(archiver: Mapping[str, Any] | None, log: EventLog) -> dict[str, Any
     }
 
 
-def _recoveries(recovery: NodeRecovery) -> dict[str, Any]:
-    found = Counter(recovery.found)
-    for each in recovery.under_way:
-        found.update(each.found)
+def _recovery_counts(recovery: NodeRecovery) -> dict[str, Any]:
+    found = Counter(recovery.events_by_source)
+    for each in recovery.active:
+        found.update(each.events_by_source)
     return {
-        "begun": recovery.begun,
-        "under_way": len(recovery.under_way),
+        "begun": recovery.started,
+        "under_way": len(recovery.active),
         "cancelled": recovery.cancelled,
         "failed": recovery.failed,
-        "lost_places": recovery.lost,
-        "stood_in": 0 if recovery.standing_in is None else recovery.standing_in.found,
-        **_silent_origins(recovery),
-        **_returning(recovery),
+        "lost_places": recovery.lost_places,
+        "stood_in": 0
+        if recovery.archive_catch_up is None
+        else recovery.archive_catch_up.events_found,
+        **_silent_origin_counts(recovery),
+        **_branch_counts(recovery),
         "events": {source: found[source] for source in ("log", "former", "logs", "archive")},
     }
 
 
-def _returning(recovery: NodeRecovery) -> dict[str, int]:
-    returning = recovery.returning
-    counts = ReturnCounts() if returning is None else returning.counts
+def _branch_counts(recovery: NodeRecovery) -> dict[str, int]:
+    branch_restore = recovery.branch_restore
+    counts = RestoreCounts() if branch_restore is None else branch_restore.counts
     return {
         "branches": counts.branches,
-        "returned": counts.returned,
+        "returned": counts.restored,
         "lost_on_branches": counts.lost,
     }
 
 
-def _silent_origins(recovery: NodeRecovery) -> dict[str, int]:
-    silent = recovery.silent_origins
+def _silent_origin_counts(recovery: NodeRecovery) -> dict[str, int]:
+    silent = recovery.silent_origin_recovery
     return {
-        "of_silent_origins": 0 if silent is None else silent.found,
-        "lost_of_silent_origins": 0 if silent is None else silent.lost,
+        "of_silent_origins": 0 if silent is None else silent.events_found,
+        "lost_of_silent_origins": 0 if silent is None else silent.places_lost,
     }
 
 
-def _hand_offs(recovery: NodeRecovery) -> dict[str, int]:
-    handing = recovery.handing_over
+def _handover_counts(recovery: NodeRecovery) -> dict[str, int]:
+    handover = recovery.handover
     return {
-        "handed_over": 0 if handing is None else handing.handed_over,
-        "taken_over": 0 if handing is None else handing.taken_over,
+        "handed_over": 0 if handover is None else handover.handed_over,
+        "taken_over": 0 if handover is None else handover.taken_over,
     }
 
 
-def _pages(recovery: NodeRecovery) -> dict[str, int]:
-    fetching = recovery.around.fetching
+def _page_counts(recovery: NodeRecovery) -> dict[str, int]:
+    page_exchange = recovery.context.page_exchange
     return {
-        "served": 0 if fetching is None else fetching.served,
-        "denied": 0 if fetching is None else fetching.denied,
+        "served": 0 if page_exchange is None else page_exchange.pages_served,
+        "denied": 0 if page_exchange is None else page_exchange.events_denied,
     }

@@ -13,24 +13,24 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from broker.archive.intervals import Interval, Intervals, forks, without
+from broker.archive.interval import Interval, Intervals, difference, has_branches
 from broker.delivery.recovery import Lost, Missed
 from broker.errors import BrokerError
 from broker.event.place import Mark
 from broker.log.records import LoggedEvent
-from broker.recovery.archive_source import MOST_LAST, FromArchive
-from broker.recovery.context import LOOK_AGAIN, Surroundings
-from broker.recovery.log_source import FromLogs
-from broker.recovery.lost_branch_reader import LostBranches
-from broker.recovery.page_merge import is_behind
-from broker.recovery.planner import OWN_LOG, Remaining, Step, plan
-from broker.replay.engine.contract import Hole
+from broker.recovery.archive_source import MAX_LAST, ArchiveSource
+from broker.recovery.context import POLL_INTERVAL, RecoveryContext
+from broker.recovery.log_source import LogSource
+from broker.recovery.lost_branch_reader import LostBranchReader
+from broker.recovery.page_merge import has_places_between
+from broker.recovery.planner import OWN_LOG, PlanStep, RemainingRanges, plan_steps
+from broker.replay.engine.contract import MissingRange
 
 #: The stage in which nodes are waited for that can not be reached.
-CUT_OFF = "cut off"
+UNREACHABLE = "cut off"
 
 
-class Filling:
+class SubscriptionRecovery:
     """See `broker.delivery.recovery.Recovering`."""
 
     log = Logger()
@@ -38,38 +38,40 @@ class Filling:
     def __init__(
         self,
         missed: Missed,
-        around: Surroundings,
+        context: RecoveryContext,
         busy: int = 0,
-        ended: Callable[[Filling], object] = lambda _: None,
+        on_end: Callable[[SubscriptionRecovery], object] = lambda _: None,
     ) -> None:
         """`busy` is how many others are under way; `ended` is told once that this one is over."""
-        self._ended = ended
+        self._on_end = on_end
         self._missed = missed
-        self._around = around
-        left = self._left = Remaining(missed.ranges, missed.known)
-        self._logs = FromLogs(missed, around, left)
-        self._archive = (
-            None if around.archive is None else FromArchive(missed, around, around.archive, left)
+        self._context = context
+        remaining = self._remaining = RemainingRanges(missed.ranges, missed.known)
+        self._log_source = LogSource(missed, context, remaining)
+        self._archive_source = (
+            None
+            if context.archive is None
+            else ArchiveSource(missed, context, context.archive, remaining)
         )
-        self._events = self._all()
-        self._next: Sequence[LoggedEvent] = ()
+        self._events = self._all_events()
+        self._held_back: Sequence[LoggedEvent] = ()
         """Events that follow a loss; `more` returns them next."""
-        self._lost_before: list[Lost] = []
-        self._told: dict[str, list[Interval]] = {}
+        self._losses_before: list[Lost] = []
+        self._reported: dict[str, list[Interval]] = {}
         """Losses that were returned by `lost_before`."""
         self._error: BrokerError | None = None
         """Why the archive could not be searched."""
-        self._cancelled = False
-        self._sources = around.sources(missed, busy)
-        self._whole = missed.others
+        self._is_cancelled = False
+        self._sources = context.available_sources(missed, busy)
+        self._has_unnamed_origins = missed.others
         """Whether there may be origins that are wanted and not named."""
-        self.steps = plan(missed.ranges, self._sources, whole=missed.others)
+        self.steps = plan_steps(missed.ranges, self._sources, all_origins=missed.others)
         self.stage = ""
         """The source that is being asked."""
         self.has_failed = False
         """Whether it could not go on: its client was told why, and may ask again."""
-        self.sent = 0
-        self.found: Counter[str] = Counter()
+        self.events_sent = 0
+        self.events_by_source: Counter[str] = Counter()
         """Events that were found so far, by source."""
 
     def more(self) -> Deferred[Sequence[LoggedEvent]]:
@@ -78,26 +80,26 @@ class Filling:
         return Deferred.fromCoroutine(self._more())
 
     async def _more(self) -> Sequence[LoggedEvent]:
-        if self._cancelled:
+        if self._is_cancelled:
             return []
-        if not self._next:
+        if not self._held_back:
             async for events in self._events:
                 if events:
-                    self._next = events
+                    self._held_back = events
                     break
-        if self._next:
-            events, self._next = self._up_to_loss(self._next)
-            self.sent += len(events)
+        if self._held_back:
+            events, self._held_back = self._split_at_loss(self._held_back)
+            self.events_sent += len(events)
             return events
-        if self._error is not None and (self._left.ranges or self._missed.others):
+        if self._error is not None and (self._remaining.ranges or self._missed.others):
             # What is left is not lost: the archive, which may have it, could not be searched.
             self.has_failed = True
-            self._ended(self)
+            self._on_end(self)
             raise self._error
-        self._ended(self)
+        self._on_end(self)
         return []
 
-    def _up_to_loss(
+    def _split_at_loss(
         self, events: Sequence[LoggedEvent]
     ) -> tuple[Sequence[LoggedEvent], Sequence[LoggedEvent]]:
         """Split events at the first one that follows a loss. Losses before all of them are noted.
@@ -105,60 +107,60 @@ class Filling:
         A gap must come before the events behind it (guarantee 6), and a client's position must not
         pass it before.
         """
-        self._lost_before = []
-        untold = self._untold(self._holes())
+        self._losses_before = []
+        untold = self._unreported(self._missing_ranges())
         for index, event in enumerate(events) if untold else ():
             passed = [each for each in untold.get(event.origin, ()) if each[1] < event.mark]
             if passed and index:
                 return events[:index], events[index:]
             if passed:
-                self._told.setdefault(event.origin, []).extend(passed)
-                self._lost_before += self._as_lost(event.origin, passed)
-                untold = self._untold(self._holes())
+                self._reported.setdefault(event.origin, []).extend(passed)
+                self._losses_before += self._as_losses(event.origin, passed)
+                untold = self._unreported(self._missing_ranges())
         return events, ()
 
     def lost_before(self) -> Sequence[Lost]:
         """Losses before the events that `more` returned last."""
-        return self._lost_before
+        return self._losses_before
 
     def reached(self) -> Mapping[str, Mark]:
         """At the end: how far those of the ranges went that had no end."""
-        beyond = {} if self._archive is None else self._archive.beyond
-        return {**self._left.open_ends, **beyond}
+        beyond = {} if self._archive_source is None else self._archive_source.beyond
+        return {**self._remaining.open_ends, **beyond}
 
     def lost(self) -> Sequence[Lost]:
         """At the end: what no source had, and `lost_before` did not return."""
-        lost = self._untold([*self._holes(), *self._rest()])
-        return [each for origin, found in lost.items() for each in self._as_lost(origin, found)]
+        lost = self._unreported([*self._missing_ranges(), *self._unfound_ranges()])
+        return [each for origin, found in lost.items() for each in self._as_losses(origin, found)]
 
     @property
     def lost_places(self) -> int:
         """At the end: the number of places that no source had."""
-        lost = [each for found in self._told.values() for each in found]
+        lost = [each for found in self._reported.values() for each in found]
         lost += [(each.after, each.upto) for each in self.lost()]
         return sum(upto[1] - after[1] for after, upto in lost)
 
-    def _rest(self) -> list[Hole]:
+    def _unfound_ranges(self) -> list[MissingRange]:
         return [
             (origin, after, upto)
-            for origin, (after, upto) in self._left.ranges.items()
+            for origin, (after, upto) in self._remaining.ranges.items()
             # An epoch may have begun in which there is nothing.
             if upto is not None and upto[1] > after[1]
         ]
 
-    def _holes(self) -> list[Hole]:
+    def _missing_ranges(self) -> list[MissingRange]:
         """Ranges that sources reported as missing, before events that they have."""
-        archived = [] if self._archive is None else self._archive.holes
-        return [*archived, *self._logs.holes]
+        archived = [] if self._archive_source is None else self._archive_source.missing_ranges
+        return [*archived, *self._log_source.missing_ranges]
 
-    def _untold(self, holes: Sequence[Hole]) -> dict[str, Intervals]:
+    def _unreported(self, holes: Sequence[MissingRange]) -> dict[str, Intervals]:
         found: dict[str, list[Interval]] = {}
         for origin, after, upto in holes:
-            found.setdefault(origin, []).append((self._lacks_behind(origin, after, upto), upto))
-        told = self._told
-        return {origin: without(each, told.get(origin, ())) for origin, each in found.items()}
+            found.setdefault(origin, []).append((self._loss_start(origin, after, upto), upto))
+        told = self._reported
+        return {origin: difference(each, told.get(origin, ())) for origin, each in found.items()}
 
-    def _lacks_behind(self, origin: str, after: Mark, upto: Mark) -> Mark:
+    def _loss_start(self, origin: str, after: Mark, upto: Mark) -> Mark:
         """Behind which mark a client lacks what is missing in (`after`, `upto`]."""
         had = self._missed.position.get(origin, after)
         if had <= after or upto <= had:
@@ -168,7 +170,7 @@ class Filling:
         branch, _ = self._missed.ranges.get(origin, (had, None))
         return upto[0], branch[1]
 
-    def _as_lost(self, origin: str, intervals: Iterable[Interval]) -> list[Lost]:
+    def _as_losses(self, origin: str, intervals: Iterable[Interval]) -> list[Lost]:
         return [Lost(origin, *each, self._missed.lack) for each in intervals]
 
     @property
@@ -179,133 +181,141 @@ class Filling:
     @property
     def is_cancelled(self) -> bool:
         """Whether nobody wants the rest."""
-        return self._cancelled
+        return self._is_cancelled
 
-    def told(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
         """How far it is, for people."""
-        looked_at, of = (0, 0) if self._archive is None else self._archive.looked_at
+        looked_at, of = (
+            (0, 0) if self._archive_source is None else self._archive_source.scanned_rows
+        )
         return {
             "subscription": self._missed.number,
             "durable": self._missed.name,
             "sources": [step.source for step in self.steps],
             "stage": self.stage,
-            "events": self.sent,
-            "found": dict(self.found),
+            "events": self.events_sent,
+            "found": dict(self.events_by_source),
             "looked_at": looked_at,
             "of": of,
         }
 
     def cancel(self) -> None:
         """Nobody wants the rest."""
-        self._cancelled = True
-        self._logs.cancel()
-        if self._archive is not None:
-            self._archive.cancel()
-        self._ended(self)
+        self._is_cancelled = True
+        self._log_source.cancel()
+        if self._archive_source is not None:
+            self._archive_source.cancel()
+        self._on_end(self)
 
     # ------------------------------------------------------------------ sources
 
-    async def _all(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+    async def _all_events(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         if not self._missed.last:
-            async for events in self._with_lost_branches():
+            async for events in self._merge_lost_branches():
                 yield events
             return
-        newest: deque[LoggedEvent] = deque(maxlen=min(self._missed.last, MOST_LAST))
-        async for events in self._steps():
+        newest: deque[LoggedEvent] = deque(maxlen=min(self._missed.last, MAX_LAST))
+        async for events in self._run_steps():
             newest.extend(events)
         yield list(newest)
 
-    async def _with_lost_branches(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+    async def _merge_lost_branches(self) -> AsyncIterator[Sequence[LoggedEvent]]:
         """Events of branches that their origins have lost come where their places lie."""
         lost = {
-            origin: LostBranches(self._logs, origin, branches)
+            origin: LostBranchReader(self._log_source, origin, branches)
             for origin, branches in self._missed.lost_branches.items()
         }
         had = self._missed.position
-        async for found in self._steps():
+        async for found in self._run_steps():
             events = [e for e in found if e.mark > had.get(e.origin, (0, 0))] if had else found
             begun = 0
             for index, event in enumerate(events) if lost else ():
                 if (of_origin := lost.get(event.origin)) is None:
                     continue
-                while lost_before := await of_origin.before(event.mark):
+                while lost_before := await of_origin.read_before(event.mark):
                     yield events[begun:index]
                     yield lost_before
                     begun = index
             yield events[begun:]
         for of_origin in lost.values():
-            while rest := await of_origin.before(None):
+            while rest := await of_origin.read_before(None):
                 yield rest
 
-    async def _steps(self) -> AsyncIterator[Sequence[LoggedEvent]]:
-        until = self._around.clock.seconds() + self._around.patience
-        await self._look_into_archive()
+    async def _run_steps(self) -> AsyncIterator[Sequence[LoggedEvent]]:
+        until = self._context.clock.seconds() + self._context.patience
+        await self._adapt_steps_to_archive()
         for step in self.steps:
-            if self._cancelled or not (self._left.ranges or self._whole):
+            if self._is_cancelled or not (self._remaining.ranges or self._has_unnamed_origins):
                 return
             self.stage = step.source
-            async for events in self._from(step):
-                self.found[self.stage] += len(events)
+            async for events in self._read_source(step):
+                self.events_by_source[self.stage] += len(events)
                 yield events
         if self._error is None:
             # What has no end ends where its sources did, or where something is known to be.
-            self._left.close()
-            await self._look_elsewhere()
-        async for events in self._from_cut_off(until):
-            self.found["logs"] += len(events)
+            self._remaining.close_all()
+            await self._add_unknown_origins()
+        async for events in self._await_unreachable_nodes(until):
+            self.events_by_source["logs"] += len(events)
             yield events
-        if self._error is None and not self._cancelled:
-            for last_resort in (self._logs.ends(), self._logs.scraps()):
+        if self._error is None and not self._is_cancelled:
+            for last_resort in (
+                self._log_source.read_log_ends(),
+                self._log_source.read_partial_logs(),
+            ):
                 async for events in last_resort:
-                    self.found["logs"] += len(events)
+                    self.events_by_source["logs"] += len(events)
                     yield events
         self.stage = ""
 
-    async def _look_into_archive(self) -> None:
+    async def _adapt_steps_to_archive(self) -> None:
         """Ask logs first where the archive has of no origin that is not named: it need not be
         searched then, unless they lack something.
 
         Search it first where it has several branches of another origin. A log or a replica of one
         branch does not say what there was on others.
         """
-        ranges, archive = self._missed.ranges, self._around.archive
+        ranges, archive = self._missed.ranges, self._context.archive
         epochs = {after[0] == upto[0] for after, upto in ranges.values() if upto is not None}
-        if archive is None or not (self._whole or False in epochs):
+        if archive is None or not (self._has_unnamed_origins or False in epochs):
             return
-        told = await archive.covered({o: after for o, (after, _) in ranges.items()})
-        if self._whole and told.is_known and not told.others:
-            self._whole = False
-            self.steps = plan(ranges, self._sources)
-        own = self._around.origin
-        if any(forks(each) for origin, each in told.intervals.items() if origin != own):
-            self.steps = plan(ranges, self._sources, whole=True)
+        told = await archive.get_coverage({o: after for o, (after, _) in ranges.items()})
+        if self._has_unnamed_origins and told.is_known and not told.other_origins:
+            self._has_unnamed_origins = False
+            self.steps = plan_steps(ranges, self._sources)
+        own = self._context.own_origin
+        if any(has_branches(each) for origin, each in told.intervals.items() if origin != own):
+            self.steps = plan_steps(ranges, self._sources, all_origins=True)
 
-    async def _look_elsewhere(self) -> None:
+    async def _add_unknown_origins(self) -> None:
         """Add what other nodes know of origins that are not known here: the log of one may be lost
         before all of it was archived. Unless all nodes say that it is, its node is waited for."""
-        others, archive = self._around.others, self._archive
-        if others is None or archive is None or not self._missed.others:
+        remote_logs, archive = self._context.remote_logs, self._archive_source
+        if remote_logs is None or archive is None or not self._missed.others:
             return
-        answers = await others.reached(None)
-        for origin in answers.marks.keys() - self._missed.ranges.keys() - answers.here:
-            after, upto = archive.unnamed.get(origin, (0, 0)), answers.furthest(origin)
-            if is_behind(after, upto):
-                self._left.add(origin, after, upto)
-                if answers.log_is_gone(origin):
-                    self._logs.has_no_log(origin)
+        answers = await remote_logs.survey_origins(None)
+        for origin in answers.marks.keys() - self._missed.ranges.keys() - answers.available_logs:
+            after, upto = (
+                archive.unnamed_origins.get(origin, (0, 0)),
+                answers.furthest_place(origin),
+            )
+            if has_places_between(after, upto):
+                self._remaining.add_range(origin, after, upto)
+                if answers.is_log_lost(origin):
+                    self._log_source.mark_log_lost(origin)
 
-    async def _from(self, step: Step) -> AsyncIterator[Sequence[LoggedEvent]]:
+    async def _read_source(self, step: PlanStep) -> AsyncIterator[Sequence[LoggedEvent]]:
         try:
             if step.source == "former":
-                events = self._logs.former()
+                events = self._log_source.read_previous_node()
             elif step.source == "archive":
-                assert self._archive is not None
-                events = self._archive.events()
+                assert self._archive_source is not None
+                events = self._archive_source.read_events()
             elif step.source == OWN_LOG:
-                events = self._logs.own()
+                events = self._log_source.read_own_log()
             else:
                 follows = self.steps[-1].source == "archive"
-                events = self._logs.origins(archive_follows=follows)
+                events = self._log_source.read_origin_logs(archive_follows=follows)
             async for each in events:
                 yield each
         except BrokerError as error:
@@ -315,15 +325,15 @@ class Filling:
                 "recovering from {source} ended early: {error}", source=step.source, error=error
             )
 
-    async def _from_cut_off(self, until: float) -> AsyncIterator[Sequence[LoggedEvent]]:
+    async def _await_unreachable_nodes(self, until: float) -> AsyncIterator[Sequence[LoggedEvent]]:
         """What nobody else has may come of nodes that can not be reached, for a moment."""
-        around = self._around
-        while not self._cancelled and around.clock.seconds() < until:
-            cut_off = self._logs.cut_off()
-            if not cut_off or around.fetching is None:
+        context = self._context
+        while not self._is_cancelled and context.clock.seconds() < until:
+            cut_off = self._log_source.unreachable_origins()
+            if not cut_off or context.page_exchange is None:
                 return
-            self.stage = CUT_OFF
-            await around.after(LOOK_AGAIN)
-            if any(around.homes(origin) for origin in cut_off):
-                async for events in self._logs.origins(archive_follows=False):
+            self.stage = UNREACHABLE
+            await context.sleep(POLL_INTERVAL)
+            if any(context.origin_nodes(origin) for origin in cut_off):
+                async for events in self._log_source.read_origin_logs(archive_follows=False):
                     yield events

@@ -14,100 +14,106 @@ from typing import Final, TypeAlias
 
 import msgpack
 
-from broker.archive.intervals import Interval, merged, without
+from broker.archive.interval import Interval, difference, union
 from broker.delivery.recovery import Missed
 from broker.event.place import Mark
 from broker.log.records import LoggedEvent
-from broker.recovery.context import LOOK_AGAIN, Surroundings
-from broker.recovery.log_merge import in_order
-from broker.recovery.log_source import FromLogs
-from broker.recovery.planner import FEW, Remaining
-from broker.recovery.remote_logs import Answers
-from broker.replay.engine.contract import Hole
+from broker.recovery.context import POLL_INTERVAL, RecoveryContext
+from broker.recovery.log_merge import merge_logs
+from broker.recovery.log_source import LogSource
+from broker.recovery.planner import MAX_LOG_PLACES, RemainingRanges
+from broker.recovery.remote_logs import LogSurvey
+from broker.replay.engine.contract import MissingRange
 
 #: ClientId, incarnation and sequence number.
-Identity: TypeAlias = tuple[str, int, int]
+EventKey: TypeAlias = tuple[str, int, int]
 
 #: Events inside of what stays missing that are noted, at most: a gap is told around each of them.
-MOST_NOTED: Final = 4_096
+MAX_RECORDED: Final = 4_096
 
 
-class MissingEvents:
+class UnarchivedEvents:
     """Events that are not in the archive, in their order among those that are."""
 
-    def __init__(self, missed: Missed, around: Surroundings) -> None:
+    def __init__(self, missed: Missed, context: RecoveryContext) -> None:
         self._missed = missed
-        self._around = around
-        self._queues: dict[str, deque[tuple[Identity, LoggedEvent]]] = {}
-        self._waiting: set[Identity] = set()
+        self._context = context
+        self._queues: dict[str, deque[tuple[EventKey, LoggedEvent]]] = {}
+        self._waiting: set[EventKey] = set()
         """Of the events in the queues that are still to come."""
-        self._given: set[Identity] = set()
-        self._holes: dict[str, list[Interval]] = {}
-        self._arrived: dict[str, list[Mark]] = defaultdict(list)
-        self._noted = 0
+        self._returned: set[EventKey] = set()
+        self._missing: dict[str, list[Interval]] = {}
+        self._archived_inside: dict[str, list[Mark]] = defaultdict(list)
+        self._recorded = 0
         self._origins: list[str] = []
         """Those of which something is missing."""
-        self._answers: Answers | None = None
+        self._survey: LogSurvey | None = None
         """What other nodes have of these."""
 
     @property
-    def holes(self) -> list[Hole]:
+    def missing_ranges(self) -> list[MissingRange]:
         """What nobody had, without the events that arrived all the same."""
         return [
             (origin, *each)
-            for origin, intervals in self._holes.items()
-            for each in without(intervals, map(_place, self._arrived[origin]))
+            for origin, intervals in self._missing.items()
+            for each in difference(intervals, map(_place_interval, self._archived_inside[origin]))
             if each[0][1] < each[1][1]
         ]
 
     # ------------------------------------------------------------------ reading logs
 
-    async def gather(self, holes: Sequence[Hole], wait_for: Collection[str], until: float) -> None:
+    async def read_from_logs(
+        self, holes: Sequence[MissingRange], wait_for: Collection[str], until: float
+    ) -> None:
         """Read these ranges from logs. Of origins to `wait_for` a node that can not be reached is
         waited for `until` a time of the clock."""
         of_origin: dict[str, list[Interval]] = defaultdict(list)
         for origin, after, upto in holes:
             of_origin[origin].append((after, upto))
         self._origins = list(of_origin)
-        budget = FEW
+        budget = MAX_LOG_PLACES
         for origin, intervals in of_origin.items():
-            for after, upto in merged(intervals):
+            for after, upto in union(intervals):
                 budget -= upto[1] - after[1]
                 if budget < 0:
                     # Too much to be held in memory.
-                    self._keep_hole(origin, (after, upto))
+                    self._add_missing(origin, (after, upto))
                     continue
                 patience = until if origin in wait_for else 0.0
-                await self._read(origin, after, upto, patience)
+                await self._read_range(origin, after, upto, patience)
 
-    async def _read(self, origin: str, after: Mark, upto: Mark, until: float) -> None:
-        left = Remaining({origin: (after, upto)})
-        logs = FromLogs(self._missed, self._around, left)
-        self._add(origin, await logs.gather())
-        while left.ranges and logs.cut_off() and self._around.clock.seconds() < until:
-            await self._around.after(LOOK_AGAIN)
-            self._add(origin, await logs.gather())
-        if left.ranges:
-            async for events in logs.scraps(await self._ask_others()):
-                self._add(origin, events)
-        for _, start, end in logs.holes:
-            self._keep_hole(origin, (start, end))
-        for start, end_or_none in left.ranges.values():
-            self._keep_hole(origin, (start, end_or_none or upto))
+    async def _read_range(self, origin: str, after: Mark, upto: Mark, until: float) -> None:
+        remaining = RemainingRanges({origin: (after, upto)})
+        logs = LogSource(self._missed, self._context, remaining)
+        self._add_events(origin, await logs.read_all())
+        while (
+            remaining.ranges
+            and logs.unreachable_origins()
+            and self._context.clock.seconds() < until
+        ):
+            await self._context.sleep(POLL_INTERVAL)
+            self._add_events(origin, await logs.read_all())
+        if remaining.ranges:
+            async for events in logs.read_partial_logs(await self._survey_nodes()):
+                self._add_events(origin, events)
+        for _, start, end in logs.missing_ranges:
+            self._add_missing(origin, (start, end))
+        for start, end_or_none in remaining.ranges.values():
+            self._add_missing(origin, (start, end_or_none or upto))
 
-    async def _ask_others(self) -> Answers | None:
-        others = self._around.others
-        if others is not None and self._answers is None:
-            self._answers = await others.reached(self._origins)
-        return self._answers
+    async def _survey_nodes(self) -> LogSurvey | None:
+        others = self._context.remote_logs
+        if others is not None and self._survey is None:
+            self._survey = await others.survey_origins(self._origins)
+        return self._survey
 
-    def _keep_hole(self, origin: str, hole: Interval) -> None:
-        self._holes.setdefault(origin, []).append(hole)
+    def _add_missing(self, origin: str, hole: Interval) -> None:
+        self._missing.setdefault(origin, []).append(hole)
 
-    def _add(self, origin: str, events: Sequence[LoggedEvent]) -> None:
+    def _add_events(self, origin: str, events: Sequence[LoggedEvent]) -> None:
         queue = self._queues.setdefault(origin, deque())
         for event in events:
-            identity = _identity(event)
+            identity = _event_key(event)
             if identity not in self._waiting:
                 self._waiting.add(identity)
                 queue.append((identity, event))
@@ -124,59 +130,59 @@ class MissingEvents:
         publisher."""
         of_origin: dict[str, list[LoggedEvent]] = defaultdict(list)
         for event in events:
-            self._waiting.discard(_identity(event))
-            self.note(event)
+            self._waiting.discard(_event_key(event))
+            self.record_event(event)
             of_origin[event.origin].append(event)
         for origin, queue in self._queues.items():
             of_origin[origin] += [e for identity, e in queue if identity in self._waiting]
             of_origin[origin].sort(key=attrgetter("mark"))
         self._queues.clear()
-        return in_order(of_origin)
+        return merge_logs(of_origin)
 
-    def merge(self, events: Iterable[LoggedEvent]) -> list[LoggedEvent]:
+    def merge_batch(self, events: Iterable[LoggedEvent]) -> list[LoggedEvent]:
         """The next events of the archive, with those that it lacks before them in the order of
         each origin. A publisher that went to another node may come out of order."""
         found: list[LoggedEvent] = []
         for event in events:
             queue = self._queues.get(event.origin)
             while queue and queue[0][1].mark < event.mark:
-                found += self._released(queue)
-            identity = _identity(event)
+                found += self._pop_event(queue)
+            identity = _event_key(event)
             self._waiting.discard(identity)
-            if identity not in self._given:
-                self.note(event)
+            if identity not in self._returned:
+                self.record_event(event)
                 found.append(event)
         return found
 
-    def rest(self) -> list[LoggedEvent]:
+    def take_rest(self) -> list[LoggedEvent]:
         """Those that lie behind all that the archive has."""
-        left: dict[str, list[LoggedEvent]] = {}
+        remaining: dict[str, list[LoggedEvent]] = {}
         for origin, queue in self._queues.items():
-            left[origin] = [e for _ in range(len(queue)) for e in self._released(queue)]
-        return list(in_order(left))
+            remaining[origin] = [e for _ in range(len(queue)) for e in self._pop_event(queue)]
+        return list(merge_logs(remaining))
 
-    def _released(self, queue: deque[tuple[Identity, LoggedEvent]]) -> list[LoggedEvent]:
+    def _pop_event(self, queue: deque[tuple[EventKey, LoggedEvent]]) -> list[LoggedEvent]:
         identity, event = queue.popleft()
         if identity not in self._waiting:
             return []
         self._waiting.remove(identity)
-        self._given.add(identity)
+        self._returned.add(identity)
         return [event]
 
-    def note(self, event: LoggedEvent) -> None:
+    def record_event(self, event: LoggedEvent) -> None:
         """Note an event that arrives from the archive. It may lie inside of what is missing, in
         another file than the one that is damaged."""
-        holes = self._holes.get(event.origin, ())
-        if self._noted < MOST_NOTED and any(a < event.mark <= upto for a, upto in holes):
-            self._noted += 1
-            self._arrived[event.origin].append(event.mark)
+        holes = self._missing.get(event.origin, ())
+        if self._recorded < MAX_RECORDED and any(a < event.mark <= upto for a, upto in holes):
+            self._recorded += 1
+            self._archived_inside[event.origin].append(event.mark)
 
 
-def _identity(event: LoggedEvent) -> Identity:
+def _event_key(event: LoggedEvent) -> EventKey:
     client_id, _, number, incarnation, *_ = msgpack.unpackb(event.record)
     return client_id, incarnation, number
 
 
-def _place(mark: Mark) -> Interval:
+def _place_interval(mark: Mark) -> Interval:
     epoch, offset = mark
     return (epoch, offset - 1), mark

@@ -1,6 +1,6 @@
 """A network of light nodes in virtual time: the real cores of what nodes know and send each other.
 
-Each node is a `Knowledge` and a `Traffic` with a log in memory. Links are FIFO and lose nothing
+Each node is a `NetworkState` and a `Traffic` with a log in memory. Links are FIFO and lose nothing
 while they are up, but that they drop frames when many are under way. Events are numbers, wants are
 ranges of numbers (real queries to the cores). Everything that happens follows from the seed.
 """
@@ -20,8 +20,8 @@ from broker.cluster.address import Address, UnitPath
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.messages import Message, decode, encode
 from broker.cluster.traffic.frame import Frame
-from broker.cluster.traffic.frame import decode as decode_frame
-from broker.testing.core_node import SimulatedNode
+from broker.cluster.traffic.frame import decode_frame as decode_frame
+from broker.testing.core_node import CoreNode
 
 #: Two nodes' names in order.
 Pair = tuple[str, str]
@@ -38,7 +38,7 @@ class _Link:
     """Under way, by who sent them."""
 
 
-class SimulatedNodes:
+class CoreNetwork:
     """All nodes and links.
 
     `slowest` is the longest that a link takes, `commit` the longest that a commit does, in seconds.
@@ -56,11 +56,11 @@ class SimulatedNodes:
     ) -> None:
         self.random = Random(seed)
         self.now = 1000.0
-        self.nodes: dict[str, SimulatedNode] = {}
+        self.nodes: dict[str, CoreNode] = {}
         self.links: dict[Pair, _Link] = {}
-        self.commit_fails = 0.0
+        self.commit_failure_rate = 0.0
         """The chance that a commit of other nodes' events fails."""
-        self.late = 0.0
+        self.late_entry_rate = 0.0
         """The chance that what passes by does not wait for what enters a unit beside it."""
         self.counts: Counter[str] = Counter()
         """`control` messages, `frames`, `dropped` frames, and `bytes` where there is a wire."""
@@ -72,48 +72,48 @@ class SimulatedNodes:
 
     # ------------------------------------------------------------------ what happens
 
-    def add(self, name: str, unit: UnitPath, clearance: int = 2) -> SimulatedNode:
+    def add_node(self, name: str, unit: UnitPath, clearance: int = 2) -> CoreNode:
         """A new node, which runs."""
         node = NodeDescriptor(
             Address(unit, name), f"{len(self.nodes):016x}", 1, (1,), clearance=clearance
         )
-        made = self.nodes[name] = SimulatedNode(self, node)
+        made = self.nodes[name] = CoreNode(self, node)
         made.start()
         return made
 
-    def link(self, one: str, other: str, clearance: int = 2, slowest: float | None = None) -> None:
+    def link_nodes(self, one: str, other: str, clearance: int = 2, slowest: float | None = None) -> None:
         """Two running nodes are linked; nothing if they are already."""
         pair = (min(one, other), max(one, other))
         nodes = [self.nodes[name] for name in pair]
-        if pair in self.links or not all(node.alive for node in nodes):
+        if pair in self.links or not all(node.is_alive for node in nodes):
             return
         delay = self.random.uniform(0.0, self._slowest) if slowest is None else slowest
         self.links[pair] = _Link(delay, clearance, next(self._generation))
         for node, far in (nodes, nodes[::-1]):
             node.link_up(far.descriptor, clearance)
 
-    def cut(self, one: str, other: str) -> None:
+    def cut_link(self, one: str, other: str) -> None:
         """The link breaks, and both ends know; what is under way is lost."""
         pair = (min(one, other), max(one, other))
         if self.links.pop(pair, None) is None:
             return
         for name, peer in (pair, pair[::-1]):
-            if self.nodes[name].alive:
+            if self.nodes[name].is_alive:
                 self.nodes[name].link_down(peer)
 
-    def kill(self, name: str) -> None:
+    def kill_node(self, name: str) -> None:
         """The end of a node's process: its links break, and its log keeps what is durable."""
         self.nodes[name].kill()
         for pair in [pair for pair in self.links if name in pair]:
-            self.cut(*pair)
+            self.cut_link(*pair)
 
     # ------------------------------------------------------------------ time
 
-    def at(self, time: float, call: Callable[..., None], *args: Any) -> None:
+    def call_at(self, time: float, call: Callable[..., None], *args: Any) -> None:
         """Call it then."""
         heapq.heappush(self._queue, (time, next(self._order), call, args))
 
-    def commit_time(self) -> float:
+    def draw_commit_end(self) -> float:
         """When a commit that begins now ends."""
         return self.now + self.random.uniform(0.0, self._commit)
 
@@ -150,7 +150,7 @@ class SimulatedNodes:
         delay = self.random.uniform(link.slowest / 2, link.slowest)
         arrival = max(self.now + delay, link.last.get(sender, 0.0))
         link.last[sender] = arrival
-        self.at(arrival, self._arrive, pair, link.generation, sender, receiver, data, is_frame)
+        self.call_at(arrival, self._arrive, pair, link.generation, sender, receiver, data, is_frame)
 
     def _arrive(
         self, pair: Pair, generation: int, sender: str, receiver: str, data: Any, is_frame: bool
@@ -162,4 +162,4 @@ class SimulatedNodes:
             link.frames[sender] -= 1
         if self._wire:
             data = decode_frame(data) if is_frame else decode(data)
-        self.nodes[receiver].received(sender, data)
+        self.nodes[receiver].receive(sender, data)

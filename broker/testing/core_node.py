@@ -13,19 +13,27 @@ import attrs
 
 from broker.cluster.address import Address
 from broker.cluster.descriptor import NodeDescriptor
-from broker.cluster.interest.effects import Flowing, Unwanted, Wanted
+from broker.cluster.interest.effects import InterestActive, InterestAdded, InterestRemoved
 from broker.cluster.messages import Message
-from broker.cluster.network_state import Knowledge, KnowledgeEffect, MapMoved
+from broker.cluster.network_state import MapChanged, NetworkState, NetworkStateEffect
 from broker.cluster.tables.effects import Send
-from broker.cluster.traffic.core import Cover, Enter, Pass, Say, Serve, Traffic, TrafficEffect
-from broker.cluster.traffic.frame import Carried, Frame, Range
-from broker.cluster.traffic.messages import Resume, Routed
-from broker.cluster.traffic.received_range import Take
-from broker.cluster.traffic.sender import Departing
+from broker.cluster.traffic.core import Traffic
+from broker.cluster.traffic.effects import (
+    CoverOrigin,
+    EnterUnit,
+    ReadPage,
+    SendFrame,
+    SendMessage,
+    TrafficEffect,
+)
+from broker.cluster.traffic.frame import Frame, FrameEvent, Range
+from broker.cluster.traffic.messages import PageRequest, RoutedMessage
+from broker.cluster.traffic.received_range import AppendRange
+from broker.cluster.traffic.sender import OutgoingEvent
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import Query, parse_query
-from broker.testing.core_node_log import NodeLog, Numbered
+from broker.testing.core_node_log import CoreNodeLog, NumberedEvent
 
 STREAM = StreamPattern.parse("s")
 #: Events that are looked at for one page.
@@ -40,7 +48,7 @@ _RANGE = re.compile(r"/e\[k\[\. <= (\d+)(?:\.0)?\]\[\. >= (\d+)(?:\.0)?\]\]")
 
 
 @cache
-def query_of(numbers: Numbers) -> Query:
+def make_query(numbers: Numbers) -> Query:
     """The query for events whose number is one of these."""
     low, high = numbers
     if low == high:
@@ -49,7 +57,7 @@ def query_of(numbers: Numbers) -> Query:
 
 
 @cache
-def numbers_of(text: str) -> Numbers:
+def parse_numbers(text: str) -> Numbers:
     """Which numbers a query asks for; all of them where that can not be told."""
     if found := _ONE.fullmatch(text):
         return (int(found[1]), int(found[1]))
@@ -58,18 +66,18 @@ def numbers_of(text: str) -> Numbers:
     return _EVERYTHING
 
 
-class Surroundings(Protocol):
+class NodeEnvironment(Protocol):
     """What a node is in."""
 
     now: float
     random: Random
-    commit_fails: float
-    late: float
+    commit_failure_rate: float
+    late_entry_rate: float
 
-    def at(self, time: float, call: Callable[..., None], *args: Any) -> None:
+    def call_at(self, time: float, call: Callable[..., None], *args: Any) -> None:
         """Call it then."""
 
-    def commit_time(self) -> float:
+    def draw_commit_end(self) -> float:
         """When a commit that begins now ends."""
 
     def send(self, sender: str, receiver: str, message: Message | Frame) -> None:
@@ -77,7 +85,7 @@ class Surroundings(Protocol):
 
 
 @attrs.define
-class LocalWant:
+class LocalInterest:
     """What a client of the node wants, also after the node's restart."""
 
     numbers: Numbers
@@ -85,21 +93,21 @@ class LocalWant:
     """Behind these all of it is to come; None: it does not flow yet."""
 
 
-class SimulatedNode:
+class CoreNode:
     """Its log and what its clients want live on when it is killed; all else does not."""
 
-    def __init__(self, nodes: Surroundings, descriptor: NodeDescriptor) -> None:
-        self.nodes = nodes
+    def __init__(self, nodes: NodeEnvironment, descriptor: NodeDescriptor) -> None:
+        self.environment = nodes
         self.descriptor = descriptor
         self.name = descriptor.name
-        self.log = NodeLog(descriptor.origin)
-        self.wants: dict[int, LocalWant] = {}
-        self.alive = False
-        self.knowledge: Knowledge
+        self.log = CoreNodeLog(descriptor.origin)
+        self.interests: dict[int, LocalInterest] = {}
+        self.is_alive = False
+        self.knowledge: NetworkState
         self.traffic: Traffic
 
     @property
-    def remote_wants(self) -> int:
+    def remote_interest_count(self) -> int:
         """How many wants of destinations it matches events against."""
         return len(self._remote)
 
@@ -107,246 +115,255 @@ class SimulatedNode:
 
     def start(self) -> None:
         """A new process."""
-        assert not self.alive
-        self.alive = True
+        assert not self.is_alive
+        self.is_alive = True
         self._wake_at = float("inf")
-        self._effects: deque[TrafficEffect | KnowledgeEffect] = deque()
-        self._doing = False
+        self._effects: deque[TrafficEffect | NetworkStateEffect] = deque()
+        self._is_performing = False
         self._last_commit = 0.0
         self._failed: dict[str, int] = {}
         self._cuts: dict[str, Mark] = {}
         self._remote: dict[tuple[Address, str], Numbers] = {}
         self._found: dict[int, frozenset[Address]] = {}
-        log, now = self.log, self.nodes.now
-        self._sent = log.cut
-        self.knowledge = Knowledge(self.descriptor, lambda: (log.origin, *log.cut))
-        self.traffic = Traffic(self.knowledge, log.origin, lambda: log.cut, log.covered.get)
-        self._climbing = set(self.wants)
-        if self._climbing:
-            self.traffic.close()
-        self._do(self.knowledge.describe(self.descriptor, now))
-        for key, want in self.wants.items():
-            self._do(self.knowledge.want(key, STREAM, query_of(want.numbers), now))
-        self.nodes.at(now + PROGRESS_EVERY, self._progress, self.descriptor.incarnation)
+        log, now = self.log, self.environment.now
+        self._sent = log.newest_place
+        self.knowledge = NetworkState(self.descriptor, lambda: (log.origin, *log.newest_place))
+        self.traffic = Traffic(self.knowledge, log.origin, lambda: log.newest_place, log.covered.get)
+        self._pending_interests = set(self.interests)
+        if self._pending_interests:
+            self.traffic.pause_receiving()
+        self._perform(self.knowledge.publish_descriptor(self.descriptor, now))
+        for key, want in self.interests.items():
+            self._perform(self.knowledge.announce_interest(key, STREAM, make_query(want.numbers), now))
+        self.environment.call_at(now + PROGRESS_EVERY, self._progress, self.descriptor.incarnation)
 
     def kill(self) -> None:
         """The end of the process."""
-        self.alive = False
+        self.is_alive = False
         self.log.crash()
         incarnation = self.descriptor.incarnation + 1
         self.descriptor = self.descriptor._replace(incarnation=incarnation)
 
     # ------------------------------------------------------------------ what its clients do
 
-    def want(self, key: int, numbers: Numbers) -> None:
+    def announce_interest(self, key: int, numbers: Numbers) -> None:
         """A client wants events with these numbers."""
-        self.wants[key] = LocalWant(numbers)
-        if self.alive:
-            self._do(self.knowledge.want(key, STREAM, query_of(numbers), self.nodes.now))
+        self.interests[key] = LocalInterest(numbers)
+        if self.is_alive:
+            self._perform(
+                self.knowledge.announce_interest(key, STREAM, make_query(numbers), self.environment.now)
+            )
 
-    def unwant(self, key: int) -> None:
+    def withdraw_interest(self, key: int) -> None:
         """It does not any more."""
-        del self.wants[key]
-        if self.alive:
-            self._climbing.discard(key)
-            self._do(self.knowledge.unwant(key, self.nodes.now))
-            self._maybe_open()
+        del self.interests[key]
+        if self.is_alive:
+            self._pending_interests.discard(key)
+            self._perform(self.knowledge.withdraw_interest(key, self.environment.now))
+            self._open_when_active()
 
     def publish(self, events: Iterable[tuple[int, int]]) -> None:
         """A client publishes events: (number, rank of the security level)."""
-        placed = self.log.place(events)
+        placed = self.log.assign_places(events)
         whom = [self._destinations(each.number) for each in placed]
-        self._commit(self._committed, placed, whom)
+        self._commit(self._finish_publish, placed, whom)
 
-    def _committed(self, placed: list[Numbered], whom: list[frozenset[Address]]) -> None:
+    def _finish_publish(self, placed: list[NumberedEvent], whom: list[frozenset[Address]]) -> None:
         self.log.commit_own(placed)
         after, self._sent = self._sent, placed[-1].mark
         departing = [
-            Departing(carried(each), each.level, destinations)
+            OutgoingEvent(carried(each), each.level, destinations)
             for each, destinations in zip(placed, whom, strict=True)
         ]
-        self._do(self.traffic.began(after, self._sent, departing))
+        self._perform(self.traffic.send_own_events(after, self._sent, departing))
 
     # ------------------------------------------------------------------ links
 
     def link_up(self, far: NodeDescriptor, clearance: int) -> None:
         """A link is up."""
-        self._do(self.knowledge.link_up(far, "tcp", 1, clearance, self.nodes.now))
+        self._perform(self.knowledge.link_up(far, "tcp", 1, clearance, self.environment.now))
 
     def link_down(self, name: str) -> None:
         """A link is down."""
-        self._do(self.knowledge.link_down(name, self.nodes.now))
+        self._perform(self.knowledge.link_down(name, self.environment.now))
 
-    def received(self, neighbour: str, message: Message | Frame) -> None:
+    def receive(self, neighbour: str, message: Message | Frame) -> None:
         """From a link."""
-        now = self.nodes.now
+        now = self.environment.now
         if isinstance(message, Frame):
-            self._do(self.traffic.frame_came(message, now))
-        elif isinstance(message, Routed):
-            self._do(self.traffic.message_came(message, now))
+            self._perform(self.traffic.receive_frame(message, now))
+        elif isinstance(message, RoutedMessage):
+            self._perform(self.traffic.receive_message(message, now))
         else:
-            self._do(self.knowledge.received(neighbour, message, now))
+            self._perform(self.knowledge.receive_message(neighbour, message, now))
 
     # ------------------------------------------------------------------ time
 
     def _progress(self, incarnation: int) -> None:
-        if self.alive and incarnation == self.descriptor.incarnation:
-            self._do(self.traffic.progress(self.nodes.now))
-            self.nodes.at(self.nodes.now + PROGRESS_EVERY, self._progress, incarnation)
+        if self.is_alive and incarnation == self.descriptor.incarnation:
+            self._perform(self.traffic.send_progress(self.environment.now))
+            self.environment.call_at(self.environment.now + PROGRESS_EVERY, self._progress, incarnation)
 
     def _wake(self, incarnation: int, at: float) -> None:
-        if self.alive and incarnation == self.descriptor.incarnation and at == self._wake_at:
+        if self.is_alive and incarnation == self.descriptor.incarnation and at == self._wake_at:
             self._wake_at = float("inf")
-            self._do(self.knowledge.handle_timeout(self.nodes.now))
-            self._do(self.traffic.handle_timeout(self.nodes.now))
+            self._perform(self.knowledge.handle_timeout(self.environment.now))
+            self._perform(self.traffic.handle_timeout(self.environment.now))
 
     def _commit(self, call: object, *args: object) -> None:
         """Commits end in their order, unless the process ends first."""
-        end = self._last_commit = max(self._last_commit, self.nodes.commit_time())
-        self.nodes.at(end, self._end_commit, self.descriptor.incarnation, call, args)
+        end = self._last_commit = max(self._last_commit, self.environment.draw_commit_end())
+        self.environment.call_at(end, self._end_commit, self.descriptor.incarnation, call, args)
 
     def _end_commit(self, incarnation: int, call: object, args: tuple[object, ...]) -> None:
-        if self.alive and incarnation == self.descriptor.incarnation:
+        if self.is_alive and incarnation == self.descriptor.incarnation:
             call(*args)  # type: ignore[operator]
 
     # ------------------------------------------------------------------ effects
 
-    def _do(self, effects: Iterable[TrafficEffect | KnowledgeEffect]) -> None:
+    def _perform(self, effects: Iterable[TrafficEffect | NetworkStateEffect]) -> None:
         self._effects.extend(effects)
-        if self._doing:
+        if self._is_performing:
             return
-        self._doing = True
+        self._is_performing = True
         while self._effects:
             self._apply(self._effects.popleft())
-        self._doing = False
+        self._is_performing = False
         times = (self.knowledge.next_timeout(), self.traffic.next_timeout())
         wake = min((time for time in times if time is not None), default=float("inf"))
         if wake < self._wake_at:
             self._wake_at = wake
-            self.nodes.at(wake, self._wake, self.descriptor.incarnation, wake)
+            self.environment.call_at(wake, self._wake, self.descriptor.incarnation, wake)
 
-    def _apply(self, effect: TrafficEffect | KnowledgeEffect) -> None:
+    def _apply(self, effect: TrafficEffect | NetworkStateEffect) -> None:
         match effect:
-            case Pass(neighbour, message) | Send(neighbour, message) | Say(neighbour, message):
-                self.nodes.send(self.name, neighbour, message)
-            case Take():
-                self._take(effect)
-            case Cover(origin, upto):
-                self._commit(self._logged, origin, None, upto, upto, [], 0)
-            case Enter():
-                self._commit(self._entered, effect)
-                if self.nodes.random.random() < self.nodes.late:
-                    self._do(self.traffic.late(effect))
-            case Serve(resume):
-                self._commit(self._serve, resume)
-            case Wanted(destination, id, want):
-                whom = self.knowledge.address_of(destination)
-                self._remote[whom, id] = numbers_of(want.query.text)
+            case (
+                SendFrame(neighbour, message)
+                | Send(neighbour, message)
+                | SendMessage(neighbour, message)
+            ):
+                self.environment.send(self.name, neighbour, message)
+            case AppendRange():
+                self._log_arrived(effect)
+            case CoverOrigin(origin, upto):
+                self._commit(self._finish_log, origin, None, upto, upto, [], 0)
+            case EnterUnit():
+                self._commit(self._enter_unit, effect)
+                if self.environment.random.random() < self.environment.late_entry_rate:
+                    self._perform(self.traffic.release_onward(effect))
+            case ReadPage(resume):
+                self._commit(self._serve_page, resume)
+            case InterestAdded(destination, id, want):
+                whom = self.knowledge.to_frame_destination(destination)
+                self._remote[whom, id] = parse_numbers(want.query.text)
                 self._found.clear()
-            case Unwanted(destination, id):
-                self._remote.pop((self.knowledge.address_of(destination), id), None)
+            case InterestRemoved(destination, id):
+                self._remote.pop((self.knowledge.to_frame_destination(destination), id), None)
                 self._found.clear()
-            case Flowing(key, cuts):
+            case InterestActive(key, cuts):
                 if cuts != self._cuts:
                     # Those of a thousand origins are not kept for each want.
                     self._cuts = dict(cuts)
-                self._flowing(key, self._cuts)  # type: ignore[arg-type]
-            case MapMoved():
-                self.traffic.map_moved(self.nodes.now)
+                self._activate_interest(key, self._cuts)  # type: ignore[arg-type]
+            case MapChanged():
+                self.traffic.update_destinations(self.environment.now)
 
-    def _flowing(self, key: int, cuts: dict[str, Mark]) -> None:
-        want = self.wants.get(key)
+    def _activate_interest(self, key: int, cuts: dict[str, Mark]) -> None:
+        want = self.interests.get(key)
         if want is None:
             return
-        self._do(self.traffic.flowing(cuts, self.nodes.now))
+        self._perform(self.traffic.record_cuts(cuts, self.environment.now))
         if want.cuts is None:
             want.cuts = cuts or self._cuts_of_cover(key)
-        self._climbing.discard(key)
-        self._maybe_open()
+        self._pending_interests.discard(key)
+        self._open_when_active()
 
     def _cuts_of_cover(self, key: int) -> dict[str, Mark]:
         """Without cuts a want flows where what covers it does, and from where the log stands; of
         origins that were not there when that came to flow nothing is promised."""
-        low, high = self.wants[key].numbers
+        low, high = self.interests[key].numbers
         promised = [
             want.cuts.keys()
-            for want in self.wants.values()
+            for want in self.interests.values()
             if want.cuts is not None and want.numbers[0] <= low and high <= want.numbers[1]
         ]
-        known = {**self.log.covered, **self.traffic.cuts_ahead()}
+        known = {**self.log.covered, **self.traffic.unreached_cuts()}
         origins = set.intersection(*map(set, promised)) if promised else set()
         return {origin: known[origin] for origin in sorted(origins & known.keys())}
 
-    def _maybe_open(self) -> None:
-        if not self._climbing:
-            self._do(self.traffic.open(self.nodes.now))
+    def _open_when_active(self) -> None:
+        if not self._pending_interests:
+            self._perform(self.traffic.resume_receiving(self.environment.now))
 
-    def _take(self, take: Take) -> None:
-        frame, told = take.arrived.frame, take.arrived.range
+    def _log_arrived(self, take: AppendRange) -> None:
+        frame, told = take.received.frame, take.received.range
         events = [
-            Numbered(frame.origin, each.mark, int(each.document), each.level)
-            for each in frame.carried(frame.wanted(take.arrived.index))
-            if each.mark > take.cursor and (not told.all or self._wants(int(each.document)))
+            NumberedEvent(frame.origin, each.mark, int(each.document), each.level)
+            for each in frame.events_at(frame.event_indices_for(take.received.index))
+            if each.mark > take.cursor
+            and (not told.is_unfiltered or self._is_wanted(int(each.document)))
         ]
         failures = self._failed.get(frame.origin, 0)
-        call = self._logged
-        self._commit(call, frame.origin, frame.home, take.cursor, told.upto, events, failures)
+        call = self._finish_log
+        self._commit(
+            call, frame.origin, frame.origin_node, take.cursor, told.upto, events, failures
+        )
 
-    def _logged(
+    def _finish_log(
         self,
         origin: str,
         home: Address | None,
         cursor: Mark,
         upto: Mark,
-        events: list[Numbered],
+        events: list[NumberedEvent],
         failures: int,
     ) -> None:
-        now = self.nodes.now
-        failed = home is not None and self.nodes.random.random() < self.nodes.commit_fails
+        now = self.environment.now
+        failed = home is not None and self.environment.random.random() < self.environment.commit_failure_rate
         # What was taken behind something that failed fails with it.
         if failed or (home is not None and failures != self._failed.get(origin, 0)):
             self._failed[origin] = self._failed.get(origin, 0) + failed
-            self.traffic.arrivals.failed(origin, home, now)  # type: ignore[arg-type]
-            self._do(())
+            self.traffic.receiver.retry_after_failure(origin, home, now)  # type: ignore[arg-type]
+            self._perform(())
             return
         took = self.log.commit_relayed(origin, cursor, upto, events)
         assert took or home is None, (self.name, origin, cursor, upto, self.log.covered)
-        self._do(self.traffic.log_settled(origin, now))
+        self._perform(self.traffic.confirm_durable(origin, now))
 
-    def _entered(self, enter: Enter) -> None:
-        if enter.arrived is None:
-            self._do(self.traffic.late(enter))
+    def _enter_unit(self, enter: EnterUnit) -> None:
+        if enter.received is None:
+            self._perform(self.traffic.release_onward(enter))
             return
         departing = []
-        for each in enter.frame.carried(enter.frame.wanted(enter.arrived.index)):
+        for each in enter.frame.events_at(enter.frame.event_indices_for(enter.received.index)):
             number = int(each.document)
             whom = self._destinations(number)
-            if self._wants(number):
+            if self._is_wanted(number):
                 whom = whom | {self.knowledge.address}
-            departing.append(Departing(each, each.level, whom))
-        self._do(self.traffic.entered(enter, departing, self.nodes.now))
+            departing.append(OutgoingEvent(each, each.level, whom))
+        self._perform(self.traffic.send_into_unit(enter, departing, self.environment.now))
 
-    def _serve(self, resume: Resume) -> None:
+    def _serve_page(self, resume: PageRequest) -> None:
         knowledge = self.knowledge
-        events, upto = self.log.page(resume.after, PAGE)
+        events, upto = self.log.read_page(resume.after, PAGE)
         reader = resume.source
-        whose = knowledge.towards(reader)
+        whose = knowledge.destination_of(reader)
         chosen = [
             carried(each)
             for each in events
-            if (resume.all or whose in self._destinations(each.number))
+            if (resume.is_unfiltered or whose in self._destinations(each.number))
             and knowledge.next_hop(reader, each.level) is not None
         ]
-        page = Range(reader, resume.after, upto, all=resume.all)
-        self._do(self.traffic.served(resume, page, chosen, self.nodes.now))
+        page = Range(reader, resume.after, upto, is_unfiltered=resume.is_unfiltered)
+        self._perform(self.traffic.send_page(resume, page, chosen, self.environment.now))
 
     # ------------------------------------------------------------------ matching
 
-    def _wants(self, number: int) -> bool:
+    def _is_wanted(self, number: int) -> bool:
         return any(low <= number <= high for low, high in self._own_numbers())
 
     def _own_numbers(self) -> Sequence[Numbers]:
-        return [want.numbers for want in self.wants.values()]
+        return [want.numbers for want in self.interests.values()]
 
     def _destinations(self, number: int) -> frozenset[Address]:
         found = self._found.get(number)
@@ -357,6 +374,6 @@ class SimulatedNode:
         return found
 
 
-def carried(event: Numbered) -> Carried:
+def carried(event: NumberedEvent) -> FrameEvent:
     """An event as frames carry it."""
-    return Carried(event.mark, b"r", str(event.number).encode(), event.level)
+    return FrameEvent(event.mark, b"r", str(event.number).encode(), event.level)

@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 from broker.errors import UnknownSubscription
 from broker.event.envelope import Liveness
 from broker.event.place import Mark, NamedHistory, Position
-from broker.event.placeholder import placeholder
+from broker.event.placeholder import make_placeholder
 from broker.event.stream import StreamPattern
 from broker.ingest.late_judgement import LateJudgement
 from broker.log.coverage import Coverage
@@ -22,8 +22,8 @@ from broker.log.kept import KeptSpan
 from broker.log.records import LoggedEvent
 from broker.matching.contract import NO_VARIANTS, Variants
 from broker.matching.query.query import Query, parse_query
-from broker.recovery.log_page_reader import LogPages, Page, PageRequest
-from broker.recovery.page_matcher import PageMatching
+from broker.recovery.log_page_reader import LogPageReader, Page, PageRequest
+from broker.recovery.page_matcher import PageMatcher
 from broker.subscriptions.durables import Durable
 from tests.recovery.test_log_merge import logged
 
@@ -133,15 +133,15 @@ class Durables:
         return self.stored
 
 
-def pages_of(log: Log, matcher: Matcher, stored: Durable | None = None) -> LogPages:
+def pages_of(log: Log, matcher: Matcher, stored: Durable | None = None) -> LogPageReader:
     late = LateJudgement(cast(Any, matcher), cast(Any, ()), cast(Any, None), lambda _: NO_VARIANTS)
-    matching = PageMatching(matcher.select, late, Clock())
-    return LogPages(cast(Any, log), cast(Any, matcher), matching, cast(Any, Durables(stored)))
+    matching = PageMatcher(matcher.select, late, Clock())
+    return LogPageReader(cast(Any, log), cast(Any, matcher), matching, cast(Any, Durables(stored)))
 
 
-def ask(pages: LogPages, request: PageRequest = WHOLE) -> list[Page]:
+def ask(pages: LogPageReader, request: PageRequest = WHOLE) -> list[Page]:
     got: list[Page] = []
-    Deferred.fromCoroutine(pages.page(request)).addCallback(got.append)
+    Deferred.fromCoroutine(pages.read_page(request)).addCallback(got.append)
     return got
 
 
@@ -149,7 +149,7 @@ def test_all_of_a_range_comes_and_nobody_is_left_in_the_matcher() -> None:
     matcher = Matcher()
     (page,) = ask(pages_of(Log(), matcher))
     assert [event.offset for event in page.events] == [1, 2, 3, 4, 5, 6]
-    assert page.reached == {"own": (1, 6)} and page.next == 0
+    assert page.reached == {"own": (1, 6)} and page.next_serial == 0
     assert matcher.known == set()
 
 
@@ -178,7 +178,7 @@ def test_of_events_of_any_log_those_above_the_clearance_are_left_out(clearance: 
     events = [attrs.evolve(event, level=event.offset // 3) for event in EVENTS]
     request = attrs.evolve(WHOLE, clearance=clearance)
     matched: list[list[LoggedEvent]] = []
-    matching = pages_of(Log(), Matcher()).matching(request, events)
+    matching = pages_of(Log(), Matcher()).select_events(request, events)
     Deferred.fromCoroutine(matching).addCallback(matched.append)
     assert matched == [[event for event in events if event.level <= clearance]]
 
@@ -196,7 +196,7 @@ def test_who_asks_at_the_same_time_is_not_in_the_way() -> None:
 
 def test_what_retention_takes_while_it_is_read_is_not_passed_over() -> None:
     (page,) = ask(pages_of(Log(taken=3), Matcher()))
-    assert (page.events, page.reached, page.next) == ([], {}, 0)
+    assert (page.events, page.reached, page.next_serial) == ([], {}, 0)
 
 
 @pytest.mark.parametrize("upto", [None, (1, 6), (1, 4), (1, 3)])
@@ -208,11 +208,11 @@ def test_a_log_is_read_page_by_page(upto: Mark | None, monkeypatch: pytest.Monke
         ((page),) = ask(pages_of(Log(page=2), Matcher()), request)
         got += [event.offset for event in page.events]
         last = (upto or (1, 6))[1]
-        read = min(last, page.next - 1) if page.next else last
+        read = min(last, page.next_serial - 1) if page.next_serial else last
         assert page.reached == {"own": (1, read)}
-        if not page.next or read == last:
+        if not page.next_serial or read == last:
             break
-        request = attrs.evolve(request, ranges={"own": ((1, read), upto)}, serial=page.next)
+        request = attrs.evolve(request, ranges={"own": ((1, read), upto)}, serial=page.next_serial)
     assert got == list(range(1, last + 1)) and read == last
 
 
@@ -233,12 +233,16 @@ def test_a_page_ends_when_it_has_enough_bytes_of_what_matches(
     # Where nothing matches one page looks at all of it.
     assert [event.offset for event in page.events] == ([1, 2, 3, 4] if matching else [])
     assert page.reached == {"own": (1, 4 if matching else 6)}
-    assert page.next == (5 if matching else 0)
+    assert page.next_serial == (5 if matching else 0)
 
 
 def test_there_may_be_something_of_the_own_origin_and_of_those_with_copies() -> None:
     pages = pages_of(Log(kept={"gone": KeptSpan((0, 0), (1, 6))}), Matcher())
-    assert [pages.keeps(origin) for origin in ("own", "gone", "far")] == [True, True, False]
+    assert [pages.has_log_or_replica(origin) for origin in ("own", "gone", "far")] == [
+        True,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -301,7 +305,7 @@ def test_an_end_of_a_query_leaves_nobody_behind() -> None:
     matcher.waits = True
     pages = pages_of(Log(), matcher)
     failed: list[object] = []
-    Deferred.fromCoroutine(pages.page(WHOLE)).addErrback(failed.append)
+    Deferred.fromCoroutine(pages.read_page(WHOLE)).addErrback(failed.append)
     matcher.waiting.pop().errback(UnknownSubscription("it took too long"))
     assert len(failed) == 1
     assert matcher.known == set()
@@ -310,7 +314,7 @@ def test_an_end_of_a_query_leaves_nobody_behind() -> None:
 def of_two_origins(refused: int) -> list[LoggedEvent]:
     """Six events, in turns of `own` and of `far`; one is refused."""
     events = [attrs.evolve(each, origin=("far", "own")[each.offset % 2]) for each in EVENTS]
-    code = placeholder("not-valid")
+    code = make_placeholder("not-valid")
     return [attrs.evolve(e, document=code) if e.offset == refused else e for e in events]
 
 
@@ -320,7 +324,7 @@ def test_a_reader_that_does_not_know_placeholders_gets_an_origin_up_to_the_first
     monkeypatch.setattr(f"{__name__}.EVENTS", of_two_origins(refused=4))
     request = PageRequest(
         *(WHOLE.pattern, WHOLE.query, 2, {"own": ((0, 0), (1, 5)), "far": ((0, 0), (1, 6))}),
-        any_origin=True,
+        allow_partial=True,
     )
     log = Log(coverage=Coverage({"own": (1, 5), "far": (1, 6)}))
     (page,) = ask(pages_of(log, Matcher()), request)
@@ -377,7 +381,7 @@ def test_copies_end_before_a_placeholder_for_such_a_reader(
     request = attrs.evolve(WHOLE, ranges={"far": ((0, 0), (1, 6))}, placeholders=False)
     (page,) = ask(pages_of(log, Matcher()), request)
     assert [event.offset for event in page.events] == [1, 2, 3]
-    assert (page.reached, page.next) == ({"far": (1, 3)}, 0)
+    assert (page.reached, page.next_serial) == ({"far": (1, 3)}, 0)
 
 
 def test_events_to_be_logged_elsewhere_are_given_as_they_are() -> None:

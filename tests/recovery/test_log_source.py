@@ -13,11 +13,11 @@ from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.log.records import LoggedEvent
 from broker.matching.query.query import parse_query
-from broker.recovery.context import Surroundings
+from broker.recovery.context import RecoveryContext
 from broker.recovery.log_page_reader import Page, PageRequest
-from broker.recovery.log_source import FromLogs
-from broker.recovery.origin_reader import OriginSources
-from broker.recovery.planner import Remaining
+from broker.recovery.log_source import LogSource
+from broker.recovery.origin_reader import OriginReader
+from broker.recovery.planner import RemainingRanges
 from tests.recovery.test_log_merge import logged
 
 ORIGIN = "far"
@@ -30,7 +30,7 @@ LAST: Mark = (1, 9)
 class Nodes:
     """Both sides of pages: each node has the offsets 1 to 9 but for what it lacks."""
 
-    def fetch(self, node: Address, request: PageRequest) -> Deferred[Page]:
+    def fetch_page(self, node: Address, request: PageRequest) -> Deferred[Page]:
         (after, upto) = request.ranges[ORIGIN]
         assert upto is not None
         events: list[LoggedEvent] = []
@@ -46,13 +46,13 @@ class Nodes:
             begins = {ORIGIN: (1, offset)}
         return succeed(Page(events, reached, 0, begins=begins, origin=ORIGIN))
 
-    def keeps(self, origin: str) -> bool:
+    def has_log_or_replica(self, origin: str) -> bool:
         return False
 
 
 def test_the_rest_comes_from_behind_the_nearest_place_at_which_a_log_goes_on() -> None:
     nodes = Nodes()
-    around = Surroundings(
+    around = RecoveryContext(
         "own",
         cast(Any, nodes),
         cast(Any, nodes),
@@ -63,18 +63,18 @@ def test_the_rest_comes_from_behind_the_nearest_place_at_which_a_log_goes_on() -
         0.0,
     )
     missed = Missed(StreamPattern.parse(">"), parse_query("true()"), 2, {ORIGIN: ((1, 0), LAST)})
-    logs = FromLogs(missed, around, Remaining(missed.ranges))
+    logs = LogSource(missed, around, RemainingRanges(missed.ranges))
     found: list[int] = []
 
     async def read() -> None:
-        async for events in logs.origins(archive_follows=False):
+        async for events in logs.read_origin_logs(archive_follows=False):
             found.extend(event.offset for event in events)
-        async for events in logs.ends():
+        async for events in logs.read_log_ends():
             found.extend(event.offset for event in events)
 
     Deferred.fromCoroutine(read())
     assert found == [1, 2, 3, 4, 7, 8, 9]
-    assert logs.holes == [(ORIGIN, (1, 4), (1, 6))]
+    assert logs.missing_ranges == [(ORIGIN, (1, 4), (1, 6))]
 
 
 @pytest.mark.parametrize(
@@ -92,18 +92,18 @@ def test_a_log_goes_on_only_behind_what_was_looked_at(
     """Marks of other branches may have higher offsets, and those of later epochs lower ones."""
     ranges = {ORIGIN: ((2, 4), upto)}
     missed = Missed(StreamPattern.parse(">"), parse_query("true()"), 2, ranges)
-    logs = FromLogs(missed, cast(Any, None), Remaining(ranges))
-    logs._begins = {ORIGIN: begins}
-    assert logs._skip_to_beginnings() is (hole is not None)
-    assert logs.holes == ([] if hole is None else [(ORIGIN, (2, 4), hole)])
+    logs = LogSource(missed, cast(Any, None), RemainingRanges(ranges))
+    logs._available_from = {ORIGIN: begins}
+    assert logs._skip_to_available() is (hole is not None)
+    assert logs.missing_ranges == ([] if hole is None else [(ORIGIN, (2, 4), hole)])
 
 
 def test_a_node_gives_a_branch_back_also_behind_what_it_lacks_of_it() -> None:
-    sources = OriginSources(ORIGIN, cast(Any, Nodes()), None, lambda text, _: parse_query(text))
+    sources = OriginReader(ORIGIN, cast(Any, Nodes()), None, lambda text, _: parse_query(text))
     found: list[int] = []
 
     async def read() -> None:
-        async for events in sources.of_node(KEEPER, (1, 0), LAST):
+        async for events in sources.recover_from_node(KEEPER, (1, 0), LAST):
             found.extend(event.offset for event in events)
 
     Deferred.fromCoroutine(read())

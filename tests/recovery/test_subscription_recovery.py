@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from broker.archive.intervals import without
+from broker.archive.interval import difference
 from broker.cluster.address import Address
 from broker.delivery.recovery import Lost, MarkRange, Missed
 from broker.errors import (
@@ -26,10 +26,10 @@ from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.log.records import LoggedEvent
 from broker.matching.query.query import parse_query
-from broker.recovery.archive_access import ArchiveAccess, Covered
-from broker.recovery.context import Surroundings
+from broker.recovery.archive_access import ArchiveAccess, Coverage
+from broker.recovery.context import RecoveryContext
 from broker.recovery.log_page_reader import Page, PageRequest
-from broker.recovery.subscription_recovery import Filling
+from broker.recovery.subscription_recovery import SubscriptionRecovery
 from broker.replay.request import ReplayRequest
 from tests.recovery.test_log_merge import logged
 
@@ -62,30 +62,30 @@ class Log:
     """Offsets of what it has of others, though not all of them."""
     asked: list[PageRequest] = attrs.field(factory=list)
 
-    def keeps(self, origin: str) -> bool:
+    def has_log_or_replica(self, origin: str) -> bool:
         return origin in self.has
 
     async def matching(self, request: PageRequest, events: Any) -> list[LoggedEvent]:
         cleared = 2 if request.as_logged else request.clearance
         return [event for event in events if event.level <= cleared]
 
-    async def page(self, request: PageRequest, *, wait: bool = False) -> Page:
+    async def read_page(self, request: PageRequest, *, wait: bool = False) -> Page:
         self.asked.append(request)
         events: list[LoggedEvent] = []
         reached, begins = dict[str, Mark](), dict[str, Mark]()
         for origin, each in request.ranges.items():
             if origin in self.has and each[0] < self.begins:
                 begins[origin] = self.begins
-            elif origin in self.has or request.any_origin:
+            elif origin in self.has or request.allow_partial:
                 whole = origin in self.has
                 events += [e for e in lying_in(origin, each) if whole or e.offset in self.scraps]
                 reached[origin] = EVENTS[origin][-1].mark
         return Page(await self.matching(request, events), reached, 0, begins=begins)
 
-    def fetch(self, node: Address, request: PageRequest) -> Deferred[Page]:
+    def fetch_page(self, node: Address, request: PageRequest) -> Deferred[Page]:
         if not self.is_there:
             return fail(NotConnected("there is no way to it"))
-        page = Deferred.fromCoroutine(self.page(request))
+        page = Deferred.fromCoroutine(self.read_page(request))
         return page.addCallback(lambda page: attrs.evolve(page, origin=self.origin))
 
 
@@ -102,7 +102,7 @@ class Archived:
     heals: bool = False
     """Whether somebody may write that again."""
 
-    def replay(self, request: ReplayRequest) -> OneReplay:
+    def start_replay(self, request: ReplayRequest) -> OneReplay:
         self.asked.append(request)
         if self.refuses is not None:
             return OneReplay([], False, self.refuses)
@@ -114,12 +114,12 @@ class Archived:
         lost = [(e.origin, (1, e.offset - 1), e.mark) for e in holes]
         return OneReplay(found, self.fails >= 0, lost=lost)
 
-    def covered(self, after: Mapping[str, Mark]) -> Deferred[Covered]:
+    def get_coverage(self, after: Mapping[str, Mark]) -> Deferred[Coverage]:
         found = {o: [((0, 0), EVENTS[o][-1].mark)] for o in after}
         if self.damaged and GONE in found:
             taken = [((1, n - 1), (1, n)) for n in self.damaged]
-            found[GONE] = list(without(found[GONE], taken))
-        return succeed(Covered(found, frozenset([GONE] if self.heals else [])))
+            found[GONE] = list(difference(found[GONE], taken))
+        return succeed(Coverage(found, frozenset([GONE] if self.heals else [])))
 
 
 @attrs.define
@@ -127,11 +127,11 @@ class OneReplay:
     events: list[LoggedEvent]
     fails: bool
     refused: BrokerError | None = None
-    looked_at: tuple[int, int] = (0, 0)
+    scanned_rows: tuple[int, int] = (0, 0)
     lost: Sequence[tuple[str, Mark, Mark]] = ()
     upto: Mark = (1, 3)
 
-    def more(self) -> Deferred[Sequence[LoggedEvent]]:
+    def next_events(self) -> Deferred[Sequence[LoggedEvent]]:
         if self.refused is not None:
             return fail(self.refused)
         if self.fails and len(self.events) <= 2:
@@ -139,10 +139,10 @@ class OneReplay:
         events, self.events = self.events[:2], self.events[2:]
         return succeed(events)
 
-    def reached(self) -> Mapping[str, Mark]:
+    def end_marks(self) -> Mapping[str, Mark]:
         return dict.fromkeys(EVENTS, self.upto)
 
-    def holes(self) -> Sequence[tuple[str, Mark, Mark]]:
+    def missing_ranges(self) -> Sequence[tuple[str, Mark, Mark]]:
         return self.lost
 
     def cancel(self) -> None:
@@ -152,12 +152,12 @@ class OneReplay:
 class Behind(Archived):
     """An archive that got the first two events of each origin."""
 
-    def replay(self, request: ReplayRequest) -> OneReplay:
-        found = super().replay(request)
+    def start_replay(self, request: ReplayRequest) -> OneReplay:
+        found = super().start_replay(request)
         return OneReplay([e for e in found.events if e.offset <= 2], found.fails, upto=(1, 2))
 
-    def covered(self, after: Mapping[str, Mark]) -> Deferred[Covered]:
-        return succeed(Covered({origin: [((0, 0), (1, 2))] for origin in after}))
+    def get_coverage(self, after: Mapping[str, Mark]) -> Deferred[Coverage]:
+        return succeed(Coverage({origin: [((0, 0), (1, 2))] for origin in after}))
 
 
 def recovered(
@@ -176,15 +176,15 @@ def recovered(
     clearance: int = 2,
     former: str = "",
     last: int = 0,
-) -> Filling:
+) -> SubscriptionRecovery:
     access = None
     if archive is not None:
         nothing: Any = lambda *_: succeed(None)  # noqa: E731 - what is not asked here
         access = ArchiveAccess(
-            *(cast(Any, archive), archive.covered, nothing, lambda: None, 1.0),
+            *(cast(Any, archive), archive.get_coverage, nothing, lambda: None, 1.0),
             is_warm=lambda: warm,
         )
-    around = Surroundings(
+    around = RecoveryContext(
         OWN,
         cast(Any, Log([OWN], scraps=scraps)),
         cast(Any, keeper),
@@ -198,7 +198,7 @@ def recovered(
         former=former,
         last=last,
     )
-    return Filling(missed, around, busy)
+    return SubscriptionRecovery(missed, around, busy)
 
 
 def now(page: Deferred[Sequence[LoggedEvent]]) -> Sequence[LoggedEvent]:
@@ -213,7 +213,7 @@ def offsets(page: Deferred[Sequence[LoggedEvent]]) -> list[int]:
     return [event.offset for event in now(page)]
 
 
-def all_of(filling: Filling, lost: list[Lost] | None = None) -> list[tuple[str, int]]:
+def all_of(filling: SubscriptionRecovery, lost: list[Lost] | None = None) -> list[tuple[str, int]]:
     """What comes, by origin and offset; into `lost` what is reported before events and behind."""
     got: list[LoggedEvent] = []
     losses = [] if lost is None else lost
@@ -244,9 +244,9 @@ class Shared(Archived):
 
     others: frozenset[str] = frozenset()
 
-    def covered(self, after: Mapping[str, Mark]) -> Deferred[Covered]:
-        told = super().covered(after)
-        return told.addCallback(lambda c: attrs.evolve(c, others=self.others, is_known=True))
+    def get_coverage(self, after: Mapping[str, Mark]) -> Deferred[Coverage]:
+        told = super().get_coverage(after)
+        return told.addCallback(lambda c: attrs.evolve(c, other_origins=self.others, is_known=True))
 
 
 @pytest.mark.parametrize("warm", [False, True])

@@ -27,13 +27,13 @@ def test_what_a_node_alone_has_is_waited_for_while_there_is_no_way_to_it() -> No
     later = filling.more()
     clock.advance(PATIENCE - 1)
     assert not later.called
-    assert filling.told()["stage"] == "cut off"
+    assert filling.snapshot()["stage"] == "cut off"
     node.is_there = True
     clock.advance(1)
     assert offsets(later) == [1, 2, 3]
     assert offsets(filling.more()) == []
     assert filling.lost() == []
-    assert filling.found == {"logs": 6}
+    assert filling.events_by_source == {"logs": 6}
 
 
 @pytest.mark.parametrize("comes", [False, True])
@@ -134,5 +134,5 @@ def test_nobody_waits_for_what_is_cancelled() -> None:
 def test_the_last_events_are_the_newest_of_all_sources(last: int) -> None:
     filling = recovered(None, Log([GONE]), WHOLE, last=last)
     assert all_of(filling) == IN_ORDER[-last:]
-    told = filling.told()
+    told = filling.snapshot()
     assert (told["looked_at"], told["of"], told["events"]) == (0, 0, min(last, 6))

@@ -8,7 +8,13 @@ from typing import NamedTuple
 import attrs
 
 from broker.cluster.address import UnitPath, is_within, parse_unit
-from broker.cluster.interest.effects import BadInterest, Destination, InterestEffect, InterestRemoved, InterestAdded
+from broker.cluster.interest.effects import (
+    BadInterest,
+    Destination,
+    InterestAdded,
+    InterestEffect,
+    InterestRemoved,
+)
 from broker.cluster.interest.entries import SETTLED_KEY, decode_interest, interest_id
 from broker.cluster.messages import Value
 from broker.cluster.tables.table import TableKey
@@ -66,7 +72,7 @@ class Contributions:
         scope: UnitPath,
         changes: Mapping[str, Value | None],
         *,
-        gone: bool = False,
+        is_removed: bool = False,
     ) -> tuple[ContributionChange | None, list[InterestEffect]]:
         """A table of wants changed."""
         destination = self._destination(key, scope)
@@ -76,26 +82,28 @@ class Contributions:
         contribution = self.by_table.setdefault(key, Contribution())
         self._scopes[key] = scope
         effects: list[InterestEffect] = []
-        came: dict[str, StreamInterest] = {}
-        went: dict[str, StreamInterest] = {}
+        added: dict[str, StreamInterest] = {}
+        removed: dict[str, StreamInterest] = {}
         for entry, value in changes.items():
             if entry == SETTLED_KEY:
                 continue
             before = contribution.interests.pop(entry, None)
             if before is not None:
-                went[entry] = before
+                removed[entry] = before
             if value is not None:
-                want, why = decode_interest(value)
-                if why:
+                interest, reason = decode_interest(value)
+                if reason:
                     self.bad_entries += 1
-                    effects.append(BadInterest(key.author, entry, why))
-                contribution.interests[entry] = came[entry] = want
-        settled = SETTLED_KEY in changes and _advance_settled(contribution, changes[SETTLED_KEY])
-        if gone:
+                    effects.append(BadInterest(key.author, entry, reason))
+                contribution.interests[entry] = added[entry] = interest
+        is_settled = SETTLED_KEY in changes and _advance_settled(contribution, changes[SETTLED_KEY])
+        if is_removed:
             del self.by_table[key], self._scopes[key]
         if not self._includes_this_node(destination):
-            effects += self._destination_effects(destination, came, went)
-        return ContributionChange(Contributor(scope, key.author), came, went, settled), effects
+            effects += self._destination_effects(destination, added, removed)
+        return ContributionChange(
+            Contributor(scope, key.author), added, removed, is_settled
+        ), effects
 
     def _destination(self, key: TableKey, scope: UnitPath) -> Destination | None:
         """Where events for these wants go; None if the table is not what it says."""
@@ -113,26 +121,29 @@ class Contributions:
         return is_within(self._cluster, destination)
 
     def _destination_effects(
-        self, destination: Destination, came: Mapping[str, StreamInterest], went: Mapping[str, StreamInterest]
+        self,
+        destination: Destination,
+        added: Mapping[str, StreamInterest],
+        removed: Mapping[str, StreamInterest],
     ) -> Iterator[InterestAdded | InterestRemoved]:
         """First what is wanted, so that nothing is missed in between."""
-        for want in came.values():
-            count = self._uses.get((destination, want), 0)
-            self._uses[destination, want] = count + 1
+        for interest in added.values():
+            count = self._uses.get((destination, interest), 0)
+            self._uses[destination, interest] = count + 1
             if not count:
-                yield InterestAdded(destination, interest_id(want), want)
-        for want in went.values():
-            self._uses[destination, want] -= 1
-            if not self._uses[destination, want]:
-                del self._uses[destination, want]
-                yield InterestRemoved(destination, interest_id(want))
+                yield InterestAdded(destination, interest_id(interest), interest)
+        for interest in removed.values():
+            self._uses[destination, interest] -= 1
+            if not self._uses[destination, interest]:
+                del self._uses[destination, interest]
+                yield InterestRemoved(destination, interest_id(interest))
 
 
 def _advance_settled(contribution: Contribution, value: Value | None) -> bool:
-    stand = parse_version(value)
-    if stand is None or stand <= contribution.settled:
+    version = parse_version(value)
+    if version is None or version <= contribution.settled:
         return False
-    contribution.settled = stand
+    contribution.settled = version
     return True
 
 

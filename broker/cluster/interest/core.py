@@ -11,11 +11,22 @@ from collections import deque
 from collections.abc import Hashable, Iterable
 
 from broker.cluster.address import UnitPath, enclosing_units, unit_text
-from broker.cluster.interest.contributions import PROFILE, SUMMARY, ContributionChange, Contributions
+from broker.cluster.interest.contributions import (
+    PROFILE,
+    SUMMARY,
+    ContributionChange,
+    Contributions,
+)
 from broker.cluster.interest.effects import InterestActive, InterestEffect
 from broker.cluster.interest.entries import SETTLED_KEY
 from broker.cluster.interest.own_profile import OwnProfile
-from broker.cluster.interest.propagation import CUTS_KEY, TERM_KEY, parse_covered, merge_cuts, parse_term
+from broker.cluster.interest.propagation import (
+    CUTS_KEY,
+    TERM_KEY,
+    merge_cuts,
+    parse_covered,
+    parse_term,
+)
 from broker.cluster.interest.summary import Summary
 from broker.cluster.messages import Value
 from broker.cluster.tables.core import Tables
@@ -55,7 +66,9 @@ class InterestExchange:
         self, key: Hashable, pattern: StreamPattern, query: Query, now: float
     ) -> list[InterestEffect]:
         """Somebody here wants something. `ValueError` if the key wants something already."""
-        return [InterestActive(key, {})] if self._own_profile.add_interest(key, pattern, query) else []
+        return (
+            [InterestActive(key, {})] if self._own_profile.add_interest(key, pattern, query) else []
+        )
 
     def remove_interest(self, key: Hashable, now: float) -> list[InterestEffect]:
         """Who had this key does not want it any more. `KeyError` if there is none."""
@@ -113,7 +126,9 @@ class InterestExchange:
     def next_timeout(self) -> float | None:
         """When `handle_timeout` must be called: at once where something is to be published, so
         that what changes in one turn is published together."""
-        waiting = self._own_profile.has_changes or any(s.has_changes for s in self._summaries.values())
+        waiting = self._own_profile.has_changes or any(
+            s.has_changes for s in self._summaries.values()
+        )
         return 0.0 if waiting else None
 
     def handle_timeout(self, now: float) -> list[InterestEffect]:
@@ -130,38 +145,45 @@ class InterestExchange:
 
     def _publish_profile(self, now: float) -> list[TablesEffect]:
         changes = self._own_profile.changes
-        climb = self._own_profile.mark_published()
+        propagation = self._own_profile.mark_published()
         version, effects = self._publish(
-            PROFILE, self._node, self._cluster, changes, now, echo=climb is not None
+            PROFILE, self._node, self._cluster, changes, now, echo=propagation is not None
         )
-        if climb is not None:
-            climb.version = (self._tables.incarnation, version)
+        if propagation is not None:
+            propagation.version = (self._tables.incarnation, version)
         return effects
 
     def _finish_profile_echo(self, echoed: TableEchoed, now: float) -> list[TablesEffect]:
-        for climb in self._own_profile.propagations:
-            if climb.level is None and climb.version[1] <= echoed.version:
-                merge_cuts(climb.cuts, echoed.cuts.items())
-                climb.restart(self._node)
+        for propagation in self._own_profile.propagations:
+            if propagation.level is None and propagation.version[1] <= echoed.version:
+                merge_cuts(propagation.cuts, echoed.cuts.items())
+                propagation.restart(self._node)
         return self._publish_settled(PROFILE, self._node, self._cluster, echoed.version, now)
 
     def _advance_propagations(self) -> list[InterestEffect]:
         """Move all climbs as far up as the leaders' tables allow."""
         effects: list[InterestEffect] = []
-        for climb in list(self._own_profile.propagations):
-            if climb.level and not self._has_leader_table(climb.level - 1, climb.author):
-                climb.restart(self._node)
-            while climb.level is not None and climb.level < len(self._units) - 1:
-                unit = self._units[climb.level]
-                if not any(climb.advance(who, table) for who, table in self._leader_tables(unit)):
+        for propagation in list(self._own_profile.propagations):
+            if propagation.level and not self._has_leader_table(
+                propagation.level - 1, propagation.author
+            ):
+                propagation.restart(self._node)
+            while propagation.level is not None and propagation.level < len(self._units) - 1:
+                unit = self._units[propagation.level]
+                if not any(
+                    propagation.advance(leader, table)
+                    for leader, table in self._leader_tables(unit)
+                ):
                     break
-            if climb.level == len(self._units) - 1:
-                keys = self._own_profile.complete(climb)
-                effects += [InterestActive(key, dict(climb.cuts)) for key in sorted(keys, key=repr)]
+            if propagation.level == len(self._units) - 1:
+                keys = self._own_profile.complete(propagation)
+                effects += [
+                    InterestActive(key, dict(propagation.cuts)) for key in sorted(keys, key=repr)
+                ]
         return effects
 
     def _has_leader_table(self, level: int, author: str) -> bool:
-        return any(who == author for who, _ in self._leader_tables(self._units[level]))
+        return any(leader == author for leader, _ in self._leader_tables(self._units[level]))
 
     def _leader_tables(self, unit: UnitPath) -> list[tuple[str, dict[str, Value]]]:
         """What leaders of a unit say of its members; old leaders too, while they have a summary."""
@@ -175,7 +197,7 @@ class InterestExchange:
 
     def _apply_table(self, effect: TableChanged) -> list[InterestEffect]:
         change, effects = self._contributions.apply_change(
-            effect.key, effect.scope, effect.changes, gone=effect.is_removed
+            effect.key, effect.scope, effect.changes, is_removed=effect.is_removed
         )
         self._update_summary(change)
         return effects
@@ -200,10 +222,10 @@ class InterestExchange:
         summary = next((s for s in self._summaries.values() if unit_text(s.unit) == text), None)
         if summary is None or not summary.mark_echoed(echoed.version):
             return []
-        stand = (self._tables.incarnation, echoed.version)
+        own_version = (self._tables.incarnation, echoed.version)
         key = TableKey(FLOWING, text, self._node)
         changes: dict[str, Value | None] = dict.fromkeys(self._tables.get(key))
-        changes |= {author: (*covered, *stand) for author, covered in summary.covered.items()}
+        changes |= {author: (*covered, *own_version) for author, covered in summary.covered.items()}
         cuts: dict[str, tuple[int, int]] = {}
         merge_cuts(cuts, echoed.cuts.items())
         changes[TERM_KEY] = (summary.term, summary.unit in self._leading)
@@ -220,8 +242,8 @@ class InterestExchange:
             covered = self._summaries[unit].current_coverage()
             mine = (self._summaries[unit].term, self._node)
             if any(
-                (parse_term(table)[0], who) > mine and _covers_all(table, covered)
-                for who, table in self._leader_tables(unit)
+                (parse_term(table)[0], leader) > mine and _covers_all(table, covered)
+                for leader, table in self._leader_tables(unit)
             ):
                 del self._summaries[unit]
                 effects += self._withdraw_summary(unit, now)
@@ -234,9 +256,9 @@ class InterestExchange:
             summary = self._summaries[unit]
             former = [
                 term
-                for who, table in self._leader_tables(unit)
+                for leader, table in self._leader_tables(unit)
                 for term, leads in [parse_term(table)]
-                if not leads and (term, who) > (summary.term, self._node)
+                if not leads and (term, leader) > (summary.term, self._node)
             ]
             if former:
                 summary.term = 1 + max(former)
@@ -254,7 +276,7 @@ class InterestExchange:
     def _withdraw_summary(self, unit: UnitPath, now: float) -> list[TablesEffect]:
         key = TableKey(SUMMARY, unit_text(unit), self._node)
         entries = dict.fromkeys(self._tables.get(key))
-        change, _ = self._contributions.apply_change(key, unit[:-1], entries, gone=True)
+        change, _ = self._contributions.apply_change(key, unit[:-1], entries, is_removed=True)
         self._update_summary(change)
         return [
             *self._tables.withdraw(SUMMARY, key.subject, now),
@@ -275,7 +297,9 @@ class InterestExchange:
     ) -> tuple[int, list[TablesEffect]]:
         """Publish, and be a member of the own unit as everybody else."""
         version, effects = self._tables.publish(kind, subject, scope, changes, now, echo=echo)
-        change, _ = self._contributions.apply_change(TableKey(kind, subject, self._node), scope, changes)
+        change, _ = self._contributions.apply_change(
+            TableKey(kind, subject, self._node), scope, changes
+        )
         self._update_summary(change)
         return version, effects
 
@@ -289,8 +313,8 @@ class InterestExchange:
 
 def _covers_all(table: dict[str, Value], covered: dict[str, tuple[int, int]]) -> bool:
     """Whether a leader's flowing table says as much as another one covers."""
-    for author, stand in covered.items():
+    for author, own_version in covered.items():
         entry = parse_covered(table.get(author))
-        if entry is None or entry[0] < stand:
+        if entry is None or entry[0] < own_version:
             return False
     return True

@@ -56,4 +56,6 @@ class BadInterest:
     reason: str
 
 
-InterestEffect: TypeAlias = TablesEffect | InterestAdded | InterestRemoved | InterestActive | BadInterest
+InterestEffect: TypeAlias = (
+    TablesEffect | InterestAdded | InterestRemoved | InterestActive | BadInterest
+)

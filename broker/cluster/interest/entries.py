@@ -24,26 +24,28 @@ _MAX_BYTES = 3500
 _CACHE_SIZE = 8192
 
 
-def encode_interest(want: StreamInterest) -> Value:
+def encode_interest(interest: StreamInterest) -> Value:
     """A want as the value of an entry: pattern, query, namespaces. A long query is `true()`."""
-    value = _interest_fields(want)
-    return value if len(msgpack.packb(value)) <= _MAX_BYTES else (want.pattern.text, "true()", ())
+    value = _interest_fields(interest)
+    return (
+        value if len(msgpack.packb(value)) <= _MAX_BYTES else (interest.pattern.text, "true()", ())
+    )
 
 
-def _interest_fields(want: StreamInterest) -> Value:
-    return (want.pattern.text, want.query.text, want.query.namespaces)
+def _interest_fields(interest: StreamInterest) -> Value:
+    return (interest.pattern.text, interest.query.text, interest.query.namespaces)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
-def interest_id(want: StreamInterest) -> str:
+def interest_id(interest: StreamInterest) -> str:
     """The same for equal wants, on all nodes."""
-    packed = msgpack.packb(_interest_fields(want))
+    packed = msgpack.packb(_interest_fields(interest))
     return hashlib.blake2b(packed, digest_size=_ID_BYTES).hexdigest()
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _decode(value: Value) -> tuple[StreamInterest, str]:
-    pattern, why = StreamPattern.parse(">"), ""
+    pattern, reason = StreamPattern.parse(">"), ""
     text, namespaces = "true()", {}
     try:
         pattern_text, text, pairs = _check_fields(value)
@@ -51,8 +53,8 @@ def _decode(value: Value) -> tuple[StreamInterest, str]:
         pattern = StreamPattern.parse(pattern_text)
         return StreamInterest(pattern, parse_query(text, namespaces)), ""
     except (TypeError, ValueError, BadName, BadQuery) as error:
-        why = str(error)
-    return StreamInterest(pattern, parse_query("true()")), why
+        reason = str(error)
+    return StreamInterest(pattern, parse_query("true()")), reason
 
 
 def _check_fields(value: Any) -> tuple[str, str, tuple[tuple[str, str], ...]]:

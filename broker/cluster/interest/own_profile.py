@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from broker.cluster.interest.entries import interest_id, encode_interest
+from broker.cluster.interest.entries import encode_interest, interest_id
 from broker.cluster.interest.propagation import Propagation
 from broker.cluster.messages import Value
 from broker.event.stream import StreamPattern
@@ -40,72 +40,78 @@ class OwnProfile:
     def add_interest(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
         """Somebody wants something; whether it flows already. `ValueError` if the key is used."""
         delta = self._union.add(key, pattern, query)
-        climb = self._propagation_for(StreamInterest(pattern, query))
+        propagation = self._propagation_for(StreamInterest(pattern, query))
         self._apply_delta(delta)
-        if climb is not None:
-            climb.keys.add(key)
-            self._propagation_of[key] = climb
-        return climb is None
+        if propagation is not None:
+            propagation.keys.add(key)
+            self._propagation_of[key] = propagation
+        return propagation is None
 
     def remove_interest(self, key: Hashable) -> None:
         """Who had this key does not want it any more. `KeyError` if there is none."""
         self._apply_delta(self._union.remove(key))
-        climb = self._propagation_of.pop(key, None)
-        if climb is not None:
-            climb.keys.discard(key)
+        propagation = self._propagation_of.pop(key, None)
+        if propagation is not None:
+            propagation.keys.discard(key)
 
     def mark_published(self) -> Propagation | None:
         """All changes are published now; the climb that begins with it, if any."""
         self.changes = {}
-        climb, self._next = self._next, None
-        if climb is not None:
-            self.propagations.append(climb)
+        propagation, self._next = self._next, None
+        if propagation is not None:
+            self.propagations.append(propagation)
         if len(self.propagations) > _MAX_PROPAGATIONS:
             self._merge(self.propagations.pop(0), self.propagations[0])
-        return climb
+        return propagation
 
     def _merge(self, older: Propagation, newer: Propagation) -> None:
         """What a newer version's arrival proves holds for an older one too."""
         newer.keys |= older.keys
         self._propagation_of.update(dict.fromkeys(older.keys, newer))
-        for want, climb in self._published.items():
-            if climb is older:
-                self._published[want] = newer
+        for interest, propagation in self._published.items():
+            if propagation is older:
+                self._published[interest] = newer
 
-    def complete(self, climb: Propagation) -> set[Hashable]:
+    def complete(self, propagation: Propagation) -> set[Hashable]:
         """It flows. The keys that waited for it."""
-        self.propagations.remove(climb)
-        for want, waits_for in self._published.items():
-            if waits_for is climb:
-                self._published[want] = None
-        for key in climb.keys:
+        self.propagations.remove(propagation)
+        for interest, awaited in self._published.items():
+            if awaited is propagation:
+                self._published[interest] = None
+        for key in propagation.keys:
             del self._propagation_of[key]
-        return climb.keys
+        return propagation.keys
 
     def _apply_delta(self, delta: InterestDelta) -> None:
         """What was covered before flows, or climbs, as what covered it: in every later version of
         the profile something covers it too."""
-        climbs = {want: self._propagation_for(want) for want in delta.announce}
-        for want in delta.withdraw:
-            del self._published[want], self._nodes[want]
-            self.changes[interest_id(want)] = None
-        for want, climb in climbs.items():
-            self._published[want], self._nodes[want] = climb, CoverNode(want)
-            self.changes[interest_id(want)] = encode_interest(want)
+        propagations = {interest: self._propagation_for(interest) for interest in delta.announce}
+        for interest in delta.withdraw:
+            del self._published[interest], self._nodes[interest]
+            self.changes[interest_id(interest)] = None
+        for interest, propagation in propagations.items():
+            self._published[interest], self._nodes[interest] = propagation, CoverNode(interest)
+            self.changes[interest_id(interest)] = encode_interest(interest)
 
-    def _propagation_for(self, want: StreamInterest) -> Propagation | None:
+    def _propagation_for(self, interest: StreamInterest) -> Propagation | None:
         """Whose arrival makes the want flow; None if it flows already."""
-        if want in self._published:
-            return self._published[want]
-        node = CoverNode(want)
-        climbs = [self._published[sent] for sent, wide in self._nodes.items() if wide.covers(node)]
-        if None in climbs:
+        if interest in self._published:
+            return self._published[interest]
+        node = CoverNode(interest)
+        propagations = [
+            self._published[sent] for sent, wider in self._nodes.items() if wider.covers(node)
+        ]
+        if None in propagations:
             return None
-        if climbs:
-            return min((c for c in climbs if c is not None), key=self._position)
+        if propagations:
+            return min((c for c in propagations if c is not None), key=self._position)
         if self._next is None:
             self._next = Propagation()
         return self._next
 
-    def _position(self, climb: Propagation) -> int:
-        return self.propagations.index(climb) if climb in self.propagations else len(self.propagations)
+    def _position(self, propagation: Propagation) -> int:
+        return (
+            self.propagations.index(propagation)
+            if propagation in self.propagations
+            else len(self.propagations)
+        )

@@ -11,15 +11,15 @@ from broker.cluster.messages import Value
 from broker.cluster.tables.table import Cuts
 
 #: The entry of a `flowing` table that holds the cuts.
-CUTS = ""
+CUTS_KEY = ""
 #: The entry that tells which leader is the latest, and whether it leads. No node is called so.
-TERM = "#"
+TERM_KEY = "#"
 #: One more still travels.
-_MOST_TERM = 1 << 62
+_MAX_TERM = 1 << 62
 
 
 @attrs.define(eq=False)
-class Climb:
+class Propagation:
     """One version of the own profile on its way; many keys may wait for it.
 
     `level` None: its echo in the own cluster is awaited. Level n: the flowing table of the n-th
@@ -27,49 +27,49 @@ class Climb:
     """
 
     keys: set[Hashable] = attrs.field(factory=set)
-    stand: tuple[int, int] = (0, 0)
+    version: tuple[int, int] = (0, 0)
     """Of the own profile, once it is published."""
     level: int | None = None
     author: str = ""
     covered_by: tuple[int, int] = (0, 0)
     cuts: Cuts = attrs.field(factory=dict)
 
-    def start(self, node: str) -> None:
+    def restart(self, node: str) -> None:
         """Everybody in the own cluster has it; or begin anew, as a leader is gone."""
-        self.level, self.author, self.covered_by = 0, node, self.stand
+        self.level, self.author, self.covered_by = 0, node, self.version
 
-    def step(self, leader: str, table: Mapping[str, Value]) -> bool:
+    def advance(self, leader: str, table: Mapping[str, Value]) -> bool:
         """Go one level up, if a leader's flowing table allows it."""
-        entry = covered_of(table.get(self.author))
+        entry = parse_covered(table.get(self.author))
         if self.level is None or entry is None or entry[0] < self.covered_by:
             return False
         self.level, self.author, self.covered_by = self.level + 1, leader, entry[1]
-        merge_cuts(self.cuts, cuts_of(table.get(CUTS)))
+        merge_cuts(self.cuts, parse_cuts(table.get(CUTS_KEY)))
         return True
 
 
-def covered_of(value: Value | None) -> tuple[tuple[int, int], tuple[int, int]] | None:
+def parse_covered(value: Value | None) -> tuple[tuple[int, int], tuple[int, int]] | None:
     """A member's entry in a flowing table: which of its versions is covered by which summary."""
     if isinstance(value, tuple) and len(value) == 4 and all(type(each) is int for each in value):
         return (value[0], value[1]), (value[2], value[3])
     return None
 
 
-def cuts_of(value: Any) -> list[tuple[str, tuple[int, int]]]:
+def parse_cuts(value: Any) -> list[tuple[str, tuple[int, int]]]:
     """The cuts as another node wrote them; what is none is left out."""
-    marks = value if isinstance(value, tuple) else ()
+    entries = value if isinstance(value, tuple) else ()
     return [
         (mark[0], (mark[1], mark[2]))
-        for mark in marks
+        for mark in entries
         if isinstance(mark, tuple) and [type(each) for each in mark] == [str, int, int]
     ]
 
 
-def term_of(table: Mapping[str, Value]) -> tuple[int, bool]:
+def parse_term(table: Mapping[str, Value]) -> tuple[int, bool]:
     """The term of the leader that wrote a flowing table, and whether it leads now."""
-    term = table.get(TERM)
+    term = table.get(TERM_KEY)
     if isinstance(term, tuple) and [type(each) for each in term] == [int, bool]:
-        return min(term[0], _MOST_TERM), term[1]
+        return min(term[0], _MAX_TERM), term[1]
     return 0, False
 
 

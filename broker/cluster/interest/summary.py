@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker.cluster.address import UnitPath
 from broker.cluster.interest.contributions import ContributionChange, Contributions
-from broker.cluster.interest.entries import interest_id, encode_interest
+from broker.cluster.interest.entries import encode_interest, interest_id
 from broker.cluster.messages import Value
 from broker.matching.covering.interest_union import InterestDelta, InterestUnion
 
@@ -30,8 +30,10 @@ class Summary:
         self.covered: dict[str, Version] = {}
         """By member: the version of its wants that the echoed summary covers."""
         for member, contribution in members.of_unit(unit):
-            for entry, want in contribution.interests.items():
-                self._apply_delta(self._union.add((member, entry), want.pattern, want.query))
+            for entry, interest in contribution.interests.items():
+                self._apply_delta(
+                    self._union.add((member, entry), interest.pattern, interest.query)
+                )
 
     @property
     def has_changes(self) -> bool:
@@ -42,17 +44,19 @@ class Summary:
         """A member's wants changed; it is one of this unit."""
         for entry in change.removed.keys() & change.added.keys():
             self._apply_delta(self._union.remove((change.contributor, entry)))
-        for entry, want in change.added.items():
-            self._apply_delta(self._union.add((change.contributor, entry), want.pattern, want.query))
+        for entry, interest in change.added.items():
+            self._apply_delta(
+                self._union.add((change.contributor, entry), interest.pattern, interest.query)
+            )
         for entry in change.removed.keys() - change.added.keys():
             self._apply_delta(self._union.remove((change.contributor, entry)))
         self.needs_echo = self.needs_echo or change.is_settled
 
     def _apply_delta(self, delta: InterestDelta) -> None:
-        for want in delta.withdraw:
-            self.changes[interest_id(want)] = None
-        for want in delta.announce:
-            self.changes[interest_id(want)] = encode_interest(want)
+        for interest in delta.withdraw:
+            self.changes[interest_id(interest)] = None
+        for interest in delta.announce:
+            self.changes[interest_id(interest)] = encode_interest(interest)
             self.needs_echo = True
 
     def mark_published(self, version: int) -> None:
@@ -71,7 +75,7 @@ class Summary:
     def current_coverage(self) -> dict[str, Version]:
         """What is covered of those who are members still."""
         present = {member.author for member, _ in self._contributions.of_unit(self.unit)}
-        return {author: stand for author, stand in self.covered.items() if author in present}
+        return {author: version for author, version in self.covered.items() if author in present}
 
     def mark_echoed(self, version: int) -> bool:
         """The scope above has this version; whether that tells anything new."""

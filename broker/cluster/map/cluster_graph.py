@@ -9,63 +9,63 @@ import attrs
 
 from broker.cluster.address import Address, UnitPath
 from broker.cluster.descriptor import NodeDescriptor
-from broker.cluster.map.entries import MAX_COST, SELF, NodeLink, linked_node, node_link
+from broker.cluster.map.entries import MAX_COST, SELF, NodeLink, parse_link_key, parse_node_link
 from broker.cluster.map.shortest_paths import Edge, Graph
 from broker.errors import ProtocolError
 
 #: More nodes one cluster does not have, and more links no table tells of: they are refused.
-MOST_NODES = 1024
+MAX_NODES = 1024
 #: Comes on top of an edge's cost where one end is about to leave (Q17): above any way around.
-DRAINING_COST = MAX_COST * MOST_NODES
+DRAINING_COST = MAX_COST * MAX_NODES
 
 
 @attrs.define
-class _Told:
+class _NodeTable:
     """What one node tells of itself."""
 
     node: NodeDescriptor | None = None
     links: dict[str, NodeLink] = attrs.field(factory=dict)
 
 
-class Near:
+class ClusterGraph:
     """The nodes of one cluster and the edges between them."""
 
     def __init__(self, unit: UnitPath) -> None:
         self._unit = unit
-        self._told: dict[str, _Told] = {}
+        self._tables: dict[str, _NodeTable] = {}
         #: Whose edges are to be found anew when somebody asks.
         self._stale: set[str] = set()
         self._graph: Graph = {}
         self._origins: dict[str, Address] | None = None
 
-    def forget(self, node: str) -> None:
+    def remove_author(self, node: str) -> None:
         """The node's table is gone."""
-        told = self._told.pop(node, None)
-        if told:
-            self._changed(node, *told.links)
+        table = self._tables.pop(node, None)
+        if table:
+            self._invalidate(node, *table.links)
 
-    def change(self, node: str, entry: str, value: Any) -> None:
+    def set_entry(self, node: str, entry: str, value: Any) -> None:
         """One entry of the node's table is new, other, or removed (None).
 
         `ProtocolError` if it can not be taken; then it counts as removed.
         """
-        told = self._told.get(node)
-        if told is None:
-            if len(self._told) >= MOST_NODES:
-                raise ProtocolError(f"more than {MOST_NODES} nodes in a cluster")
-            told = self._told[node] = _Told()
+        table = self._tables.get(node)
+        if table is None:
+            if len(self._tables) >= MAX_NODES:
+                raise ProtocolError(f"more than {MAX_NODES} nodes in a cluster")
+            table = self._tables[node] = _NodeTable()
         if entry == SELF:
-            self._changed(node, *told.links)
-            told.node = None
-            told.node = None if value is None else self._described(node, value)
+            self._invalidate(node, *table.links)
+            table.node = None
+            table.node = None if value is None else self._parse_descriptor(node, value)
         else:
-            far = linked_node(entry)
-            self._changed(node, far)
-            told.links.pop(far, None)
+            far = parse_link_key(entry)
+            self._invalidate(node, far)
+            table.links.pop(far, None)
             if value is not None:
-                if len(told.links) >= MOST_NODES:
-                    raise ProtocolError(f"more than {MOST_NODES} links of a node")
-                told.links[far] = node_link(value)
+                if len(table.links) >= MAX_NODES:
+                    raise ProtocolError(f"more than {MAX_NODES} links of a node")
+                table.links[far] = parse_node_link(value)
 
     def graph(self) -> Graph:
         """The edges that both ends tell of, as far as both are described.
@@ -80,7 +80,7 @@ class Near:
 
     def members(self) -> Mapping[str, NodeDescriptor]:
         """All nodes that are described, reachable or not."""
-        return {name: told.node for name, told in self._told.items() if told.node}
+        return {name: table.node for name, table in self._tables.items() if table.node}
 
     def node_of_origin(self, origin: str) -> Address | None:
         """The node whose log is `origin`; of several, which is a mistake, the smallest name."""
@@ -89,37 +89,37 @@ class Near:
             self._origins = {node.origin: node.address for _name, node in members}
         return self._origins.get(origin)
 
-    def degrees(self) -> Mapping[str, int]:
+    def link_counts(self) -> Mapping[str, int]:
         """How many links each node tells of."""
-        return {name: len(told.links) for name, told in self._told.items()}
+        return {name: len(table.links) for name, table in self._tables.items()}
 
-    def entries(self) -> int:
+    def entry_count(self) -> int:
         """How much is kept: descriptions and ends of links."""
-        return sum(len(told.links) + bool(told.node) for told in self._told.values())
+        return sum(len(table.links) + bool(table.node) for table in self._tables.values())
 
-    def _described(self, name: str, value: Any) -> NodeDescriptor:
-        node = NodeDescriptor.of_plain(value)
+    def _parse_descriptor(self, name: str, value: Any) -> NodeDescriptor:
+        node = NodeDescriptor.from_plain(value)
         if node.address != Address(self._unit, name):
             raise ProtocolError(f"{name} describes itself as {node.address}")
         return node
 
-    def _changed(self, *names: str) -> None:
+    def _invalidate(self, *names: str) -> None:
         self._stale.update(names)
         self._origins = None
 
     def _edges(self, name: str) -> dict[str, Edge]:
         edges = {}
-        told = self._told.get(name) or _Told()
-        for far, link in told.links.items():
-            other = self._told.get(far)
+        table = self._tables.get(name) or _NodeTable()
+        for far, link in table.links.items():
+            other = self._tables.get(far)
             back = other.links.get(name) if other else None
-            if other and back and told.node and other.node:
-                draining = told.node.draining or other.node.draining
+            if other and back and table.node and other.node:
+                draining = table.node.draining or other.node.draining
                 edges[far] = Edge(
                     max(link.cost, back.cost) + (DRAINING_COST if draining else 0),
                     min(
                         *(link.clearance, back.clearance),
-                        *(told.node.clearance, other.node.clearance),
+                        *(table.node.clearance, other.node.clearance),
                     ),
                 )
         return edges

@@ -18,16 +18,16 @@ from broker.cluster.address import (
     Address,
     UnitPath,
     common_prefix,
-    contexts,
+    enclosing_units,
     is_within,
     unit_text,
 )
 from broker.cluster.descriptor import CLEARANCES, NodeDescriptor
 from broker.cluster.handshake_messages import Alternative
-from broker.cluster.map.cluster_graph import Near
+from broker.cluster.map.cluster_graph import ClusterGraph
 from broker.cluster.map.entries import NODE, UNIT_LINKS, UnitLink
-from broker.cluster.map.route_table import Ways
-from broker.cluster.map.unit_graph import Far
+from broker.cluster.map.route_table import RouteTable
+from broker.cluster.map.unit_graph import UnitGraph
 from broker.errors import ProtocolError
 
 #: What everybody may see takes any edge.
@@ -35,7 +35,7 @@ _LOWEST = CLEARANCES[0]
 
 
 @attrs.frozen
-class MapFigures:
+class MapSnapshot:
     """How large the map is."""
 
     nodes: int
@@ -48,55 +48,57 @@ class MapFigures:
     """Entries and tables that could not be taken, since the start."""
 
 
-class Map:
+class NetworkMap:
     """Built from the changes of tables, the node's own among them."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._near = Near(address.unit)
+        self._cluster = ClusterGraph(address.unit)
         #: By depth of the context: 0 is the whole network.
-        self._far = [Far(address.unit[:depth]) for depth in range(len(address.unit))]
-        self._ways = Ways(address, self._near, self._far)
+        self._contexts = [UnitGraph(address.unit[:depth]) for depth in range(len(address.unit))]
+        self._routes = RouteTable(address, self._cluster, self._contexts)
         self._refused = 0
 
     # ------------------------------------------------------------------- what tables tell
 
-    def take(
+    def apply_change(
         self,
         key: tuple[str, str, str],
         scope: UnitPath,
         changes: Mapping[str, Any | None],
-        gone: bool = False,
+        is_removed: bool = False,
     ) -> bool:
         """A table (kind, subject, author) has changed. True if ways may be other than before.
 
         An entry that is not what it has to be counts as removed, and in `figures`.
         """
         kind, subject, author = key
-        part = self._part(kind, subject, author, scope)
-        if part is None:
+        graph = self._graph_for(kind, subject, author, scope)
+        if graph is None:
             return False
-        if gone:
-            part.forget(author)
+        if is_removed:
+            graph.remove_author(author)
         else:
             for entry, value in changes.items():
                 try:
-                    part.change(author, entry, value)
+                    graph.set_entry(author, entry, value)
                 except ProtocolError:
                     self._refused += 1
-        self._ways.forget()
+        self._routes.invalidate()
         return True
 
-    def _part(self, kind: str, subject: str, author: str, scope: UnitPath) -> Near | Far | None:
+    def _graph_for(
+        self, kind: str, subject: str, author: str, scope: UnitPath
+    ) -> ClusterGraph | UnitGraph | None:
         """What a table is about; None if it is not about the map, or not what it has to be."""
         if kind not in (NODE, UNIT_LINKS):
             return None
         own = self.address.unit
         if kind == NODE and scope == own and subject == author:
-            return self._near
+            return self._cluster
         if kind == UNIT_LINKS and subject == unit_text(scope):
             if is_within(own, scope) and len(scope) < len(own):
-                return self._far[len(scope)]
+                return self._contexts[len(scope)]
         self._refused += 1
         return None
 
@@ -110,7 +112,7 @@ class Map:
         """
         if target.unit != self.address.unit:
             return self.next_hop_to_unit(target.unit, rank)
-        return self._ways.to_node(target.node, rank)
+        return self._routes.hop_to_node(target.node, rank)
 
     def next_hop_to_unit(self, unit: UnitPath, rank: int = _LOWEST) -> str | None:
         """The neighbour to which what is for `unit` goes. None: unreachable, or this node is in it.
@@ -119,7 +121,7 @@ class Map:
         what lies deeper is the way to that child.
         """
         sibling = self._sibling(unit)
-        return sibling and self._ways.to_unit(*sibling, rank)
+        return sibling and self._routes.hop_to_unit(*sibling, rank)
 
     def distance(self, target: Address, rank: int = _LOWEST) -> int | None:
         """The cost of the way inside the cluster, or between units in the context of both.
@@ -129,20 +131,20 @@ class Map:
         if target == self.address:
             return 0
         if target.unit == self.address.unit:
-            near = self._ways.routes(len(target.unit), rank).get(target.node)
+            near = self._routes.routes_at(len(target.unit), rank).get(target.node)
             return near and near.distance
         sibling = self._sibling(target.unit)
-        far = sibling and self._ways.routes(sibling[0], rank).get(sibling[1])
+        far = sibling and self._routes.routes_at(sibling[0], rank).get(sibling[1])
         return far.distance if far else None
 
     def reachable(self, rank: int = _LOWEST) -> frozenset[str]:
         """The nodes of the own cluster that can be reached inside it, this one among them."""
-        return frozenset((self.address.node, *self._ways.routes(len(self.address.unit), rank)))
+        return frozenset((self.address.node, *self._routes.routes_at(len(self.address.unit), rank)))
 
     def reachable_units(self, context: UnitPath, rank: int = _LOWEST) -> frozenset[str]:
         """The children of a context above the own cluster that can be reached, the own included."""
         depth = len(context)
-        return frozenset((self.address.unit[depth], *self._ways.routes(depth, rank)))
+        return frozenset((self.address.unit[depth], *self._routes.routes_at(depth, rank)))
 
     def _sibling(self, unit: UnitPath) -> tuple[int, str] | None:
         """The depth of the context in which this node and `unit` part, and the child there."""
@@ -155,15 +157,15 @@ class Map:
 
     def members(self) -> Mapping[str, NodeDescriptor]:
         """All nodes of the own cluster that are known, reachable or not, this one among them."""
-        return self._near.members()
+        return self._cluster.members()
 
-    def degrees(self) -> Mapping[str, int]:
+    def link_counts(self) -> Mapping[str, int]:
         """How many links inside the cluster each of its nodes tells of."""
-        return self._near.degrees()
+        return self._cluster.link_counts()
 
     def node_of_origin(self, origin: str) -> Address | None:
         """The node of the own cluster whose log is `origin`. None if no known one has it."""
-        return self._near.node_of_origin(origin)
+        return self._cluster.node_of_origin(origin)
 
     def gateways(self, unit: UnitPath) -> Sequence[UnitLink]:
         """The links that lead from this side to `unit`, a child of one of this node's contexts."""
@@ -171,24 +173,24 @@ class Map:
         if sibling is None:
             return ()
         depth, child = sibling
-        return self._far[depth].links(self.address.unit[depth], child)
+        return self._contexts[depth].links_between(self.address.unit[depth], child)
 
-    def entrances(self) -> Mapping[UnitPath, Sequence[Address]]:
+    def gateways_by_unit(self) -> Mapping[UnitPath, Sequence[Address]]:
         """The gateways of each unit that lies in one of this node's contexts, and not on the way
         from there to its cluster."""
         found: dict[UnitPath, set[Address]] = {}
-        for far, own in zip(self._far, self.address.unit, strict=True):
-            for link in far.ends():
+        for far, own in zip(self._contexts, self.address.unit, strict=True):
+            for link in far.all_links():
                 if link.unit != own:
                     found.setdefault((*far.context, link.unit), set()).add(link.own)
         return {unit: sorted(gateways) for unit, gateways in found.items()}
 
-    def others(self) -> Sequence[Alternative]:
+    def other_cluster_nodes(self) -> Sequence[Alternative]:
         """Nodes of other clusters that can be asked for links: those in the nearest units first."""
         found = {
             link.far: Alternative(link.far, link.endpoint)
-            for far in reversed(self._far)
-            for link in sorted(far.ends())
+            for far in reversed(self._contexts)
+            for link in sorted(far.all_links())
             if link.endpoint and link.far.unit != self.address.unit
         }
         return tuple(found.values())
@@ -201,7 +203,7 @@ class Map:
         the one that this node is in: then the leader's name is known in there alone.
         """
         depth = len(self.address.unit)
-        for context in list(contexts(self.address.unit))[1 : level + 1]:
+        for context in list(enclosing_units(self.address.unit))[1 : level + 1]:
             depth -= 1
             if min(self.reachable_units(context)) != self.address.unit[depth]:
                 return None
@@ -210,20 +212,20 @@ class Map:
         staying = (name for name in here if not (name in members and members[name].draining))
         return min(staying, default=min(here))
 
-    def leads(self, level: int = 0) -> bool:
+    def is_leader(self, level: int = 0) -> bool:
         """Whether this node speaks for the unit `level` steps above its cluster."""
         return self.leader(level) == self.address.node
 
-    def led(self) -> frozenset[UnitPath]:
+    def led_units(self) -> frozenset[UnitPath]:
         """The units that this node speaks for: its cluster and those above, as far as it does."""
-        units = enumerate(contexts(self.address.unit))
-        return frozenset(unit for level, unit in units if self.leads(level))
+        units = enumerate(enclosing_units(self.address.unit))
+        return frozenset(unit for level, unit in units if self.is_leader(level))
 
-    def figures(self) -> MapFigures:
+    def snapshot(self) -> MapSnapshot:
         """How large the map is."""
-        return MapFigures(
+        return MapSnapshot(
             nodes=len(self.reachable()),
-            units=sum(len(self.reachable_units(far.context)) - 1 for far in self._far),
-            entries=self._near.entries() + sum(far.entries() for far in self._far),
+            units=sum(len(self.reachable_units(far.context)) - 1 for far in self._contexts),
+            entries=self._cluster.entry_count() + sum(far.entry_count() for far in self._contexts),
             refused=self._refused,
         )

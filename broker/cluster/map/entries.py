@@ -20,7 +20,7 @@ from broker.cluster.address import (
     child_towards,
     common_prefix,
 )
-from broker.cluster.descriptor import Endpoint, checked_endpoint, rank
+from broker.cluster.descriptor import Endpoint, check_rank, checked_endpoint
 from broker.errors import BadName, ProtocolError
 from broker.wire.fields import count
 
@@ -63,7 +63,7 @@ class UnitLink(NamedTuple):
         return (self.unit, self.far_unit, own, far, self.cost, self.clearance, endpoint)
 
 
-def linked_node(name: str) -> str:
+def parse_link_key(name: str) -> str:
     """The node at the far end of the link that the entry `name` is about."""
     if not name.startswith(LINK):
         raise ProtocolError(f"no entry of a map: {name[:80]!r}")
@@ -73,18 +73,18 @@ def linked_node(name: str) -> str:
         raise ProtocolError(str(error)) from None
 
 
-def node_link(value: Any) -> NodeLink:
+def parse_node_link(value: Any) -> NodeLink:
     """The link that an entry of a `node` table tells of; `ProtocolError` if it tells of none."""
     try:
         price, clearance, transport = value
         if not (isinstance(transport, str) and _TRANSPORT.fullmatch(transport)):
             raise TypeError("not the name of a transport")
-        return NodeLink(cost(price), rank(clearance), transport)
+        return NodeLink(check_cost(price), check_rank(clearance), transport)
     except (ValueError, TypeError) as error:
         raise ProtocolError(f"no link of a node: {error}") from None
 
 
-def unit_link(value: Any, context: UnitPath, author: str, far_node: str) -> UnitLink:
+def parse_unit_link(value: Any, context: UnitPath, author: str, far_node: str) -> UnitLink:
     """The link that an entry of `author`'s `unit-links` table for `context` tells of.
 
     `ProtocolError` if it tells of none, or of one that is not between two children of `context`.
@@ -93,7 +93,7 @@ def unit_link(value: Any, context: UnitPath, author: str, far_node: str) -> Unit
         unit, far_unit, own, far, price, clearance, endpoint = value
         link = UnitLink(
             *(unit, far_unit, Address.parse(own), Address.parse(far)),
-            *(cost(price), rank(clearance)),
+            *(check_cost(price), check_rank(clearance)),
             None if endpoint is None else checked_endpoint(endpoint),
         )
         if common_prefix(link.own.unit, link.far.unit) != context:
@@ -110,7 +110,7 @@ def unit_link(value: Any, context: UnitPath, author: str, far_node: str) -> Unit
         raise ProtocolError(f"no link of units: {error}") from None
 
 
-def cost(value: Any) -> int:
+def check_cost(value: Any) -> int:
     """What a link costs; `TypeError` for anything else."""
     if not 1 <= count(value) <= MAX_COST:
         raise TypeError("not a cost")

@@ -26,7 +26,7 @@ class Publication:
 
 
 @attrs.frozen
-class _Up:
+class _Link:
     """A link that is up."""
 
     far: NodeDescriptor
@@ -40,16 +40,16 @@ class OwnLinks:
 
     def __init__(self, node: NodeDescriptor) -> None:
         self._node = node
-        self._up: dict[str, _Up] = {}
+        self._up: dict[str, _Link] = {}
 
-    def describe(self, node: NodeDescriptor) -> list[Publication]:
+    def set_node(self, node: NodeDescriptor) -> list[Publication]:
         """The node is, or has become, what `node` says. To be called once at the start, too."""
         self._node = node
-        told = Publication(NODE, node.name, node.address.unit, {SELF: node.to_plain()})
+        publication = Publication(NODE, node.name, node.address.unit, {SELF: node.to_plain()})
         far = [link for link in self._up.values() if link.far.address.unit != node.address.unit]
-        return [told, *(each for link in far for each in self._told(link, up=True))]
+        return [publication, *(each for link in far for each in self._publications(link, up=True))]
 
-    def link_up(
+    def add_link(
         self, far: NodeDescriptor, transport: str, cost: int, clearance: int
     ) -> list[Publication]:
         """A link is up, or is now other than before.
@@ -57,15 +57,15 @@ class OwnLinks:
         `cost` is at least 1 and at most `MAX_COST`. `clearance` is what the link itself is cleared
         for; no more passes than both nodes are cleared for.
         """
-        link = self._up[far.name] = _Up(far, transport, cost, clearance)
-        return self._told(link, up=True)
+        link = self._up[far.name] = _Link(far, transport, cost, clearance)
+        return self._publications(link, up=True)
 
-    def link_down(self, name: str) -> list[Publication]:
+    def remove_link(self, name: str) -> list[Publication]:
         """The link to the node of this name is down."""
         link = self._up.pop(name, None)
-        return self._told(link, up=False) if link else []
+        return self._publications(link, up=False) if link else []
 
-    def _told(self, link: _Up, *, up: bool) -> list[Publication]:
+    def _publications(self, link: _Link, *, up: bool) -> list[Publication]:
         own, far = self._node, link.far
         entry = LINK + far.name
         if far.address.unit == own.address.unit:

@@ -11,77 +11,77 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.cluster.address import Address
-from broker.cluster.map.cluster_graph import Near
+from broker.cluster.map.cluster_graph import ClusterGraph
 from broker.cluster.map.entries import UnitLink
-from broker.cluster.map.shortest_paths import Graph, Routes, routes
-from broker.cluster.map.unit_graph import Far
+from broker.cluster.map.shortest_paths import Graph, Routes, find_routes
+from broker.cluster.map.unit_graph import UnitGraph
 
 #: The source's own edges that can be used: (neighbouring vertex, cost).
 _Exits = tuple[tuple[str, int], ...]
 
 
-class Ways:
+class RouteTable:
     """From the node `address`, over what `near` and the contexts `far` (by depth) tell."""
 
-    def __init__(self, address: Address, near: Near, far: Sequence[Far]) -> None:
+    def __init__(self, address: Address, near: ClusterGraph, far: Sequence[UnitGraph]) -> None:
         self._node = address.node
         self._unit = address.unit
-        self._near = near
-        self._far = far
+        self._cluster = near
+        self._contexts = far
         #: By (depth, rank): what holds until the next change.
         self._routes: dict[tuple[int, int], Routes] = {}
         self._hops: dict[tuple[int, str, int], str | None] = {}
         #: By (depth, rank): what was found for which graph and exits; most changes touch neither.
         self._found: dict[tuple[int, int], tuple[Graph, _Exits, Routes]] = {}
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """The tables have changed."""
         self._routes.clear()
         self._hops.clear()
 
-    def routes(self, depth: int, rank: int) -> Routes:
+    def routes_at(self, depth: int, rank: int) -> Routes:
         """The ways in the context at `depth`; at the cluster's depth those between nodes."""
         known = self._routes.get((depth, rank))
         if known is not None:
             return known
         if depth == len(self._unit):
-            source, graph = self._node, self._near.graph()
+            source, graph = self._node, self._cluster.graph()
             exits = self._own_edges(graph, rank)
         else:
-            source, graph = self._unit[depth], self._far[depth].graph(rank)
+            source, graph = self._unit[depth], self._contexts[depth].graph(rank)
             exits = self._own_unit_edges(depth, rank)
         before = self._found.get((depth, rank))
         if before and before[0] is graph and before[1] == exits:
             found = before[2]
         else:
-            found = routes(graph, exits, source, rank)
+            found = find_routes(graph, exits, source, rank)
             self._found[depth, rank] = (graph, exits, found)
         self._routes[depth, rank] = found
         return found
 
-    def to_node(self, node: str, rank: int) -> str | None:
+    def hop_to_node(self, node: str, rank: int) -> str | None:
         """The next hop to a node of the own cluster."""
-        route = self.routes(len(self._unit), rank).get(node)
+        route = self.routes_at(len(self._unit), rank).get(node)
         return route and route.first
 
-    def to_unit(self, depth: int, child: str, rank: int) -> str | None:
+    def hop_to_unit(self, depth: int, child: str, rank: int) -> str | None:
         """The next hop to another child of the context at `depth`."""
         key = (depth, child, rank)
         # Only what can be reached is kept: strangers' names must not fill the memory.
         if key in self._hops:
             return self._hops[key]
-        route = self.routes(depth, rank).get(child)
+        route = self.routes_at(depth, rank).get(child)
         if route is None:
             return None
-        hop = self._hops[key] = self._leave(depth, route.first, rank)
+        hop = self._hops[key] = self._hop_out_to(depth, route.first, rank)
         return hop
 
-    def _leave(self, depth: int, far_unit: str, rank: int) -> str | None:
+    def _hop_out_to(self, depth: int, far_unit: str, rank: int) -> str | None:
         """The next hop out of the own child of the context at `depth`, over to `far_unit`."""
         links = [
             link
-            for link in self._far[depth].links(self._unit[depth], far_unit)
-            if link.clearance >= rank and self._inside(depth + 1, link.own, rank)
+            for link in self._contexts[depth].links_between(self._unit[depth], far_unit)
+            if link.clearance >= rank and self._is_reachable_inside(depth + 1, link.own, rank)
         ]
         for inner in range(depth + 1, len(self._unit)):
             nearest = min(
@@ -89,12 +89,12 @@ class Ways:
                 key=lambda child: (self._unit_distance(inner, child, rank), child),
             )
             if nearest != self._unit[inner]:
-                return self.to_unit(inner, nearest, rank)
+                return self.hop_to_unit(inner, nearest, rank)
             links = [link for link in links if link.own.unit[inner] == nearest]
-        link = min(links, key=lambda link: self._way_out(link, rank))
+        link = min(links, key=lambda link: self._gateway_order(link, rank))
         if link.own.node == self._node:
             return link.far.node
-        return self.to_node(link.own.node, rank)
+        return self.hop_to_node(link.own.node, rank)
 
     def _own_edges(self, graph: Graph, rank: int) -> _Exits:
         edges = graph.get(self._node, {})
@@ -105,38 +105,38 @@ class Ways:
     def _own_unit_edges(self, depth: int, rank: int) -> _Exits:
         """To the neighbouring units, as far as a gateway to them can be reached from here."""
         exits = []
-        for far_unit in sorted(self._far[depth].neighbours(self._unit[depth])):
+        for far_unit in sorted(self._contexts[depth].linked_units(self._unit[depth])):
             costs = [
                 link.cost
-                for link in self._far[depth].links(self._unit[depth], far_unit)
-                if link.clearance >= rank and self._inside(depth + 1, link.own, rank)
+                for link in self._contexts[depth].links_between(self._unit[depth], far_unit)
+                if link.clearance >= rank and self._is_reachable_inside(depth + 1, link.own, rank)
             ]
             if costs:
                 exits.append((far_unit, min(costs)))
         return tuple(exits)
 
-    def _inside(self, depth: int, node: Address, rank: int) -> bool:
+    def _is_reachable_inside(self, depth: int, node: Address, rank: int) -> bool:
         """Whether a node in the context at `depth` can be reached without leaving the context."""
         if depth == len(self._unit):
             return node.unit == self._unit and (
-                node.node == self._node or node.node in self.routes(depth, rank)
+                node.node == self._node or node.node in self.routes_at(depth, rank)
             )
         if len(node.unit) <= depth:
             return False
         child = node.unit[depth]
         if child == self._unit[depth]:
-            return self._inside(depth + 1, node, rank)
-        return child in self.routes(depth, rank)
+            return self._is_reachable_inside(depth + 1, node, rank)
+        return child in self.routes_at(depth, rank)
 
     def _unit_distance(self, depth: int, child: str, rank: int) -> int:
         if child == self._unit[depth]:
             return 0
-        return self.routes(depth, rank)[child].distance
+        return self.routes_at(depth, rank)[child].distance
 
-    def _way_out(self, link: UnitLink, rank: int) -> tuple[int, str, str]:
+    def _gateway_order(self, link: UnitLink, rank: int) -> tuple[int, str, str]:
         """What tells gateways of the own cluster apart: the nearest first, then by name."""
         if link.own.node == self._node:
             distance = 0
         else:
-            distance = self.routes(len(self._unit), rank)[link.own.node].distance
+            distance = self.routes_at(len(self._unit), rank)[link.own.node].distance
         return (distance + link.cost, link.own.node, link.far.node)

@@ -30,7 +30,9 @@ class Route(NamedTuple):
     """The neighbour of the source on the way; of several shortest ways the smallest name."""
 
 
-def routes(graph: Graph, exits: Iterable[tuple[Vertex, int]], source: Vertex, rank: int) -> Routes:
+def find_routes(
+    graph: Graph, exits: Iterable[tuple[Vertex, int]], source: Vertex, rank: int
+) -> Routes:
     """The ways from `source` to everything that an event of `rank` can reach.
 
     `exits` are the source's own neighbours with their costs; of the other vertices' edges those

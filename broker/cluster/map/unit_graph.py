@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from broker.cluster.address import UnitPath
-from broker.cluster.map.entries import UnitLink, linked_node, unit_link
+from broker.cluster.map.entries import UnitLink, parse_link_key, parse_unit_link
 from broker.cluster.map.shortest_paths import Edge, Graph
 from broker.errors import ProtocolError
 
 #: More gateways one context does not have, and more links no table tells of: they are refused.
-MOST_GATEWAYS = 1024
+MAX_GATEWAYS = 1024
 
 
-class Far:
+class UnitGraph:
     """The children of `context`, and which of them are linked.
 
     Several links may join two units: the edge between them costs what the cheapest costs for an
@@ -23,49 +23,49 @@ class Far:
 
     def __init__(self, context: UnitPath) -> None:
         self.context = context
-        self._told: dict[str, dict[str, UnitLink]] = {}
+        self._links_by_gateway: dict[str, dict[str, UnitLink]] = {}
         self._agreed: dict[str, dict[str, list[UnitLink]]] | None = None
         self._graphs: dict[int, Graph] = {}
 
-    def forget(self, gateway: str) -> None:
+    def remove_author(self, gateway: str) -> None:
         """The gateway's table is gone."""
-        if self._told.pop(gateway, None):
-            self._changed()
+        if self._links_by_gateway.pop(gateway, None):
+            self._invalidate()
 
-    def change(self, gateway: str, entry: str, value: Any) -> None:
+    def set_entry(self, gateway: str, entry: str, value: Any) -> None:
         """One entry of the gateway's table is new, other, or removed (None).
 
         `ProtocolError` if it can not be taken; then it counts as removed.
         """
-        self._changed()
-        far = linked_node(entry)
-        told = self._told.get(gateway, {})
-        told.pop(far, None)
+        self._invalidate()
+        far = parse_link_key(entry)
+        links = self._links_by_gateway.get(gateway, {})
+        links.pop(far, None)
         if value is not None:
             # One that is taken already stays; of a new one there is a table more.
-            if max(len(told), len(self._told.keys() - {gateway})) >= MOST_GATEWAYS:
-                raise ProtocolError(f"more than {MOST_GATEWAYS} gateways, or links of one")
-            link = unit_link(value, self.context, gateway, far)
-            self._told.setdefault(gateway, told)[far] = link
-        elif not told:
-            self._told.pop(gateway, None)
+            if max(len(links), len(self._links_by_gateway.keys() - {gateway})) >= MAX_GATEWAYS:
+                raise ProtocolError(f"more than {MAX_GATEWAYS} gateways, or links of one")
+            link = parse_unit_link(value, self.context, gateway, far)
+            self._links_by_gateway.setdefault(gateway, links)[far] = link
+        elif not links:
+            self._links_by_gateway.pop(gateway, None)
 
-    def links(self, unit: str, far_unit: str) -> Sequence[UnitLink]:
+    def links_between(self, unit: str, far_unit: str) -> Sequence[UnitLink]:
         """The links from `unit` to `far_unit`, as `unit`'s ends tell of them, that both ends know.
 
         Each costs what the dearer end says and is cleared for what both ends are.
         """
-        return self._links().get(unit, {}).get(far_unit, ())
+        return self._agreed_links().get(unit, {}).get(far_unit, ())
 
-    def ends(self) -> Iterator[UnitLink]:
+    def all_links(self) -> Iterator[UnitLink]:
         """All links, as each of their ends tells of them."""
-        for others in self._links().values():
+        for others in self._agreed_links().values():
             for links in others.values():
                 yield from links
 
-    def neighbours(self, unit: str) -> Sequence[str]:
+    def linked_units(self, unit: str) -> Sequence[str]:
         """The units to which `unit` has links."""
-        return tuple(self._links().get(unit, ()))
+        return tuple(self._agreed_links().get(unit, ()))
 
     def graph(self, rank: int) -> Graph:
         """The edges for events of security level `rank`."""
@@ -76,24 +76,24 @@ class Far:
                     for far, links in others.items()
                     if (costs := [link.cost for link in links if link.clearance >= rank])
                 }
-                for unit, others in self._links().items()
+                for unit, others in self._agreed_links().items()
             }
         return self._graphs[rank]
 
-    def entries(self) -> int:
+    def entry_count(self) -> int:
         """How much is kept: ends of links."""
-        return sum(map(len, self._told.values()))
+        return sum(map(len, self._links_by_gateway.values()))
 
-    def _changed(self) -> None:
+    def _invalidate(self) -> None:
         self._agreed = None
         self._graphs.clear()
 
-    def _links(self) -> dict[str, dict[str, list[UnitLink]]]:
+    def _agreed_links(self) -> dict[str, dict[str, list[UnitLink]]]:
         if self._agreed is None:
             self._agreed = {}
-            for gateway, told in self._told.items():
-                for link in told.values():
-                    back = self._told.get(link.far.node, {}).get(gateway)
+            for gateway, links in self._links_by_gateway.items():
+                for link in links.values():
+                    back = self._links_by_gateway.get(link.far.node, {}).get(gateway)
                     if back and (back.own, back.far) == (link.far, link.own):
                         agreed = link._replace(
                             cost=max(link.cost, back.cost),

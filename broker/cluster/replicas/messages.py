@@ -19,13 +19,13 @@ from broker.log.commit import Keeping
 from broker.log.records import LoggedEvent
 from broker.wire import fields
 
-KEEP = 0x65
+REPLICA_EVENTS = 0x65
 _HEAD = struct.Struct(">BIQIQ")
 
 
 @register(0x63)
 @attrs.frozen
-class AskKeeper(Message):
+class ReplicaRequest(Message):
     """Owner: keep my events. What do you have of this origin?"""
 
     origin: str = attrs.field(converter=fields.text)
@@ -33,7 +33,7 @@ class AskKeeper(Message):
 
 @register(0x64)
 @attrs.frozen
-class KeeperHas(Message):
+class ReplicaState(Message):
     """Keeper: all events in (after, upto]; two times (0, 0) is none."""
 
     origin: str = attrs.field(converter=fields.text)
@@ -41,12 +41,12 @@ class KeeperHas(Message):
     upto: Mark = attrs.field(converter=fields.mark)
 
 
-def encode_keep(after: Mark, upto: Mark, events: Sequence[LoggedEvent]) -> bytes:
+def encode_replica_events(after: Mark, upto: Mark, events: Sequence[LoggedEvent]) -> bytes:
     """The bytes of a KEEP message."""
-    return _HEAD.pack(KEEP, *after, *upto) + (encode_chunk(events) if events else b"")
+    return _HEAD.pack(REPLICA_EVENTS, *after, *upto) + (encode_chunk(events) if events else b"")
 
 
-def decode_keep(data: bytes, origin: str) -> Keeping:
+def decode_replica_events(data: bytes, origin: str) -> Keeping:
     """What is to be kept; `ProtocolError` if it is not `origin`'s, or no such message."""
     try:
         _, epoch, offset, last_epoch, last_offset = _HEAD.unpack_from(data)

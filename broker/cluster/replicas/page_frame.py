@@ -8,28 +8,28 @@ from broker.cluster.address import Address
 from broker.cluster.traffic.frame import (
     MAX_HOPS,
     PLAIN,
-    Carried,
     Frame,
+    FrameEvent,
     Range,
-    level_runs,
-    mark_runs,
+    encode_level_runs,
+    encode_mark_runs,
 )
 from broker.log.records import LoggedEvent
 
 
-def page_of(
+def make_page_frame(
     origin: str, home: Address, ranges: list[Range], events: Sequence[LoggedEvent]
 ) -> Frame:
     """A frame with these events, which are for the first of the ranges; `home` answers for them."""
-    carried = [Carried(each.mark, each.record, each.document, each.level) for each in events]
+    carried = [FrameEvent(each.mark, each.record, each.document, each.level) for each in events]
     return Frame(
         origin=origin,
-        home=home,
-        level_runs=level_runs([each.level for each in carried]),
+        origin_node=home,
+        level_runs=encode_level_runs([each.level for each in carried]),
         hops=MAX_HOPS,
         ranges=ranges,
-        mark_runs=mark_runs([each.mark for each in carried]),
-        runs=[(len(carried), (0,))] if carried else [],
+        mark_runs=encode_mark_runs([each.mark for each in carried]),
+        recipient_runs=[(len(carried), (0,))] if carried else [],
         encoding=PLAIN,
         record_lengths=[len(each.record) for each in carried],
         document_lengths=[len(each.document) for each in carried],

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.cluster.messages import Message, encode
-from broker.cluster.replicas.messages import AskKeeper, KeeperHas, encode_keep
+from broker.cluster.replicas.messages import ReplicaRequest, ReplicaState, encode_replica_events
 from broker.config.settings import StreamSettings
 from broker.errors import BrokerError
 from broker.event.place import Mark
@@ -27,34 +27,34 @@ from broker.transport.clock import IClock
 PAGE_EVENTS = 1_024
 PAGE_BYTES = 512 << 10
 #: Bytes on the way to a keeper that it has not said to have; then the rest is read later.
-MOST_UNDER_WAY = 4 << 20
+MAX_UNACKNOWLEDGED_BYTES = 4 << 20
 #: Seconds without an answer, after which a keeper is asked again what it has.
-ASK_AGAIN = 5.0
+PROGRESS_TIMEOUT = 5.0
 #: Streams of which it is remembered whether they are guarded.
-_REMEMBERED = 10_000
+_MAX_CACHED_STREAMS = 10_000
 
 
 @attrs.define
-class _Sending:
+class _Transfer:
     """To the present keeper."""
 
-    keeper: str
-    answered: bool = False
+    neighbour: str
+    has_state: bool = False
     """It has told what it has."""
     sent: Mark = (0, 0)
-    kept: Mark = (0, 0)
+    acknowledged: Mark = (0, 0)
     """Up to where it has said that it has them."""
-    begun: bool = False
+    has_sent: bool = False
     """It was sent something since then."""
-    reading: bool = False
-    live: bool = False
+    is_reading: bool = False
+    is_live: bool = False
     """It was sent all that is durable."""
-    under_way: deque[tuple[Mark, int]] = attrs.field(factory=deque)
+    unacknowledged: deque[tuple[Mark, int]] = attrs.field(factory=deque)
     """Up to where, and how many bytes."""
-    bytes: int = 0
+    unacknowledged_bytes: int = 0
 
 
-class Owner:
+class Replicator:
     """Implements `router.safety.Safety` with the help of a neighbour."""
 
     log = Logger()
@@ -71,24 +71,24 @@ class Owner:
         self._streams = tuple(streams)
         self._clock = clock
         self._send = send
-        self._guarded: dict[str, bool] = {}
+        self._cached_needs: dict[str, bool] = {}
         self._waiting: deque[tuple[Mark, Callable[[], object]]] = deque()
-        self._sending: _Sending | None = None
-        self.kept: Mark = (0, 0)
+        self._transfer: _Transfer | None = None
+        self.replicated_upto: Mark = (0, 0)
         """Up to where a keeper has everything."""
 
     @property
-    def needed(self) -> bool:
+    def is_needed(self) -> bool:
         """Whether any stream asks for a keeper."""
         return any(stream.acknowledge == "neighbour" for stream in self._streams)
 
     @property
-    def keeper(self) -> str:
+    def neighbour(self) -> str:
         """The neighbour that keeps, or is to keep, this node's events; empty if there is none."""
-        return "" if self._sending is None else self._sending.keeper
+        return "" if self._transfer is None else self._transfer.neighbour
 
     @property
-    def waiting(self) -> int:
+    def waiting_answers(self) -> int:
         """Answers to publishers that wait for the keeper."""
         return len(self._waiting)
 
@@ -96,37 +96,37 @@ class Owner:
 
     def guards(self, streams: Iterable[str]) -> bool:
         """See `router.safety`."""
-        return any(self._is_guarded(stream) for stream in set(streams))
+        return any(self._needs_replica(stream) for stream in set(streams))
 
     def when_safe(self, call: Callable[[], object]) -> None:
         """See `router.safety`."""
         mark = self._log.coverage[self._log.origin]
-        if mark <= self.kept and not self._waiting:
+        if mark <= self.replicated_upto and not self._waiting:
             call()
         else:
             self._waiting.append((mark, call))
 
-    def _is_guarded(self, stream: str) -> bool:
-        found = self._guarded.get(stream)
+    def _needs_replica(self, stream: str) -> bool:
+        found = self._cached_needs.get(stream)
         if found is None:
-            if len(self._guarded) >= _REMEMBERED:
-                self._guarded.clear()
+            if len(self._cached_needs) >= _MAX_CACHED_STREAMS:
+                self._cached_needs.clear()
             settings = next((each for each in self._streams if each.pattern.matches(stream)), None)
             found = settings is not None and settings.acknowledge == "neighbour"
-            self._guarded[stream] = found
+            self._cached_needs[stream] = found
         return found
 
     # ------------------------------------------------------------------ the keeper
 
-    def choose(self, neighbours: Iterable[str]) -> None:
+    def choose_neighbour(self, neighbours: Iterable[str]) -> None:
         """These links are up, the best first: the present keeper stays as long as it can."""
         candidates = list(neighbours)
-        if not self.needed or (self._sending and self._sending.keeper in candidates):
+        if not self.is_needed or (self._transfer and self._transfer.neighbour in candidates):
             return
-        self._sending = None
+        self._transfer = None
         if candidates:
-            self._sending = _Sending(candidates[0])
-            self._ask(self._sending)
+            self._transfer = _Transfer(candidates[0])
+            self._request_state(self._transfer)
         elif self._waiting:
             self.log.warn(
                 "{count} answers to publishers wait, for no neighbour is there that could keep "
@@ -134,125 +134,138 @@ class Owner:
                 count=len(self._waiting),
             )
 
-    def _ask(self, sending: _Sending) -> None:
-        if self._sending is not sending:
+    def _request_state(self, transfer: _Transfer) -> None:
+        if self._transfer is not transfer:
             return
-        sending.answered = sending.live = False
-        sending.under_way.clear()
-        sending.bytes = 0
-        self._tell(sending, AskKeeper(self._log.origin))
-        self._clock.callLater(ASK_AGAIN, self._look, sending, sending.kept)
+        transfer.has_state = transfer.is_live = False
+        transfer.unacknowledged.clear()
+        transfer.unacknowledged_bytes = 0
+        self._send_message(transfer, ReplicaRequest(self._log.origin))
+        self._clock.callLater(
+            PROGRESS_TIMEOUT, self._check_progress, transfer, transfer.acknowledged
+        )
 
-    def _look(self, sending: _Sending, kept: Mark) -> None:
+    def _check_progress(self, transfer: _Transfer, acknowledged: Mark) -> None:
         """It has been silent although it was sent something, or has not answered: once more."""
-        if self._sending is not sending:
+        if self._transfer is not transfer:
             return
-        if not sending.answered or (sending.under_way and sending.kept == kept):
-            self._ask(sending)
+        if not transfer.has_state or (
+            transfer.unacknowledged and transfer.acknowledged == acknowledged
+        ):
+            self._request_state(transfer)
         else:
-            self._clock.callLater(ASK_AGAIN, self._look, sending, sending.kept)
+            self._clock.callLater(
+                PROGRESS_TIMEOUT, self._check_progress, transfer, transfer.acknowledged
+            )
 
-    def keeper_has(self, keeper: str, has: KeeperHas) -> None:
+    def receive_state(self, neighbour: str, state: ReplicaState) -> None:
         """The keeper has told what it has: go on from there."""
-        sending = self._sending
-        if sending is None or sending.keeper != keeper or has.origin != self._log.origin:
+        transfer = self._transfer
+        if transfer is None or transfer.neighbour != neighbour or state.origin != self._log.origin:
             return
-        begins = self._log.since.get(self._log.origin, (0, 0))
+        first_available = self._log.since.get(self._log.origin, (0, 0))
         durable = self._log.coverage[self._log.origin]
-        goes_on = begins <= has.upto <= durable
-        sending.sent = has.upto if goes_on else begins
-        sending.answered, sending.begun = True, False
-        if goes_on and has.after <= begins:
-            self._keeps(has.upto)
-        self._read_on(sending)
+        continues = first_available <= state.upto <= durable
+        transfer.sent = state.upto if continues else first_available
+        transfer.has_state, transfer.has_sent = True, False
+        if continues and state.after <= first_available:
+            self._advance(state.upto)
+        self._start_reading(transfer)
 
-    def kept_upto(self, keeper: str, upto: Mark) -> None:
+    def receive_ack(self, neighbour: str, upto: Mark) -> None:
         """The keeper has everything up to a place, durably."""
-        sending = self._sending
-        if sending is None or sending.keeper != keeper or not sending.answered:
+        transfer = self._transfer
+        if transfer is None or transfer.neighbour != neighbour or not transfer.has_state:
             return
-        if upto > sending.sent:
+        if upto > transfer.sent:
             # Of what was on its way when it was asked again, or a lie: it will say so again.
             return
-        sending.kept = max(sending.kept, upto)
-        while sending.under_way and sending.under_way[0][0] <= upto:
-            sending.bytes -= sending.under_way.popleft()[1]
-        self._keeps(upto)
-        self._read_on(sending)
+        transfer.acknowledged = max(transfer.acknowledged, upto)
+        while transfer.unacknowledged and transfer.unacknowledged[0][0] <= upto:
+            transfer.unacknowledged_bytes -= transfer.unacknowledged.popleft()[1]
+        self._advance(upto)
+        self._start_reading(transfer)
 
-    def _keeps(self, upto: Mark) -> None:
-        self.kept = max(self.kept, upto)
-        while self._waiting and self._waiting[0][0] <= self.kept:
+    def _advance(self, upto: Mark) -> None:
+        self.replicated_upto = max(self.replicated_upto, upto)
+        while self._waiting and self._waiting[0][0] <= self.replicated_upto:
             self._waiting.popleft()[1]()
 
     # ------------------------------------------------------------------ sending
 
-    def committed(self, events: list[LoggedEvent]) -> None:
+    def replicate_committed(self, events: list[LoggedEvent]) -> None:
         """Own events have become durable."""
-        sending = self._sending
-        if sending is None or not sending.live:
+        transfer = self._transfer
+        if transfer is None or not transfer.is_live:
             return
-        if sending.bytes > MOST_UNDER_WAY:
-            sending.live = False
+        if transfer.unacknowledged_bytes > MAX_UNACKNOWLEDGED_BYTES:
+            transfer.is_live = False
         else:
-            self._give(sending, events[-1].mark, events)
+            self._send_events(transfer, events[-1].mark, events)
 
-    def _give(self, sending: _Sending, upto: Mark, events: list[LoggedEvent]) -> None:
-        data = encode_keep(sending.sent, upto, events)
-        if not self._send(sending.keeper, data):
+    def _send_events(self, transfer: _Transfer, upto: Mark, events: list[LoggedEvent]) -> None:
+        data = encode_replica_events(transfer.sent, upto, events)
+        if not self._send(transfer.neighbour, data):
             # Read again when the keeper has got further, or is asked again.
-            sending.live = False
+            transfer.is_live = False
             return
-        sending.sent, sending.begun = upto, True
-        sending.under_way.append((upto, len(data)))
-        sending.bytes += len(data)
+        transfer.sent, transfer.has_sent = upto, True
+        transfer.unacknowledged.append((upto, len(data)))
+        transfer.unacknowledged_bytes += len(data)
 
-    def _read_on(self, sending: _Sending) -> None:
-        if sending.live or sending.reading or sending.bytes > MOST_UNDER_WAY // 2:
+    def _start_reading(self, transfer: _Transfer) -> None:
+        if (
+            transfer.is_live
+            or transfer.is_reading
+            or transfer.unacknowledged_bytes > MAX_UNACKNOWLEDGED_BYTES // 2
+        ):
             return
-        sending.reading = True
-        Deferred.fromCoroutine(self._read(sending)).addErrback(
+        transfer.is_reading = True
+        Deferred.fromCoroutine(self._read_log(transfer)).addErrback(
             lambda failure: self.log.failure("reading the log for its keeper failed", failure)
         )
 
-    async def _read(self, sending: _Sending) -> None:
+    async def _read_log(self, transfer: _Transfer) -> None:
         log = self._log
         try:
-            while self._sending is sending and sending.bytes <= MOST_UNDER_WAY:
+            while (
+                self._transfer is transfer
+                and transfer.unacknowledged_bytes <= MAX_UNACKNOWLEDGED_BYTES
+            ):
                 durable = log.coverage[log.origin]
-                if sending.sent >= durable:
-                    sending.live = True
+                if transfer.sent >= durable:
+                    transfer.is_live = True
                     return
-                before = sending.sent
-                lost: Mark = (0, 0)
+                before = transfer.sent
+                lost_upto: Mark = (0, 0)
                 events: list[LoggedEvent] = []
                 try:
                     events = await log.read_of(log.origin, before, PAGE_EVENTS, PAGE_BYTES)
                 except DamageFound as found:
                     # Nobody has these events: the replica begins behind them.
-                    lost = found.damage.upto
-                if self._sending is not sending or sending.sent != before:
+                    lost_upto = found.damage.upto
+                if self._transfer is not transfer or transfer.sent != before:
                     return
-                begins = max(log.since.get(log.origin, (0, 0)), lost)
-                if begins > before:
+                first_available = max(log.since.get(log.origin, (0, 0)), lost_upto)
+                if first_available > before:
                     # Retention was quicker. What is kept has no hole: it begins behind that.
-                    if sending.begun:
-                        sending.answered = False
+                    if transfer.has_sent:
+                        transfer.has_state = False
                         return
-                    sending.sent = before = begins
-                    events = [event for event in events if event.mark > begins]
+                    transfer.sent = before = first_available
+                    events = [event for event in events if event.mark > first_available]
                 if not events:
-                    sending.sent = before if lost > (0, 0) else max(durable, before)
+                    transfer.sent = before if lost_upto > (0, 0) else max(durable, before)
                     continue
-                self._give(sending, events[-1].mark, events)
-                if sending.sent == before:
+                self._send_events(transfer, events[-1].mark, events)
+                if transfer.sent == before:
                     return
         except BrokerError:
             # The log can not be read now: the replica is asked again where it stands.
-            sending.answered = False
+            transfer.has_state = False
             raise
         finally:
-            sending.reading = False
+            transfer.is_reading = False
 
-    def _tell(self, sending: _Sending, message: Message) -> None:
-        self._send(sending.keeper, encode(message))
+    def _send_message(self, transfer: _Transfer, message: Message) -> None:
+        self._send(transfer.neighbour, encode(message))

@@ -7,97 +7,101 @@ from collections.abc import Callable
 import attrs
 
 from broker.cluster.address import Address
-from broker.cluster.replicas.messages import AskKeeper, KeeperHas, decode_keep
+from broker.cluster.replicas.messages import ReplicaRequest, ReplicaState, decode_replica_events
 from broker.cluster.traffic.frame import MAX_HOPS
-from broker.cluster.traffic.messages import Kept
+from broker.cluster.traffic.messages import ReplicaAck
 from broker.errors import BrokerError, LogUnavailable, ProtocolError
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
 
 #: Origins that are kept for neighbours at once; more are not taken.
-MOST_OWNERS = 64
+MAX_ORIGINS = 64
 
 
-class Keeper:
+class ReplicaStore:
     """Keeps what neighbours send it."""
 
     def __init__(
         self,
         event_log: EventLog,
-        tell: Callable[[str, KeeperHas], object],
-        kept: Callable[[Kept], object],
-        own: Callable[[], Address | None],
+        send_state: Callable[[str, ReplicaState], object],
+        send_ack: Callable[[ReplicaAck], object],
+        own_address: Callable[[], Address | None],
     ) -> None:
         """`tell` answers a neighbour, `kept` tells one what has become durable."""
         self._log = event_log
-        self._tell = tell
-        self._kept = kept
-        self._own = own
-        self._owners: dict[str, str] = {}
+        self._send_state = send_state
+        self._send_ack = send_ack
+        self._own_address = own_address
+        self._origins: dict[str, str] = {}
         """By neighbour: whose events it sends."""
-        self._addresses = {
+        self._origin_nodes = {
             origin: Address.parse(span.owner)
             for origin, span in event_log.kept.items()
             if span.owner
         }
-        self.replaced: set[str] = set()
+        self.replaced_origins: set[str] = set()
         """Origins of which there are copies here, whose nodes have come with another log since."""
-        self._taken: dict[str, Mark | None] = {}
+        self._received_upto: dict[str, Mark | None] = {}
         """By origin: up to where events are on their way to the disk; None: they begin anywhere.
         Of others nothing is taken until their owner asks what is here."""
 
     @property
-    def owners(self) -> dict[str, Address]:
+    def origin_nodes(self) -> dict[str, Address]:
         """By origin: whose events are kept, as far as they are not `replaced`."""
-        return dict(self._addresses)
+        return dict(self._origin_nodes)
 
-    def asked(self, neighbour: Address, ask: AskKeeper) -> None:
+    def accept_request(self, neighbour: Address, request: ReplicaRequest) -> None:
         """A neighbour wants its events to be kept."""
-        if neighbour.node not in self._owners and len(self._owners) >= MOST_OWNERS:
+        if neighbour.node not in self._origins and len(self._origins) >= MAX_ORIGINS:
             return
         if any(
-            name != neighbour.node and origin == ask.origin for name, origin in self._owners.items()
+            name != neighbour.node and origin == request.origin
+            for name, origin in self._origins.items()
         ):
             raise ProtocolError("AskKeeper for the events of another node")
-        self._owners[neighbour.node] = ask.origin
-        self.linked(neighbour.node, ask.origin)
-        self._addresses[ask.origin] = neighbour
-        span = self._log.kept.get(ask.origin)
+        self._origins[neighbour.node] = request.origin
+        self.record_link(neighbour.node, request.origin)
+        self._origin_nodes[request.origin] = neighbour
+        span = self._log.kept.get(request.origin)
         after, upto = ((0, 0), (0, 0)) if span is None else (span.after, span.upto)
-        self._taken[ask.origin] = None
-        self._tell(neighbour.node, KeeperHas(ask.origin, after, upto))
+        self._received_upto[request.origin] = None
+        self._send_state(neighbour.node, ReplicaState(request.origin, after, upto))
 
-    def linked(self, neighbour: str, log: str) -> None:
+    def record_link(self, neighbour: str, log_origin: str) -> None:
         """A neighbour has a log with this origin now: that of another may have been its own."""
-        for origin, address in list(self._addresses.items()):
-            if address.node == neighbour and origin != log:
-                del self._addresses[origin]
-                self.replaced.add(origin)
-        self.replaced &= self._log.kept.keys()
+        for origin, address in list(self._origin_nodes.items()):
+            if address.node == neighbour and origin != log_origin:
+                del self._origin_nodes[origin]
+                self.replaced_origins.add(origin)
+        self.replaced_origins &= self._log.kept.keys()
 
-    def keep(self, neighbour: Address, data: bytes) -> None:
+    def append_replica(self, neighbour: Address, data: bytes) -> None:
         """Events of a neighbour. Raises `ProtocolError` if it has not asked, or they are none."""
-        origin = self._owners.get(neighbour.node)
+        origin = self._origins.get(neighbour.node)
         if origin is None:
             raise ProtocolError("KEEP of a node that has not asked for a keeper")
-        keeping = attrs.evolve(decode_keep(data, origin), owner=str(neighbour))
-        if origin not in self._taken or self._taken[origin] not in (None, keeping.after):
+        batch = attrs.evolve(decode_replica_events(data, origin), owner=str(neighbour))
+        if origin not in self._received_upto or self._received_upto[origin] not in (
+            None,
+            batch.after,
+        ):
             # Something before it could not be written: its owner will ask what is here.
             return
-        self._taken[origin] = keeping.upto
+        self._received_upto[origin] = batch.upto
 
         def done(error: BrokerError | None) -> None:
-            own = self._own()
-            if error is not None or own is None:
-                self._taken.pop(origin, None)
+            own_address = self._own_address()
+            if error is not None or own_address is None:
+                self._received_upto.pop(origin, None)
                 return
-            self._kept(Kept(neighbour, own, MAX_HOPS, origin, keeping.upto))
+            self._send_ack(ReplicaAck(neighbour, own_address, MAX_HOPS, origin, batch.upto))
 
         try:
-            self._log.keep(keeping, done)
+            self._log.keep(batch, done)
         except LogUnavailable:
-            self._taken.pop(origin, None)
+            self._received_upto.pop(origin, None)
 
-    def neighbour_gone(self, neighbour: str) -> None:
+    def remove_neighbour(self, neighbour: str) -> None:
         """The link is down: it has to ask anew."""
-        self._owners.pop(neighbour, None)
+        self._origins.pop(neighbour, None)

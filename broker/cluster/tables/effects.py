@@ -21,7 +21,7 @@ class Send:
 
 
 @attrs.frozen
-class Changed:
+class TableChanged:
     """Another node's table changed. None: the entry is gone; `gone`: the whole table is.
 
     `anew`: a later process of the author says it, which may not know yet what it will say again.
@@ -30,12 +30,12 @@ class Changed:
     key: TableKey
     scope: UnitPath
     changes: Mapping[str, Value | None]
-    gone: bool = False
-    anew: bool = attrs.field(default=False, eq=False)
+    is_removed: bool = False
+    is_restart: bool = attrs.field(default=False, eq=False)
 
 
 @attrs.frozen
-class Echoed:
+class TableEchoed:
     """All reachable nodes in the scope have this node's table at this version, or newer.
 
     `cuts` holds for each of them, and for this one, its newest place when it had it. Said once for
@@ -49,18 +49,18 @@ class Echoed:
 
 
 @attrs.frozen
-class Synchronised:
+class NeighbourSynchronised:
     """All that a neighbour knew when the link to it came up is known here. Said once for a link."""
 
     neighbour: str
 
 
 @attrs.frozen
-class Namesake:
+class NameConflict:
     """Another process publishes newer tables under the name of this node: an earlier one of this
     node that is gone, or one that runs now."""
 
     tables: tuple[TableChange, ...]
 
 
-TablesEffect: TypeAlias = Send | Changed | Echoed | Synchronised | Namesake
+TablesEffect: TypeAlias = Send | TableChanged | TableEchoed | NeighbourSynchronised | NameConflict

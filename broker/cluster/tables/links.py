@@ -9,22 +9,22 @@ import attrs
 from broker.cluster.address import UnitPath, is_within, unit_text
 from broker.cluster.messages import Message
 from broker.cluster.tables.effects import Send, TablesEffect
-from broker.cluster.tables.message_parts import Assembly
+from broker.cluster.tables.message_parts import Reassembly
 from broker.errors import ProtocolError
 
 #: An incarnation leaves room to go above it.
-MOST_INCARNATION = 1 << 62
+MAX_INCARNATION = 1 << 62
 
 
 @attrs.define(eq=False)
-class Neighbour:
+class LinkState:
     """A node to which a link is up."""
 
     unit: UnitPath
-    assembly: Assembly
-    synchronised: bool = False
+    reassembly: Reassembly
+    is_synchronised: bool = False
     """Whether its digest came. Before, no change is sent: the answer to that holds everything."""
-    even: bool = False
+    has_answered: bool = False
     """Whether it has answered this node's: all that it knew then has come."""
 
 
@@ -33,32 +33,32 @@ class Links:
 
     def __init__(self, unit: UnitPath) -> None:
         self._unit = unit
-        self.neighbours: dict[str, Neighbour] = {}
+        self.neighbours: dict[str, LinkState] = {}
 
-    def check(self, neighbour: str, scope: UnitPath, incarnation: int) -> None:
+    def check_scope(self, neighbour: str, scope: UnitPath, incarnation: int) -> None:
         """`ProtocolError` if a neighbour must not send what is of this scope."""
         unit = self.neighbours[neighbour].unit
         if not (is_within(self._unit, scope) and is_within(unit, scope)):
             raise ProtocolError(f"tables of {unit_text(scope)!r} are not for both of us")
-        if incarnation > MOST_INCARNATION:
+        if incarnation > MAX_INCARNATION:
             raise ProtocolError(f"incarnation {incarnation}")
 
-    def in_scope(self, scope: UnitPath, but: str = "") -> list[str]:
+    def in_scope(self, scope: UnitPath, except_for: str = "") -> list[str]:
         """The neighbours in a unit, without one of them."""
         return [
             name
-            for name, peer in self.neighbours.items()
-            if name != but and is_within(peer.unit, scope)
+            for name, link in self.neighbours.items()
+            if name != except_for and is_within(link.unit, scope)
         ]
 
     def flood(
-        self, scope: UnitPath, messages: Iterable[Message], but: str = ""
+        self, scope: UnitPath, messages: Iterable[Message], except_for: str = ""
     ) -> list[TablesEffect]:
         """Send messages in order to all who are in scope and synchronised."""
         parts = list(messages)
         return [
             Send(name, part)
-            for name in self.in_scope(scope, but)
-            if self.neighbours[name].synchronised
+            for name in self.in_scope(scope, except_for)
+            if self.neighbours[name].is_synchronised
             for part in parts
         ]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from broker.cluster.messages import CHANGED, Digest, Stand, TableChange, Update
+from broker.cluster.messages import CHANGED, Digest, GroupVersion, TableChange, Update
 from broker.cluster.tables.group import packed_size
 from broker.cluster.tables.table import TableLimits
 from broker.errors import ProtocolError
@@ -17,9 +17,9 @@ PART_BYTES = 64 * 1024
 PART_STANDS = 1000
 
 
-def update_parts(update: Update) -> list[Update]:
+def split_update(update: Update) -> list[Update]:
     """The update as it is sent."""
-    groups = list(_tables_in_parts(update.tables)) or [()]
+    groups = list(_split_tables(update.tables)) or [()]
     last = len(groups) - 1
     if not last and not update.more:
         return [update]
@@ -29,7 +29,7 @@ def update_parts(update: Update) -> list[Update]:
     ]
 
 
-def _tables_in_parts(changes: tuple[TableChange, ...]) -> Iterator[tuple[TableChange, ...]]:
+def _split_tables(changes: tuple[TableChange, ...]) -> Iterator[tuple[TableChange, ...]]:
     part: list[TableChange] = []
     room = PART_BYTES
     for kind, subject, how, entries in changes:
@@ -47,13 +47,15 @@ def _tables_in_parts(changes: tuple[TableChange, ...]) -> Iterator[tuple[TableCh
         yield tuple(part)
 
 
-def digest_parts(stands: tuple[Stand, ...], *, all: bool) -> list[Digest]:
+def split_digest(versions: tuple[GroupVersion, ...], *, all: bool) -> list[Digest]:
     """A digest as it is sent."""
-    starts = range(0, len(stands), PART_STANDS) or (0,)
-    return [Digest(stands[i : i + PART_STANDS], all, i + PART_STANDS < len(stands)) for i in starts]
+    starts = range(0, len(versions), PART_STANDS) or (0,)
+    return [
+        Digest(versions[i : i + PART_STANDS], all, i + PART_STANDS < len(versions)) for i in starts
+    ]
 
 
-class Assembly:
+class Reassembly:
     """The parts that came from one neighbour, until the last one is there. Bounded."""
 
     def __init__(self, limits: TableLimits) -> None:
@@ -61,9 +63,9 @@ class Assembly:
         self._update: Update | None = None
         self._tables: list[TableChange] = []
         self._room = 0
-        self._digest: list[Stand] | None = None
+        self._digest: list[GroupVersion] | None = None
 
-    def update(self, part: Update) -> Update | None:
+    def add_update_part(self, part: Update) -> Update | None:
         """The whole update, when this is its last part."""
         if self._digest is not None:
             raise ProtocolError("an update within a digest")
@@ -88,18 +90,18 @@ class Assembly:
         self._update, self._tables = None, []
         return whole
 
-    def digest(self, part: Digest) -> Digest | None:
+    def add_digest_part(self, part: Digest) -> Digest | None:
         """The whole digest, when this is its last part."""
-        self.between("a digest")
-        stands = self._digest = (self._digest or []) + list(part.stands)
-        if len(stands) > self._limits.groups:
-            raise ProtocolError(f"a digest of {len(stands)} stands")
+        self.check_complete("a digest")
+        versions = self._digest = (self._digest or []) + list(part.versions)
+        if len(versions) > self._limits.groups:
+            raise ProtocolError(f"a digest of {len(versions)} stands")
         if part.more:
             return None
         self._digest = None
-        return attrs.evolve(part, stands=tuple(stands))
+        return attrs.evolve(part, versions=tuple(versions))
 
-    def between(self, what: str) -> None:
+    def check_complete(self, description: str) -> None:
         """`ProtocolError` if a part of an update is still to come."""
         if self._update is not None:
-            raise ProtocolError(f"{what} within an update")
+            raise ProtocolError(f"{description} within an update")

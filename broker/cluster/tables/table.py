@@ -58,13 +58,13 @@ class TableTimes:
     time to travel."""
     wave: float = 30.0
     """A wave that took so long is given up, and the author starts another."""
-    again: float = 0.25
+    retry: float = 0.25
     """Pause before a broken wave is repeated; it doubles up to `again_most`."""
-    again_most: float = 8.0
+    max_retry: float = 8.0
 
 
 @attrs.frozen
-class TableFigures:
+class TableSnapshot:
     """How large the tables are that a node holds."""
 
     authors: int

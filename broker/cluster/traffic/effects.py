@@ -8,13 +8,13 @@ from typing import TypeAlias
 import attrs
 
 from broker.cluster.traffic.frame import Frame
-from broker.cluster.traffic.messages import Resume, Routed
-from broker.cluster.traffic.received_range import Arrived, NoteHistory, Take
+from broker.cluster.traffic.messages import PageRequest, RoutedMessage
+from broker.cluster.traffic.received_range import AppendRange, ReceivedRange, StoreHistories
 from broker.event.place import Mark
 
 
 @attrs.frozen
-class Pass:
+class SendFrame:
     """Send a frame to a neighbour, or to the `GROUP`."""
 
     neighbour: str
@@ -22,50 +22,59 @@ class Pass:
 
 
 @attrs.frozen
-class Say:
+class SendMessage:
     """Send a routed message to a neighbour."""
 
     neighbour: str
-    message: Routed
+    message: RoutedMessage
 
 
 @attrs.frozen(eq=False)
-class Enter:
+class EnterUnit:
     """Match these events against what is inside the unit, in their order, and call `entered`.
 
     What goes `onward` waits for that. Where it would wait for long, or in vain, call `late`.
     """
 
     frame: Frame
-    arrived: Arrived | None
+    received: ReceivedRange | None
     """None: nothing enters, it only stays behind what did before; then call `late`."""
     onward: Mapping[str, Frame]
     """By neighbour: the parts of the frame that are for others."""
 
 
 @attrs.frozen
-class Serve:
+class ReadPage:
     """Read a page of the own log for this message, and call `served`."""
 
-    resume: Resume
+    request: PageRequest
 
 
 @attrs.frozen
-class Told:
+class DeliverMessage:
     """A routed message for this node."""
 
-    message: Routed
+    message: RoutedMessage
 
 
 @attrs.frozen
-class Cover:
+class CoverOrigin:
     """Log that of an origin that is new to the log nothing is wanted up to `upto`."""
 
     origin: str
     upto: Mark
 
 
-TrafficEffect: TypeAlias = Pass | Say | Take | NoteHistory | Enter | Serve | Told | Cover
+TrafficEffect: TypeAlias = (
+    SendFrame
+    | SendMessage
+    | AppendRange
+    | StoreHistories
+    | EnterUnit
+    | ReadPage
+    | DeliverMessage
+    | CoverOrigin
+)
 
 
 @attrs.define
@@ -87,14 +96,14 @@ class TrafficCounts:
 
 
 @attrs.frozen
-class TrafficFigures:
+class TrafficSnapshot:
     """How much is remembered."""
 
-    ways: int
+    destinations: int
     """Destinations, each counted once for every origin whose events it is sent from here."""
-    entering: int
+    unit_entries: int
     """Origins, by the units that they enter here."""
     readers: int
     """Nodes that read pages of the own log."""
-    waiting: int
+    incomplete_origins: int
     """Origins of which something is missing here."""

@@ -23,8 +23,8 @@ import msgpack
 import zstandard
 
 from broker.cluster.address import Address, check_name, check_unit
-from broker.cluster.descriptor import rank as checked_rank
-from broker.cluster.traffic.known_histories import named_history
+from broker.cluster.descriptor import check_rank
+from broker.cluster.traffic.known_histories import check_history
 from broker.errors import BadName, ProtocolError
 from broker.event.place import Mark, NamedHistory
 from broker.wire import fields
@@ -36,19 +36,19 @@ MAX_DESTINATIONS = 4_096
 #: As many links a frame passes at most: a longer way is a circle.
 MAX_HOPS = 128
 #: More bytes of documents no frame carries: what a compressed body may become.
-MAX_BODY = 64 << 20
+MAX_BODY_BYTES = 64 << 20
 PLAIN, ZSTD = 0, 1
 #: Shorter bodies are not compressed: what a link carries is not counted in packets of so few bytes.
-LEAST_COMPRESSED = 512
+MIN_COMPRESSED_BYTES = 512
 #: The quickest level: a hop is not to wait for it.
 _compressor = zstandard.ZstdCompressor(level=1)
 
 _HEAD = struct.Struct(">BII")
 #: Of the header in version 1; in version 2 the history may follow.
-_FIELDS = 10
+_VERSION_1_FIELDS = 10
 
 #: So many neighbouring events for the same destinations, told by their indices.
-Run: TypeAlias = tuple[int, tuple[int, ...]]
+RecipientRun: TypeAlias = tuple[int, tuple[int, ...]]
 #: Events with neighbouring places: (epoch, first offset, count).
 MarkRun: TypeAlias = tuple[int, int, int]
 #: So many neighbouring events with the same rank of their security level: (rank, count).
@@ -62,17 +62,17 @@ class Range(NamedTuple):
     """A node; or with an empty name all that is in a unit."""
     after: Mark
     upto: Mark
-    gone: Mark | None = None
+    unavailable_upto: Mark | None = None
     """What lies up to here is in no log any more: of it nothing is in the frame."""
-    more: bool = False
+    has_more: bool = False
     """It was asked for, and there is more: ask again."""
-    since: Mark | None = None
+    first_after: Mark | None = None
     """Who has nothing of this origin yet begins here; None: at `after`."""
-    all: bool = False
+    is_unfiltered: bool = False
     """All events of the origin are in it, wanted or not: so it was asked for."""
 
 
-class Carried(NamedTuple):
+class FrameEvent(NamedTuple):
     """One event in a frame."""
 
     mark: Mark
@@ -87,7 +87,7 @@ class Frame:
     """Decoded as far as a hop needs it."""
 
     origin: str
-    home: Address
+    origin_node: Address
     """The node whose log that is: ask it for what is missing."""
     level_runs: Sequence[LevelRun]
     """The events' security levels."""
@@ -95,7 +95,7 @@ class Frame:
     """How many links it may still pass."""
     ranges: Sequence[Range]
     mark_runs: Sequence[MarkRun]
-    runs: Sequence[Run]
+    recipient_runs: Sequence[RecipientRun]
     encoding: int
     record_lengths: Sequence[int]
     document_lengths: Sequence[int]
@@ -105,23 +105,23 @@ class Frame:
     """In which history the home logs now; None if that is not known."""
 
     @property
-    def count(self) -> int:
+    def event_count(self) -> int:
         """How many events it carries."""
         return len(self.document_lengths)
 
     @property
-    def rank(self) -> int:
+    def highest_rank(self) -> int:
         """The highest of the events' security levels."""
         return max([rank for rank, _ in self.level_runs], default=0)
 
-    def rank_of(self, index: int) -> int:
+    def highest_rank_for(self, index: int) -> int:
         """The highest security level among the events for the destination with this index."""
         if len(self.level_runs) <= 1:
-            return self.rank
-        levels = self.levels()
-        return max([levels[i] for i in self.wanted(index)], default=0)
+            return self.highest_rank
+        levels = self.event_ranks()
+        return max([levels[i] for i in self.event_indices_for(index)], default=0)
 
-    def levels(self) -> list[int]:
+    def event_ranks(self) -> list[int]:
         """The rank of each event's security level."""
         return [rank for rank, count in self.level_runs for _ in range(count)]
 
@@ -133,11 +133,11 @@ class Frame:
             for offset in range(first, first + count)
         ]
 
-    def wanted(self, index: int) -> list[int]:
+    def event_indices_for(self, index: int) -> list[int]:
         """Which events are for the destination with this index."""
         found: list[int] = []
         start = 0
-        for count, indices in self.runs:
+        for count, indices in self.recipient_runs:
             if index in indices:
                 found.extend(range(start, start + count))
             start += count
@@ -145,75 +145,77 @@ class Frame:
 
     def documents(self) -> list[bytes]:
         """The events' documents; `ProtocolError` if the body is not what it should be."""
-        return _cut(self._plain(), self.document_lengths)
+        return _split_bytes(self._plain_body(), self.document_lengths)
 
-    def carried(self, chosen: Sequence[int]) -> list[Carried]:
+    def events_at(self, chosen: Sequence[int]) -> list[FrameEvent]:
         """The events at these indices."""
         if not chosen:
             return []
-        marks, documents, levels = self.marks(), self.documents(), self.levels()
-        records = _cut(self.records, self.record_lengths)
-        return [Carried(marks[i], records[i], documents[i], levels[i]) for i in chosen]
+        marks, documents, levels = self.marks(), self.documents(), self.event_ranks()
+        records = _split_bytes(self.records, self.record_lengths)
+        return [FrameEvent(marks[i], records[i], documents[i], levels[i]) for i in chosen]
 
-    def narrowed(self, caps: Mapping[int, int]) -> Frame:
+    def restricted_to(self, max_ranks: Mapping[int, int]) -> Frame:
         """The frame for some of its destinations, each with the highest level that it may have.
 
         Events that none of them wants, or may have, are not in it.
         """
-        renumbered = {old: new for new, old in enumerate(caps)}
-        least = min(caps.values(), default=0)
+        renumbered = {old: new for new, old in enumerate(max_ranks)}
+        lowest_cap = min(max_ranks.values(), default=0)
         chosen: list[int] = []
-        runs: list[Run] = []
+        runs: list[RecipientRun] = []
         start = 0
-        for rank, count, wanted in self._levelled(least):
-            mine = tuple([renumbered[i] for i in wanted if i in caps and caps[i] >= rank])
-            if mine:
-                if runs and runs[-1][1] == mine:
-                    runs[-1] = (runs[-1][0] + count, mine)
+        for rank, count, indices in self._runs_by_rank(lowest_cap):
+            recipients = tuple(
+                [renumbered[i] for i in indices if i in max_ranks and max_ranks[i] >= rank]
+            )
+            if recipients:
+                if runs and runs[-1][1] == recipients:
+                    runs[-1] = (runs[-1][0] + count, recipients)
                 else:
-                    runs.append((count, mine))
+                    runs.append((count, recipients))
                 chosen.extend(range(start, start + count))
             start += count
-        ranges = [self.ranges[i] for i in caps]
-        return self._holding(chosen, ranges, runs)
+        ranges = [self.ranges[i] for i in max_ranks]
+        return self._with_subset(chosen, ranges, runs)
 
-    def only(self, chosen: Sequence[int]) -> Frame:
+    def with_only_events(self, chosen: Sequence[int]) -> Frame:
         """The same with no events but those at these indices."""
-        wanted = [indices for count, indices in self.runs for _ in range(count)]
+        indices = [indices for count, indices in self.recipient_runs for _ in range(count)]
         runs = [
             (len(list(group)), indices)
-            for indices, group in itertools.groupby(wanted[i] for i in chosen)
+            for indices, group in itertools.groupby(indices[i] for i in chosen)
         ]
-        return self._holding(chosen, self.ranges, runs)
+        return self._with_subset(chosen, self.ranges, runs)
 
-    def with_documents(self, documents: Mapping[int, bytes]) -> Frame:
+    def replace_documents(self, documents: Mapping[int, bytes]) -> Frame:
         """The same with other documents at these indices."""
         if not documents:
             return self
-        everything = self.documents()
+        updated = self.documents()
         for index, document in documents.items():
-            everything[index] = document
+            updated[index] = document
         return attrs.evolve(
             self,
             encoding=PLAIN,
-            document_lengths=list(map(len, everything)),
-            body=b"".join(everything),
+            document_lengths=list(map(len, updated)),
+            body=b"".join(updated),
         )
 
-    def _holding(
-        self, chosen: Sequence[int], ranges: Sequence[Range], runs: Sequence[Run]
+    def _with_subset(
+        self, chosen: Sequence[int], ranges: Sequence[Range], runs: Sequence[RecipientRun]
     ) -> Frame:
-        if len(chosen) == self.count:
-            return attrs.evolve(self, ranges=ranges, runs=runs)
-        records = _cut(self.records, self.record_lengths)
+        if len(chosen) == self.event_count:
+            return attrs.evolve(self, ranges=ranges, recipient_runs=runs)
+        records = _split_bytes(self.records, self.record_lengths)
         documents = self.documents() if chosen else []
-        marks, levels = self.marks(), self.levels()
+        marks, levels = self.marks(), self.event_ranks()
         return attrs.evolve(
             self,
             ranges=ranges,
-            runs=runs,
-            level_runs=level_runs([levels[i] for i in chosen]),
-            mark_runs=mark_runs([marks[i] for i in chosen]),
+            recipient_runs=runs,
+            level_runs=encode_level_runs([levels[i] for i in chosen]),
+            mark_runs=encode_mark_runs([marks[i] for i in chosen]),
             encoding=PLAIN,
             record_lengths=[self.record_lengths[i] for i in chosen],
             document_lengths=[self.document_lengths[i] for i in chosen],
@@ -221,20 +223,20 @@ class Frame:
             body=b"".join([documents[i] for i in chosen]),
         )
 
-    def _levelled(self, least: int) -> Iterable[tuple[int, int, tuple[int, ...]]]:
+    def _runs_by_rank(self, lowest_cap: int) -> Iterable[tuple[int, int, tuple[int, ...]]]:
         """(rank, count, indices) of the runs; of an event's rank only where it is over `least`."""
-        if self.rank <= least:
-            return [(0, count, wanted) for count, wanted in self.runs]
-        levels = iter(self.levels())
+        if self.highest_rank <= lowest_cap:
+            return [(0, count, indices) for count, indices in self.recipient_runs]
+        levels = iter(self.event_ranks())
         return [
-            (rank, len(list(group)), wanted)
-            for count, wanted in self.runs
+            (rank, len(list(group)), indices)
+            for count, indices in self.recipient_runs
             for rank, group in itertools.groupby(itertools.islice(levels, count))
         ]
 
     def compressed(self) -> Frame:
         """The same with a zstd body, where that is worth it."""
-        if self.encoding != PLAIN or len(self.body) < LEAST_COMPRESSED:
+        if self.encoding != PLAIN or len(self.body) < MIN_COMPRESSED_BYTES:
             return self
         body = _compressor.compress(self.body)
         if len(body) >= len(self.body):
@@ -243,30 +245,30 @@ class Frame:
 
     def uncompressed(self) -> Frame:
         """The same with a plain body, for a link that knows no other."""
-        return attrs.evolve(self, encoding=PLAIN, body=self._plain())
+        return attrs.evolve(self, encoding=PLAIN, body=self._plain_body())
 
     def encode(self, version: int = 2) -> bytes:
         """The bytes for a link of this version of the protocol between nodes."""
-        named = (self.history,) if self.history is not None and version >= 2 else ()
+        history_fields = (self.history,) if self.history is not None and version >= 2 else ()
         header = msgpack.packb(
             (
                 self.origin,
-                self.home,
+                self.origin_node,
                 self.level_runs,
                 self.hops,
                 self.ranges,
                 self.mark_runs,
-                self.runs,
+                self.recipient_runs,
                 self.encoding,
                 self.record_lengths,
                 self.document_lengths,
-                *named,
+                *history_fields,
             )
         )
         head = _HEAD.pack(KIND, len(header), len(self.records))
         return b"".join((head, header, self.records, self.body))
 
-    def _plain(self) -> bytes:
+    def _plain_body(self) -> bytes:
         if self.encoding == PLAIN:
             return self.body
         length = sum(self.document_lengths)
@@ -284,7 +286,7 @@ class Frame:
         return body
 
 
-def decode(data: bytes) -> Frame:
+def decode_frame(data: bytes) -> Frame:
     """The frame that these bytes are; `ProtocolError` if they are none."""
     try:
         kind, header_length, records_length = _HEAD.unpack_from(data)
@@ -294,18 +296,23 @@ def decode(data: bytes) -> Frame:
         body_at = records_at + records_length
         header = msgpack.unpackb(data[_HEAD.size : records_at], use_list=False)
         records, body = data[records_at:body_at], data[body_at:]
-        frame = Frame(*header[:_FIELDS], records, body, *map(named_history, header[_FIELDS:]))  # type: ignore[call-arg]
-        frame.home = _address(frame.home)
-        if not frame.home.node:
+        frame = Frame(
+            *header[:_VERSION_1_FIELDS],
+            records,
+            body,
+            *map(check_history, header[_VERSION_1_FIELDS:]),
+        )  # type: ignore[call-arg]
+        frame.origin_node = _check_address(frame.origin_node)
+        if not frame.origin_node.node:
             raise ValueError("a home that is no node")
-        frame.ranges = [_range(each) for each in frame.ranges]
-        _check(frame, len(data) - body_at)
+        frame.ranges = [_check_range(each) for each in frame.ranges]
+        _check_frame(frame, len(data) - body_at)
         return frame
     except (ValueError, TypeError, LookupError, BadName, struct.error, msgpack.UnpackException):
         raise ProtocolError("malformed frame") from None
 
 
-def mark_runs(marks: Iterable[Mark]) -> list[MarkRun]:
+def encode_mark_runs(marks: Iterable[Mark]) -> list[MarkRun]:
     """Neighbouring places together."""
     runs: list[MarkRun] = []
     for epoch, offset in marks:
@@ -317,12 +324,12 @@ def mark_runs(marks: Iterable[Mark]) -> list[MarkRun]:
     return runs
 
 
-def level_runs(levels: Iterable[int]) -> list[LevelRun]:
+def encode_level_runs(levels: Iterable[int]) -> list[LevelRun]:
     """Neighbouring events of one level together."""
     return [(level, len(list(group))) for level, group in itertools.groupby(levels)]
 
 
-def _check(frame: Frame, body_length: int) -> None:
+def _check_frame(frame: Frame, body_length: int) -> None:
     lengths = (frame.record_lengths, frame.document_lengths)
     if len(frame.ranges) > MAX_DESTINATIONS or any(len(each) > MAX_EVENTS for each in lengths):
         raise ValueError("too much for one frame")
@@ -339,24 +346,24 @@ def _check(frame: Frame, body_length: int) -> None:
             raise ValueError("a number")
     counts = {len(each) for each in lengths}
     counts.add(sum([count for _, _, count in frame.mark_runs]))
-    counts.add(sum([count for count, _ in frame.runs]))
-    counts.add(sum([count for rank, count in frame.level_runs if checked_rank(rank) >= 0]))
+    counts.add(sum([count for count, _ in frame.recipient_runs]))
+    counts.add(sum([count for rank, count in frame.level_runs if check_rank(rank) >= 0]))
     if len(counts) > 1 or sum(frame.record_lengths) != len(frame.records):
         raise ValueError("the counts differ")
-    if sum(frame.document_lengths) > MAX_BODY:
+    if sum(frame.document_lengths) > MAX_BODY_BYTES:
         raise ValueError("too many bytes for one frame")
     if not all(
         type(count) is int
         and count > 0
         and all(type(i) is int and 0 <= i < len(frame.ranges) for i in indices)
-        for count, indices in frame.runs
+        for count, indices in frame.recipient_runs
     ):
         raise ValueError("a run")
     if any(count < 1 for *_, count in (*frame.mark_runs, *frame.level_runs)):
         raise ValueError("a run of nothing")
     ends = [((e, first), (e, first + count - 1)) for e, first, count in frame.mark_runs]
     for epoch, first, count in frame.mark_runs:
-        _mark((epoch, first + count))
+        _check_mark((epoch, first + count))
     if any(one[1] >= other[0] for one, other in itertools.pairwise(ends)):
         raise ValueError("places do not rise")
     if frame.encoding not in (PLAIN, ZSTD):
@@ -365,33 +372,33 @@ def _check(frame: Frame, body_length: int) -> None:
         raise ValueError("the lengths do not add up")
 
 
-def _range(value: Any) -> Range:
-    destination, after, upto, gone, more, since, all_of_it = value
-    told = Range(
-        _address(destination),
-        _mark(after),
-        _mark(upto),
-        None if gone is None else _mark(gone),
-        fields.flag(more),
-        None if since is None else _mark(since),
-        fields.flag(all_of_it),
+def _check_range(value: Any) -> Range:
+    destination, after, upto, unavailable_upto, has_more, first_after, is_unfiltered = value
+    span = Range(
+        _check_address(destination),
+        _check_mark(after),
+        _check_mark(upto),
+        None if unavailable_upto is None else _check_mark(unavailable_upto),
+        fields.flag(has_more),
+        None if first_after is None else _check_mark(first_after),
+        fields.flag(is_unfiltered),
     )
-    if told.upto < told.after or (told.since or told.after) > told.after:
+    if span.upto < span.after or (span.first_after or span.after) > span.after:
         raise ValueError("a range that ends before it begins")
-    if told.gone is not None and told.gone > told.upto:
+    if span.unavailable_upto is not None and span.unavailable_upto > span.upto:
         raise ValueError("more is gone than was told of")
-    return told
+    return span
 
 
-def _address(value: Any) -> Address:
+def _check_address(value: Any) -> Address:
     unit, node = value
     return Address(check_unit(unit), check_name(node) if node else "")
 
 
-def _mark(value: Any) -> Mark:
+def _check_mark(value: Any) -> Mark:
     return fields.mark(value)
 
 
-def _cut(data: bytes, lengths: Sequence[int]) -> list[bytes]:
+def _split_bytes(data: bytes, lengths: Sequence[int]) -> list[bytes]:
     ends = list(itertools.accumulate(lengths, initial=0))
     return [data[start:end] for start, end in itertools.pairwise(ends)]

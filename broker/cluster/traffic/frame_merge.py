@@ -7,51 +7,53 @@ from itertools import groupby
 import attrs
 
 from broker.cluster.traffic.frame import (
-    MAX_BODY,
+    MAX_BODY_BYTES,
     MAX_DESTINATIONS,
     PLAIN,
     Frame,
-    level_runs,
-    mark_runs,
+    encode_level_runs,
+    encode_mark_runs,
 )
 from broker.event.place import Mark
 
 
-def merge(one: Frame, other: Frame) -> Frame | None:
+def merge_frames(one: Frame, other: Frame) -> Frame | None:
     """Both, each event once; None where that is too much for one frame.
 
     They are of one origin. A body that has all events goes on as it is.
     """
     if len(one.ranges) + len(other.ranges) > MAX_DESTINATIONS:
         return None
-    whom: dict[Mark, tuple[int, ...]] = {}
+    recipients: dict[Mark, tuple[int, ...]] = {}
     for frame, first in ((one, 0), (other, len(one.ranges))):
         marks = iter(frame.marks())
-        for count, indices in frame.runs:
+        for count, indices in frame.recipient_runs:
             shifted = tuple([first + index for index in indices])
             for _ in range(count):
                 mark = next(marks)
-                whom[mark] = whom.get(mark, ()) + shifted
-    order = sorted(whom)
-    runs = [(len(list(group)), each) for each, group in groupby(whom[mark] for mark in order)]
+                recipients[mark] = recipients.get(mark, ()) + shifted
+    order = sorted(recipients)
+    runs = [(len(list(group)), each) for each, group in groupby(recipients[mark] for mark in order)]
     hops, ranges = min(one.hops, other.hops), [*one.ranges, *other.ranges]
     for frame in (one, other):
-        if frame.count == len(order):
-            return attrs.evolve(frame, hops=hops, ranges=ranges, runs=runs)
+        if frame.event_count == len(order):
+            return attrs.evolve(frame, hops=hops, ranges=ranges, recipient_runs=runs)
     events = {
-        each.mark: each for frame in (one, other) for each in frame.carried(range(frame.count))
+        each.mark: each
+        for frame in (one, other)
+        for each in frame.events_at(range(frame.event_count))
     }
     carried = [events[mark] for mark in order]
     lengths = [len(each.document) for each in carried]
-    if sum(lengths) > MAX_BODY:
+    if sum(lengths) > MAX_BODY_BYTES:
         return None
     return attrs.evolve(
         one,
         hops=hops,
         ranges=ranges,
-        runs=runs,
-        level_runs=level_runs([each.level for each in carried]),
-        mark_runs=mark_runs(order),
+        recipient_runs=runs,
+        level_runs=encode_level_runs([each.level for each in carried]),
+        mark_runs=encode_mark_runs(order),
         encoding=PLAIN,
         record_lengths=[len(each.record) for each in carried],
         document_lengths=lengths,

@@ -8,79 +8,81 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import attrs
 
 from broker.cluster.address import Address, UnitPath
-from broker.cluster.traffic.effects import Enter
-from broker.cluster.traffic.received_range import Arrived
-from broker.cluster.traffic.sender import Departures
+from broker.cluster.traffic.effects import EnterUnit
+from broker.cluster.traffic.received_range import ReceivedRange
+from broker.cluster.traffic.sender import OriginSender
 from broker.event.place import Mark
 
 #: Origins, by the units that they enter here, of which it is remembered how far they were sent on;
 #: of another one that begins anew.
-MOST_ENTERING = 4_096
+MAX_ENTRIES = 4_096
 
 
 @attrs.define
 class _Entry:
     """What enters a unit here of one origin."""
 
-    departures: Departures
+    sender: OriginSender
     upto: Mark
     """Of all ranges that came, whether they are matched yet or not."""
 
 
-class Entering:
+class Ingress:
     """Of all origins."""
 
-    def __init__(self, inside: Callable[[UnitPath], Sequence[Address]]) -> None:
+    def __init__(self, destinations_inside: Callable[[UnitPath], Sequence[Address]]) -> None:
         """`inside` says among whom is divided what enters a unit."""
-        self._inside = inside
+        self._destinations_inside = destinations_inside
         self._entries: OrderedDict[tuple[str, UnitPath], _Entry] = OrderedDict()
-        self._passing: dict[str, set[Enter]] = {}
+        self._holding: dict[str, set[EnterUnit]] = {}
         """By origin what is matched now, and has not let pass what goes on beside it."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __iter__(self) -> Iterator[Departures]:
-        return iter([each.departures for each in self._entries.values()])
+    def __iter__(self) -> Iterator[OriginSender]:
+        return iter([each.sender for each in self._entries.values()])
 
-    def map_moved(self, anew: Collection[Address]) -> None:
+    def update_destinations(self, restarted: Collection[Address]) -> None:
         """Who is inside may be others now; those of `anew` are other processes than before."""
         for (_, unit), each in self._entries.items():
-            each.departures.serve(self._inside(unit), each.upto, anew)
+            each.sender.set_destinations(self._destinations_inside(unit), each.upto, restarted)
 
-    def departures(self, arrived: Arrived) -> Departures:
+    def sender_for(self, received: ReceivedRange) -> OriginSender:
         """By which a range goes on inside."""
-        frame, told = arrived.frame, arrived.range
-        unit = told.destination.unit
+        frame, span = received.frame, received.range
+        unit = span.destination.unit
         entry = self._entries.pop((frame.origin, unit), None)
         if entry is None:
-            departures = Departures(frame.origin, frame.home, told.after)
-            departures.serve(self._inside(unit), told.since or told.after)
-            entry = _Entry(departures, told.upto)
-            while len(self._entries) >= MOST_ENTERING:
+            departures = OriginSender(frame.origin, frame.origin_node, span.after)
+            departures.set_destinations(
+                self._destinations_inside(unit), span.first_after or span.after
+            )
+            entry = _Entry(departures, span.upto)
+            while len(self._entries) >= MAX_ENTRIES:
                 self._entries.popitem(last=False)
-        entry.departures.spoke(frame.home)
-        entry.departures.history = frame.history
-        entry.upto = max(entry.upto, told.upto)
+        entry.sender.record_origin_node(frame.origin_node)
+        entry.sender.history = frame.history
+        entry.upto = max(entry.upto, span.upto)
         self._entries[frame.origin, unit] = entry
-        return entry.departures
+        return entry.sender
 
     # ------------------------------------------------------------------ what passes by
 
-    def holds(self, origin: str) -> bool:
+    def is_holding(self, origin: str) -> bool:
         """Whether what passes by has to stay behind what enters."""
-        return origin in self._passing
+        return origin in self._holding
 
-    def hold(self, enter: Enter) -> None:
+    def hold_onward(self, enter: EnterUnit) -> None:
         """What goes on beside this waits for what is inside: so each event goes once."""
-        self._passing.setdefault(enter.frame.origin, set()).add(enter)
+        self._holding.setdefault(enter.frame.origin, set()).add(enter)
 
-    def let_pass(self, enter: Enter) -> bool:
+    def release_onward(self, enter: EnterUnit) -> bool:
         """It waits no more; whether it did."""
-        waiting = self._passing.get(enter.frame.origin, set())
+        waiting = self._holding.get(enter.frame.origin, set())
         if enter not in waiting:
             return False
         waiting.discard(enter)
         if not waiting:
-            del self._passing[enter.frame.origin]
+            del self._holding[enter.frame.origin]
         return True

@@ -9,7 +9,7 @@ import attrs
 from broker.cluster.address import Address
 from broker.cluster.descriptor import checked_address
 from broker.cluster.messages import Message, register
-from broker.cluster.traffic.known_histories import path_of
+from broker.cluster.traffic.known_histories import check_path
 from broker.event.place import Mark, NamedHistory
 from broker.wire import fields
 
@@ -23,7 +23,7 @@ def _optional_mark(value: Any) -> Mark | None:
 
 
 @attrs.frozen
-class Routed(Message):
+class RoutedMessage(Message):
     """Base of what is for one node, wherever it is."""
 
     least_version: ClassVar[int] = 1
@@ -40,34 +40,34 @@ class Routed(Message):
         """The rank that links on its way have to be cleared for (X12)."""
         return 0
 
-    def at_version(self, version: int) -> Routed:
+    def at_version(self, version: int) -> RoutedMessage:
         """The message as a link of this version of the protocol between nodes takes it."""
         return self
 
 
 @register(0x61)
 @attrs.frozen
-class Resume(Routed):
+class PageRequest(RoutedMessage):
     """To the home of an origin: send what comes behind `after`, as much as makes a page."""
 
-    last_may_lack = True
+    omits_empty_last = True
 
     origin: str = attrs.field(converter=fields.text)
     after: Mark = attrs.field(converter=fields.mark)
-    all: bool = attrs.field(converter=fields.flag, default=False)
+    is_unfiltered: bool = attrs.field(converter=fields.flag, default=False)
     """Whether what the reader is known to want says too little: send all that there is."""
-    path: tuple[NamedHistory, ...] = attrs.field(converter=path_of, default=())
+    path: tuple[NamedHistory, ...] = attrs.field(converter=check_path, default=())
     """The histories that led there, the last one that of `after`; nothing: that is not known, or
     the link is of version 1."""
 
-    def at_version(self, version: int) -> Resume:
-        """See `Routed`."""
+    def at_version(self, version: int) -> PageRequest:
+        """See `RoutedMessage`."""
         return self if version >= 2 else attrs.evolve(self, path=())
 
 
 @register(0x62)
 @attrs.frozen
-class Kept(Routed):
+class ReplicaAck(RoutedMessage):
     """To the home of an origin: everything up to `upto` is durable here."""
 
     origin: str = attrs.field(converter=fields.text)
@@ -76,7 +76,7 @@ class Kept(Routed):
 
 @register(0x66)
 @attrs.frozen
-class Lost(Routed):
+class LogLost(RoutedMessage):
     """To who asks for what is in no log any more: of the origin, all up to `upto` is lost; None:
     all that has not been sent yet."""
 
@@ -86,7 +86,7 @@ class Lost(Routed):
 
 @register(0x70)
 @attrs.frozen
-class AskDtd(Routed):
+class DtdRequest(RoutedMessage):
     """Send the DTD of this type and version."""
 
     type: str = attrs.field(converter=fields.text)
@@ -95,7 +95,7 @@ class AskDtd(Routed):
 
 @register(0x71)
 @attrs.frozen
-class TellDtd(Routed):
+class DtdAnswer(RoutedMessage):
     """The DTD, self-contained; or why there is none, where the error's code is not empty."""
 
     type: str = attrs.field(converter=fields.text)

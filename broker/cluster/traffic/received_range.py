@@ -10,51 +10,51 @@ from broker.event.place import Mark, NamedHistory
 
 
 @attrs.frozen(eq=False)
-class Arrived:
+class ReceivedRange:
     """A range and the frame that it came in."""
 
     range: Range
     frame: Frame
     index: int
     """Of the range in the frame."""
-    lost: bool = False
+    is_lost: bool = False
     """Whether what is gone of the range is at no node, and not only behind a log's retention."""
 
 
 @attrs.frozen
-class Take:
+class AppendRange:
     """Log what is for this node in it, as far as it lies behind `cursor`."""
 
-    arrived: Arrived
+    received: ReceivedRange
     cursor: Mark
 
 
 @attrs.frozen
-class Ask:
+class RequestPage:
     """Ask the home of an origin to go on behind `after`."""
 
-    home: Address
+    target: Address
     origin: str
     after: Mark
-    all: bool = False
+    is_unfiltered: bool = False
     """All of it: others may have forgotten what this node wants."""
     path: tuple[NamedHistory, ...] = ()
     """The histories that led there; the last one is that of `after`, if that is known."""
 
 
 @attrs.frozen
-class NoteHistory:
+class StoreHistories:
     """Store the newest histories of an origin, with the events that follow."""
 
     origin: str
     histories: tuple[NamedHistory, ...]
 
 
-Effect = Take | Ask | NoteHistory
+ReceiverEffect = AppendRange | RequestPage | StoreHistories
 
 
 @attrs.define
-class ArrivalCounts:
+class ReceiverCounts:
     """Since the start."""
 
     taken: int = 0

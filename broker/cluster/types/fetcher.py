@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from broker.cluster.address import Address, unit_text
-from broker.cluster.types.core import Announced
+from broker.cluster.types.core import TypeAnnounced
 from broker.dtd.cache import DtdCache
 from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtd
@@ -21,16 +21,16 @@ from broker.errors import TooManyTypes
 from broker.transport.clock import IClock, IDelayed
 
 #: Texts that are fetched at the same time, and that wait; a further one is dropped and counted.
-MOST_FETCHES: Final = 4
-MOST_WAITING: Final = 8192
+MAX_FETCHES: Final = 4
+MAX_PENDING: Final = 8192
 #: Seconds after a failure, doubled up to the longest; attempts after which a text is given up.
-PAUSE: Final = 1.0
-LONGEST_PAUSE: Final = 60.0
-MOST_ATTEMPTS: Final = 30
+BACKOFF: Final = 1.0
+MAX_BACKOFF: Final = 60.0
+MAX_ATTEMPTS: Final = 30
 
 
 @attrs.define(eq=False)
-class _Wanted:
+class _PendingText:
     reference: DtdReference
     content_hash: str
     hint: FetchHint
@@ -42,74 +42,74 @@ class TypeFetcher:
     """Fetches announced texts, a few at a time."""
 
     def __init__(
-        self, dtds: DtdCache, clock: IClock, conflict: Callable[[DtdReference], object]
+        self, dtds: DtdCache, clock: IClock, report_conflict: Callable[[DtdReference], object]
     ) -> None:
         """`conflict` is called with a reference for which another text counts here."""
         self._dtds = dtds
         self._clock = clock
-        self._conflict = conflict
-        self._wanted: OrderedDict[tuple[DtdReference, str], _Wanted] = OrderedDict()
-        self._under_way: set[tuple[DtdReference, str]] = set()
+        self._report_conflict = report_conflict
+        self._pending: OrderedDict[tuple[DtdReference, str], _PendingText] = OrderedDict()
+        self._in_flight: set[tuple[DtdReference, str]] = set()
         self._timer: IDelayed | None = None
-        self._lacking: set[tuple[DtdReference, str]] = set()
+        self._missing: set[tuple[DtdReference, str]] = set()
         """Texts that are fetched by their events alone, if at all."""
         self.counts: Counter[str] = Counter()
         """Texts that were `fetched`, `failed` (attempts), `given-up`, `dropped`, `refused`."""
 
     def __len__(self) -> int:
-        return len(self._wanted)
+        return len(self._pending)
 
     def stop(self) -> None:
         """Fetch nothing more."""
-        self._wanted.clear()
-        self._lacking.clear()
+        self._pending.clear()
+        self._missing.clear()
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         self._timer = None
 
-    def announced(self, announced: Announced) -> None:
+    def fetch_announced(self, announced: TypeAnnounced) -> None:
         """Fetch a text unless it is known."""
         reference = announced.announcement.reference
         content_hash = announced.announcement.content_hash
         key = (reference, content_hash)
-        if self._is_known(reference, content_hash) or key in self._under_way:
+        if self._is_known(reference, content_hash) or key in self._in_flight:
             return
-        if key not in self._wanted and len(self._wanted) >= MOST_WAITING:
+        if key not in self._pending and len(self._pending) >= MAX_PENDING:
             self.counts["dropped"] += 1
-            self._lack(key)
+            self._add_missing(key)
             return
         unit, author = announced.unit, announced.author
-        if announced.of_unit:
+        if announced.is_of_unit:
             hint = FetchHint(link=Address(unit, ""), owner=of_unit(unit_text(unit)))
         else:
             hint = FetchHint(link=Address(unit, author), owner=of_node(author))
         hint = attrs.evolve(hint, content_hash=content_hash)
-        self._wanted[key] = _Wanted(reference, content_hash, hint, self._clock.seconds())
-        self._work_later(0.0)
+        self._pending[key] = _PendingText(reference, content_hash, hint, self._clock.seconds())
+        self._schedule(0.0)
 
-    def coming(self, reference: DtdReference) -> Deferred[IDtd] | None:
+    def fetch_now(self, reference: DtdReference) -> Deferred[IDtd] | None:
         """The DTD of a text that is wanted, fetched at once; None if it is not."""
-        flight = self._dtds.flight(reference)
+        flight = self._dtds.join_fetch(reference)
         if flight is not None:
             return flight
-        for wanted in self._wanted.values():
-            if wanted.reference == reference:
-                return self._dtds.lookup(reference, wanted.hint)
+        for pending in self._pending.values():
+            if pending.reference == reference:
+                return self._dtds.lookup(reference, pending.hint)
         return None
 
-    def try_now(self) -> None:
+    def retry_now(self) -> None:
         """There may be a way to a source now."""
-        for wanted in self._wanted.values():
-            wanted.due = 0.0
-        if self._wanted:
-            self._work_later(0.0)
+        for pending in self._pending.values():
+            pending.due = 0.0
+        if self._pending:
+            self._schedule(0.0)
 
     def is_complete(self) -> bool:
         """Whether every announced text is here."""
-        if self._wanted or self._under_way:
+        if self._pending or self._in_flight:
             return False
-        self._lacking = {key for key in self._lacking if not self._is_known(*key)}
-        return not self._lacking
+        self._missing = {key for key in self._missing if not self._is_known(*key)}
+        return not self._missing
 
     # ------------------------------------------------------------------ inside
 
@@ -119,65 +119,68 @@ class TypeFetcher:
             return False
         if known == content_hash:
             return True
-        self._conflict(reference)
+        self._report_conflict(reference)
         variant = DtdReference(reference.type, reference.version, content_hash)
         return self._dtds.known_hash(variant) is not None
 
-    def _lack(self, key: tuple[DtdReference, str]) -> None:
-        if len(self._lacking) < MOST_WAITING:
-            self._lacking.add(key)
+    def _add_missing(self, key: tuple[DtdReference, str]) -> None:
+        if len(self._missing) < MAX_PENDING:
+            self._missing.add(key)
 
-    def _work_later(self, seconds: float) -> None:
+    def _schedule(self, seconds: float) -> None:
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
-        self._timer = self._clock.callLater(seconds, self._work)
+        self._timer = self._clock.callLater(seconds, self._fetch_due)
 
-    def _work(self) -> None:
+    def _fetch_due(self) -> None:
         self._timer = None
         now = self._clock.seconds()
-        for key, wanted in list(self._wanted.items()):
-            if len(self._under_way) >= MOST_FETCHES:
+        for key, pending in list(self._pending.items()):
+            if len(self._in_flight) >= MAX_FETCHES:
                 return
-            if wanted.due <= now:
-                del self._wanted[key]
-                self._fetch(key, wanted)
-        if self._wanted and self._timer is None:
-            soonest = min(each.due for each in self._wanted.values())
-            self._work_later(max(0.0, soonest - now))
+            if pending.due <= now:
+                del self._pending[key]
+                self._fetch(key, pending)
+        if self._pending and self._timer is None:
+            soonest = min(each.due for each in self._pending.values())
+            self._schedule(max(0.0, soonest - now))
 
-    def _fetch(self, key: tuple[DtdReference, str], wanted: _Wanted) -> None:
-        reference = wanted.reference
-        if self._is_known(reference, wanted.content_hash):
+    def _fetch(self, key: tuple[DtdReference, str], pending: _PendingText) -> None:
+        reference = pending.reference
+        if self._is_known(reference, pending.content_hash):
             return
         if self._dtds.known_hash(reference) is not None:
-            reference = DtdReference(reference.type, reference.version, wanted.content_hash)
-        self._under_way.add(key)
-        wanted.attempts += 1
-        self._dtds.retry(reference)
-        found = self._dtds.lookup(reference, wanted.hint)
+            reference = DtdReference(reference.type, reference.version, pending.content_hash)
+        self._in_flight.add(key)
+        pending.attempts += 1
+        self._dtds.clear_failure(reference)
+        found = self._dtds.lookup(reference, pending.hint)
         found.addCallbacks(
-            lambda _: self._fetched(key, wanted), lambda failure: self._failed(key, wanted, failure)
+            lambda _: self._finish_fetch(key, pending),
+            lambda failure: self._retry_or_give_up(key, pending, failure),
         )
 
-    def _fetched(self, key: tuple[DtdReference, str], wanted: _Wanted) -> None:
-        self._under_way.discard(key)
+    def _finish_fetch(self, key: tuple[DtdReference, str], pending: _PendingText) -> None:
+        self._in_flight.discard(key)
         self.counts["fetched"] += 1
-        if not self._is_known(wanted.reference, wanted.content_hash):
+        if not self._is_known(pending.reference, pending.content_hash):
             # Another text came first under the name.
-            self._wanted[key] = wanted
-        self._work_later(0.0)
+            self._pending[key] = pending
+        self._schedule(0.0)
 
-    def _failed(self, key: tuple[DtdReference, str], wanted: _Wanted, failure: Failure) -> None:
-        self._under_way.discard(key)
+    def _retry_or_give_up(
+        self, key: tuple[DtdReference, str], pending: _PendingText, failure: Failure
+    ) -> None:
+        self._in_flight.discard(key)
         self.counts["failed"] += 1
         if failure.check(TooManyTypes):
             self.counts["refused"] += 1
-            self._lack(key)
-        elif wanted.attempts >= MOST_ATTEMPTS:
+            self._add_missing(key)
+        elif pending.attempts >= MAX_ATTEMPTS:
             self.counts["given-up"] += 1
-            self._lack(key)
+            self._add_missing(key)
         else:
-            pause = min(PAUSE * 2 ** (wanted.attempts - 1), LONGEST_PAUSE)
-            wanted.due = self._clock.seconds() + pause
-            self._wanted[key] = wanted
-        self._work_later(0.0)
+            pause = min(BACKOFF * 2 ** (pending.attempts - 1), MAX_BACKOFF)
+            pending.due = self._clock.seconds() + pause
+            self._pending[key] = pending
+        self._schedule(0.0)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from broker.cluster.address import Address, unit_text
-from broker.cluster.network_state import Knowledge
+from broker.cluster.network_state import NetworkState
 from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
-from broker.cluster.types.core import Announced
+from broker.cluster.types.core import TypeAnnounced
 from broker.cluster.types.fetcher import TypeFetcher
 from broker.cluster.types.origin_texts import OriginTexts
 from broker.dtd.cache import DtdCache
@@ -18,7 +18,7 @@ from broker.matching.contract import NO_VARIANTS, Variants
 from broker.transport.clock import IClock
 
 #: Origins and homes for which the variants are remembered.
-_REMEMBERED = 10_000
+_MAX_CACHED = 10_000
 
 
 class NetworkTypes:
@@ -38,92 +38,96 @@ class NetworkTypes:
         self.texts = texts
         self._origin = origin
         self._clock = clock
-        self._own: dict[DtdReference, str] = {}
+        self._own_texts: dict[DtdReference, str] = {}
         self._conflicts: set[DtdReference] = set()
-        self._judged: set[tuple[str, Address]] = set()
-        self._knowledge: Knowledge | None = None
-        self._do: Callable[[Sequence[Any]], object] = lambda _: None
-        self.fetcher = TypeFetcher(dtds, clock, self._conflict)
+        self._checked: set[tuple[str, Address]] = set()
+        self._knowledge: NetworkState | None = None
+        self._run_effects: Callable[[Sequence[Any]], object] = lambda _: None
+        self.fetcher = TypeFetcher(dtds, clock, self._add_conflict)
         self.announcements = AwaitedAnnouncements(clock, self._may_differ)
-        self._homes: dict[str, Address] = {}
+        self._origin_nodes: dict[str, Address] = {}
 
     # ------------------------------------------------------------------ the cluster
 
-    def start(self, knowledge: Knowledge, do: Callable[[Sequence[Any]], object]) -> None:
+    def start(
+        self, knowledge: NetworkState, run_effects: Callable[[Sequence[Any]], object]
+    ) -> None:
         """The node is in a cluster: announce what it has announced before. `do` does effects."""
-        self._knowledge, self._do = knowledge, do
-        self._judged.clear()
-        self._announce(self._own)
-        self._announce_others(self.texts.users())
+        self._knowledge, self._run_effects = knowledge, run_effects
+        self._checked.clear()
+        self._announce(self._own_texts)
+        self._announce_others(self.texts.origins_by_text())
 
     def stop(self) -> None:
         """The node is in no cluster."""
         self._knowledge = None
-        self._do = lambda _: None
+        self._run_effects = lambda _: None
         self.fetcher.stop()
 
-    def announced(self, announced: Announced) -> None:
+    def receive_announcement(self, announced: TypeAnnounced) -> None:
         """Another node, or a unit, has announced a type."""
-        self._judged.clear()
-        self.fetcher.announced(announced)
-        self.announcements.announced()
+        self._checked.clear()
+        self.fetcher.fetch_announced(announced)
+        self.announcements.recheck()
 
     # ------------------------------------------------------------------ own types
 
     def announce(self, reference: DtdReference, content_hash: str) -> None:
         """Events of this type are, or may be, published here."""
-        if self._own.get(reference) != content_hash:
-            self._own[reference] = content_hash
+        if self._own_texts.get(reference) != content_hash:
+            self._own_texts[reference] = content_hash
             self._announce({reference: content_hash})
 
     def _announce(self, texts: dict[DtdReference, str]) -> None:
         if self._knowledge is not None:
             now = float(self._clock.seconds())
-            self._do(self._knowledge.announce(texts, self._origin, now))
+            self._run_effects(self._knowledge.announce_types(texts, self._origin, now))
 
     def _announce_others(self, texts: Mapping[DtdReference, Sequence[str]]) -> None:
         if self._knowledge is not None and texts:
             now = float(self._clock.seconds())
-            self._do(self._knowledge.announce_others(texts, now))
+            self._run_effects(self._knowledge.announce_variants(texts, now))
 
     # ------------------------------------------------------------------ which text counts
 
-    def variants(self, origin: str, home: Address | None = None) -> Variants:
+    def variants_of(self, origin: str, origin_node: Address | None = None) -> Variants:
         """The texts of an origin that are others than those that count here.
 
         `home` answers for the origin now; without it the last node counts that did.
         """
         if origin == self._origin:
             return NO_VARIANTS
-        if home is None:
-            home = self._homes.get(origin)
-        elif self._homes.get(origin) != home:
-            if len(self._homes) >= _REMEMBERED:
-                self._homes.clear()
-            self._homes[origin] = home
-        if self._conflicts and home is not None and self._knowledge is not None:
-            self._judge(origin, home)
-        return self.texts.of(origin) if self.texts else NO_VARIANTS
+        if origin_node is None:
+            origin_node = self._origin_nodes.get(origin)
+        elif self._origin_nodes.get(origin) != origin_node:
+            if len(self._origin_nodes) >= _MAX_CACHED:
+                self._origin_nodes.clear()
+            self._origin_nodes[origin] = origin_node
+        if self._conflicts and origin_node is not None and self._knowledge is not None:
+            self._record_used_texts(origin, origin_node)
+        return self.texts.variants_of(origin) if self.texts else NO_VARIANTS
 
-    def _judge(self, origin: str, home: Address) -> None:
+    def _record_used_texts(self, origin: str, origin_node: Address) -> None:
         assert self._knowledge is not None
-        if (origin, home) in self._judged:
+        if (origin, origin_node) in self._checked:
             return
-        if len(self._judged) >= _REMEMBERED:
-            self._judged.clear()
-        self._judged.add((origin, home))
+        if len(self._checked) >= _MAX_CACHED:
+            self._checked.clear()
+        self._checked.add((origin, origin_node))
         noted: set[DtdReference] = set()
         for reference in self._conflicts:
-            used = self._knowledge.types.hash_of(reference, origin, home)
+            used = self._knowledge.types.hash_of(reference, origin, origin_node)
             if used is not None:
                 text = DtdReference(reference.type, reference.version, used)
-                if self.texts.note(origin, text, counts=used == self._dtds.known_hash(reference)):
+                if self.texts.record_text(
+                    origin, text, counts=used == self._dtds.known_hash(reference)
+                ):
                     noted.add(text)
         if noted:
-            users = self.texts.users()
+            users = self.texts.origins_by_text()
             self._announce_others({each: users[each] for each in noted if each in users})
 
-    def _may_differ(self, reference: DtdReference, origin: str, home: Address) -> bool:
+    def _may_differ(self, reference: DtdReference, origin: str, origin_node: Address) -> bool:
         """Whether it is not known which text an origin uses, and one is here. Those that come with
         us are taken for the same everywhere until another one is announced."""
         knowledge = self._knowledge
@@ -131,17 +135,17 @@ class NetworkTypes:
             return False
         if self._dtds.known_hash(reference) is None:
             return False
-        return knowledge.types.hash_of(reference, origin, home) is None
+        return knowledge.types.hash_of(reference, origin, origin_node) is None
 
-    def _conflict(self, reference: DtdReference) -> None:
+    def _add_conflict(self, reference: DtdReference) -> None:
         self._conflicts.add(reference)
-        self._judged.clear()
+        self._checked.clear()
 
     def conflicts(self) -> list[dict[str, Any]]:
         """Names under which several texts are announced, and by whom: for people."""
         if self._knowledge is None:
             return []
-        everything = list(self._knowledge.types.all()) if self._conflicts else []
+        everything = list(self._knowledge.types.announced_types()) if self._conflicts else []
         me, own = self._origin, str(self._knowledge.address)
         return [
             {
@@ -149,7 +153,9 @@ class NetworkTypes:
                 "counts": self._dtds.known_hash(reference),
                 "texts": _users(
                     [each for each in everything if each.announcement.reference == reference],
-                    {} if reference not in self._own else {self._own[reference]: {me: own}},
+                    {}
+                    if reference not in self._own_texts
+                    else {self._own_texts[reference]: {me: own}},
                 ),
             }
             for reference in sorted(self._conflicts)
@@ -157,33 +163,33 @@ class NetworkTypes:
 
     # ------------------------------------------------------------------ for neighbours
 
-    def held(self, reference: DtdReference) -> list[IDtd]:
+    def held_dtds(self, reference: DtdReference) -> list[IDtd]:
         """The DTDs under a type and version: the one that counts here, then variants."""
-        found = self._dtds.held(reference)
-        if not found and reference in self._own:
+        found = self._dtds.variants_of(reference)
+        if not found and reference in self._own_texts:
             own = self._in_folders(reference)
             found = [] if own is None else [own]
         return found
 
-    def has_all(self) -> bool:
+    def has_all_types(self) -> bool:
         """Whether every announced type is here, so that nothing unknown may match a query."""
         return self._knowledge is not None and self.fetcher.is_complete()
 
 
 def _users(
-    announced: Iterable[Announced], own: Mapping[str, Mapping[str, str]]
+    announced: Iterable[TypeAnnounced], own: Mapping[str, Mapping[str, str]]
 ) -> dict[str, list[str]]:
     """By content hash the users of a text: a node's address, its log's name, or a unit."""
     texts: dict[str, dict[str, str]] = {text: dict(users) for text, users in own.items()}
     for each in announced:
-        said = each.announcement
-        users = texts.setdefault(said.content_hash, {})
+        announcement = each.announcement
+        users = texts.setdefault(announcement.content_hash, {})
         unit = unit_text(each.unit)
-        for origin in said.origins:
+        for origin in announcement.origins:
             if each.is_own:
                 users[origin] = str(Address(each.unit, each.author))
             else:
                 users.setdefault(origin, origin)
-        if not said.origins:
+        if not announcement.origins:
             users[unit] = unit
     return {text: sorted(users.values()) for text, users in texts.items()}

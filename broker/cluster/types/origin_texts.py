@@ -16,7 +16,7 @@ from typing import Any, Final
 import attrs
 from twisted.logger import Logger
 
-from broker.dtd.atomic_file import read_checked, write_checked
+from broker.dtd.atomic_file import read_checksummed, write_checksummed
 from broker.dtd.reference import DtdReference
 from broker.errors import BadName
 from broker.matching.contract import NO_VARIANTS, Variants
@@ -36,7 +36,7 @@ class _Texts:
     def __len__(self) -> int:
         return len(self.counting) + len(self.variants)
 
-    def put(self, reference: DtdReference, text: DtdReference, *, counts: bool) -> None:
+    def record_text(self, reference: DtdReference, text: DtdReference, *, counts: bool) -> None:
         """Note which text the origin uses under a name."""
         here, other = (self.counting, self.variants) if counts else (self.variants, self.counting)
         other.pop(reference, None)
@@ -67,12 +67,12 @@ class OriginTexts:
             if texts.variants
         }
 
-    def of(self, origin: str) -> Variants:
+    def variants_of(self, origin: str) -> Variants:
         """The variants of an origin; nothing for nearly all."""
         texts = self._origins.get(origin)
         return NO_VARIANTS if texts is None else texts.variants or NO_VARIANTS
 
-    def users(self) -> dict[DtdReference, list[str]]:
+    def origins_by_text(self) -> dict[DtdReference, list[str]]:
         """By text, with its hash as variant, the origins that use it."""
         found: dict[DtdReference, list[str]] = {}
         for origin, texts in self._origins.items():
@@ -80,7 +80,7 @@ class OriginTexts:
                 found.setdefault(text, []).append(origin)
         return found
 
-    def note(self, origin: str, text: DtdReference, *, counts: bool) -> bool:
+    def record_text(self, origin: str, text: DtdReference, *, counts: bool) -> bool:
         """From now on events of this origin are judged by the text with this hash, which `counts`
         here or is a variant. Whether that is new."""
         reference = DtdReference(text.type, text.version)
@@ -88,14 +88,14 @@ class OriginTexts:
         known = texts.counting if counts else texts.variants
         if known.get(reference) == text or len(texts) >= MAX_TEXTS:
             return False
-        texts.put(reference, text, counts=counts)
+        texts.record_text(reference, text, counts=counts)
         self._origins.move_to_end(origin)
         if len(self._origins) > MAX_ORIGINS:
             self._origins.popitem(last=False)
-        self._write(self._save, json.dumps(self._said()).encode())
+        self._write(self._save, json.dumps(self._to_plain()).encode())
         return True
 
-    def _said(self) -> dict[str, Any]:
+    def _to_plain(self) -> dict[str, Any]:
         return {
             origin: [
                 [text.type, text.version, text.variant, counts]
@@ -111,7 +111,7 @@ class OriginTexts:
             for origin, kind, version, content_hash, counts in self._rows():
                 text = DtdReference(kind, version, content_hash)
                 known = self._origins.setdefault(origin, _Texts())
-                known.put(DtdReference(kind, version), text, counts=bool(counts))
+                known.record_text(DtdReference(kind, version), text, counts=bool(counts))
         except (OSError, ValueError, TypeError, AttributeError, BadName) as error:
             self._log.error("{path} can not be read: {error}", path=str(self._path), error=error)
 
@@ -127,12 +127,12 @@ class OriginTexts:
                         kind, _, version = name.partition(" ")
                         yield origin, kind, version, content_hash, False
                 return
-        for origin, rows in json.loads(read_checked(self._path) or b"{}").items():
+        for origin, rows in json.loads(read_checksummed(self._path) or b"{}").items():
             for kind, version, content_hash, counts in rows:
                 yield origin, kind, version, content_hash, counts
 
     def _save(self, data: bytes) -> None:
         try:
-            write_checked(self._path, data, sync=self._sync)
+            write_checksummed(self._path, data, sync=self._sync)
         except OSError as error:
             self._log.error("{path} is not written: {error}", path=str(self._path), error=error)

@@ -16,9 +16,9 @@ from broker.cluster.interest.effects import (
     BadInterest,
     Destination,
     InterestActive,
+    InterestAdded,
     InterestEffect,
     InterestRemoved,
-    InterestAdded,
 )
 from broker.cluster.messages import Value, decode
 from broker.cluster.tables.effects import TablesEffect
@@ -126,7 +126,9 @@ class ProfileNode(Node):
     def want(self, number: int, pattern_text: str, text: str) -> Key:
         want = StreamInterest(pattern(pattern_text), query(text))
         key = self.keys[number] = Key(self.address.node, want, self.network.now)
-        self.apply_all(self.profiles.add_interest(number, want.pattern, want.query, self.network.now))
+        self.apply_all(
+            self.profiles.add_interest(number, want.pattern, want.query, self.network.now)
+        )
         return key
 
     def unwant(self, number: int) -> None:

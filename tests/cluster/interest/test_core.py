@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from broker.cluster.address import Address, UnitPath
-from broker.cluster.interest.core import Profiles
+from broker.cluster.interest.core import InterestExchange
 from broker.cluster.interest.effects import (
-    BadWant,
-    Flowing,
-    ProfilesEffect,
-    Wanted,
+    BadInterest,
+    InterestActive,
+    InterestAdded,
+    InterestEffect,
 )
-from broker.cluster.messages import ANEW, Digest, Update, Value
+from broker.cluster.messages import REPLACED, Digest, Update, Value
 from broker.cluster.tables.core import Tables
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import parse_query
@@ -22,12 +22,12 @@ C1, C2 = ("a", "1"), ("a", "2")
 ALL = StreamPattern.parse(">")
 
 
-def made(unit: UnitPath = ()) -> Profiles:
-    return Profiles(Tables(Address(unit, "me"), 1, lambda: ("me", 1, 7)))
+def made(unit: UnitPath = ()) -> InterestExchange:
+    return InterestExchange(Tables(Address(unit, "me"), 1, lambda: ("me", 1, 7)))
 
 
-def settle(profiles: Profiles) -> list[ProfilesEffect]:
-    effects: list[ProfilesEffect] = []
+def settle(profiles: InterestExchange) -> list[InterestEffect]:
+    effects: list[InterestEffect] = []
     while profiles.next_timeout() is not None:
         effects += profiles.handle_timeout(1.0)
     return effects
@@ -61,67 +61,67 @@ def test_a_thousand_of_the_longest_wants_fit_into_a_profile() -> None:
     profiles = made()
     for number in range(1000):
         filling = "x" * (3400 + number % 100)
-        profiles.want(number, ALL, parse_query(f"/a/b{number} = '{filling}'"), 0.0)
+        profiles.add_interest(number, ALL, parse_query(f"/a/b{number} = '{filling}'"), 0.0)
     assert len(settle(profiles)) == 1000
     assert not profiles.next_timeout()
 
 
 def test_in_a_node_alone_everything_flows_at_once() -> None:
     profiles = made()
-    assert profiles.want(1, ALL, parse_query("/a"), 0.0) == []
-    assert settle(profiles) == [Flowing(1, {"me": (1, 7)})]
-    assert profiles.want(2, ALL, parse_query("/a[b]"), 0.0) == [Flowing(2, {})]
+    assert profiles.add_interest(1, ALL, parse_query("/a"), 0.0) == []
+    assert settle(profiles) == [InterestActive(1, {"me": (1, 7)})]
+    assert profiles.add_interest(2, ALL, parse_query("/a[b]"), 0.0) == [InterestActive(2, {})]
     assert profiles.next_timeout() is None
-    assert profiles.unwant(1, 0.0) == []
+    assert profiles.remove_interest(1, 0.0) == []
     # What was covered is in the profile now, and went on flowing.
     settle(profiles)
-    assert profiles.want(3, ALL, parse_query("/a[b]"), 0.0) == [Flowing(3, {})]
+    assert profiles.add_interest(3, ALL, parse_query("/a[b]"), 0.0) == [InterestActive(3, {})]
 
 
 def test_who_leads_all_its_units_and_is_alone_flows_at_once_too() -> None:
     profiles = made(C1)
     for unit in (C1, ("a",), ()):
-        profiles.lead(unit, True, 0.0)
-    profiles.want(1, ALL, parse_query("/a"), 0.0)
-    assert settle(profiles) == [Flowing(1, {"me": (1, 7)})]
+        profiles.set_leadership(unit, True, 0.0)
+    profiles.add_interest(1, ALL, parse_query("/a"), 0.0)
+    assert settle(profiles) == [InterestActive(1, {"me": (1, 7)})]
 
 
 def test_without_a_leader_a_want_is_subscribed_and_not_yet_flowing() -> None:
     profiles = made(C1)
-    profiles.want(1, ALL, parse_query("/a"), 0.0)
+    profiles.add_interest(1, ALL, parse_query("/a"), 0.0)
     assert settle(profiles) == []
-    profiles.lead(C1, True, 0.0)
+    profiles.set_leadership(C1, True, 0.0)
     assert settle(profiles) == []
-    profiles.lead(("a",), True, 0.0)
-    assert settle(profiles) == [Flowing(1, {"me": (1, 7)})]
+    profiles.set_leadership(("a",), True, 0.0)
+    assert settle(profiles) == [InterestActive(1, {"me": (1, 7)})]
 
 
 def test_a_key_that_is_no_longer_wanted_does_not_come_to_flow() -> None:
     profiles = made(C1)
-    profiles.want(1, ALL, parse_query("/a"), 0.0)
-    profiles.want(2, ALL, parse_query("/a"), 0.0)
+    profiles.add_interest(1, ALL, parse_query("/a"), 0.0)
+    profiles.add_interest(2, ALL, parse_query("/a"), 0.0)
     settle(profiles)
-    profiles.unwant(1, 0.0)
-    profiles.lead(C1, True, 0.0)
-    profiles.lead(("a",), True, 0.0)
-    assert [e.key for e in settle(profiles) if isinstance(e, Flowing)] == [2]
+    profiles.remove_interest(1, 0.0)
+    profiles.set_leadership(C1, True, 0.0)
+    profiles.set_leadership(("a",), True, 0.0)
+    assert [e.key for e in settle(profiles) if isinstance(e, InterestActive)] == [2]
     with pytest.raises(KeyError):
-        profiles.unwant(1, 0.0)
-    with pytest.raises(ValueError, match="wants something already"):
-        profiles.want(2, ALL, parse_query("/b"), 0.0)
+        profiles.remove_interest(1, 0.0)
+    with pytest.raises(ValueError, match="already"):
+        profiles.add_interest(2, ALL, parse_query("/b"), 0.0)
     with pytest.raises(ValueError, match="does not contain"):
-        profiles.lead(C2, True, 0.0)
+        profiles.set_leadership(C2, True, 0.0)
 
 
 def test_more_versions_under_way_than_are_followed_flow_with_later_ones() -> None:
     profiles = made(C1)
     for number in range(200):
-        profiles.want(number, ALL, parse_query(f"/a/b = {number}"), 0.0)
+        profiles.add_interest(number, ALL, parse_query(f"/a/b = {number}"), 0.0)
         settle(profiles)
-    assert len(profiles._own.climbs) <= 64
-    profiles.lead(C1, True, 0.0)
-    profiles.lead(("a",), True, 0.0)
-    flowing = [e.key for e in settle(profiles) if isinstance(e, Flowing)]
+    assert len(profiles._own_profile.propagations) <= 64
+    profiles.set_leadership(C1, True, 0.0)
+    profiles.set_leadership(("a",), True, 0.0)
+    flowing = [e.key for e in settle(profiles) if isinstance(e, InterestActive)]
     assert sorted(map(str, flowing)) == sorted(map(str, range(200)))
 
 
@@ -148,16 +148,16 @@ def test_what_nobody_else_may_know_stays_in_the_cluster() -> None:
 
 def bad_update(value: Value, **fields: str) -> Update:
     names = {"kind": "profile", "subject": "x", **fields}
-    tables = ((names["kind"], names["subject"], ANEW, (("id", value),)),)
+    tables = ((names["kind"], names["subject"], REPLACED, (("id", value),)),)
     return Update("x", C1, C1, 1, 0, 1, 0, tables, False)
 
 
-def given(update: Update) -> tuple[Profiles, list[ProfilesEffect]]:
+def given(update: Update) -> tuple[InterestExchange, list[InterestEffect]]:
     profiles = made(C1)
     tables = profiles._tables
-    tables.neighbour_up("x", C1, 0.0)
-    tables.received("x", Digest((), True, False), 0.0)
-    return profiles, profiles.apply(tables.received("x", update, 0.0), 0.0)
+    tables.add_neighbour("x", C1, 0.0)
+    tables.receive_message("x", Digest((), True, False), 0.0)
+    return profiles, profiles.apply_effects(tables.receive_message("x", update, 0.0), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -176,11 +176,11 @@ def given(update: Update) -> tuple[Profiles, list[ProfilesEffect]]:
 )
 def test_a_bad_want_is_made_wider_counted_and_told(value: Value, pattern: str, query: str) -> None:
     profiles, effects = given(bad_update(value))
-    told, wanted = (e for e in effects if isinstance(e, BadWant | Wanted))
-    assert isinstance(told, BadWant) and (told.author, told.entry) == ("x", "id")
-    assert isinstance(wanted, Wanted) and wanted.destination == "x"
-    assert (wanted.want.pattern.text, wanted.want.query.text) == (pattern, query)
-    assert profiles.bad == 1
+    told, wanted = (e for e in effects if isinstance(e, BadInterest | InterestAdded))
+    assert isinstance(told, BadInterest) and (told.author, told.entry) == ("x", "id")
+    assert isinstance(wanted, InterestAdded) and wanted.destination == "x"
+    assert (wanted.interest.pattern.text, wanted.interest.query.text) == (pattern, query)
+    assert profiles.bad_entries == 1
 
 
 @pytest.mark.parametrize(
@@ -198,21 +198,21 @@ def test_a_table_that_is_not_its_authors_to_write_is_counted_and_passed_over(
 ) -> None:
     profiles, effects = given(bad_update((">", "/a", ()), kind=kind, subject=subject))
     assert effects == []
-    assert profiles.bad == 1
+    assert profiles.bad_entries == 1
 
 
 def test_garbage_in_a_flowing_table_lets_nothing_flow() -> None:
     profiles, _ = given(bad_update((">", "/a", ())))
-    profiles.want(1, ALL, parse_query("/a"), 0.0)
+    profiles.add_interest(1, ALL, parse_query("/a"), 0.0)
     settle(profiles)
     entries: tuple[tuple[str, Value | None], ...] = (
         ("me", ("1", 2)),
         ("", ((1, 2), 5, ("o", "x", 1))),
         ("#", "latest"),
     )
-    garbage = Update("x", C1, C1, 1, 1, 2, 0, (("flowing", "a.1", ANEW, entries),), False)
-    effects = profiles.apply(profiles._tables.received("x", garbage, 0.0), 0.0)
-    assert not [e for e in effects if isinstance(e, Flowing)]
+    garbage = Update("x", C1, C1, 1, 1, 2, 0, (("flowing", "a.1", REPLACED, entries),), False)
+    effects = profiles.apply_effects(profiles._tables.receive_message("x", garbage, 0.0), 0.0)
+    assert not [e for e in effects if isinstance(e, InterestActive)]
 
 
 def test_a_node_that_ends_is_no_destination_any_more() -> None:

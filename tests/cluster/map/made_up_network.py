@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 import attrs
 
-from broker.cluster.address import Address, UnitPath, contexts, is_within
+from broker.cluster.address import Address, UnitPath, enclosing_units, is_within
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
-from broker.cluster.map.core import Map
+from broker.cluster.map.core import NetworkMap
 from broker.cluster.map.own_links import OwnLinks, Publication
 
 Pair = frozenset[str]
@@ -22,7 +22,7 @@ class Circle(AssertionError):
 @attrs.define
 class Node:
     descriptor: NodeDescriptor
-    map: Map
+    map: NetworkMap
     own: OwnLinks
 
     @property
@@ -44,34 +44,34 @@ class MadeUpNetwork:
         origin = f"{len(self.nodes):016x}"
         fields = {"tcp": Endpoint(address.node, 4000), **fields}
         descriptor = NodeDescriptor(address, origin, 1, (1,), **fields)  # type: ignore[arg-type]
-        node = Node(descriptor, Map(address), OwnLinks(descriptor))
+        node = Node(descriptor, NetworkMap(address), OwnLinks(descriptor))
         for key, (scope, entries) in self._tables.items():
             if is_within(address.unit, scope):
-                node.map.take(key, scope, dict(entries))
+                node.map.apply_change(key, scope, dict(entries))
         self.nodes[address.node] = node
-        self._publish(node, node.own.describe(descriptor))
+        self._publish(node, node.own.set_node(descriptor))
         return node
 
     def describe(self, name: str, **fields: object) -> None:
         """The node is other than before; its neighbours learn it by their links, too."""
         node = self.nodes[name]
         node.descriptor = node.descriptor._replace(**fields)  # type: ignore[arg-type]
-        self._publish(node, node.own.describe(node.descriptor))
+        self._publish(node, node.own.set_node(node.descriptor))
         for pair, (cost, clearance) in self.links.items():
             for far in pair - {name} if name in pair else ():
                 own = self.nodes[far]
-                self._publish(own, own.own.link_up(node.descriptor, "tcp", cost, clearance))
+                self._publish(own, own.own.add_link(node.descriptor, "tcp", cost, clearance))
 
     def link(self, one: str, other: str, cost: int = 1, clearance: int = 2) -> None:
         self.links[Pair((one, other))] = (cost, clearance)
         for own, far in ((one, other), (other, one)):
-            up = self.nodes[own].own.link_up(self.nodes[far].descriptor, "tcp", cost, clearance)
+            up = self.nodes[own].own.add_link(self.nodes[far].descriptor, "tcp", cost, clearance)
             self._publish(self.nodes[own], up)
 
     def cut(self, one: str, other: str) -> None:
         del self.links[Pair((one, other))]
         for own, far in ((one, other), (other, one)):
-            self._publish(self.nodes[own], self.nodes[own].own.link_down(far))
+            self._publish(self.nodes[own], self.nodes[own].own.remove_link(far))
 
     def kill(self, name: str) -> None:
         """The node is dead: it says nothing more, its tables stay, its neighbours notice."""
@@ -79,7 +79,7 @@ class MadeUpNetwork:
         for pair in [pair for pair in self.links if name in pair]:
             del self.links[pair]
             (far,) = pair - {name}
-            self._publish(self.nodes[far], self.nodes[far].own.link_down(name))
+            self._publish(self.nodes[far], self.nodes[far].own.remove_link(name))
 
     def _publish(self, author: Node, publications: Iterable[Publication]) -> None:
         for each in publications:
@@ -88,13 +88,15 @@ class MadeUpNetwork:
             entries.update(each.changes)
             for node in (*self.nodes.values(), author):
                 if is_within(node.address.unit, each.scope):
-                    node.map.take(key, each.scope, each.changes)
+                    node.map.apply_change(key, each.scope, each.changes)
 
     # ------------------------------------------------------------------- what must be true
 
     def holds_together(self, rank: int = 0) -> bool:
         """Whether every unit is connected inside, by links that are cleared for `rank`."""
-        units = {unit for node in self.nodes.values() for unit in contexts(node.address.unit)}
+        units = {
+            unit for node in self.nodes.values() for unit in enclosing_units(node.address.unit)
+        }
         return all(self._connected(unit, rank) for unit in units)
 
     def _connected(self, unit: UnitPath, rank: int) -> bool:
@@ -149,7 +151,7 @@ def random_network(rng: random.Random, most_nodes: int, lowest: int = 2) -> Made
     def within(unit: UnitPath) -> list[str]:
         return [n for n, node in network.nodes.items() if is_within(node.address.unit, unit)]
 
-    units = {unit for cluster in clusters for unit in contexts(cluster)}
+    units = {unit for cluster in clusters for unit in enclosing_units(cluster)}
     for unit in sorted(units, key=lambda unit: (-len(unit), unit)):
         depth = len(unit)
         if depth == levels:

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from broker.cluster.address import Address
-from broker.cluster.map.unit_graph import MOST_GATEWAYS
+from broker.cluster.map.unit_graph import MAX_GATEWAYS
 from tests.cluster.map.made_up_network import Circle, MadeUpNetwork, Pair, random_network
 
 SEEDS = range(25)
@@ -202,14 +202,14 @@ def test_a_node_that_is_cleared_for_less_is_not_on_the_way_of_more() -> None:
 def test_an_edge_counts_only_when_both_ends_say_so() -> None:
     network = MadeUpNetwork()
     n1, n2 = network.add("c/n1"), network.add("c/n2")
-    (told,) = n1.own.link_up(n2.descriptor, "tcp", 1, 2)
-    assert n1.map.take((told.kind, told.subject, "n1"), told.scope, told.changes)
+    (told,) = n1.own.add_link(n2.descriptor, "tcp", 1, 2)
+    assert n1.map.apply_change((told.kind, told.subject, "n1"), told.scope, told.changes)
     assert n1.map.next_hop(n2.address) is None
-    (told,) = n2.own.link_up(n1.descriptor, "tcp", 3, 2)
-    assert n1.map.take((told.kind, told.subject, "n2"), told.scope, told.changes)
+    (told,) = n2.own.add_link(n1.descriptor, "tcp", 3, 2)
+    assert n1.map.apply_change((told.kind, told.subject, "n2"), told.scope, told.changes)
     assert n1.map.next_hop(n2.address) == "n2"
     assert n1.map.distance(n2.address) == 3
-    assert n1.map.take((told.kind, told.subject, "n2"), told.scope, {}, gone=True)
+    assert n1.map.apply_change((told.kind, told.subject, "n2"), told.scope, {}, is_removed=True)
     assert n1.map.next_hop(n2.address) is None
 
 
@@ -220,8 +220,8 @@ def test_who_is_in_the_cluster_and_who_speaks_for_it() -> None:
     origin = network.nodes["a1"].descriptor.origin
     assert a3.map.node_of_origin(origin) == Address(("a",), "a1")
     assert a3.map.node_of_origin("b" * 16) is None
-    assert network.nodes["a1"].map.leads()
-    assert network.nodes["a1"].map.leads(1)
+    assert network.nodes["a1"].map.is_leader()
+    assert network.nodes["a1"].map.is_leader(1)
     assert network.nodes["b1"].map.leader(1) is None
     network.describe("a1", draining=True)
     assert a3.map.leader() == a3.map.leader(1) == "a2"
@@ -233,7 +233,7 @@ def test_who_is_in_the_cluster_and_who_speaks_for_it() -> None:
 def test_every_node_can_name_nodes_of_other_clusters(seed: int) -> None:
     network = random_network(random.Random(seed), 30)
     for node in network.nodes.values():
-        others = node.map.others()
+        others = node.map.other_cluster_nodes()
         assert len({other.address for other in others}) == len(others)
         assert all(other.address.unit != node.address.unit for other in others)
         clusters = {each.address.unit for each in network.nodes.values()}
@@ -245,7 +245,7 @@ def test_the_units_beside_a_node_s_own_are_the_rest_of_the_network_each_once(see
     network = random_network(random.Random(seed), 30)
     everybody = {each.address for each in network.nodes.values()}
     for node in network.nodes.values():
-        beside = node.map.entrances()
+        beside = node.map.gateways_by_unit()
         assert all(gateway.unit[: len(u)] == u for u, found in beside.items() for gateway in found)
         assert all(beside.values())
         inside = [a for a in everybody if a.unit == node.address.unit]
@@ -262,7 +262,7 @@ def test_each_unit_has_one_leader(seed: int) -> None:
             leaders = [
                 other.address.node
                 for other in network.nodes.values()
-                if other.address.unit[: len(unit)] == unit and other.map.leads(level)
+                if other.address.unit[: len(unit)] == unit and other.map.is_leader(level)
             ]
             assert len(leaders) == 1
 
@@ -294,42 +294,42 @@ def test_what_tables_must_not_say_is_refused_and_counted() -> None:
         (("unit-links", "", "a1"), (), {"link:b1": ("a", "b", 5, 6, 1, 2, None)}),
     ]
     for number, (key, scope, changes) in enumerate(wrong, 1):
-        a3.take(key, scope, changes)
-        assert a3.figures().refused == number, (key, scope, changes)
-    assert not a3.take(("profile", "a1", "a1"), ("a",), {"x": 1})
-    assert a3.figures().refused == len(wrong)
+        a3.apply_change(key, scope, changes)
+        assert a3.snapshot().refused == number, (key, scope, changes)
+    assert not a3.apply_change(("profile", "a1", "a1"), ("a",), {"x": 1})
+    assert a3.snapshot().refused == len(wrong)
 
 
 def test_more_than_a_cluster_can_have_is_refused() -> None:
     a3 = two_gateways().nodes["a3"].map
     for number in range(1100):
         name = f"x{number}"
-        a3.take(("node", name, name), ("a",), {f"link:{name}y": (1, 2, "tcp")})
-    assert a3.figures().entries < 1100
-    assert a3.figures().refused > 0
+        a3.apply_change(("node", name, name), ("a",), {f"link:{name}y": (1, 2, "tcp")})
+    assert a3.snapshot().entries < 1100
+    assert a3.snapshot().refused > 0
 
 
 def test_more_gateways_than_a_context_can_have_are_refused() -> None:
     a3 = two_gateways().nodes["a3"].map
-    many = MOST_GATEWAYS + 9
+    many = MAX_GATEWAYS + 9
     for number in range(many):
         link = ("a", "b", f"a/x{number}", "b/b1", 1, 2, None)
-        a3.take(("unit-links", "", f"x{number}"), (), {"link:b1": link})
-    refused = a3.figures().refused
+        a3.apply_change(("unit-links", "", f"x{number}"), (), {"link:b1": link})
+    refused = a3.snapshot().refused
     assert 9 <= refused < many
     changed = ("a", "b", "a/x0", "b/b1", 5, 2, None)
-    a3.take(("unit-links", "", "x0"), (), {"link:b1": changed})
-    assert a3.figures().refused == refused
+    a3.apply_change(("unit-links", "", "x0"), (), {"link:b1": changed})
+    assert a3.snapshot().refused == refused
     assert a3.next_hop_to_unit(("b",)) == "a1"
 
 
 def test_a_name_that_nobody_has_leads_nowhere_and_is_not_remembered() -> None:
     a3 = two_gateways().nodes["a3"].map
-    size = a3.figures().entries
+    size = a3.snapshot().entries
     for number in range(100):
         assert a3.next_hop(Address(("a",), f"x{number}")) is None
         assert a3.next_hop_to_unit((f"x{number}", "y")) is None
-    assert a3.figures().entries == size
+    assert a3.snapshot().entries == size
     assert a3.next_hop_to_unit(("a",)) is None
     assert a3.next_hop_to_unit(()) is None
     assert a3.next_hop(a3.address) is None
@@ -344,7 +344,7 @@ def test_what_is_known_grows_with_the_contexts_and_not_with_the_network() -> Non
                 network.link(f"{unit}{number}", f"{unit}{other}")
     network.link("a0", "b0")
     network.link("b9", "c0")
-    figures = network.nodes["a5"].map.figures()
+    figures = network.nodes["a5"].map.snapshot()
     assert (figures.nodes, figures.units) == (10, 2)
     # 10 descriptions, 90 ends of links in the cluster, 4 ends of links between units.
     assert figures.entries == 104
@@ -352,4 +352,4 @@ def test_what_is_known_grows_with_the_contexts_and_not_with_the_network() -> Non
 
 def test_a_link_that_was_not_up_goes_down_without_a_word() -> None:
     node = MadeUpNetwork().add("c/n1")
-    assert node.own.link_down("n2") == []
+    assert node.own.remove_link("n2") == []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cluster.replicas.messages import decode_keep, encode_keep
+from broker.cluster.replicas.messages import decode_replica_events, encode_replica_events
 from broker.errors import ProtocolError
 from broker.log.records import LoggedEvent
 
@@ -22,7 +22,7 @@ def events(sizes: list[int]) -> list[LoggedEvent]:
 def test_what_is_kept_arrives_as_it_was(sizes: list[int], beyond: int) -> None:
     sent = events(sizes)
     upto = (2, 9 + len(sizes) + beyond)
-    keeping = decode_keep(encode_keep((2, 9), upto, sent), "far")
+    keeping = decode_replica_events(encode_replica_events((2, 9), upto, sent), "far")
     assert (keeping.after, keeping.upto) == ((2, 9), upto)
     assert [(e.place, e.document, e.level) for e in keeping.events] == [
         (e.place, e.document, e.level) for e in sent
@@ -33,23 +33,23 @@ def test_what_is_kept_arrives_as_it_was(sizes: list[int], beyond: int) -> None:
 def test_damaged_bytes_are_refused_or_say_something_else_exactly(
     sizes: list[int], data: st.DataObject
 ) -> None:
-    good = encode_keep((2, 9), (2, 9 + len(sizes)), events(sizes))
+    good = encode_replica_events((2, 9), (2, 9 + len(sizes)), events(sizes))
     place = data.draw(st.integers(0, len(good) - 1))
     bad = bytearray(good)
     bad[place] ^= data.draw(st.integers(1, 255))
     cut = bytes(bad[: data.draw(st.integers(0, len(good)))])
     for damaged in (bytes(bad), cut):
         try:
-            keeping = decode_keep(damaged, "far")
+            keeping = decode_replica_events(damaged, "far")
         except ProtocolError:
             continue
-        assert encode_keep(keeping.after, keeping.upto, keeping.events)[1:] == damaged[1:]
+        assert encode_replica_events(keeping.after, keeping.upto, keeping.events)[1:] == damaged[1:]
 
 
 def test_another_origins_events_and_falling_places_are_refused() -> None:
     with pytest.raises(ProtocolError):
-        decode_keep(encode_keep((2, 9), (2, 11), events([1, 1])), "other")
+        decode_replica_events(encode_replica_events((2, 9), (2, 11), events([1, 1])), "other")
     with pytest.raises(ProtocolError):
-        decode_keep(encode_keep((2, 10), (2, 11), events([1, 1])), "far")
+        decode_replica_events(encode_replica_events((2, 10), (2, 11), events([1, 1])), "far")
     with pytest.raises(ProtocolError):
-        decode_keep(encode_keep((2, 9), (2, 10), events([1, 1])), "far")
+        decode_replica_events(encode_replica_events((2, 9), (2, 10), events([1, 1])), "far")

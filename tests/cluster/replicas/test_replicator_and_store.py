@@ -10,9 +10,14 @@ import pytest
 from twisted.internet.task import Clock
 
 from broker.cluster.messages import decode
-from broker.cluster.replicas.messages import KEEP, AskKeeper, KeeperHas, decode_keep
-from broker.cluster.replicas.replicator import ASK_AGAIN, Owner
-from broker.cluster.replicas.store import Keeper
+from broker.cluster.replicas.messages import (
+    REPLICA_EVENTS,
+    ReplicaRequest,
+    ReplicaState,
+    decode_replica_events,
+)
+from broker.cluster.replicas.replicator import PROGRESS_TIMEOUT, Replicator
+from broker.cluster.replicas.store import ReplicaStore
 from broker.config.settings import StreamSettings
 from broker.errors import ProtocolError
 from broker.event.stream import StreamPattern
@@ -36,17 +41,17 @@ def test_a_keeper_that_is_asked_while_it_writes_keeps_all(tmp_path: Path) -> Non
     to_keeper: list[bytes] = []
     to_owner: list[Any] = []
     owner_address, keeper_address = node("owner"), node("keeper")
-    owner = Owner(
+    owner = Replicator(
         owners,
         [StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour")],
         clock,
         lambda name, data: not to_keeper.append(data),
     )
-    keeper = Keeper(
+    keeper = ReplicaStore(
         log,
-        tell=lambda name, has: to_owner.append(has),
-        kept=lambda kept: to_owner.append(kept),
-        own=lambda: keeper_address,
+        send_state=lambda name, has: to_owner.append(has),
+        send_ack=lambda kept: to_owner.append(kept),
+        own_address=lambda: keeper_address,
     )
 
     def exchange() -> None:
@@ -54,38 +59,38 @@ def test_a_keeper_that_is_asked_while_it_writes_keeps_all(tmp_path: Path) -> Non
             while to_keeper:
                 data = to_keeper.pop(0)
                 if data[0] == 0x65:
-                    keeper.keep(owner_address, data)
+                    keeper.append_replica(owner_address, data)
                 else:
-                    keeper.asked(owner_address, cast(AskKeeper, decode(data)))
+                    keeper.accept_request(owner_address, cast(ReplicaRequest, decode(data)))
             while to_owner:
                 said = to_owner.pop(0)
-                if isinstance(said, KeeperHas):
-                    owner.keeper_has("keeper", said)
+                if isinstance(said, ReplicaState):
+                    owner.receive_state("keeper", said)
                 else:
-                    owner.kept_upto("keeper", said.upto)
+                    owner.receive_ack("keeper", said.upto)
             while writes.calls:
                 writes.step()
 
-    owner.choose(["keeper"])
+    owner.choose_neighbour(["keeper"])
     exchange()
     disk.step()  # the first 30 are kept
     exchange()
     origin, epoch = owners.origin, owners.bounds.epoch
-    assert owner.kept == (epoch, 30) and log.kept[origin].after == (0, 0)
+    assert owner.replicated_upto == (epoch, 30) and log.kept[origin].after == (0, 0)
     owners.append(
         [(HEADER_RECORD, 1, b"<x/>")] * 10,
-        lambda events: owner.committed(events),  # type: ignore[arg-type]
+        lambda events: owner.replicate_committed(events),  # type: ignore[arg-type]
     )
     exchange()
     assert disk.calls, "their commit is under way"
-    keeper.neighbour_gone("owner")
-    owner.choose([])
-    owner.choose(["keeper"])
+    keeper.remove_neighbour("owner")
+    owner.choose_neighbour([])
+    owner.choose_neighbour(["keeper"])
     exchange()
     while disk.calls:
         disk.step()
         exchange()
-    assert owner.kept == (epoch, 40)
+    assert owner.replicated_upto == (epoch, 40)
     assert log.kept[origin] == ((0, 0), (epoch, 40), str(owner_address))
     kept = log._file.read_kept(origin, (0, 0), 99, 1 << 30)
     assert [event.offset for event in kept] == list(range(1, 41))
@@ -99,21 +104,21 @@ def test_a_second_keeper_that_gets_on_is_not_asked_again(tmp_path: Path) -> None
     while writes.calls:
         writes.step()
     sent: list[bytes] = []
-    owner = Owner(
+    owner = Replicator(
         log,
         [StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour")],
         clock,
         lambda name, data: not sent.append(data),
     )
     epoch = log.bounds.epoch
-    owner.kept = (epoch, 3000)  # the first keeper had all
-    owner.choose(["second"])
-    owner.keeper_has("second", KeeperHas(log.origin, (0, 0), (0, 0)))
+    owner.replicated_upto = (epoch, 3000)  # the first keeper had all
+    owner.choose_neighbour(["second"])
+    owner.receive_state("second", ReplicaState(log.origin, (0, 0), (0, 0)))
     for upto in (1000, 2000, 2500):
         while writes.calls:
             writes.step()
-        owner.kept_upto("second", (epoch, upto))
-        clock.advance(ASK_AGAIN * 0.9)
+        owner.receive_ack("second", (epoch, upto))
+        clock.advance(PROGRESS_TIMEOUT * 0.9)
     assert len([each for each in sent if each[0] != 0x65]) == 1
 
 
@@ -125,27 +130,29 @@ def test_what_is_kept_has_no_hole_where_retention_is_quicker_than_the_owner(tmp_
 
     def append(count: int) -> None:
         for _ in range(count):
-            log.append([(HEADER_RECORD, 1, bytes(50_000))], owner.committed)  # type: ignore[arg-type]
+            log.append([(HEADER_RECORD, 1, bytes(50_000))], owner.replicate_committed)  # type: ignore[arg-type]
             while thread.calls:
                 thread.step()
 
     sent: list[bytes] = []
-    owner = Owner(
+    owner = Replicator(
         log,
         [StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour")],
         clock,
         lambda name, data: not sent.append(data),
     )
     append(15)
-    owner.choose(["keeper"])
+    owner.choose_neighbour(["keeper"])
     for after in ((0, 0), (log.bounds.epoch, 11)):
-        owner.keeper_has("keeper", KeeperHas(log.origin, after, after))
+        owner.receive_state("keeper", ReplicaState(log.origin, after, after))
         # The first page is under way to the keeper, or not, when what follows goes.
         append(20)
         while reader.calls:
             reader.step()
             append(15)
-        pages = [decode_keep(data, log.origin) for data in sent if data[0] == KEEP]
+        pages = [
+            decode_replica_events(data, log.origin) for data in sent if data[0] == REPLICA_EVENTS
+        ]
         for before, page in itertools.pairwise(pages):
             assert page.after == before.upto
         for page in pages:
@@ -153,7 +160,7 @@ def test_what_is_kept_has_no_hole_where_retention_is_quicker_than_the_owner(tmp_
             assert [event.offset for event in page.events] == places
         assert pages
         sent.clear()
-        clock.advance(ASK_AGAIN)
+        clock.advance(PROGRESS_TIMEOUT)
         assert [data[0] for data in sent] == [0x63], "the rest is gone: it is asked again"
         sent.clear()
 
@@ -161,15 +168,15 @@ def test_what_is_kept_has_no_hole_where_retention_is_quicker_than_the_owner(tmp_
 def test_kept_is_believed_only_for_what_was_sent(tmp_path: Path) -> None:
     clock = Clock()
     log, writes = log_at(tmp_path, clock)
-    owner = Owner(
+    owner = Replicator(
         log,
         [StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour")],
         clock,
         lambda name, data: True,
     )
-    owner.choose(["keeper"])
-    owner.keeper_has("keeper", KeeperHas(log.origin, (0, 0), (0, 0)))
-    owner.kept_upto("keeper", (1 << 31, 0))
+    owner.choose_neighbour(["keeper"])
+    owner.receive_state("keeper", ReplicaState(log.origin, (0, 0), (0, 0)))
+    owner.receive_ack("keeper", (1 << 31, 0))
     log.append([(HEADER_RECORD, 1, b"<x/>")], lambda _: None)
     while writes.calls:
         writes.step()
@@ -181,13 +188,16 @@ def test_kept_is_believed_only_for_what_was_sent(tmp_path: Path) -> None:
 def test_a_node_that_was_given_another_name_has_its_keeper_still(tmp_path: Path) -> None:
     log, _ = log_at(tmp_path, Clock())
     told: list[tuple[str, object]] = []
-    keeper = Keeper(
-        log, lambda *said: told.append(said), kept=lambda _: None, own=lambda: node("keeper")
+    keeper = ReplicaStore(
+        log,
+        lambda *said: told.append(said),
+        send_ack=lambda _: None,
+        own_address=lambda: node("keeper"),
     )
-    keeper.asked(node("before"), AskKeeper("origin"))
+    keeper.accept_request(node("before"), ReplicaRequest("origin"))
     with pytest.raises(ProtocolError):
-        keeper.asked(node("liar"), AskKeeper("origin"))
-    keeper.neighbour_gone("before")
-    keeper.asked(node("after"), AskKeeper("origin"))
+        keeper.accept_request(node("liar"), ReplicaRequest("origin"))
+    keeper.remove_neighbour("before")
+    keeper.accept_request(node("after"), ReplicaRequest("origin"))
     assert [name for name, _ in told] == ["before", "after"]
-    assert keeper.owners == {"origin": node("after")}
+    assert keeper.origin_nodes == {"origin": node("after")}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from broker.cluster.address import Address, UnitPath, is_within
 from broker.cluster.messages import Value, decode, encode
 from broker.cluster.tables.core import Tables
-from broker.cluster.tables.effects import Changed, Echoed, Send, TablesEffect
+from broker.cluster.tables.effects import Send, TableChanged, TableEchoed, TablesEffect
 from broker.cluster.tables.table import GroupKey, TableKey, TableLimits, TableTimes
 
 Pair = frozenset[str]
@@ -34,9 +34,9 @@ class Node:
         for effect in effects:
             if isinstance(effect, Send):
                 self.network.send(self, effect)
-            elif isinstance(effect, Changed):
+            elif isinstance(effect, TableChanged):
                 self.changed(effect)
-            elif isinstance(effect, Echoed):
+            elif isinstance(effect, TableEchoed):
                 self.network.echoed(self, effect)
             else:
                 self.network.synchronised(self, effect.neighbour)
@@ -49,9 +49,9 @@ class Node:
             for scope in [self.address.unit[: int(key.subject)]]
             if is_within(unit, scope)
         }
-        return {group: self.tables.stand(key, group.scope) for group, key in keys}
+        return {group: self.tables.version_of(key, group.scope) for group, key in keys}
 
-    def changed(self, effect: Changed) -> None:
+    def changed(self, effect: TableChanged) -> None:
         # An event logged just before: a cut that is taken too early does not have it.
         self.offset += 1
         assert is_within(self.address.unit, effect.scope)
@@ -63,7 +63,7 @@ class Node:
                 assert table.get(key) != value
                 table[key] = value
                 self.installed_at[effect.key, key] = self.offset
-        if effect.gone:
+        if effect.is_removed:
             assert not table
             del self.view[effect.key]
 
@@ -74,13 +74,13 @@ class Node:
         self.apply(self.tables.handle_timeout(now))
 
     def neighbour_up(self, name: str, unit: UnitPath, now: float) -> None:
-        self.apply(self.tables.neighbour_up(name, unit, now))
+        self.apply(self.tables.add_neighbour(name, unit, now))
 
     def neighbour_down(self, name: str, now: float) -> None:
-        self.apply(self.tables.neighbour_down(name, now))
+        self.apply(self.tables.remove_neighbour(name, now))
 
     def received(self, name: str, data: bytes, now: float) -> None:
-        self.apply(self.tables.received(name, decode(data), now))
+        self.apply(self.tables.receive_message(name, decode(data), now))
 
 
 class Network:
@@ -101,7 +101,7 @@ class Network:
         """Slowest delay of each link that is up."""
         self.sent = 0
         self.bytes = 0
-        self.on_echo: Callable[[Node, Echoed], None] = lambda node, effect: None
+        self.on_echo: Callable[[Node, TableEchoed], None] = lambda node, effect: None
         self.on_break: Callable[[Pair], None] = lambda pair: None
         self.knew: dict[tuple[str, str], dict[GroupKey, tuple[int, int]]] = {}
         """By node and neighbour what that knew when the link came up, until they are even."""
@@ -160,14 +160,14 @@ class Network:
         generation = self._generation[pair]
         heapq.heappush(self._queue, (arrival, next(self._order), name, peer, generation, data))
 
-    def echoed(self, node: Node, effect: Echoed) -> None:
+    def echoed(self, node: Node, effect: TableEchoed) -> None:
         self.on_echo(node, effect)
 
     def synchronised(self, node: Node, neighbour: str) -> None:
         """What the neighbour knew when the link came up is known here: said once."""
         for key, stand in self.knew.pop((node.address.node, neighbour)).items():
             subject = str(len(key.scope))
-            held = node.tables.stand(TableKey("t", subject, key.author), key.scope)
+            held = node.tables.version_of(TableKey("t", subject, key.author), key.scope)
             later = self.nodes[key.author].incarnation > stand[0]
             assert held >= stand or later, f"{node.address} lacks {key} of {neighbour}"
 

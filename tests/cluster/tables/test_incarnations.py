@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from broker.cluster.address import Address
-from broker.cluster.messages import ANEW, Message, Update
+from broker.cluster.messages import REPLACED, Message, Update
 from broker.cluster.tables.core import Tables
 from broker.cluster.tables.effects import Send, TablesEffect
 from broker.cluster.tables.table import TableKey
@@ -26,9 +26,9 @@ def test_a_lie_about_an_incarnation_does_not_put_the_author_out_of_the_network()
         network.nodes["a"].tables.publish("profile", "a", C, {"x": 1}, network.now)[1]
     )
     network.run(1.0)
-    lie = Update("a", C, C, 1 << 62, 0, 1, 0, (("profile", "a", ANEW, (("y", 1),)),), False)
+    lie = Update("a", C, C, 1 << 62, 0, 1, 0, (("profile", "a", REPLACED, (("y", 1),)),), False)
     # As any member can say it.
-    network.nodes["b"].apply(network.nodes["b"].tables.received("liar", lie, network.now))
+    network.nodes["b"].apply(network.nodes["b"].tables.receive_message("liar", lie, network.now))
     network.cut("b", "liar")
     # The author does not go above it, which would be refused: its links would be given up.
     network.run(60.0)
@@ -48,17 +48,17 @@ def test_two_nodes_of_one_name_do_not_flood_the_network() -> None:
         queue.extend((sender, e.neighbour, e.message) for e in effects if isinstance(e, Send))
 
     for link, tables in both.items():
-        put(link, tables.neighbour_up("b", ("b",), 0.0))
-        put("b", b.neighbour_up(link, tables.address.unit, 0.0))
+        put(link, tables.add_neighbour("b", ("b",), 0.0))
+        put("b", b.add_neighbour(link, tables.address.unit, 0.0))
         put(link, tables.publish("summary", tables.address.unit[0], (), {"w": 1}, 0.0)[1])
     passed = 0
     while queue and passed < 2000:
         sender, to, message = queue.popleft()
         passed += 1
         if to == "b":
-            put("b", b.received(sender, message, 0.0))
+            put("b", b.receive_message(sender, message, 0.0))
         else:
-            put(to, both[to].received("b", message, 0.0))
+            put(to, both[to].receive_message("b", message, 0.0))
     # No time passes: each has gone above the other once, and waits.
     assert passed < 100
     assert [tables.counts["above"] for tables in both.values()] == [1, 1]

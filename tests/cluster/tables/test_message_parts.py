@@ -7,10 +7,10 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cluster.messages import ANEW, CHANGED, GONE, TableChange, Update
+from broker.cluster.messages import CHANGED, REMOVED, REPLACED, TableChange, Update
 from broker.cluster.tables import message_parts as parts
 from broker.cluster.tables.group import Group
-from broker.cluster.tables.message_parts import Assembly, update_parts
+from broker.cluster.tables.message_parts import Reassembly, split_update
 from broker.cluster.tables.table import GroupKey, TableLimits
 
 LIMITS = TableLimits()
@@ -20,8 +20,8 @@ ENTRIES = st.lists(
 ).map(tuple)
 NAMES = st.sampled_from([("k", "s"), ("k", "t"), ("l", "s")])
 CHANGES: st.SearchStrategy[TableChange] = st.one_of(
-    st.builds(lambda n, how, e: (*n, how, e), NAMES, st.sampled_from([CHANGED, ANEW]), ENTRIES),
-    NAMES.map(lambda name: (*name, GONE, ())),
+    st.builds(lambda n, how, e: (*n, how, e), NAMES, st.sampled_from([CHANGED, REPLACED]), ENTRIES),
+    NAMES.map(lambda name: (*name, REMOVED, ())),
 )
 STEPS = st.lists(st.lists(CHANGES, min_size=1, max_size=3).map(tuple), min_size=1, max_size=8)
 
@@ -29,7 +29,7 @@ STEPS = st.lists(st.lists(CHANGES, min_size=1, max_size=3).map(tuple), min_size=
 def made(steps: list[tuple[TableChange, ...]]) -> Group:
     group = Group(GroupKey("x", ()), ())
     for number, changes in enumerate(steps):
-        group.apply((1, number + 1), number, changes, LIMITS)
+        group.apply_changes((1, number + 1), number, changes, LIMITS)
     return group
 
 
@@ -40,9 +40,9 @@ def test_who_lacks_some_changes_gets_the_same_content_from_any_earlier_base(
     whole = made(steps)
     known = data.draw(st.integers(0, len(steps)))
     behind = made(steps[:known])
-    base, changes = whole.since(1, data.draw(st.integers(0, known)))
+    base, changes = whole.changes_since(1, data.draw(st.integers(0, known)))
     before = {name: dict(table) for name, table in behind.tables.items()}
-    differences = behind.apply(whole.stand, base, changes, LIMITS)
+    differences = behind.apply_changes(whole.version, base, changes, LIMITS)
     assert behind.tables == whole.tables
     for name, (entries, gone) in differences.items():
         table = before.setdefault(name, {})
@@ -60,10 +60,10 @@ def test_who_lacks_some_changes_gets_the_same_content_from_any_earlier_base(
 def test_an_update_in_parts_is_the_update(steps: list[tuple[TableChange, ...]], size: int) -> None:
     changes = tuple(change for step in steps for change in step)
     update = Update("x", (), (), 1, 0, 1, 0, changes, False)
-    assembly = Assembly(LIMITS)
+    assembly = Reassembly(LIMITS)
     with patch.object(parts, "PART_BYTES", size):
-        pieces = update_parts(update)
-    *others, last = [assembly.update(piece) for piece in pieces]
+        pieces = split_update(update)
+    *others, last = [assembly.add_update_part(piece) for piece in pieces]
     assert others == [None] * (len(pieces) - 1)
     assert last is not None
     assert made([last.tables]).tables == made([changes]).tables

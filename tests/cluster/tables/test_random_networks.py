@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from broker.cluster.address import UnitPath
-from broker.cluster.tables.effects import Echoed
+from broker.cluster.tables.effects import TableEchoed
 from broker.cluster.tables.table import TableKey
 from tests.cluster.tables.network import Network, Node, Pair
 from tests.seeds import seeds
@@ -70,7 +70,7 @@ class Story:
             self.asked.append(Asked(node, key, scope, version, self.stamp, links))
         node.apply(effects)
 
-    def check_echo(self, node: Node, effect: Echoed) -> None:
+    def check_echo(self, node: Node, effect: TableEchoed) -> None:
         found = [
             a
             for a in self.asked

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.cluster.address import Address
-from broker.cluster.traffic.frame import MAX_HOPS, PLAIN, Frame, Range, level_runs, mark_runs
+from broker.cluster.traffic.frame import (
+    MAX_HOPS,
+    PLAIN,
+    Frame,
+    Range,
+    encode_level_runs,
+    encode_mark_runs,
+)
 from broker.event.place import Mark
 
 HOME = Address(("a",), "n0")
@@ -28,12 +35,12 @@ def frame(
     """Events are (place, document, rank of the security level)."""
     return Frame(
         origin=origin,
-        home=HOME,
-        level_runs=level_runs([level for _, _, level in events]),
+        origin_node=HOME,
+        level_runs=encode_level_runs([level for _, _, level in events]),
         hops=MAX_HOPS,
         ranges=ranges,
-        mark_runs=mark_runs([mark for mark, _, _ in events]),
-        runs=runs,
+        mark_runs=encode_mark_runs([mark for mark, _, _ in events]),
+        recipient_runs=runs,
         encoding=PLAIN,
         record_lengths=[1 for _ in events],
         document_lengths=[len(document) for _, document, _ in events],

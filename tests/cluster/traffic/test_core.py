@@ -6,37 +6,37 @@ from typing import cast
 
 import pytest
 
-from broker.cluster.traffic.core import Pass, Say, Serve
+from broker.cluster.traffic.effects import ReadPage, SendFrame, SendMessage
 from broker.cluster.traffic.frame import MAX_HOPS, Range
-from broker.cluster.traffic.messages import Resume
-from broker.cluster.traffic.page_readers import MOST_PAGES
-from broker.testing.core_network import SimulatedNodes
-from broker.testing.core_node import SimulatedNode, carried
+from broker.cluster.traffic.messages import PageRequest
+from broker.cluster.traffic.page_readers import MAX_REPEATS
+from broker.testing.core_network import CoreNetwork
+from broker.testing.core_node import CoreNode, carried
 
 
 @pytest.fixture
-def line() -> SimulatedNodes:
+def line() -> CoreNetwork:
     """a - b - c in one cluster; c wants 7."""
-    nodes = SimulatedNodes(1)
+    nodes = CoreNetwork(1)
     for name in "abc":
-        nodes.add(name, ("x",))
-    nodes.link("a", "b")
-    nodes.link("b", "c")
-    nodes.nodes["c"].want(1, (7, 7))
+        nodes.add_node(name, ("x",))
+    nodes.link_nodes("a", "b")
+    nodes.link_nodes("b", "c")
+    nodes.nodes["c"].announce_interest(1, (7, 7))
     nodes.run(10.0)
     return nodes
 
 
-def numbers(node: SimulatedNode, origin: SimulatedNode) -> list[int]:
+def numbers(node: CoreNode, origin: CoreNode) -> list[int]:
     return [each.number for each in node.log.events if each.origin == origin.log.origin]
 
 
-def question(line: SimulatedNodes, asker: str, home: str, after: int) -> Resume:
+def question(line: CoreNetwork, asker: str, home: str, after: int) -> PageRequest:
     source, target = (line.nodes[name].knowledge.address for name in (asker, home))
-    return Resume(target, source, MAX_HOPS, line.nodes[home].log.origin, (1, after))
+    return PageRequest(target, source, MAX_HOPS, line.nodes[home].log.origin, (1, after))
 
 
-def test_what_is_wanted_is_passed_on_by_who_does_not_want_it(line: SimulatedNodes) -> None:
+def test_what_is_wanted_is_passed_on_by_who_does_not_want_it(line: CoreNetwork) -> None:
     a, b, c = (line.nodes[name] for name in "abc")
     a.publish([(7, 0), (8, 0), (7, 0)])
     line.run(1.0)
@@ -44,76 +44,78 @@ def test_what_is_wanted_is_passed_on_by_who_does_not_want_it(line: SimulatedNode
     assert b.traffic.counts.transit and c.log.covered[a.log.origin] == (1, 3)
 
 
-def test_a_message_for_another_node_is_passed_on_with_one_hop_less(line: SimulatedNodes) -> None:
+def test_a_message_for_another_node_is_passed_on_with_one_hop_less(line: CoreNetwork) -> None:
     b = line.nodes["b"].traffic
     asked = question(line, "c", "a", 0)
-    effects = b.message_came(asked, line.now)
-    assert [type(each) for each in effects] == [Say]
+    effects = b.receive_message(asked, line.now)
+    assert [type(each) for each in effects] == [SendMessage]
     assert effects[0].neighbour == "a" and effects[0].message.hops == MAX_HOPS - 1  # type: ignore[union-attr]
 
 
-def test_a_question_for_an_origin_that_is_not_here_is_counted(line: SimulatedNodes) -> None:
+def test_a_question_for_an_origin_that_is_not_here_is_counted(line: CoreNetwork) -> None:
     a = line.nodes["a"]
     asked = question(line, "c", "b", 0)
-    wrong = Resume(a.knowledge.address, asked.source, 3, asked.origin, (1, 0))
-    assert a.traffic.message_came(wrong, line.now) == []
+    wrong = PageRequest(a.knowledge.address, asked.source, 3, asked.origin, (1, 0))
+    assert a.traffic.receive_message(wrong, line.now) == []
     assert a.traffic.counts.unknown == 1
 
 
-def test_who_is_unknown_is_served_no_page(line: SimulatedNodes) -> None:
+def test_who_is_unknown_is_served_no_page(line: CoreNetwork) -> None:
     a = line.nodes["a"]
-    line.cut("a", "b")
+    line.cut_link("a", "b")
     line.run(1.0)
-    assert a.traffic.message_came(question(line, "c", "a", 0), line.now) == []
+    assert a.traffic.receive_message(question(line, "c", "a", 0), line.now) == []
     assert a.traffic.counts.unknown == 1
 
 
-def pages(line: SimulatedNodes, times: int) -> list[list[int]]:
+def pages(line: CoreNetwork, times: int) -> list[list[int]]:
     """The levels of what is sent to a reader that asks so often for the same."""
     a = line.nodes["a"]
     a.publish([(7, 2), (7, 0)])
     line.run(1.0)
     asked = question(line, "c", "a", 0)
-    events = [carried(each) for each in a.log.own]
+    events = [carried(each) for each in a.log.own_events]
     page = Range(asked.source, (1, 0), (1, 2))
     sent = []
     for _ in range(times):
-        assert a.traffic.message_came(asked, line.now) == [Serve(asked)]
-        passed = a.traffic.served(asked, page, events, line.now)
-        sent.append([level for each in passed for level in cast(Pass, each).frame.levels()])
+        assert a.traffic.receive_message(asked, line.now) == [ReadPage(asked)]
+        passed = a.traffic.send_page(asked, page, events, line.now)
+        sent.append(
+            [level for each in passed for level in cast(SendFrame, each).frame.event_ranks()]
+        )
     return sent
 
 
 def test_a_page_that_does_not_arrive_is_sent_again_as_often_as_it_is_asked_for(
-    line: SimulatedNodes,
+    line: CoreNetwork,
 ) -> None:
     # It may be lost, or the reader can not log it.
-    assert pages(line, 4 * MOST_PAGES) == [[2, 0]] * 4 * MOST_PAGES
+    assert pages(line, 4 * MAX_REPEATS) == [[2, 0]] * 4 * MAX_REPEATS
 
 
 def test_what_goes_another_way_than_all_else_and_never_arrives_is_left_out(
-    line: SimulatedNodes,
+    line: CoreNetwork,
 ) -> None:
-    line.link("a", "c", clearance=0)
+    line.link_nodes("a", "c", clearance=0)
     line.run(10.0)
-    assert pages(line, MOST_PAGES + 2) == [[2, 0]] * MOST_PAGES + [[0], [0]]
+    assert pages(line, MAX_REPEATS + 2) == [[2, 0]] * MAX_REPEATS + [[0], [0]]
 
 
-def test_a_reader_that_reads_no_more_is_forgotten(line: SimulatedNodes) -> None:
+def test_a_reader_that_reads_no_more_is_forgotten(line: CoreNetwork) -> None:
     a = line.nodes["a"]
-    a.traffic.message_came(question(line, "c", "a", 0), line.now)
-    assert a.traffic.figures().readers == 1
+    a.traffic.receive_message(question(line, "c", "a", 0), line.now)
+    assert a.traffic.snapshot().readers == 1
     timeout = a.traffic.next_timeout()
     assert timeout is not None
     a.traffic.handle_timeout(timeout)
-    assert a.traffic.figures().readers == 0
+    assert a.traffic.snapshot().readers == 0
 
 
-def test_cuts_that_lie_ahead_are_known_until_they_are_reached(line: SimulatedNodes) -> None:
+def test_cuts_that_lie_ahead_are_known_until_they_are_reached(line: CoreNetwork) -> None:
     a, c = line.nodes["a"], line.nodes["c"]
     a.publish([(8, 0)])
     line.run(0.05)
-    c.traffic.flowing({a.log.origin: (1, 1)}, line.now)
-    assert c.traffic.cuts_ahead() == {a.log.origin: (1, 1)}
+    c.traffic.record_cuts({a.log.origin: (1, 1)}, line.now)
+    assert c.traffic.unreached_cuts() == {a.log.origin: (1, 1)}
     line.run(3.0)
-    assert c.traffic.cuts_ahead() == {}
+    assert c.traffic.unreached_cuts() == {}

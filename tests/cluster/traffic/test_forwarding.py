@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from broker.cluster.address import Address
-from broker.cluster.traffic.forwarding import divide, parts
+from broker.cluster.traffic.forwarding import frames_by_hop, route_frame
 from broker.cluster.traffic.frame import MAX_HOPS, Frame, Range
 from tests.cluster.traffic.frames import frame, node, unit
 
@@ -28,21 +28,21 @@ def hop(target: Address, rank: int) -> str | None:
 
 
 def test_each_destination_is_here_or_entered_or_passed_on() -> None:
-    division = divide(to(*TARGETS), ME, hop)
-    assert division.here == (0,)
+    division = route_frame(to(*TARGETS), ME, hop)
+    assert division.local == (0,)
     assert division.entering == (1,)
-    assert division.onward == {"n1": {2: 0, 3: 0, 4: 0}}
-    assert division.stuck == 1 and division.denied == 0
+    assert division.by_hop == {"n1": {2: 0, 3: 0, 4: 0}}
+    assert division.unroutable == 1 and division.denied == 0
 
 
 def test_what_has_come_too_far_goes_nowhere() -> None:
     tired = attrs.evolve(to(node("n1")), hops=0)
-    assert divide(tired, ME, hop).stuck == 1
+    assert route_frame(tired, ME, hop).unroutable == 1
 
 
 def test_each_part_has_one_hop_less_and_what_is_for_it_alone() -> None:
     made = to(node("n1"), node("n2"))
-    passed = parts(made, {"n1": {0: 0}, "n2": {1: 0}})
+    passed = frames_by_hop(made, {"n1": {0: 0}, "n2": {1: 0}})
     assert {name: [r.destination for r in part.ranges] for name, part in passed.items()} == {
         "n1": [node("n1")],
         "n2": [node("n2")],
@@ -52,15 +52,15 @@ def test_each_part_has_one_hop_less_and_what_is_for_it_alone() -> None:
 
 def test_events_that_a_way_is_not_cleared_for_are_left_out_for_that_destination() -> None:
     made = to(node("n1"), node("n2"), levels=(0, 2, 1))
-    division = divide(made, ME, hop)
-    assert division.onward == {"n1": {0: 2, 1: 0}} and division.denied == 2
-    part = parts(made, division.onward)["n1"]
-    assert [event.level for event in part.carried(part.wanted(0))] == [0, 2, 1]
-    assert [event.level for event in part.carried(part.wanted(1))] == [0]
+    division = route_frame(made, ME, hop)
+    assert division.by_hop == {"n1": {0: 2, 1: 0}} and division.denied == 2
+    part = frames_by_hop(made, division.by_hop)["n1"]
+    assert [event.level for event in part.events_at(part.event_indices_for(0))] == [0, 2, 1]
+    assert [event.level for event in part.events_at(part.event_indices_for(1))] == [0]
 
 
 def test_a_destination_whose_own_events_may_pass_is_not_kept_from_them_by_others() -> None:
     ranges = [Range(target, (1, 0), (1, 9)) for target in (node("n1"), node("n2"))]
     made = frame(ranges, [((1, 1), b"x", 2), ((1, 2), b"y", 0)], [(1, (0,)), (1, (1,))])
-    division = divide(made, ME, hop)
-    assert division.onward == {"n1": {0: 2, 1: 0}} and division.denied == 0
+    division = route_frame(made, ME, hop)
+    assert division.by_hop == {"n1": {0: 2, 1: 0}} and division.denied == 0

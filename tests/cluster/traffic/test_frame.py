@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.cluster.traffic import frame as frames
-from broker.cluster.traffic.frame import MAX_BODY, ZSTD, Frame, Range, decode
+from broker.cluster.traffic.frame import MAX_BODY_BYTES, ZSTD, Frame, Range, decode_frame
 from broker.errors import ProtocolError
 from tests.cluster.traffic.frames import frame, node, unit
 
@@ -54,13 +54,13 @@ def content(each: Frame) -> dict[str, object]:
 @given(made_up(), st.booleans())
 def test_a_frame_comes_out_as_it_went_in(each: Frame, compress: bool) -> None:
     sent = each.compressed() if compress else each
-    assert content(decode(sent.encode())) == content(each)
+    assert content(decode_frame(sent.encode())) == content(each)
 
 
 @given(made_up())
 def test_a_link_of_version_1_gets_no_history(each: Frame) -> None:
     fields = {**content(each), "history": None}
-    assert content(decode(each.encode(1))) == fields
+    assert content(decode_frame(each.encode(1))) == fields
 
 
 @given(made_up(), st.data())
@@ -73,19 +73,21 @@ def test_spoilt_bytes_are_another_frame_or_a_protocol_error(
     cut = bytes(spoilt[: data.draw(st.integers(0, len(spoilt)))])
     for damaged in (bytes(spoilt), cut):
         try:
-            got = decode(damaged)
-            carried = [got.carried(got.wanted(i)) for i in range(len(got.ranges))]
-            again = decode(got.encode())
+            got = decode_frame(damaged)
+            carried = [got.events_at(got.event_indices_for(i)) for i in range(len(got.ranges))]
+            again = decode_frame(got.encode())
         except ProtocolError:
             continue
         assert content(again) == content(got)
-        assert [again.carried(again.wanted(i)) for i in range(len(got.ranges))] == carried
+        assert [
+            again.events_at(again.event_indices_for(i)) for i in range(len(got.ranges))
+        ] == carried
 
 
 @given(st.binary(max_size=80))
 def test_bytes_of_strangers_are_a_protocol_error(data: bytes) -> None:
     with pytest.raises(ProtocolError):
-        decode(b"\x60" + data)
+        decode_frame(b"\x60" + data)
 
 
 @given(made_up(), st.data())
@@ -94,12 +96,12 @@ def test_narrowing_keeps_what_is_wanted_and_allowed_and_nothing_else(
 ) -> None:
     chosen = data.draw(st.lists(st.integers(0, len(each.ranges) - 1), min_size=1, unique=True))
     caps = {index: data.draw(st.integers(0, 2)) for index in chosen}
-    narrow = decode(each.narrowed(caps).encode())
+    narrow = decode_frame(each.restricted_to(caps).encode())
     assert list(narrow.ranges) == [each.ranges[i] for i in chosen]
     seen = set()
     for new, old in enumerate(chosen):
-        allowed = [e for e in each.carried(each.wanted(old)) if e.level <= caps[old]]
-        got = narrow.carried(narrow.wanted(new))
+        allowed = [e for e in each.events_at(each.event_indices_for(old)) if e.level <= caps[old]]
+        got = narrow.events_at(narrow.event_indices_for(new))
         assert got == allowed
         seen |= {e.mark for e in got}
     assert set(narrow.marks()) == seen
@@ -115,7 +117,7 @@ def bomb(says: int, embedded: bool) -> Frame:
 
 @pytest.mark.parametrize("embedded", [True, False])
 def test_a_body_that_grows_over_what_its_header_says_takes_no_memory(embedded: bool) -> None:
-    each = decode(bomb(100, embedded).encode())
+    each = decode_frame(bomb(100, embedded).encode())
     tracemalloc.start()
     with pytest.raises(ProtocolError):
         each.documents()
@@ -125,13 +127,13 @@ def test_a_body_that_grows_over_what_its_header_says_takes_no_memory(embedded: b
 
 def test_a_header_that_promises_too_much_is_refused() -> None:
     with pytest.raises(ProtocolError):
-        decode(bomb(MAX_BODY + 1, True).encode())
+        decode_frame(bomb(MAX_BODY_BYTES + 1, True).encode())
 
 
 def test_long_bodies_are_compressed_and_short_ones_are_not() -> None:
     told = Range(node("n1"), (1, 0), (1, 1))
     short = frame([told], [((1, 1), b"x" * 100, 0)], [(1, (0,))])
-    long = frame([told], [((1, 1), b"x" * frames.LEAST_COMPRESSED, 0)], [(1, (0,))])
+    long = frame([told], [((1, 1), b"x" * frames.MIN_COMPRESSED_BYTES, 0)], [(1, (0,))])
     assert short.compressed() is short
     assert long.compressed().encoding == ZSTD and len(long.compressed().body) < 100
     assert long.compressed().uncompressed().body == long.body

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cluster.traffic.frame import MAX_DESTINATIONS, ZSTD, Frame, Range, decode
-from broker.cluster.traffic.frame_merge import merge
+from broker.cluster.traffic.frame import MAX_DESTINATIONS, ZSTD, Frame, Range, decode_frame
+from broker.cluster.traffic.frame_merge import merge_frames
 from tests.cluster.traffic.frames import frame, node, unit
 
 #: By event: its level, and who of three destinations wants it.
@@ -26,7 +26,7 @@ def whole(events: list[tuple[int, frozenset[int]]]) -> Frame:
 
 def told(frame: Frame) -> dict[object, list[object]]:
     return {
-        each.destination: list(frame.carried(frame.wanted(index)))
+        each.destination: list(frame.events_at(frame.event_indices_for(index)))
         for index, each in enumerate(frame.ranges)
     }
 
@@ -36,16 +36,16 @@ def test_everybody_has_what_he_had(
     events: list[tuple[int, frozenset[int]]], compressed: bool, swapped: bool
 ) -> None:
     made = whole(events)
-    parts = [made.narrowed({0: 2}), made.narrowed({1: 2, 2: 1})]
+    parts = [made.restricted_to({0: 2}), made.restricted_to({1: 2, 2: 1})]
     if compressed:
         parts[0] = parts[0].compressed()
     one, other = reversed(parts) if swapped else parts
-    merged = merge(one, other)
+    merged = merge_frames(one, other)
     assert merged is not None
     assert told(merged) == told(one) | told(other)
     marks = merged.marks()
     assert marks == sorted(set(one.marks()) | set(other.marks()))
-    assert told(decode(merged.encode())) == told(merged)
+    assert told(decode_frame(merged.encode())) == told(merged)
 
 
 def test_a_body_that_has_all_events_is_not_compressed_again() -> None:
@@ -55,7 +55,7 @@ def test_a_body_that_has_all_events_is_not_compressed_again() -> None:
         [(1, (0,)), (1, (0, 1))],
     ).compressed()
     assert made.encoding == ZSTD
-    merged = merge(made.narrowed({0: 2}), made.narrowed({1: 2}))
+    merged = merge_frames(made.restricted_to({0: 2}), made.restricted_to({1: 2}))
     assert merged is not None
     assert merged.encoding == ZSTD and merged.body is made.body
 
@@ -63,11 +63,11 @@ def test_a_body_that_has_all_events_is_not_compressed_again() -> None:
 def test_it_passes_no_more_links_than_either_may() -> None:
     one, other = whole([]), whole([])
     one.hops, other.hops = 7, 30
-    for merged in (merge(one, other), merge(other, one)):
+    for merged in (merge_frames(one, other), merge_frames(other, one)):
         assert merged is not None and merged.hops == 7
 
 
 def test_too_many_destinations_stay_two_frames() -> None:
     half = [Range(node(f"n{i}"), (1, 0), (1, 1)) for i in range(MAX_DESTINATIONS // 2)]
-    assert merge(frame(half), frame(half)) is not None
-    assert merge(frame(half), frame([*half, half[0]])) is None
+    assert merge_frames(frame(half), frame(half)) is not None
+    assert merge_frames(frame(half), frame([*half, half[0]])) is None

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from broker.testing.core_network import SimulatedNodes
+from broker.testing.core_network import CoreNetwork
 from tests.cluster.traffic.worlds import SHAPES, World
 from tests.seeds import seeds
 
@@ -39,9 +39,9 @@ def calamity(world: World) -> None:
     what = world.random.random()
     nodes = world.nodes
     if what < 0.4 and nodes.links:
-        nodes.cut(*world.random.choice(sorted(nodes.links)))
+        nodes.cut_link(*world.random.choice(sorted(nodes.links)))
     elif what < 0.55:
-        nodes.kill(world.random.choice(world.alive()).name)
+        nodes.kill_node(world.random.choice(world.alive()).name)
     else:
         world.link_all()
     if len(world.alive()) < 2:
@@ -50,7 +50,7 @@ def calamity(world: World) -> None:
 
 def troubled(seed: int, *, deaths: bool = False, **settings: object) -> World:
     world = World(seed, **settings)
-    world.nodes.late = 0.05
+    world.nodes.late_entry_rate = 0.05
     world.link_all()
     world.nodes.run(3.0)
     nodes = world.nodes
@@ -59,8 +59,8 @@ def troubled(seed: int, *, deaths: bool = False, **settings: object) -> World:
         node = world.random.choice(world.alive())
         if happening < 0.15:
             world.want(node)
-        elif happening < 0.2 and node.wants:
-            node.unwant(world.random.choice(sorted(node.wants)))
+        elif happening < 0.2 and node.interests:
+            node.withdraw_interest(world.random.choice(sorted(node.interests)))
         elif happening < 0.35:
             calamity(world)
         else:
@@ -86,7 +86,7 @@ def test_links_that_drop_what_is_too_much_lose_nothing(seed: int) -> None:
 @pytest.mark.parametrize("seed", seeds(3, 20))
 def test_commits_that_fail_lose_nothing(seed: int) -> None:
     world = World(seed)
-    world.nodes.commit_fails = 0.2
+    world.nodes.commit_failure_rate = 0.2
     world.link_all()
     for node in world.alive():
         world.want(node)
@@ -94,7 +94,7 @@ def test_commits_that_fail_lose_nothing(seed: int) -> None:
     for _ in range(40):
         world.publish(world.random.choice(world.alive()))
         world.nodes.run(world.random.choice([0.0, 0.01, 0.3]))
-    world.nodes.commit_fails = 0.0
+    world.nodes.commit_failure_rate = 0.0
     world.nodes.run(QUIET)
     world.check()
 
@@ -111,7 +111,7 @@ def test_a_gateway_may_die_for_good(seed: int) -> None:
     for turn in range(30):
         if turn == 15:
             world.dead.add(doomed)
-            world.nodes.kill(doomed)
+            world.nodes.kill_node(doomed)
         world.publish(world.random.choice(world.alive()))
         world.nodes.run(world.random.choice([0.0, 0.01, 0.3]))
     # A gateway may have been the only way; who is cut off comes back by another one.
@@ -119,11 +119,11 @@ def test_a_gateway_may_die_for_good(seed: int) -> None:
         cluster = node.knowledge.address.unit
         for other in world.alive():
             if other.knowledge.address.unit == cluster and other is not node:
-                world.nodes.link(node.name, other.name)
+                world.nodes.link_nodes(node.name, other.name)
     units = {node.knowledge.address.unit: node.name for node in world.alive()}
     names = list(units.values())
     for one, other in zip(names, names[1:], strict=False):
-        world.nodes.link(one, other)
+        world.nodes.link_nodes(one, other)
     world.nodes.run(QUIET)
     world.check()
 
@@ -155,8 +155,8 @@ def test_who_wants_nothing_any_more_is_sent_nothing() -> None:
         world.want(node)
     world.nodes.run(10.0)
     for node in world.alive():
-        for key in list(node.wants):
-            node.unwant(key)
+        for key in list(node.interests):
+            node.withdraw_interest(key)
     world.nodes.run(10.0)
     world.crossed.clear()
     for node in world.alive():
@@ -180,7 +180,7 @@ def test_a_quiet_network_says_hardly_anything() -> None:
     # Each author says for each of its scopes every 10 s that it lives; over all links at most.
     scopes = sum(len(node.knowledge.address.unit) + 1 for node in world.alive())
     assert counts["control"] <= 2 * 10 * scopes * len(world.nodes.links)
-    assert all(node.traffic.arrivals.waiting == 0 for node in world.alive())
+    assert all(node.traffic.receiver.incomplete_origins == 0 for node in world.alive())
     assert all(node.traffic.next_timeout() is None for node in world.alive())
 
 
@@ -190,7 +190,7 @@ def test_no_event_takes_a_link_that_is_not_cleared_for_it_and_nobody_asks_for_ev
 ) -> None:
     world = World(seed, shape=seed % len(SHAPES))
     for one, other in world.pairs:
-        world.nodes.link(one, other, clearance=world.random.choice([0, 1, 2]))
+        world.nodes.link_nodes(one, other, clearance=world.random.choice([0, 1, 2]))
     for node in world.alive():
         world.want(node)
     world.nodes.run(5.0)
@@ -201,31 +201,31 @@ def test_no_event_takes_a_link_that_is_not_cleared_for_it_and_nobody_asks_for_ev
     world.nodes.run(QUIET)
     assert not world.leaked
     world.nodes.run(QUIET)
-    asked = [node.traffic.arrivals.counts.asked for node in world.alive()]
+    asked = [node.traffic.receiver.counts.asked for node in world.alive()]
     world.nodes.run(100.0)
-    assert asked == [node.traffic.arrivals.counts.asked for node in world.alive()]
+    assert asked == [node.traffic.receiver.counts.asked for node in world.alive()]
     for node in world.alive():
         world.check_log(node)
         for origin, (home, levels) in world.cleared(node).items():
             has = {each.mark for each in node.log.events if each.origin == origin}
-            for want in node.wants.values():
+            for want in node.interests.values():
                 assert want.cuts is not None
-                for each in home.log.own:
+                for each in home.log.own_events:
                     low, high = want.numbers
                     if each.level in levels and low <= each.number <= high:
                         assert each.mark in has or each.mark <= want.cuts.get(origin, each.mark)
 
 
 def test_a_way_may_be_long() -> None:
-    nodes = SimulatedNodes(1)
+    nodes = CoreNetwork(1)
     names = [f"n{number:03}" for number in range(61)]
     for name in names:
-        nodes.add(name, ("a",))
+        nodes.add_node(name, ("a",))
     for one, other in itertools.pairwise(names):
-        nodes.link(one, other)
+        nodes.link_nodes(one, other)
     nodes.run(5.0)
     first, last = nodes.nodes[names[0]], nodes.nodes[names[-1]]
-    last.want(1, (5, 5))
+    last.announce_interest(1, (5, 5))
     nodes.run(5.0)
     first.publish([(5, 0)])
     nodes.run(3.0)

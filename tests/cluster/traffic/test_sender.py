@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from broker.cluster.address import Address
-from broker.cluster.traffic.frame import MAX_DESTINATIONS, Carried, Frame
-from broker.cluster.traffic.sender import NEAR, TELL_AGAIN, Departing, Departures
+from broker.cluster.traffic.frame import MAX_DESTINATIONS, Frame, FrameEvent
+from broker.cluster.traffic.sender import (
+    MAX_LIVE_LAG,
+    PROGRESS_REPEATS,
+    OriginSender,
+    OutgoingEvent,
+)
 from broker.event.place import Mark
 from tests.cluster.traffic.frames import HOME, node
 
 N1, N2 = node("n1"), node("n2")
 
 
-def departures(*destinations: Address, upto: Mark = (1, 0)) -> Departures:
-    made = Departures("o", HOME, upto)
-    made.serve(destinations, upto)
+def departures(*destinations: Address, upto: Mark = (1, 0)) -> OriginSender:
+    made = OriginSender("o", HOME, upto)
+    made.set_destinations(destinations, upto)
     return made
 
 
-def event(offset: int, *whom: Address, level: int = 0) -> Departing:
-    return Departing(Carried((1, offset), b"r", b"d%d" % offset, level), level, whom)
+def event(offset: int, *whom: Address, level: int = 0) -> OutgoingEvent:
+    return OutgoingEvent(FrameEvent((1, offset), b"r", b"d%d" % offset, level), level, whom)
 
 
-def send(made: Departures, after: int, upto: int, *events: Departing) -> dict[Address, object]:
-    return told(made.depart((1, after), (1, upto), events, lambda *_: True))
+def send(
+    made: OriginSender, after: int, upto: int, *events: OutgoingEvent
+) -> dict[Address, object]:
+    return told(made.event_frame((1, after), (1, upto), events, lambda *_: True))
 
 
 def told(frame: Frame | None) -> dict[Address, object]:
@@ -33,7 +40,7 @@ def told(frame: Frame | None) -> dict[Address, object]:
         each.destination: (
             each.after[1],
             each.upto[1],
-            [frame.marks()[i][1] for i in frame.wanted(index)],
+            [frame.marks()[i][1] for i in frame.event_indices_for(index)],
         )
         for index, each in enumerate(frame.ranges)
     }
@@ -48,19 +55,19 @@ def test_each_destination_is_sent_what_it_wants_and_from_where() -> None:
 
 def test_who_was_sent_nothing_is_told_how_far_events_are() -> None:
     made = departures(N1, N2)
-    made.progress()
+    made.progress_frame()
     send(made, 0, 1, event(1, N1))
-    assert told(made.progress())[N2] == (0, 1, [])
+    assert told(made.progress_frame())[N2] == (0, 1, [])
 
 
 def test_who_is_sent_nothing_more_is_told_again_and_in_the_end_once_a_minute() -> None:
     made = departures(N1)
     send(made, 0, 1, event(1, N1))
-    calls = [told(made.progress()) for _ in range(60 * TELL_AGAIN[-1])]
+    calls = [told(made.progress_frame()) for _ in range(60 * PROGRESS_REPEATS[-1])]
     assert calls[0] == {N1: (1, 1, [])}
-    last = TELL_AGAIN[-1]
-    assert sum(map(bool, calls[:last])) in (len(TELL_AGAIN), len(TELL_AGAIN) + 1)
-    assert made.restless == 0
+    last = PROGRESS_REPEATS[-1]
+    assert sum(map(bool, calls[:last])) in (len(PROGRESS_REPEATS), len(PROGRESS_REPEATS) + 1)
+    assert made.repeating == 0
     for start in range(last, len(calls), last):
         assert [each for each in calls[start : start + last] if each] == [{N1: (1, 1, [])}]
 
@@ -69,12 +76,12 @@ def test_what_was_missed_on_the_way_here_shows_as_a_hole() -> None:
     made = departures(N1, N2)
     send(made, 0, 1, event(1, N1))
     assert send(made, 5, 6, event(6, N1)) == {N1: (5, 6, [6])}
-    assert told(made.progress())[N2] == (5, 6, [])
+    assert told(made.progress_frame())[N2] == (5, 6, [])
 
 
 def test_a_new_destination_begins_behind_what_may_have_been_matched_without_it() -> None:
     made = departures(N1)
-    made.serve([N1, N2], (1, 3))
+    made.set_destinations([N1, N2], (1, 3))
     assert send(made, 0, 2, event(1, N2), event(2, N1)) == {N1: (0, 2, [2])}
     assert send(made, 2, 4, event(3, N2), event(4, N2)) == {N2: (3, 4, [4])}
 
@@ -83,59 +90,59 @@ def test_who_begins_is_told_where_for_as_long_as_it_may_not_know() -> None:
     made = departures(N1, upto=(1, 5))
     assert since(made, 6) is None
     assert since(made, 7) == (1, 5)
-    for _ in range(TELL_AGAIN[-1]):
-        made.progress()
+    for _ in range(PROGRESS_REPEATS[-1]):
+        made.progress_frame()
     assert since(made, 8) is None
 
 
-def since(made: Departures, offset: int) -> Mark | None:
-    frame = made.depart((1, offset - 1), (1, offset), [event(offset, N1)], lambda *_: True)
+def since(made: OriginSender, offset: int) -> Mark | None:
+    frame = made.event_frame((1, offset - 1), (1, offset), [event(offset, N1)], lambda *_: True)
     assert frame is not None
-    return frame.ranges[0].since
+    return frame.ranges[0].first_after
 
 
 def test_who_is_gone_is_sent_nothing() -> None:
     made = departures(N1, N2)
-    made.serve([N2], (1, 0))
+    made.set_destinations([N2], (1, 0))
     assert send(made, 0, 1, event(1, N1)) == {}
     assert set(made.destinations) == {N2}
 
 
 def test_who_reads_much_is_sent_nothing_beside_until_it_has_read_all() -> None:
-    made = departures(N1, upto=(1, 2 * NEAR))
-    made.read_from(N1, (1, 0))
-    assert made.reads(N1)
-    assert send(made, 2 * NEAR, 2 * NEAR + 1, event(2 * NEAR + 1, N1)) == {}
-    made.go_on(N1)
-    last = 2 * NEAR + 1
+    made = departures(N1, upto=(1, 2 * MAX_LIVE_LAG))
+    made.start_reading(N1, (1, 0))
+    assert made.is_reading(N1)
+    assert send(made, 2 * MAX_LIVE_LAG, 2 * MAX_LIVE_LAG + 1, event(2 * MAX_LIVE_LAG + 1, N1)) == {}
+    made.finish_reading(N1)
+    last = 2 * MAX_LIVE_LAG + 1
     assert send(made, last, last + 1, event(last + 1, N1)) == {N1: (last, last + 1, [last + 1])}
 
 
 def test_who_reads_little_is_sent_what_comes() -> None:
     made = departures(N1, upto=(1, 10))
-    made.read_from(N1, (1, 0))
+    made.start_reading(N1, (1, 0))
     assert send(made, 10, 11, event(11, N1)) == {N1: (10, 11, [11])}
 
 
 def test_what_there_is_no_cleared_way_for_is_left_out_and_counted() -> None:
     made = departures(N1)
     events = [event(1, N1, level=2), event(2, N1)]
-    frame = made.depart((1, 0), (1, 2), events, lambda _, level: level == 0)
+    frame = made.event_frame((1, 0), (1, 2), events, lambda _, level: level == 0)
     assert told(frame) == {N1: (0, 2, [2])}
     assert made.denied == 1
 
 
 def test_who_does_not_fit_into_a_frame_sees_a_hole() -> None:
     many = [node(f"n{number:05}") for number in range(MAX_DESTINATIONS + 1)]
-    made = Departures("o", HOME, (1, 0))
-    made.serve(many, (1, 0))
+    made = OriginSender("o", HOME, (1, 0))
+    made.set_destinations(many, (1, 0))
     last = many[-1]
-    first = made.depart(
-        (1, 0), (1, 1), [Departing(Carried((1, 1), b"r", b"d"), 0, many)], lambda *_: True
+    first = made.event_frame(
+        (1, 0), (1, 1), [OutgoingEvent(FrameEvent((1, 1), b"r", b"d"), 0, many)], lambda *_: True
     )
     assert first is not None and last not in [each.destination for each in first.ranges]
-    second = made.depart(
-        (1, 1), (1, 2), [Departing(Carried((1, 2), b"r", b"d"), 0, [last])], lambda *_: True
+    second = made.event_frame(
+        (1, 1), (1, 2), [OutgoingEvent(FrameEvent((1, 2), b"r", b"d"), 0, [last])], lambda *_: True
     )
     assert second is not None
     (told,) = second.ranges

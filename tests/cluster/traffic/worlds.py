@@ -7,9 +7,9 @@ from collections import Counter
 from broker.cluster.address import UnitPath
 from broker.cluster.traffic.frame import Frame
 from broker.event.place import Mark
-from broker.testing.core_network import SimulatedNodes
-from broker.testing.core_node import LocalWant, SimulatedNode
-from broker.testing.core_node_log import Numbered
+from broker.testing.core_network import CoreNetwork
+from broker.testing.core_node import LocalInterest, CoreNode
+from broker.testing.core_node_log import NumberedEvent
 
 MOST_NUMBER = 12
 #: Each alternative: the clusters, and the links between them.
@@ -28,7 +28,7 @@ class World:
 
     def __init__(self, seed: int, *, shape: int | None = None, **settings: object) -> None:
         self.seed = seed
-        self.nodes = SimulatedNodes(seed, **settings)  # type: ignore[arg-type]
+        self.nodes = CoreNetwork(seed, **settings)  # type: ignore[arg-type]
         self.random = self.nodes.random
         self.dead: set[str] = set()
         self.crossed: Counter[tuple[str, str, str, Mark]] = Counter()
@@ -48,7 +48,7 @@ class World:
                 names = [f"a{i}" for i in range(4)]
             members.append(names)
             for name in names:
-                self.nodes.add(name, unit)
+                self.nodes.add_node(name, unit)
             line = self.random.random() < 0.4
             for i, one in enumerate(names):
                 for other in names[i + 1 : i + 2] if line else names[i + 1 :]:
@@ -61,8 +61,8 @@ class World:
 
     def _frame(self, sender: str, receiver: str, frame: Frame) -> None:
         link = self.nodes.links[min(sender, receiver), max(sender, receiver)]
-        if frame.rank > link.clearance:
-            self.leaked.append((sender, receiver, frame.rank))
+        if frame.highest_rank > link.clearance:
+            self.leaked.append((sender, receiver, frame.highest_rank))
         for mark in frame.marks():
             self.crossed[sender, receiver, frame.origin, mark] += 1
 
@@ -71,24 +71,24 @@ class World:
     def link_all(self) -> None:
         """All nodes that are not dead for good run, and all links are up."""
         for name, node in self.nodes.nodes.items():
-            if not node.alive and name not in self.dead:
+            if not node.is_alive and name not in self.dead:
                 node.start()
         for one, other in self.pairs:
-            self.nodes.link(one, other)
+            self.nodes.link_nodes(one, other)
 
-    def alive(self) -> list[SimulatedNode]:
+    def alive(self) -> list[CoreNode]:
         """The nodes that run."""
-        return [node for node in self.nodes.nodes.values() if node.alive]
+        return [node for node in self.nodes.nodes.values() if node.is_alive]
 
-    def want(self, node: SimulatedNode) -> int:
+    def want(self, node: CoreNode) -> int:
         """A client of the node wants something."""
         low = self.random.randrange(MOST_NUMBER)
         high = low if self.random.random() < 0.7 else min(MOST_NUMBER - 1, low + 3)
         self.keys += 1
-        node.want(self.keys, (low, high))
+        node.announce_interest(self.keys, (low, high))
         return self.keys
 
-    def publish(self, node: SimulatedNode, most: int = 4, level: int = 0) -> None:
+    def publish(self, node: CoreNode, most: int = 4, level: int = 0) -> None:
         """Clients of the node publish some events."""
         count = self.random.randint(1, most)
         self.published += count
@@ -102,13 +102,13 @@ class World:
         by_origin = {node.log.origin: node for node in self.alive()}
         for node in self.alive():
             self.check_log(node)
-            for key, want in node.wants.items():
+            for key, want in node.interests.items():
                 assert want.cuts is not None, f"{node.name} {key} does not flow"
                 for origin, home in by_origin.items():
                     self._check_want(node, want, origin, home)
-            assert not node.traffic.arrivals.waiting, f"{node.name} waits"
+            assert not node.traffic.receiver.incomplete_origins, f"{node.name} waits"
 
-    def check_log(self, node: SimulatedNode) -> None:
+    def check_log(self, node: CoreNode) -> None:
         last: dict[str, Mark] = {}
         for each in node.log.events:
             where = f"{node.name} has {each} after {last.get(each.origin)}"
@@ -116,23 +116,23 @@ class World:
             last[each.origin] = each.mark
 
     def _check_want(
-        self, node: SimulatedNode, want: LocalWant, origin: str, home: SimulatedNode
+        self, node: CoreNode, want: LocalInterest, origin: str, home: CoreNode
     ) -> None:
         if want.cuts is None or origin not in want.cuts or home is node:
             return
         low, high = want.numbers
         has = {each.mark for each in node.log.events if each.origin == origin}
-        missing: list[Numbered] = [
+        missing: list[NumberedEvent] = [
             each
-            for each in home.log.own
+            for each in home.log.own_events
             if each.mark > want.cuts[origin] and low <= each.number <= high and each.mark not in has
         ]
         assert not missing, (
             f"{node.name} lacks {missing[:5]} of {home.name}, cut {want.cuts[origin]}, "
-            f"stands at {node.traffic.arrivals.stands_at(origin)}"
+            f"stands at {node.traffic.receiver.position_of(origin)}"
         )
 
-    def cleared(self, node: SimulatedNode) -> dict[str, tuple[SimulatedNode, frozenset[int]]]:
+    def cleared(self, node: CoreNode) -> dict[str, tuple[CoreNode, frozenset[int]]]:
         """Of each origin in the node's own cluster the levels for which there is a way from it."""
         found = {}
         for home in self.alive():
@@ -142,9 +142,9 @@ class World:
                 found[home.log.origin] = (home, frozenset(levels))
         return found
 
-    def strangers(self, node: SimulatedNode) -> list[Numbered]:
+    def strangers(self, node: CoreNode) -> list[NumberedEvent]:
         """What the node has that nobody there ever wanted."""
-        ranges = [want.numbers for want in node.wants.values()]
+        ranges = [want.numbers for want in node.interests.values()]
         return [
             each
             for each in node.log.events

@@ -69,7 +69,7 @@ def no_deduplication() -> Iterator[None]:
     """Neither node nor client knows events again."""
     with (
         patch.object(Deduplication, "record", lambda *_: Freshness.NEW),
-        patch.object(DuplicateFilter, "fresh", lambda self, events: events),
+        patch.object(DuplicateFilter, "drop_duplicates", lambda self, events: events),
     ):
         yield
 
