@@ -1,4 +1,4 @@
-"""The axes of XPath on a shape's tree."""
+"""XPath axes and node tests on the tree of a shape."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ORDER = attrgetter("order")
 
 
 def walk_axis(axis: Axis, node: Node) -> Iterator[Node]:
-    """The nodes of an axis, in the axis' own order (backwards for a reverse axis)."""
+    """Yield the nodes of an axis in its own order: backwards for a reverse axis."""
     walk = _WALKS.get(axis)
     if walk is None:
         raise Undecidable(f"the axis {axis.value} is not followed on a shape")
@@ -22,7 +22,7 @@ def walk_axis(axis: Axis, node: Node) -> Iterator[Node]:
 
 
 def passes_node_test(test: NodeTest, axis: Axis, node: Node, namespace: str | None) -> bool:
-    """Whether a node passes a node test; `namespace` is that of the test's prefix."""
+    """Return True if the node passes; `namespace` is that of the test's prefix."""
     if isinstance(test, KindTest):
         if test.kind == "node":
             return True
@@ -37,7 +37,7 @@ def passes_node_test(test: NodeTest, axis: Axis, node: Node, namespace: str | No
 
 
 def root_of(node: Node) -> Node:
-    """The root node of the tree that the node is in."""
+    """Return the root node of the node's tree."""
     while node.parent is not None:
         node = node.parent
     return node
@@ -48,7 +48,7 @@ def _child(node: Node) -> Iterator[Node]:
 
 
 def _descendant(node: Node) -> Iterator[Node]:
-    # Without recursion, which would hand each node through all levels above it.
+    # Not recursive: each node would pass through a generator per level.
     left = node.children[::-1]
     while left:
         found = left.pop()
@@ -94,7 +94,7 @@ def _siblings(node: Node) -> tuple[list[Node], int]:
     return siblings, bisect_left(siblings, node.order, key=_ORDER)
 
 
-# One by one, without a copy of the list: who asks may want the nearest only.
+# Lazy: the caller may need only the nearest sibling.
 def _following_sibling(node: Node) -> Iterator[Node]:
     siblings, place = _siblings(node)
     for at in range(place + 1, len(siblings)):
@@ -109,7 +109,7 @@ def _preceding_sibling(node: Node) -> Iterator[Node]:
 
 def _following(node: Node) -> Iterator[Node]:
     if node.kind is NodeKind.ATTRIBUTE:
-        # libxml2 begins behind the attribute's element, and so leaves out that element's children.
+        # libxml2 starts behind the attribute's element, and leaves out that element's children.
         assert node.parent is not None
         node = node.parent
     while node.parent is not None:

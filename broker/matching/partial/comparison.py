@@ -1,4 +1,4 @@
-"""Comparisons without a literal: two node-sets, two computed values (XPath 1.0, section 3.4)."""
+"""Comparison of two node-sets or computed values (XPath 1.0, section 3.4)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from broker.matching.query.tree import ValueType
 from broker.matching.query.value_type import value_type
 from broker.matching.shape.tree import Node
 
-#: Pairs of two node-sets that are compared each; more are decided of constants only.
+#: Pairs of two node-sets; larger products are compared only if all members are constants.
 MAX_PAIRS = 1_024
 
 _OPERATORS: dict[str, Callable[..., bool]] = {
@@ -39,7 +39,7 @@ _OPERATORS: dict[str, Callable[..., bool]] = {
 
 
 class IOperandEvaluator(Protocol):
-    """What gives the operands' values."""
+    """Evaluates the operands."""
 
     work: WorkBudget
 
@@ -52,20 +52,20 @@ class IOperandEvaluator(Protocol):
 
 
 def compare_operands(evaluator: IOperandEvaluator, node: tree.Binary, context: Context) -> Formula:
-    """Whether the comparison holds."""
+    """Return the formula that the comparison holds."""
     sides = (node.left, node.right)
     kinds = {value_type(side) for side in sides}
     equality = node.operator in ("=", "!=")
     if ValueType.BOOLEAN in kinds:
         if equality:
-            # Without a loop, which would be one more frame: such comparisons are nested deeply.
+            # No loop, which would add a frame per level: such comparisons nest deeply.
             agreed = equivalence(
                 evaluator.evaluate_boolean(node.left, context),
                 evaluator.evaluate_boolean(node.right, context),
             )
             return agreed if node.operator == "=" else negate(agreed)
         if ValueType.NODE_SET in kinds:
-            raise Undecidable("an order of a node-set and a boolean is not decided on a shape")
+            raise Undecidable("ordering a node-set and a boolean is not decided on a shape")
     numeric = not equality or ValueType.NUMBER in kinds
     left, right = (_operand_values(evaluator, side, context, numeric=numeric) for side in sides)
     if len(left) * len(right) > MAX_PAIRS:
@@ -102,7 +102,7 @@ def _operand_values(
 
 
 def _constant_values(values: list[tuple[Formula, GuardedValue]]) -> list[Any] | None:
-    """The values themselves if all are known, as in a parsed document."""
+    """The values if all are unconditional constants, as in a parsed document."""
     found = []
     for when, cases in values:
         [(case, source), *more] = cases
@@ -113,8 +113,8 @@ def _constant_values(values: list[tuple[Formula, GuardedValue]]) -> list[Any] | 
 
 
 def _some_pair_holds(operator: str, left: list[Any], right: list[Any]) -> bool:
-    """Whether the comparison holds for some pair, in less time than there are pairs."""
-    # A NaN is equal to nothing, not even to itself, and different from everything.
+    """Compare all pairs in time proportional to the number of values."""
+    # NaN equals nothing, not even itself, and differs from everything.
     some, others = ({value for value in side if value == value} for side in (left, right))
     if operator == "=":
         return not some.isdisjoint(others)

@@ -1,4 +1,4 @@
-"""The tree of one parsed document, in which every value is a constant."""
+"""Tree of one parsed document, with constants as values."""
 
 from __future__ import annotations
 
@@ -14,25 +14,26 @@ _OMITTED_TAGS = (etree.Comment, etree.ProcessingInstruction)
 
 
 def build_document_tree(root: etree._Element) -> DocumentRoot | None:
-    """The root node of the document whose outermost element is `root`.
+    """Build the tree of the document whose root element is `root`.
 
-    Remarks are left out, also around that element, but noted. None for a document with attributes
-    in a namespace, whose prefixes lxml does not tell.
+    Comments and processing instructions are left out, but their presence is recorded. Returns None
+    for unresolved entities, and for an attribute whose prefix is ambiguous, because lxml does not
+    record it.
     """
     building = _TreeBuilder()
-    # Beside a document's element there are no others, and no texts.
+    # Siblings of the root element are comments or processing instructions.
     building.tree.has_omitted_nodes = root.getprevious() is not None or root.getnext() is not None
     return building.tree if building.add_element(building.tree, root) else None
 
 
-#: What leaves have of attributes and children, all together; nobody adds to a finished tree.
+#: Shared by all leaves; a finished tree never changes.
 _NO_NODES: list[Node] = []
 
 
 class _Leaf(Node):
-    """An attribute or a text: most of a tree, so it is made of as little as possible.
+    """An attribute or a text. Leaves are most of a tree.
 
-    Two lists for each of them would take longer than all else, in the garbage collector.
+    Own empty lists for each would cost more time than all else, in the garbage collector.
     """
 
     __slots__ = ()
@@ -64,7 +65,7 @@ class _TreeBuilder:
         self._names: dict[str, tuple[str | None, str]] = {}
 
     def add_element(self, parent: Node, element: etree._Element) -> bool:
-        """Add an element and all in it, or note a remark; False if it can not be told exactly."""
+        """Add an element with its content; return False if it has no exact representation."""
         tag = element.tag
         if not isinstance(tag, str):
             self.tree.has_omitted_nodes = True
@@ -108,7 +109,7 @@ class _TreeBuilder:
             parent.children.append(_Leaf(NodeKind.TEXT, parent, self._order, text.encode()))
 
     def _split_name(self, name: str) -> tuple[str | None, str]:
-        """Namespace, None for none, and local name; few names are most of a document."""
+        """Split into namespace (None if empty) and local name; cached, as names repeat."""
         known = self._names.get(name)
         if known is None:
             namespace, _, local = name[1:].rpartition("}") if name[:1] == "{" else ("", "", name)
@@ -117,7 +118,7 @@ class _TreeBuilder:
 
 
 def _possible_prefixes(namespace: str | None, element: etree._Element) -> list[str]:
-    """The prefixes that an attribute in the namespace may have been written with."""
+    """Prefixes that an attribute in the namespace may have in the document's text."""
     if namespace == XML_NAMESPACE:
         return ["xml"]
     return [prefix for prefix, uri in element.nsmap.items() if uri == namespace and prefix]

@@ -1,7 +1,7 @@
-"""What templates that are evaluated on the same trees have in common.
+"""Cache of common subexpressions for templates that are evaluated on the same trees.
 
-Very many templates differ in one condition, or in a number that is no literal of a comparison; the
-rest of them is evaluated once. All of it can be forgotten at any time, and be found again.
+Many templates differ in one condition, or in a number that is no template parameter. Their common
+parts are evaluated once. Any entry can be dropped and computed again.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from broker.matching.partial.work_budget import WorkBudget
 from broker.matching.query import tree
 from broker.matching.shape.tree import Node
 
-#: What is kept at most, in units of work that it took: five times what one template may take. On
-#: ordinary events a unit is some 20 bytes, so these are 2 MB.
+#: Limit in units of work that the entries took: five times that of one template. On ordinary events
+#: a unit is some 20 bytes, so these are 2 MB.
 MAX_CACHED_WORK = 100_000
 
 
 @attrs.frozen
 class CachedResult:
-    """What evaluating a part came to: a value, or why there is none (`undecidable_reason`).
+    """Result of a subexpression: a value, or the reason why it is undecidable.
 
-    `reasons` say why parts of the value are unknown.
+    `reasons` explain unknown parts of the value.
     """
 
     value: Any
@@ -41,7 +41,7 @@ _Value = TypeVar("_Value")
 
 
 class EvaluationCache:
-    """Outcomes by what was asked of a part, and values of nodes."""
+    """Results by kind and subexpression, and values of nodes."""
 
     def __init__(self) -> None:
         self.conjuncts: CachedResults = {}
@@ -54,14 +54,13 @@ class EvaluationCache:
         self._cached_work = 0
 
     def charge(self, work: int) -> None:
-        """Something is about to be kept that took so much work; all else goes if it is too much."""
+        """Count the work of a new entry; clear everything else beyond the limit."""
         self._cached_work += work + 1
         if self._cached_work > MAX_CACHED_WORK:
             self.clear()
             self._cached_work = work + 1
 
     def clear(self) -> None:
-        """Give all of it back."""
         for results in (self.conjuncts, self.predicates, self.numbers, self.texts, self.node_sets):
             results.clear()
         self.string_values.clear()
@@ -70,9 +69,10 @@ class EvaluationCache:
 
 
 class CachedEvaluation:
-    """What the evaluation of one template takes from `EvaluationCache`, and adds to it.
+    """Access to the cache for the evaluation of one template.
 
-    `frames_by_hop` are the template's, by the `id` of their expressions. `reasons` are those noted so far.
+    `subexpressions` are the template's, by the `id` of their expressions. `reasons` are those
+    recorded so far.
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class CachedEvaluation:
         self._work = work
 
     def record_reason(self, reason: object) -> None:
-        """Why something is unknown."""
+        """Record why a part is unknown."""
         self.reasons[str(reason)] = None
 
     def is_cacheable(self, expression: tree.Expression) -> bool:
-        """Whether the expression is a part, so that it is evaluated once."""
+        """Return True for common subexpressions."""
         return id(expression) in self._subexpressions
 
     def evaluate_once(
@@ -101,10 +101,10 @@ class CachedEvaluation:
         expression: tree.Expression,
         context: Context,
     ) -> _Value:
-        """What `decode_interest` makes of an expression: found once for all templates if it is a part.
+        """Return the cached result of `read`; evaluate and cache it if it is missing.
 
-        Raises `Undecidable`, and `TooExpensive`, which is never kept: another template may have more
-        left. In one frame, for expressions are nested deeply.
+        Raises `Undecidable`. `TooExpensive` is not cached: another template may have more work
+        left. One frame only, since expressions nest deeply.
         """
         subexpression = self._subexpressions.get(id(expression))
         if subexpression is None:

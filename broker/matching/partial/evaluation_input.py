@@ -1,4 +1,4 @@
-"""What the partial evaluator is given, and what it answers."""
+"""Input and result of the partial evaluator."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from broker.matching.shape.tree import Node
 
 
 class EvaluationInput:
-    """What the queries of a shape address.
+    """Documents and variables of a shape or of a parsed event.
 
-    `payload` is the root of the payload's document, `envelope` that of the envelope's, the same
-    where there is no payload; `variables` are the sources of the envelope variables. `sharing` is
-    what evaluating templates on them has in common.
+    `payload` is the root of the payload's document, `envelope` that of the envelope's; they are the
+    same without a payload. `variables` are the sources of the envelope variables. `cache` has
+    results that templates share.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class EvaluationInput:
         envelope: Node | Callable[[], Node | None],
         variables: Mapping[str, Source],
     ) -> None:
-        """`envelope` may make the tree when a query asks for it; None if it can not be told."""
+        """`envelope` may be a function that builds the tree on first use; None if inexact."""
         self.payload = payload
         self.variables = variables
         self.elements_by_name = ElementsByName()
@@ -37,25 +37,25 @@ class EvaluationInput:
 
     @property
     def envelope(self) -> Node:
-        """The root of the envelope's document; raises `Undecidable` if there is no tree of it."""
+        """The root of the envelope's document; raises `Undecidable` if there is no exact tree."""
         if not isinstance(self._envelope, Node):
             made = self._envelope()
             if made is None:
-                raise Undecidable("the envelope has what trees of documents do not have")
+                raise Undecidable("the envelope has no exact document tree")
             self._envelope = made
         return self._envelope
 
     def clear_caches(self) -> None:
-        """Give back what can be found again: for when no more templates are expected soon."""
+        """Free memory when no more templates are expected soon."""
         self.elements_by_name = ElementsByName()
         self.cache.clear()
 
 
 @attrs.frozen
 class EvaluationResult:
-    """When a template's queries match on a shape; `reasons` say why parts of it are unknown.
+    """Residual formula of a template on a shape; `reasons` explain its unknown parts.
 
-    `visits` counts the nodes that were looked at, and other work: what the evaluation has cost.
+    `visits` is the work done, in visited nodes.
     """
 
     formula: Formula

@@ -1,7 +1,7 @@
-"""The partial evaluator: a template on a shape, as a formula.
+"""Partial evaluator: a template on a shape becomes a residual formula.
 
-Names, structure, positions and constants are decided here, once for a shape; what is left are
-comparisons of slots. XPath's semantics are libxml2's, which is the oracle (DESIGN 5).
+Names, structure, positions and constants are decided here, once for each shape. Comparisons of
+slots remain. libxml2 defines the semantics (DESIGN 5).
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from broker.matching.query import tree
 from broker.matching.query.tree import ValueType
 from broker.matching.query.value_type import value_type
 
-#: Nodes that are looked at for one template on one shape, or as much other work, and comparisons in
-#: its formula: beyond them the template counts as undecided on the shape.
+#: Work for one template on one shape, in visited nodes, and comparisons in its formula. Beyond them
+#: the template is undecided on the shape.
 MAX_VISITS = 20_000
 MAX_COMPARISONS = 2_048
 
 
-#: A parameter, what is compared with its literal, whether as numbers, and whether that is a node-set.
+#: Parameter, compared expression, is numeric, is a node-set.
 _LiteralComparison: TypeAlias = tuple[int, tree.Expression, bool, bool]
 
 
 def evaluate_template(
     template: Template, evaluation_input: EvaluationInput, max_work: int = MAX_VISITS
 ) -> EvaluationResult:
-    """Evaluate a template as far as the shape decides it, with `most` visits."""
+    """Evaluate a template as far as the shape decides it, with `max_work` visits."""
     return _Evaluator(template, evaluation_input, max_work).evaluate()
 
 
@@ -83,7 +83,8 @@ class _Evaluator(ValueEvaluator):
         found = []
         element = next(n for n in self._input.payload.children if n.local)
         for place, part in enumerate(parts, 1):
-            # One dear part leaves something to the others: they may be all that the shape decides.
+            # At most half of the remaining work, but all of it for the last part: an expensive part
+            # must not leave the others undecided.
             left = self._max_work - self.work.spent
             self.work.limit = self._max_work if place == len(parts) else self.work.spent + left // 2
             try:
@@ -109,7 +110,7 @@ class _Evaluator(ValueEvaluator):
     # ---------------------------------------------------------------- booleans
 
     def evaluate_boolean(self, expression: tree.Expression, context: Context) -> Formula:
-        """The expression's boolean value; unknown with the reason noted if it is not decided."""
+        """Return the boolean value; if undecidable, `UNKNOWN`, and record the reason."""
         try:
             return self._compute_boolean(expression, context)
         except Undecidable as reason:
@@ -206,7 +207,7 @@ class _Evaluator(ValueEvaluator):
         return _any_atom_holds(parameter, read(subject, context))
 
     def _literal_comparison(self, node: tree.Binary) -> _LiteralComparison | None:
-        """What a comparison with a literal needs to know, None for another."""
+        """Describe a comparison with a literal; None for another one."""
         parameter = self._template.parameter_at.get(node.position)
         if parameter is None:
             return None

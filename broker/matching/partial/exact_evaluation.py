@@ -1,7 +1,7 @@
-"""Evaluating a query on a parsed event without libxml2.
+"""Evaluation of a query on a parsed event without libxml2.
 
-It takes some hundred times as long, but in proportion to the nodes that it looks at, whose number
-is bounded: so what might take libxml2 very long is evaluated here (`budget.py`).
+It is some hundred times slower, but its work is proportional to the visited nodes, and limited. So
+it evaluates queries that might take libxml2 very long (`budget.py`).
 """
 
 from __future__ import annotations
@@ -20,21 +20,23 @@ from broker.matching.query.variables import VARIABLE_TYPES
 
 
 class NotEvaluated(Exception):
-    """The query takes too many steps, or asks for what our trees do not have; the text says it."""
+    """The query exceeds the work limit, or needs nodes that the trees lack; the text gives the
+    reason.
+    """
 
 
 class ExactEvaluation:
-    """Evaluates queries on one event, whose tree is made when the first one comes."""
+    """Evaluates queries on one event; its tree is built for the first one."""
 
     def __init__(self, subject: Subject, max_work: int) -> None:
-        """`most` is the work that one query may take, in nodes looked at."""
+        """Evaluate with at most `max_work` visited nodes for one query."""
         self._subject = subject
         self._max_work = max_work
         self._input: EvaluationInput | None = None
         self._has_tree = True
 
     def matches(self, query: Query) -> bool:
-        """The query's boolean value, always libxml2's; raises `NotEvaluated`."""
+        """Return the query's boolean value, equal to libxml2's; raises `NotEvaluated`."""
         if self._input is None and self._has_tree:
             self._input = build_evaluation_input(self._subject)
             self._has_tree = self._input is not None
@@ -47,7 +49,7 @@ class ExactEvaluation:
 
 
 def build_evaluation_input(subject: Subject) -> EvaluationInput | None:
-    """What queries address in a parsed event, None if that can not be told exactly."""
+    """Build the input for a parsed event; None if its tree would be inexact."""
     payload = build_document_tree(subject.document())
     if payload is None:
         return None

@@ -1,7 +1,7 @@
-"""When the documents of a shape match: formulas over comparisons of values with literals.
+"""Residual formulas: conditions for the documents of a shape to match.
 
-A formula holds for a document and for the literals of a query. `UNKNOWN` stands for what the shape
-does not decide; `necessary_condition` turns it into a necessary condition.
+Atoms compare a document's values with a query's literals. `UNKNOWN` stands for parts that the shape
+does not decide; `necessary_condition` removes them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from broker.matching.partial.source import Computed, Source
 
 
 class TruthValue(enum.Enum):
-    """What does not depend on values, or is not decided at all."""
+    """Formulas that depend on no value."""
 
     TRUE = "true"
     FALSE = "false"
@@ -26,13 +26,13 @@ class TruthValue(enum.Enum):
 TRUE, FALSE, UNKNOWN = TruthValue.TRUE, TruthValue.FALSE, TruthValue.UNKNOWN
 
 
-# Formulas never change, but for what they remember of themselves. They are not `attrs.frozen`, for
-# that takes three times as long to make one, and shapes are evaluated to very many.
+# Formulas are immutable except for caches. They are not `attrs.frozen`: creating a frozen instance
+# takes three times as long, and evaluations create very many.
 
 
 @attrs.define(unsafe_hash=True, cache_hash=True)
 class Atom:
-    """The comparison of hole `hole` holds for the value of `source`."""
+    """The comparison of the template parameter `parameter` holds for the value of `source`."""
 
     parameter: int
     source: Source
@@ -40,15 +40,13 @@ class Atom:
 
 @attrs.define(unsafe_hash=True, cache_hash=True)
 class BooleanAtom:
-    """`source`, a bool, is true: the same for all queries of a template."""
+    """`source`, a boolean, is true: the same for all queries of a template."""
 
     source: Computed
 
 
 @attrs.define(unsafe_hash=True, cache_hash=True)
 class Not:
-    """`part` does not hold."""
-
     part: Formula
 
 
@@ -59,7 +57,7 @@ class _Connective:
 
     @property
     def is_decided(self) -> bool:
-        """Whether `UNKNOWN` is no part of it; found out once."""
+        """Return True if no part is `UNKNOWN`; cached."""
         if self._is_decided is None:
             self._is_decided = all(map(is_decided, self.parts))
         return self._is_decided
@@ -67,29 +65,28 @@ class _Connective:
 
 @attrs.define(unsafe_hash=True, cache_hash=True)
 class And(_Connective):
-    """All parts hold; there are two or more, and none is an `And`, TRUE or FALSE."""
+    """Two or more parts, none of them an `And`, TRUE or FALSE."""
 
 
 @attrs.define(unsafe_hash=True, cache_hash=True)
 class Or(_Connective):
-    """One of the parts holds; there are two or more, and none is an `Or`, TRUE or FALSE."""
+    """Two or more parts, none of them an `Or`, TRUE or FALSE."""
 
 
 Formula: TypeAlias = TruthValue | Atom | BooleanAtom | Not | And | Or
 
 
 def all_of(parts: Iterable[Formula]) -> Formula:
-    """The conjunction, simplified."""
+    """Return the simplified conjunction."""
     return _simplify(parts, And, TRUE, FALSE)
 
 
 def any_of(parts: Iterable[Formula]) -> Formula:
-    """The disjunction, simplified."""
+    """Return the simplified disjunction."""
     return _simplify(parts, Or, FALSE, TRUE)
 
 
 def negate(part: Formula) -> Formula:
-    """What holds when `part` does not."""
     match part:
         case TruthValue.TRUE:
             return FALSE
@@ -104,13 +101,13 @@ def negate(part: Formula) -> Formula:
 
 
 def equivalence(one: Formula, other: Formula) -> Formula:
-    """Both hold or neither does."""
+    """Return the formula that both hold or neither."""
     both = all_of((one, other))
     return any_of((both, all_of((negate(one), negate(other)))))
 
 
 def is_decided(formula: Formula) -> bool:
-    """Whether `UNKNOWN` is no part of it."""
+    """Return True if the formula does not contain `UNKNOWN`."""
     match formula:
         case Atom() | BooleanAtom():
             return True
@@ -123,12 +120,12 @@ def is_decided(formula: Formula) -> bool:
 
 
 def necessary_condition(formula: Formula) -> Formula:
-    """A decided formula that holds whenever this one could: its necessary condition."""
+    """Return a decided formula that holds whenever this one could."""
     return _replace_unknown(formula, TRUE, FALSE)
 
 
 def operand_count(formula: Formula) -> int:
-    """How many parts it has side by side: what it costs to make it a part of another."""
+    """Number of operands: the cost of joining it to another formula."""
     match formula:
         case And(parts=parts) | Or(parts=parts):
             return len(parts)
@@ -137,7 +134,7 @@ def operand_count(formula: Formula) -> int:
 
 
 def has_more_atoms(formula: Formula, limit: int) -> bool:
-    """Whether it has more than `most` comparisons, equal ones counted each time."""
+    """Return True if it has more than `limit` atoms, duplicates included."""
     found = 0
     left = [formula]
     while left:
@@ -157,9 +154,9 @@ Conjunction: TypeAlias = tuple[Atom | BooleanAtom, ...]
 
 
 def to_dnf(formula: Formula, limit: int) -> list[Conjunction] | None:
-    """The formula as conjunctions of which one must hold (disjunctive normal form).
+    """Return the formula in disjunctive normal form, as a list of conjunctions.
 
-    None if it has a negation, or takes more than `most` conjunctions.
+    None if it contains a negation, or needs more than `limit` conjunctions.
     """
     match formula:
         case Atom() | BooleanAtom():
@@ -190,15 +187,15 @@ def to_dnf(formula: Formula, limit: int) -> list[Conjunction] | None:
 def weaken_to_dnf(
     formula: Formula, limit: int, read: Callable[[Formula, int], list[Conjunction] | None]
 ) -> list[Conjunction] | None:
-    """Conjunctions of which one must hold if the formula does, though the reverse may not be so.
+    """Return the DNF of a formula that is implied by this one, or None.
 
-    As `to_dnf`, but parts of an `And` that would be too much are left out. `decode_interest` is it, or
-    remembers what it gave; where one part is all that is left, the list is the one that it gave.
+    Parts of an `And` beyond `limit` are dropped. `read` is `to_dnf` or a cached form of it. If one
+    part remains, the result is the identical list from `read`.
     """
     if not isinstance(formula, And):
         return read(formula, limit)
     parts = [found for part in formula.parts if (found := read(part, limit)) is not None]
-    # Those that compare most at once tell most.
+    # Parts with longer conjunctions are more selective.
     parts.sort(key=lambda found: -min(map(len, found)))
     product: list[Conjunction] | None = None
     for part in parts:
@@ -210,7 +207,7 @@ def weaken_to_dnf(
 
 
 def iterate_sources(formula: Formula) -> Iterator[Source]:
-    """All sources, those of equal comparisons again each time."""
+    """Yield all sources, duplicates included."""
     match formula:
         case Atom(source=source) | BooleanAtom(source=source):
             yield source

@@ -1,4 +1,4 @@
-"""Whether a formula holds for the literals of one query and the values of one document."""
+"""Evaluation of a residual formula for one query's literals and one document's values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def evaluate_formula(
     literals: Sequence[Literal],
     value_of: Callable[[Source], Any],
 ) -> bool:
-    """The formula's value; it must be decided."""
+    """Return the formula's value; it must be decided."""
     match formula:
         case Atom(parameter=parameter, source=source):
             return parameters[parameter].test(value_of(source), literals[parameter])

@@ -1,6 +1,6 @@
-"""XPath's core functions on values, as libxml2 computes them.
+"""XPath's core function library on values, with libxml2's results.
 
-Texts are UTF-8 bytes that are known to be well-formed, numbers are floats.
+Texts are well-formed UTF-8 bytes, numbers are floats.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from lxml import etree
 from broker.matching.query.number import parse_number, parse_plain_number
 
 _WORD = re.compile(rb"[^ \t\n\r]+")
-#: Digits that a numeric field of the envelope may have.
+#: Maximum digits of a numeric envelope field.
 _FIELD_DIGITS = 19
-#: Places and lengths that need no rounding.
+#: Positions and lengths that need no rounding.
 _SMALL_INTEGERS = {float(number): number for number in range(1, 257)}
 _MAX_CACHED_NUMBERS = 16_384
-#: Bytes of the longest text whose number is remembered.
+#: Bytes of the longest cached text.
 _MAX_CACHED_LENGTH = 64
 
 
 class _NumberCache(dict[bytes, float]):
-    """Texts and their numbers. Values repeat in events, so the latest are remembered.
+    """Cache from text to number, cleared at `_MAX_CACHED_NUMBERS`; values repeat in events.
 
-    At `_MAX_CACHED_NUMBERS` all are forgotten. A dict, because one that is found costs no call of Python.
+    A dict, because a hit then needs no Python call.
     """
 
     def __missing__(self, text: bytes) -> float:
@@ -47,22 +47,22 @@ number: Final[Callable[[bytes], float]] = _NumberCache().__getitem__
 
 
 def parse_digits(text: bytes) -> float:
-    """The number of an envelope field that is digits; NaN for any other, which is refused later."""
+    """Number of a digits-only envelope field; NaN otherwise, such events are rejected later."""
     return float(int(text)) if len(text) <= _FIELD_DIGITS and text.isdigit() else math.nan
 
 
 def format_number(value: float) -> bytes:
-    """`string(number)`: libxml2's own format."""
+    """`string(number)` in libxml2's format."""
     return str(_FORMAT(_CONTEXT, n=value)).encode()
 
 
 def concat(*texts: bytes) -> bytes:
-    """`concat(...)`, and the string-value of a node with several texts."""
+    """`concat(...)`; also the string-value of a node with several texts."""
     return b"".join(texts)
 
 
 def sum_numbers(*values: float) -> float:
-    """`sum(...)`: added one after the other, without compensation."""
+    """`sum(...)`, added in order without compensation."""
     result = 0.0
     for value in values:
         result += value
@@ -70,42 +70,40 @@ def sum_numbers(*values: float) -> float:
 
 
 def string_length(text: bytes) -> float:
-    """`string-length(text)`, in characters."""
+    """`string-length(text)` in characters."""
     return float(len(text.decode()))
 
 
 def normalize_space(text: bytes) -> bytes:
-    """`normalize-space(text)`: of XML's four blanks only."""
+    """`normalize-space(text)`, for XML's four white-space characters only."""
     return b" ".join(_WORD.findall(text))
 
 
 def substring_before(text: bytes, mark: bytes) -> bytes:
-    """`substring-before(text, mark)`."""
     place = text.find(mark)
     return text[:place] if place > 0 else b""
 
 
 def substring_after(text: bytes, mark: bytes) -> bytes:
-    """`substring-after(text, mark)`."""
     place = text.find(mark)
     return text[place + len(mark) :] if place >= 0 else b""
 
 
 def substring_from(text: bytes, start: float) -> bytes:
-    """`substring(text, start)`: all of it from minus infinity on, too."""
+    """`substring(text, start)`, also from minus infinity."""
     return text if start < 1 else substring(text, start, math.inf)
 
 
 def fixed_substring(start: float, count: float) -> Callable[[bytes], bytes] | None:
-    """`part` for small whole places that are known before: one function for equal ones, else None.
+    """Return `substring` for small integer arguments as one function, else None.
 
-    Sources are equal when their functions are the same.
+    Equal arguments give the identical function: sources are equal only if their functions are.
     """
     whole, size = _SMALL_INTEGERS.get(start), _SMALL_INTEGERS.get(count)
     return None if whole is None or size is None else _make_slice(whole - 1, whole - 1 + size)
 
 
-# As many as there are pairs of such places; none may be made twice.
+# Bounded by the pairs of such positions; evicting one would duplicate it.
 @cache
 def _make_slice(begin: int, end: int) -> Callable[[bytes], bytes]:
     start, count = begin + 1.0, float(end - begin)
@@ -113,10 +111,10 @@ def _make_slice(begin: int, end: int) -> Callable[[bytes], bytes]:
 
 
 def substring(text: bytes, start: float, count: float) -> bytes:
-    """`substring(text, start, count)`: characters at places from `round(start)` on."""
+    """`substring(text, start, count)`: characters from `round(start)` on."""
     first = round_half_up(start)
     end = first + round_half_up(count)
-    # A NaN compares false with everything, so nothing is chosen.
+    # Comparisons with NaN are false, so the result is empty.
     if not (first < end and end > 1):
         return b""
     characters = text.decode()
@@ -128,7 +126,7 @@ def substring(text: bytes, start: float, count: float) -> bytes:
 
 
 def translate(text: bytes, old: bytes, new: bytes) -> bytes:
-    """`translate(text, old, new)`: the first occurrence of a character in `old` counts."""
+    """`translate(text, old, new)`; the first occurrence of a character in `old` counts."""
     replacements = new.decode()
     table: dict[int, str | None] = {}
     for place, character in enumerate(old.decode()):
@@ -137,7 +135,7 @@ def translate(text: bytes, old: bytes, new: bytes) -> bytes:
 
 
 def round_half_up(value: float) -> float:
-    """`round(value)`: halves go up; a NaN and the infinities stay."""
+    """`round(value)`: halves go up; NaN and the infinities are unchanged."""
     if not math.isfinite(value):
         return value
     if -0.5 <= value < 0.5:
@@ -147,37 +145,31 @@ def round_half_up(value: float) -> float:
 
 
 def floor(value: float) -> float:
-    """`floor(value)`."""
     return float(math.floor(value)) if math.isfinite(value) else value
 
 
 def ceiling(value: float) -> float:
-    """`ceiling(value)`."""
     return float(math.ceil(value)) if math.isfinite(value) else value
 
 
 def negate(value: float) -> float:
-    """`-value`."""
     return -value
 
 
 def add(left: float, right: float) -> float:
-    """`left + right`."""
     return left + right
 
 
 def subtract(left: float, right: float) -> float:
-    """`left - right`."""
     return left - right
 
 
 def multiply(left: float, right: float) -> float:
-    """`left * right`."""
     return left * right
 
 
 def divide(left: float, right: float) -> float:
-    """`left div right`, as IEEE 754 has it."""
+    """`left div right` by IEEE 754."""
     if right != 0:
         return left / right
     if left == 0 or math.isnan(left):
@@ -186,7 +178,7 @@ def divide(left: float, right: float) -> float:
 
 
 def modulo(left: float, right: float) -> float:
-    """`left mod right`: the sign is that of `left`."""
+    """`left mod right`, with the sign of `left`."""
     if right == 0 or math.isinf(left) or math.isnan(left) or math.isnan(right):
         return math.nan
     return math.fmod(left, right)
@@ -198,47 +190,40 @@ def is_nonzero(value: float) -> bool:
 
 
 def is_nonempty(text: bytes) -> bool:
-    """`boolean(string)`."""
     return bool(text)
 
 
 def starts_with(text: bytes, start: bytes) -> bool:
-    """`starts-with(text, start)`."""
     return text.startswith(start)
 
 
-def contains(text: bytes, searched: bytes) -> bool:
-    """`contains(text, part)`."""
-    return searched in text
+def contains(text: bytes, part: bytes) -> bool:
+    return part in text
 
 
 def equal(left: bytes | float, right: bytes | float) -> bool:
-    """`left = right`, of two values of one type."""
+    """`left = right` for two values of one type."""
     return left == right
 
 
 def unequal(left: bytes | float, right: bytes | float) -> bool:
-    """`left != right`, of two values of one type."""
+    """`left != right` for two values of one type."""
     return left != right
 
 
 def less(left: float, right: float) -> bool:
-    """`left < right`."""
     return left < right
 
 
 def less_equal(left: float, right: float) -> bool:
-    """`left <= right`."""
     return left <= right
 
 
 def greater(left: float, right: float) -> bool:
-    """`left > right`."""
     return left > right
 
 
 def greater_equal(left: float, right: float) -> bool:
-    """`left >= right`."""
     return left >= right
 
 

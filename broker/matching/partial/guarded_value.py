@@ -1,7 +1,8 @@
 """Values that depend on conditions.
 
-`string(//leg[altitude > 300])` is the first such leg's text: which leg that is depends on values.
-So a text or a number is a list of cases, of which exactly one holds in a document.
+The value of `string(//leg[altitude > 300])` is the first such leg's text; which leg that is depends
+on the document's values. So a text or a number is a list of cases. Exactly one case holds in a
+document.
 """
 
 from __future__ import annotations
@@ -13,26 +14,24 @@ from broker.matching.partial.formula import FALSE, TRUE, UNKNOWN, BooleanAtom, F
 from broker.matching.partial.source import Computed, Constant, Source, computed
 from broker.matching.partial.undecidable import Undecidable
 
-#: (when, what); the conditions exclude each other, and one of them holds.
+#: (condition, source); exactly one condition holds.
 GuardedValue: TypeAlias = Sequence[tuple[Formula, Source]]
 
-#: Cases of one value; more are not decided.
+#: Cases of one value; with more, the value is undecidable.
 MAX_CASES = 64
 TOO_MANY_CASES = f"a value has more than {MAX_CASES} cases"
 
 
 def unguarded(source: Source) -> GuardedValue:
-    """A value that depends on no condition."""
     return ((TRUE, source),)
 
 
 def unguarded_constant(value: Any) -> GuardedValue:
-    """The same value always."""
     return unguarded(Constant(value))
 
 
 def apply_function(function: Callable[..., Any], *arguments: GuardedValue) -> GuardedValue:
-    """`function` of values, in every combination of their cases."""
+    """Apply `function` to values, for every combination of their cases."""
     if all(len(argument) == 1 and argument[0][0] is TRUE for argument in arguments):
         return unguarded(computed(function, *[argument[0][1] for argument in arguments]))
     combined: list[tuple[Formula, tuple[Source, ...]]] = [(TRUE, ())]
@@ -49,7 +48,7 @@ def apply_function(function: Callable[..., Any], *arguments: GuardedValue) -> Gu
 
 
 def truth_formula(source: Source) -> Formula:
-    """That a source, which is a bool, is true."""
+    """Return the formula that a boolean source is true."""
     if isinstance(source, Constant):
         return TRUE if source.value else FALSE
     if isinstance(source, Computed):

@@ -1,4 +1,4 @@
-"""What `name()`, `local-name()` and `namespace-uri()` say of a node."""
+"""Results of `name()`, `local-name()` and `namespace-uri()`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from broker.matching.shape.tree import Node
 
 
 def node_name(function: str, node: Node) -> bytes:
-    """The name that the function gives; empty for a node without a name."""
+    """Return the result of the function; empty for a node without a name."""
     if not node.local:
         return b""
     if function == "namespace-uri":

@@ -1,4 +1,4 @@
-"""Node-sets on a shape: nodes, each with the condition under which it is a member."""
+"""Node-sets on a shape: nodes with the conditions of their membership."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from broker.matching.query.tree import Axis, KindTest, NameTest, Step, ValueType
 from broker.matching.query.value_type import value_type
 from broker.matching.shape.tree import Node, NodeKind
 
-#: Members in document order; none has the condition FALSE.
+#: Members in document order; no condition is FALSE.
 NodeSet: TypeAlias = list[tuple[Node, Formula]]
 
 _ANY_NODE = KindTest("node")
 
 
-# Not frozen: one is made for each node and predicate.
+# Not frozen, for speed: one is created for each node and predicate.
 @attrs.define(eq=False)
 class Context:
-    """What a relative path and the functions `position()` and `last()` refer to.
+    """XPath context: the node, and the values of `position()` and `last()`.
 
-    `position` and `last` are None where they depend on values.
+    `position` and `last` are None if they depend on values.
     """
 
     node: Node
@@ -49,13 +49,13 @@ class Context:
 
 
 class ElementsByName:
-    """The elements of documents by name, in document order: found out once for each document."""
+    """Elements by name in document order, collected once for each document."""
 
     def __init__(self) -> None:
         self._by_root: dict[Node, dict[tuple[str | None, str], list[Node]]] = {}
 
     def find(self, root: Node, namespace: str | None, local: str) -> list[Node]:
-        """The elements of this name in the document of which `root` is the root node."""
+        """Return the elements with this name in the document below `root`."""
         names = self._by_root.get(root)
         if names is None:
             names = self._by_root[root] = {}
@@ -65,14 +65,15 @@ class ElementsByName:
         return names.get((namespace, local), [])
 
 
-#: Whether a predicate holds in a context.
+#: Evaluates a predicate in a context.
 PredicateFunction: TypeAlias = Callable[[Context], Formula]
 
 
 class PathWalker:
-    """Follows paths. `condition` evaluates predicates.
+    """Follows location paths; `predicate_function` prepares a predicate for evaluation.
 
-    Raises `TooExpensive` when `work` is done, and `Undecidable` where a path may lead to remarks.
+    Raises `TooExpensive` beyond the work limit. Raises `Undecidable` if a path may select comments
+    or processing instructions, which trees lack.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class PathWalker:
         self._elements_by_name = names
 
     def follow_steps(self, members: NodeSet, steps: tuple[Step, ...]) -> NodeSet:
-        """Where the steps lead from these nodes."""
+        """Return the nodes that the steps select from these members."""
         if len(steps) == 1:
             return self._follow_step(members, steps[0], None)
         place = 0
@@ -100,7 +101,7 @@ class PathWalker:
                 if following.axis is Axis.CHILD and not any(
                     map(is_positional, following.predicates)
                 ):
-                    # `//a` as it is meant: without all nodes in between.
+                    # `//a` as one descendant step, without the nodes in between.
                     step = attrs.evolve(following, axis=Axis.DESCENDANT)
                     place += 1
             place += 1
@@ -108,32 +109,32 @@ class PathWalker:
         return members
 
     def filter_members(self, members: NodeSet, predicates: tuple[tree.Expression, ...]) -> NodeSet:
-        """Those members, taken in document order, for which the predicates hold."""
+        """Filter members, which are in document order, by predicates."""
         for predicate in predicates:
             known = all(condition is TRUE for _, condition in members)
             size = len(members)
             holds = self._predicate_function(predicate)
-            kept = []
+            passing = []
             for place, (node, condition) in enumerate(members, 1):
                 passes = holds(Context(node, place, size) if known else Context(node))
                 both = passes if condition is TRUE else self._conjunction(condition, passes)
                 if both is not FALSE:
-                    kept.append((node, both))
-            members = kept
+                    passing.append((node, both))
+            members = passing
         return members
 
     def _conjunction(self, one: Formula, other: Formula) -> Formula:
-        # Most nodes are where they are without a condition.
+        # Most members are unconditional.
         if one is TRUE:
             return other
         return one if other is TRUE else all_of(self._work.spend_on_join((one, other)))
 
     def _follow_step(self, members: NodeSet, step: Step, following: Step | None) -> NodeSet:
-        # All members are of one document.
+        # All members are in one document.
         if members and may_select_omitted_nodes(step, following) and omits_nodes(members[0][0]):
             raise Undecidable("comments and instructions of a document are not in its tree")
         if len(members) == 1 and step.axis not in _REVERSE_AXES:
-            # They come in document order, and each of them once.
+            # From one start node, the result is in order and without duplicates.
             origin, condition = members[0]
             found = self._step_from(origin, step)
             if condition is TRUE:
@@ -152,8 +153,8 @@ class PathWalker:
         )
 
     def _step_from(self, origin: Node, step: Step) -> NodeSet:
-        """Where a step leads from one node, found once: very many may have it for their parent."""
-        # A step is where it is written; `//a` makes another one of it.
+        """Follow a step from one node; cached, as many nodes share a parent."""
+        # Steps differ by position; for `//a` the axis differs too.
         key = (step.position, step.axis, origin)
         found = self._steps_from.get(key)
         if found is None:
@@ -166,9 +167,9 @@ class PathWalker:
         return found
 
     def _select_nodes(self, step: Step, origin: Node) -> list[Node]:
-        """The nodes of the step's axis that pass its node test, in the axis' order.
+        """Return the nodes on the step's axis that pass its node test, in axis order.
 
-        Behind the place that its first predicate asks for, if that is a number, there may be more.
+        Nodes behind the position that a numeric first predicate selects may be missing.
         """
         axis, test = step.axis, step.test
         namespace = None
@@ -178,7 +179,7 @@ class PathWalker:
             local = test.local
             if local is not None:
                 if axis is Axis.DESCENDANT and origin.parent is None:
-                    # Most queries that look everywhere do so from the document's root.
+                    # Most descendant steps start at the root.
                     found = self._elements_by_name.find(origin, namespace, local)
                     self._work.spend(len(found))
                     return found
@@ -187,18 +188,18 @@ class PathWalker:
                     self._work.spend(len(nodes))
                     return [n for n in nodes if n.local == local and n.namespace == namespace]
         found = []
-        wanted = _selected_position(step)
+        position = _selected_position(step)
         for node in walk_axis(axis, origin):
             self._work.spend()
             if passes_node_test(test, axis, node, namespace):
                 found.append(node)
-                if len(found) == wanted:
+                if len(found) == position:
                     break
         return found
 
 
 def _outermost_members(members: NodeSet, step: Step) -> NodeSet:
-    """The members from which a step finds all that it finds from all of them."""
+    """Drop members whose descendants other members cover."""
     if step.axis not in _DESCENDANT_AXES or any(map(is_positional, step.predicates)):
         return members
     found: NodeSet = []
@@ -213,13 +214,13 @@ def _outermost_members(members: NodeSet, step: Step) -> NodeSet:
 
 
 def _selected_position(step: Step) -> float | None:
-    """The place of the only node that the first predicate lets pass, if it says so."""
+    """Position of the only node that a numeric first predicate selects; else None."""
     first = step.predicates[0] if step.predicates else None
     return first.value if isinstance(first, tree.Number) else None
 
 
 def _named_candidates(axis: Axis, origin: Node) -> list[Node] | None:
-    """What one of the two axes that nearly all queries follow has for names, else None."""
+    """Candidates for a name on the attribute or child axis; None for other axes."""
     if axis is Axis.ATTRIBUTE:
         return origin.attributes
     # Texts are among the children, but have no names.
@@ -233,7 +234,6 @@ _REVERSE_AXES = frozenset(
 
 
 def sort_members(found: Mapping[Node, Formula]) -> NodeSet:
-    """The members in document order."""
     return sorted(found.items(), key=_order)
 
 
@@ -242,7 +242,7 @@ def _order(member: tuple[Node, Formula]) -> int:
 
 
 def is_positional(predicate: tree.Expression) -> bool:
-    """Whether what it says of a node may depend on the node's position among others."""
+    """Return True if the predicate may depend on the node's position."""
     return value_type(predicate) is ValueType.NUMBER or _reads_position(predicate)
 
 
@@ -257,7 +257,7 @@ def _is_any_descendant(step: Step) -> bool:
 
 
 def string_value(node: Node, work: WorkBudget) -> Source:
-    """The string-value of a node."""
+    """Return the string-value of a node."""
     if node.kind in (NodeKind.TEXT, NodeKind.ATTRIBUTE):
         return source_of(node.value)
     texts: list[Source] = []
@@ -278,22 +278,22 @@ def _collect_texts(node: Node, texts: list[Source], work: WorkBudget) -> None:
 
 
 def _merge_constants(texts: list[Source]) -> list[Source]:
-    """With the constants between two slots as one."""
+    """Join adjacent constants to one."""
     joined: list[Source] = []
     for are_constant, run in groupby(texts, lambda source: isinstance(source, Constant)):
-        # At once: one after the other would copy a text of many pieces as many times.
+        # In one call: pairwise joining would be quadratic.
         parts = list(run)
         joined += [computed(function_library.concat, *parts)] if are_constant else parts
     return joined
 
 
 def first_member_cases(members: NodeSet, work: WorkBudget) -> list[tuple[Formula, Node | None]]:
-    """Which node is the first, in cases; None where there is none."""
+    """Return the first node in cases; None if there is none."""
     cases: list[tuple[Formula, Node | None]] = []
     none_before: Formula = TRUE
     for node, condition in members:
         if not is_decided(condition):
-            raise Undecidable("which node is the first depends on what is not decided")
+            raise Undecidable("the first node depends on an undecided condition")
         cases.append((all_of(work.spend_on_join((none_before, condition))), node))
         if condition is TRUE:
             return cases

@@ -1,8 +1,8 @@
-"""Comments and processing instructions, which trees of documents leave out.
+"""Comments and processing instructions, which document trees omit.
 
-Texts, names, attributes and string-values are the same without them, and a remark between two
-texts keeps these apart. What a query can tell is whether a remark is in a node-set: by one of the
-tests that remarks pass, on one of the axes that lead to them.
+Texts, names, attributes and string-values are the same without them; a text is still split at an
+omitted node. A query can only observe them as members of a node-set. That takes a node test that
+they pass, on an axis that reaches them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _AXES_TO_OMITTED_NODES = frozenset(
         Axis.PRECEDING_SIBLING,
     }
 )
-#: Axes that lead nowhere from a remark, so that none is left behind a step along them.
+#: Axes that are empty for an omitted node, so the step behind drops it.
 _AXES_FROM_PARENTS = frozenset({Axis.ATTRIBUTE, Axis.CHILD, Axis.DESCENDANT})
 
 
 class DocumentRoot(Node):
-    """The root node of a document that had remarks, if `remarked`: they are not in its tree."""
+    """Root node of a document; `has_omitted_nodes` if comments or instructions were omitted."""
 
     __slots__ = ("has_omitted_nodes",)
 
@@ -37,16 +37,16 @@ class DocumentRoot(Node):
 
 
 def omits_nodes(node: Node) -> bool:
-    """Whether there are remarks in the document that the node is in."""
+    """Return True if the node's document has omitted nodes."""
     root = root_of(node)
     return isinstance(root, DocumentRoot) and root.has_omitted_nodes
 
 
 def may_select_omitted_nodes(step: Step, following: Step | None) -> bool:
-    """Whether a query can tell by a step what remarks a document has.
+    """Return True if a query could observe omitted nodes by this step.
 
-    `following` is the path's next step: the first of `//a`, which stands for
-    `descendant-or-self::node()/child::a`, comes upon remarks, and the second leaves them behind.
+    `following` is the next step. The first step of `//a`, short for
+    `descendant-or-self::node()/child::a`, selects omitted nodes; the second drops them.
     """
     test = step.test
     if (

@@ -1,10 +1,9 @@
-"""Plain paths read off a tree: which values their comparisons have, node by node.
+"""Plain paths: a fast path of the partial evaluator for the most common queries.
 
-Most of what is asked is a path of names whose predicates compare attributes or children, as
-`//Param[@name="SC_Lat" and @value > 600]`. On such a path nothing is to be worked out but which
-nodes there are: each gives a *row*, the sources that the holes compare there, and that part of a
-query holds when one row satisfies it. What is said here in a loop is what the evaluator would find,
-at a tenth of the time.
+A plain path has names only, and predicates that compare attributes or children, as in
+`//Param[@name="SC_Lat" and @value > 600]`. Each selected node gives *rows*: sources for the
+parameters compared there. The path holds if one row satisfies all comparisons. The result equals
+the evaluator's, at a tenth of the time.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ from broker.matching.query import tree
 from broker.matching.query.tree import Axis, PathStart
 from broker.matching.shape.tree import Node
 
-#: What the holes compare at one node, by hole.
+#: Compared source by template parameter, at one node.
 Row: TypeAlias = dict[int, Source]
 
-#: Of one path; who has more is left to the evaluator.
+#: Rows of one path; with more, the evaluator takes over.
 MAX_ROWS = 512
 
-#: They take the first node's text, and the empty text where there is no node.
+#: They use the first node's text, or the empty text if there is no node.
 _FIRST_NODE_OPERATORS = frozenset({Operator.STARTS_WITH, Operator.CONTAINS})
 _EMPTY = Constant(b"")
 
 
 @attrs.frozen
 class PlainStep:
-    """A step by name, with comparisons of what a node has."""
+    """A step by name, with comparisons as predicates."""
 
     axis: Axis
     """Child, descendant or attribute."""
@@ -50,7 +49,7 @@ class PlainStep:
 
 @attrs.frozen
 class PlainComparison:
-    """A parameter that compares what one further step leads to."""
+    """Comparison of a parameter with the nodes that one step selects."""
 
     parameter: int
     operator: Operator
@@ -60,24 +59,21 @@ class PlainComparison:
 
 @attrs.frozen
 class PlainPath:
-    """Steps from the payload's root; `compared` is what the nodes at the end are compared with."""
+    """Steps from the payload's root; `comparison` is that of the selected nodes, if any."""
 
     steps: tuple[PlainStep, ...]
     comparison: tuple[int, Operator, bool] | None
 
 
 def compile_plain_path(template: Template, expression: tree.Expression) -> PlainPath | None:
-    """How to read an expression of the template, None if it is not as plain as that."""
+    """Compile an expression of the template; None if it is not plain."""
     return _PlainPathCompiler(template).compile_path(expression)
 
 
 def find_rows(
     path: PlainPath, evaluation_input: EvaluationInput, work: WorkBudget
 ) -> list[Row] | None:
-    """What the path's holes compare at each of its nodes; None if there are too many.
-
-    Raises `TooExpensive`.
-    """
+    """Return the rows of the path; None if there are too many. Raises `TooExpensive`."""
     return _RowFinder(evaluation_input, work).find(path)
 
 
@@ -96,7 +92,7 @@ class _PlainPathCompiler:
         if steps is None:
             return None
         if compared is not None and compared[1] in _FIRST_NODE_OPERATORS:
-            # Which node is the first may depend on what the predicates compare.
+            # The first node may depend on the predicates' values.
             if any(step.comparisons for step in steps):
                 return None
         return PlainPath(steps, compared)
@@ -104,7 +100,7 @@ class _PlainPathCompiler:
     def _split_comparison(
         self, expression: tree.Expression
     ) -> tuple[tree.Expression, tuple[int, Operator, bool]] | None:
-        """What a comparison with a parameter compares, and how."""
+        """Return the compared expression, and parameter, operator and type."""
         match expression:
             case tree.Binary(position=position, left=left, right=right):
                 subject = right if literal_value(right) is None else left
@@ -179,7 +175,7 @@ def _is_any_descendant(step: tree.Step) -> bool:
 
 
 class _TooManyRows(Exception):
-    """More rows than are worth it."""
+    """More than `MAX_ROWS` rows."""
 
 
 class _RowFinder:
@@ -233,7 +229,7 @@ class _RowFinder:
                 yield node
 
     def _rows_of_node(self, step: PlainStep, node: Node, before: Row) -> list[Row]:
-        """The rows of a node, from what led to it: one for each choice of what is compared."""
+        """Rows of a node from the row before: one for each combination of compared values."""
         found = [before]
         for comparison in step.comparisons:
             choices = list(self._comparison_rows(comparison, node))
@@ -259,7 +255,7 @@ class _RowFinder:
 
 
 def _remove_duplicates(reached: list[tuple[Node, Row]]) -> list[tuple[Node, Row]]:
-    """Without the same node with the same row twice, as two origins may lead to it."""
+    """Remove equal rows of the same node, reached from two start nodes."""
     found: Mapping[tuple[Node, tuple[tuple[int, Source], ...]], tuple[Node, Row]] = {
         (node, tuple(row.items())): (node, row) for node, row in reached
     }

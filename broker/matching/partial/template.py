@@ -1,7 +1,7 @@
-"""Templates: what queries have in common when only the literals of their comparisons differ (F5).
+"""Templates: queries that differ only in the literals of comparisons (F5).
 
-`/flight[id = "UAL1"]` and `/flight['DAL2' = id]` share a template with one hole, whose literals are
-`UAL1` and `DAL2`. Whatever depends on a template alone is done once for all its queries.
+`/flight[id = "UAL1"]` and `/flight['DAL2' = id]` have one template with one parameter; its literals
+are `UAL1` and `DAL2`. Work that depends on the template alone is done once for all its queries.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _NUMBER_OPERATORS = {
 }
 _TEXT_OPERATORS = {"=": Operator.EQUAL, "!=": Operator.NOT_EQUAL}
 _MIRRORED_OPERATORS = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-#: Functions that read the context whatever their arguments, and those without arguments that do
-#: not: the others take the context node then.
+#: Functions that always read the context, and argument-less ones that never do. The others read the
+#: context node if they have no argument.
 _CONTEXT_FUNCTIONS = frozenset({"position", "last", "lang"})
 _CONTEXT_FREE_FUNCTIONS = frozenset({"true", "false"})
 _TEXT_FUNCTIONS = {"starts-with": Operator.STARTS_WITH, "contains": Operator.CONTAINS}
@@ -37,25 +37,25 @@ _TEXT_FUNCTIONS = {"starts-with": Operator.STARTS_WITH, "contains": Operator.CON
 
 @attrs.frozen(cache_hash=True)
 class CommonSubexpression:
-    """A part of an expression, the same in all templates that have an equal part.
+    """A subexpression that is equal in several templates.
 
-    `first` is the number of its first hole: templates that differ in it share nothing, since what
-    is found of a part names its holes.
+    `first_parameter` is the number of its first parameter. It is part of the identity, since cached
+    results contain parameter numbers.
     """
 
     key: Hashable
     first_parameter: int
 
 
-# No slots, for what is found out later.
+# No slots: `cached_property` needs a `__dict__`.
 @attrs.frozen(slots=False)
 class Template:
-    """A boolean expression with holes, each for a number, an empty text or one that is not empty.
+    """Boolean expression with parameters: a number, an empty text or a non-empty text each.
 
-    `key` is equal for equal templates. `expression` is that of one of the queries; `hole_at` says
-    which comparison or call of it, by position, has which hole. `namespaces` resolves prefixes.
-    `paths` has for each parameter a number that is the same for all holes of equal paths: whose nodes
-    are the same in every document, whatever the literals in their predicates are.
+    Equal templates have equal `key`s. `expression` is one query's. `parameter_at` maps the position
+    of a comparison or call to its parameter. `namespaces` resolves prefixes. `path_ids` has a
+    number for each parameter; equal numbers mean equal paths, which select the same nodes in every
+    document, whatever the literals in their predicates.
     """
 
     key: Hashable
@@ -67,9 +67,9 @@ class Template:
 
     @cached_property
     def common_subexpressions(self) -> Mapping[int, CommonSubexpression]:
-        """By the `id` of the expression, the parts whose value is the same wherever it is asked.
+        """Subexpressions whose value is the same in every context, by expression `id`.
 
-        That is all with a path but for what, in a predicate, depends on the predicate's node.
+        These are all with a path, except those in a predicate that depend on its context node.
         """
         finder = _SubexpressionFinder(self.namespaces, with_parameters=bool(self.parameter_at))
         finder.extract(self.expression)
@@ -78,14 +78,14 @@ class Template:
 
 @attrs.frozen
 class TemplateInstance:
-    """A template with the literals of a query in its holes."""
+    """A template with a query's literals for its parameters."""
 
     template: Template
     literals: tuple[Literal, ...]
 
 
 def extract_templates(query: Query, max_alternatives: int = 16) -> tuple[TemplateInstance, ...]:
-    """The query as alternatives of which one must hold; one unless `or` is its outermost operator.
+    """Split the query at an outermost `or`, and extract a template from each alternative.
 
     More than `max_alternatives` alternatives stay one template.
     """
@@ -99,13 +99,13 @@ def extract_templates(query: Query, max_alternatives: int = 16) -> tuple[Templat
 
 
 def template_without_parameters(query: Query) -> Template:
-    """The query as it stands: a template without holes, which has no other query."""
+    """Return a template of the whole query, with all literals in place."""
     namespaces = {**PREDEFINED_PREFIXES, **dict(query.namespaces)}
     return _TemplateExtractor(namespaces, with_parameters=False).extract(query.expression).template
 
 
 def literal_value(expression: tree.Expression) -> str | float | None:
-    """The value of a literal, also of a negative number; None for any other expression."""
+    """Return the value of a literal, also of a negative number; else None."""
     match expression:
         case tree.Number(value=value) | tree.Literal(value=value):
             return value
@@ -116,7 +116,7 @@ def literal_value(expression: tree.Expression) -> str | float | None:
 
 
 class _TemplateExtractor:
-    """Takes the literals out of one expression."""
+    """Replaces the literals of one expression by parameters."""
 
     def __init__(self, namespaces: Mapping[str, str], *, with_parameters: bool = True) -> None:
         self._namespaces = namespaces
@@ -126,7 +126,7 @@ class _TemplateExtractor:
         self._path_ids: list[int] = []
         self._path_depth = 0
         self._parameter_at: dict[int, int] = {}
-        # Numbers of subjects; a predicate begins anew, for its node is another one.
+        # Numbers of compared subjects. Each predicate starts a new table: its context differs.
         self._subject_numbers: dict[Hashable, int] = {}
         self._last_subject_number = 0
 
@@ -162,7 +162,7 @@ class _TemplateExtractor:
                 return self._binary_key(expression)
 
     def _path_key(self, path: tree.Filter | tree.Path) -> Hashable:
-        """The key of a path, which all its holes have for theirs if it is in no other."""
+        """Return a path's key, and assign it to all parameters in an outermost path."""
         first = len(self._parameters)
         self._path_depth += 1
         try:
@@ -196,15 +196,15 @@ class _TemplateExtractor:
     def _call_key(self, call: tree.FunctionCall) -> Hashable:
         operator = _TEXT_FUNCTIONS.get(call.name)
         if operator is not None:
-            subject, wanted = call.arguments
+            subject, substring = call.arguments
             if (
                 self._with_parameters
-                and isinstance(wanted, tree.Literal)
+                and isinstance(substring, tree.Literal)
                 and literal_value(subject) is None
             ):
                 key = self._key(subject)
-                self._add_parameter(call.position, operator, wanted.value.encode(), key)
-                return ("?", operator, bool(wanted.value), key)
+                self._add_parameter(call.position, operator, substring.value.encode(), key)
+                return ("?", operator, bool(substring.value), key)
         return ("call", call.name, *map(self._key, call.arguments))
 
     def _binary_key(self, node: tree.Binary) -> Hashable:
@@ -238,19 +238,19 @@ class _TemplateExtractor:
             number = self._subject_numbers[bare] = self._last_subject_number
         self._parameter_at[position] = len(self._parameters)
         self._parameters.append(Parameter(operator, number))
-        # Of a parameter within a path, the path will be told.
+        # An outermost path around overwrites it.
         self._path_ids.append(hash(subject))
         self._literals.append(literal)
 
 
 class _SubexpressionFinder(_TemplateExtractor):
-    """Cuts an expression once more, to note its parts."""
+    """Extracts a template again, to collect common subexpressions."""
 
     def __init__(self, namespaces: Mapping[str, str], *, with_parameters: bool) -> None:
         super().__init__(namespaces, with_parameters=with_parameters)
         self.found: dict[int, CommonSubexpression] = {}
         self._predicate_depth = 0
-        # Whether the expression has a path, and reads its context; its predicates have their own.
+        # For the current expression without its predicates.
         self._has_path = False
         self._reads_context = False
 
@@ -276,7 +276,7 @@ class _SubexpressionFinder(_TemplateExtractor):
 
 
 def _reads_context(expression: tree.Expression) -> bool:
-    """Whether it reads the context itself, not what it is made of."""
+    """Return True if the expression itself reads the context; subexpressions excluded."""
     match expression:
         case tree.Path(start=start):
             return start is tree.PathStart.CONTEXT
@@ -296,7 +296,7 @@ def _without_predicates(key: Hashable) -> Hashable:
 def _parameter_comparison(
     kind: tree.ValueType, sign: str, literal: str | float
 ) -> tuple[Operator, Literal]:
-    """How a value of this type is compared with a literal (XPath 1.0, section 3.4)."""
+    """Operator and literal for a value of this type (XPath 1.0, section 3.4)."""
     textual = sign in _TEXT_OPERATORS and kind is not tree.ValueType.NUMBER
     if textual and isinstance(literal, str):
         return _TEXT_OPERATORS[sign], literal.encode()

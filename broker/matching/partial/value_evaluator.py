@@ -1,7 +1,4 @@
-"""The values of expressions on a shape: numbers, texts and node-sets.
-
-What a value depends on is a list of cases; see `evaluator.py` for what is true of them.
-"""
+"""Partial evaluation of numbers, texts and node-sets; `evaluator.py` adds booleans."""
 
 from __future__ import annotations
 
@@ -67,7 +64,7 @@ NO_POSITION = "the position of a node depends on values"
 
 
 class ValueEvaluator(abc.ABC):
-    """Reads values for one template; `work` counts what that costs."""
+    """Evaluates the values of one template; `work` counts the cost."""
 
     _input: EvaluationInput
     _walker: PathWalker
@@ -80,12 +77,11 @@ class ValueEvaluator(abc.ABC):
 
     @abc.abstractmethod
     def _compute_boolean(self, expression: tree.Expression, context: Context) -> Formula:
-        """The expression's boolean value; raises `Undecidable`."""
+        """Return the boolean value; raises `Undecidable`."""
 
     # ---------------------------------------------------------------- numbers
 
     def evaluate_number(self, expression: tree.Expression, context: Context) -> GuardedValue:
-        """The expression's value as a number."""
         match expression:
             case tree.Number(value=value):
                 return unguarded_constant(value)
@@ -147,13 +143,12 @@ class ValueEvaluator(abc.ABC):
     def _unconditional_nodes(self, call: tree.FunctionCall, context: Context) -> list[Node]:
         members = self.evaluate_nodes(call.arguments[0], context)
         if any(condition is not TRUE for _, condition in members):
-            raise Undecidable(f"which nodes {call.name}() takes depends on values")
+            raise Undecidable(f"the argument of {call.name}() depends on values")
         return [node for node, _ in members]
 
     # ---------------------------------------------------------------- texts
 
     def string_value(self, node: Node) -> GuardedValue:
-        """The string-value of a node."""
         known = self._cache.string_values.get(node)
         if known is None:
             done = self.work.spent
@@ -163,7 +158,7 @@ class ValueEvaluator(abc.ABC):
         return known
 
     def number_value(self, node: Node) -> GuardedValue:
-        """The number of a node's string-value."""
+        """Number of the node's string-value."""
         known = self._cache.number_values.get(node)
         if known is None:
             known = apply_function(function_library.number, self.string_value(node))
@@ -172,7 +167,6 @@ class ValueEvaluator(abc.ABC):
         return known
 
     def evaluate_text(self, expression: tree.Expression, context: Context) -> GuardedValue:
-        """The expression's value as a text."""
         cases = self._cached.evaluate_once(
             self._cache.texts, self._compute_text, expression, context
         )
@@ -254,13 +248,13 @@ class ValueEvaluator(abc.ABC):
     # ---------------------------------------------------------------- node-sets
 
     def evaluate_nodes(self, expression: tree.Expression, context: Context) -> NodeSet:
-        """The expression's members in document order."""
+        """Return the members in document order."""
         if not self._cached.is_cacheable(expression):
             return self._compute_nodes(expression, context)
         members = self._cached.evaluate_once(
             self._cache.node_sets, self._compute_nodes, expression, context
         )
-        # Whoever asks goes through all of them.
+        # The caller iterates over all of them.
         self.work.spend(len(members))
         return members
 

@@ -1,7 +1,7 @@
-"""What a partial evaluation costs, and where it gives up.
+"""Work limit of a partial evaluation.
 
-Nodes looked at do not tell: the text of a large element, or a condition made of a thousand others,
-is as much work as a long walk. So all of it is counted, in units of about one node looked at.
+Visited nodes are not the only cost: reading the text of a large element or joining a thousand
+conditions takes as long. All work counts, in units of about one visited node.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Sequence
 
 from broker.matching.partial.formula import Formula, operand_count
 
-#: Bytes of a constant text that count as one unit.
+#: Bytes of a constant text per unit.
 _BYTES_PER_UNIT = 32
 
 
 class TooExpensive(Exception):
-    """The evaluation takes too many steps; the text is for `explain`."""
+    """The evaluation exceeds its work limit; the text is for `explain`."""
 
 
 class WorkBudget:
-    """Counts the work of one evaluation. `most` is what may be done before `TooExpensive` is raised."""
+    """Counts the work of one evaluation; beyond `limit`, `TooExpensive` is raised."""
 
     __slots__ = ("limit", "spent")
 
@@ -28,13 +28,13 @@ class WorkBudget:
         self.limit = limit
 
     def spend(self, amount: int = 1) -> None:
-        """So much more was done, or is about to be."""
+        """Count work, done or about to be done."""
         self.spent += amount
         if self.spent > self.limit:
             raise TooExpensive("evaluating it on a shape takes too many steps")
 
     def spend_on_join(self, parts: Sequence[Formula]) -> Sequence[Formula]:
-        """Parts that are about to be made one formula."""
+        """Count the cost of joining formulas, and return them."""
         total = 0
         for part in parts:
             total += operand_count(part)
@@ -42,5 +42,5 @@ class WorkBudget:
         return parts
 
     def spend_on_text(self, text: bytes) -> None:
-        """A constant text is about to be read."""
+        """Count the cost of reading a constant text."""
         self.spend(len(text) // _BYTES_PER_UNIT)

@@ -1,7 +1,7 @@
-"""Where a location path leads, as far as names tell.
+"""Abstract interpretation of location paths over node names.
 
-`AbstractNode` follows a path step by step. What an axis leaves uncertain is weakened to what is sure:
-behind `following::` or `ancestor::` a node may be anywhere in its document.
+`AbstractNode` follows a path step by step. Uncertain axes weaken it: behind `following::` or
+`ancestor::` a node may be anywhere in its document.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ _SIBLINGS = frozenset({Axis.FOLLOWING_SIBLING, Axis.PRECEDING_SIBLING})
 
 @attrs.frozen(slots=True)
 class AbstractNode:
-    """A node that a path has reached.
+    """Abstraction of the nodes that a path selects.
 
-    `floating`: it is the node that `steps` lead to, or any descendant of it. `uncertain`: of the
-    last step it is not known whether it is an element. `required`: what else must occur. `exact`:
-    such a node exists exactly if the steps occur and what is required does. `lost`: nothing about
-    further steps can be told.
+    - `or_descendant`: the node at `steps`, or any descendant of it.
+    - `maybe_not_element`: the last step may select another kind of node than elements.
+    - `required`: other patterns that must occur.
+    - `exact`: such a node exists if and only if the steps and `required` occur.
+    - `is_unknown`: further steps have no known effect.
     """
 
     document: DocumentRole
@@ -37,26 +38,26 @@ class AbstractNode:
     is_unknown: bool = False
 
     def existence_requirements(self) -> Requirements:
-        """What must occur for this node to exist."""
+        """Requirements for this node to exist."""
         steps = self.steps[:-1] if self.maybe_not_element else self.steps
         own = require_pattern(Pattern(self.document, steps)) if steps else ALWAYS
         both = require_both(self.required, own)
         return both if self.exact else both.inexact()
 
     def as_context(self) -> AbstractNode:
-        """The same node as the context of a predicate, whose needs are counted on their own."""
+        """The same node as a predicate's context, which collects its own requirements."""
         return attrs.evolve(self, required=ALWAYS)
 
     def with_requirement(self, more: Requirements, *, exact: bool) -> AbstractNode:
-        """The same node, with what a predicate requires of it."""
+        """The same node with a predicate's requirements."""
         required = require_both(self.required, more)
         return attrs.evolve(self, required=required, exact=self.exact and exact)
 
     def follow_step(self, step: Step, namespaces: Mapping[str, str]) -> AbstractNode | None:
-        """The node behind one more step, its predicates left out; None if there never is one."""
+        """The node behind one more step without its predicates; None if there is none."""
         if self.is_unknown:
             return self
-        # With a predicate behind it, a step decides less than its pattern says.
+        # Behind a predicate, a step decides less than its pattern.
         here = self if self.required == ALWAYS else attrs.evolve(self, exact=False)
         test, axis = _resolve_test(step.test, step.axis, namespaces), step.axis
         if axis is Axis.SELF:
@@ -145,7 +146,7 @@ class AbstractNode:
 
 @attrs.frozen(slots=True)
 class _ResolvedTest:
-    """A node test with its prefix resolved. `uncertain`: what passes need not be an element."""
+    """A node test with its prefix resolved; `maybe_not_element`: other kinds may pass."""
 
     kind: LabelKind
     namespace: str | None = None
@@ -173,7 +174,7 @@ def _resolve_test(test: NodeTest, axis: Axis, namespaces: Mapping[str, str]) -> 
 
 
 def _intersect(step: PatternStep, test: _ResolvedTest) -> PatternStep | None:
-    """The step that passes the test too; None if nothing does."""
+    """The step that also passes the test; None if nothing does."""
     if step.kind is not test.kind:
         return None
     for mine, theirs in ((step.namespace, test.namespace), (step.local, test.local)):

@@ -1,7 +1,7 @@
-"""What each label path fulfils: bitmaps that are kept, and brought up to date when next needed.
+"""Cache of the index rows that each label path satisfies.
 
-A change to the patterns costs an entry in a journal. A label path that is used again reads what was
-written since, most of which its last name rules out; so no change touches all label paths.
+A change of the patterns appends an entry to a journal. A cached label path applies the entries
+since its last use; its last label rules out most of them. So no change visits all label paths.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from broker.matching.paths.bitmap import bitmap_of
 from broker.matching.paths.label_path import LabelPath
 from broker.matching.paths.requirement import MAX_CONJUNCTS
 
-#: Memory for what label paths fulfil, in bytes. When it is used up, every other label path is
-#: forgotten, and computed when it is needed again.
+#: Memory of the cache in bytes. Beyond it, every other label path is dropped, and computed again on
+#: use.
 MAX_BITMAP_BYTES = 128 * 1024 * 1024
-#: Changes that are kept for label paths that did not read them yet; the older half goes, and who
-#: did not read that is computed anew.
+#: Journal entries. Beyond them the older half is dropped; label paths that did not read it are
+#: computed again.
 MAX_JOURNAL = 2048
-#: Up to one row in so many, a column is a list of 8 bytes a row; but in a small index, where a
-#: bitmap is faster and costs little, it never is.
+#: Columns with at most one row in so many are lists, 8 bytes per row. A small index has bitmaps
+#: only, which are faster and cost little there.
 ROWS_PER_SPARSE_ENTRY = 256
 MAX_DENSE_ROWS = 32_768
 _COLUMNS = range(MAX_CONJUNCTS)
 
 
 class RowChange:
-    """A row got (or lost, unless `gained`) a requirement in a column."""
+    """A row that gained (`is_added`) or lost a requirement in a column."""
 
     __slots__ = ("column", "entry", "is_added", "row")
 
@@ -40,9 +40,9 @@ class RowChange:
 
 
 class AcceptedRows:
-    """For one label path: by column, the rows whose requirement there it fulfils.
+    """Rows whose requirement one label path satisfies, by column.
 
-    They are those in `dense`, a bitmap, and those in `sparse`.
+    They are in `dense`, a bitmap, or in `sparse`, a list.
     """
 
     __slots__ = ("dense", "journal_position", "size", "sparse")
@@ -54,7 +54,7 @@ class AcceptedRows:
         self.size = 0
 
     def compact(self, rows_in_use: int) -> None:
-        """All changes are in: make long lists bitmaps."""
+        """Convert long lists to bitmaps, once all changes are applied."""
         least = rows_in_use // ROWS_PER_SPARSE_ENTRY if rows_in_use > MAX_DENSE_ROWS else 0
         for column in _COLUMNS:
             rows = self.sparse[column]
@@ -65,7 +65,7 @@ class AcceptedRows:
 
 
 class AcceptedRowsCache:
-    """Those of the label paths in use."""
+    """The accepted rows of the label paths in use."""
 
     def __init__(
         self,
@@ -77,11 +77,11 @@ class AcceptedRowsCache:
         self._by_path: dict[LabelPath, AcceptedRows] = {}
         self._max_bytes = max_bytes
         self._journal: list[RowChange] = []
-        self._journal_start = 0  # The number of the journal's first change.
+        self._journal_start = 0  # The number of the journal's first entry.
         self._changes_by_key: dict[str, list[int]] = {}
         self._max_journal = max_journal
         self.journal_end = 0
-        self.highest_row = 0  # The highest in use so far.
+        self.highest_row = 0  # The highest so far.
         self.bytes = 0
         self.computed = 0
 
@@ -89,7 +89,7 @@ class AcceptedRowsCache:
         return len(self._by_path)
 
     def record_change(self, change: RowChange) -> None:
-        """Write down a change."""
+        """Append a change to the journal."""
         if len(self._journal) >= self._max_journal:
             gone = (len(self._journal) + 1) // 2
             del self._journal[:gone]
@@ -103,7 +103,7 @@ class AcceptedRowsCache:
         self.highest_row = max(self.highest_row, change.row)
 
     def find(self, path: LabelPath) -> AcceptedRows:
-        """What the label path fulfils now; not to be changed."""
+        """Return the current rows of the label path; read-only."""
         known = self._by_path.get(path)
         if known is not None:
             if known.journal_position == self.journal_end:
@@ -133,7 +133,7 @@ class AcceptedRowsCache:
             unread += numbers[bisect_left(numbers, known.journal_position) :]
         if not unread:
             return False
-        # In the order in which it was written: a row may have been given to another meanwhile.
+        # In journal order: another item may have reused a row.
         unread.sort()
         labels = path.label_keys()
         for number in unread:
@@ -142,7 +142,7 @@ class AcceptedRowsCache:
             if change.is_added:
                 pattern = change.entry.pattern
                 if change.entry.rows.get(change.row) != change.column:
-                    continue  # It is lost again by now.
+                    continue  # A later entry removed it.
                 if pattern.document is path.document and pattern.matches(labels):
                     rows.append(change.row)
             elif change.row in rows:

@@ -1,7 +1,7 @@
-"""All patterns in one nondeterministic automaton with shared prefixes (YFilter, F2).
+"""Nondeterministic automaton of all patterns with shared prefixes (YFilter, F2).
 
-It is run once for each label path, not for each document; the states reached are remembered, so a
-label path costs one step from its parent's (F3).
+It runs once for each label path, not for each document. Reached states are cached, so a label path
+costs one step from its parent's (F3).
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from broker.matching.paths.label_path import LabelPath
 from broker.matching.paths.pattern import DocumentRole, LabelKind, Pattern
 
-#: References to states that are remembered: 8 bytes each. All are forgotten when there are more.
+#: Cached references to states, 8 bytes each; beyond them the cache is cleared.
 MAX_CACHED_STATES = 1_000_000
 
 
 class State:
-    """What has been read so far. `below` is the state behind a `//` from here; it `loops`."""
+    """State of the automaton; `descendant_state` is the looping state behind a `//` from here."""
 
     __slots__ = ("descendant_state", "edges", "entry", "is_loop", "parent")
 
@@ -27,9 +27,9 @@ class State:
 
 
 class PatternEntry:
-    """A pattern in use; `rows` are the places in the index where it is a requirement.
+    """A pattern in use.
 
-    A row is in the column that the value names (see `index.py`).
+    `rows` maps each index row that requires it to the column (see `index.py`).
     """
 
     __slots__ = ("key", "pattern", "rows", "state")
@@ -42,7 +42,7 @@ class PatternEntry:
 
 
 class Automaton:
-    """Patterns come and go; `accepted` tells which of them a label path has."""
+    """Set of patterns; `find_accepted` returns those that a label path matches."""
 
     def __init__(self, max_remembered: int = MAX_CACHED_STATES) -> None:
         self._start_states = {document: State(None) for document in DocumentRole}
@@ -57,7 +57,7 @@ class Automaton:
         return len(self._entries)
 
     def add_pattern(self, pattern: Pattern) -> PatternEntry:
-        """The entry of a pattern, which is new or there already."""
+        """Return the pattern's entry, which may exist already."""
         entry = self._entries.get(pattern)
         if entry is None:
             state = self._start_states[pattern.document]
@@ -74,7 +74,7 @@ class Automaton:
         return entry
 
     def remove_pattern(self, entry: PatternEntry) -> None:
-        """Forget a pattern and the states that it alone needs."""
+        """Remove a pattern and the states that only it uses."""
         del self._entries[entry.pattern]
         state = entry.state
         state.entry = None
@@ -88,7 +88,7 @@ class Automaton:
             state = parent
 
     def find_accepted(self, path: LabelPath) -> list[PatternEntry]:
-        """The patterns that describe the label path."""
+        """Return the patterns that match the label path."""
         if self._has_new_states or self._cached_states > self._max_cached_states:
             self._states_by_path.clear()
             self._cached_states = 0

@@ -1,8 +1,8 @@
-"""What becomes of an expression when one of its node-sets is empty.
+"""Value of an expression if one of its node-sets is empty.
 
-Three-valued: a known value, or nothing known. If a test is false whenever a node-set is empty, then
-the node-set must not be empty; that holds for `x > 5`, `number(x) = 5`, `string(x) != ""` or
-`count(x) >= 1`, and not for `starts-with(x, "")` or `count(x) < 1`.
+The analysis is three-valued: a known value, or unknown. If a test is false for an empty node-set,
+the test requires a node. That holds for `x > 5`, `number(x) = 5`, `string(x) != ""` or `count(x) >=
+1`, and not for `starts-with(x, "")` or `count(x) < 1`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _EXACT_ARITHMETIC: dict[str, Callable[[float, float], float]] = {
     "-": operator.sub,
     "*": operator.mul,
 }
-#: Strings that are empty when their first argument is.
+#: Functions with an empty result if their first argument is empty.
 _EMPTY_IF_FIRST_IS = frozenset(
     {"normalize-space", "substring", "substring-before", "substring-after", "translate"}
 )
@@ -57,7 +57,7 @@ _NAME_FUNCTIONS = frozenset({"local-name", "name", "namespace-uri"})
 
 
 def outermost_node_sets(expression: Expression) -> Iterator[Expression]:
-    """The outermost node-sets in an expression, without those in their predicates."""
+    """Yield the outermost node-sets in an expression, those in predicates excluded."""
     if value_type(expression) is ValueType.NODE_SET:
         yield expression
         return
@@ -75,12 +75,12 @@ def outermost_node_sets(expression: Expression) -> Iterator[Expression]:
 def truth_if_empty(
     expression: Expression, empty: Expression | None = None
 ) -> bool | Constant[_Indefinite.UNKNOWN]:
-    """Its boolean value, if the node-set `empty` (an object in it) being empty decides that."""
+    """Return the boolean value if the emptiness of `empty` (a node in the tree) decides it."""
     return _boolean(_value_if_empty(expression, empty))
 
 
 def value_if_empty(expression: Expression, empty: Expression) -> Value:
-    """What is known of its value if the node-set `empty` (an object in it) is empty."""
+    """Return the known value if `empty` (a node in the tree) is an empty node-set."""
     return _value_if_empty(expression, empty)
 
 
@@ -132,7 +132,7 @@ def _compare(
 ) -> Value:
     types = (one_type, other_type)
     if ValueType.BOOLEAN in types:
-        # A node-set is made a boolean then, and for equality all else is too.
+        # A comparison with a boolean converts node-sets, and equality all other values too.
         one, other = (_boolean(v) if v is EMPTY or sign not in _ORDER else v for v in (one, other))
     elif EMPTY in (one, other):
         return False
@@ -203,7 +203,7 @@ def _boolean(value: Value) -> bool | Constant[_Indefinite.UNKNOWN]:
 def _string(value: Value) -> str | Constant[_Indefinite.UNKNOWN]:
     if value is EMPTY:
         return ""
-    # How numbers are written is of no use here.
+    # The format of numbers is not needed here.
     return value if isinstance(value, str) else UNKNOWN
 
 

@@ -1,9 +1,9 @@
-"""Which of many items a document's structure leaves possible.
+"""Index of items by the document structure that they require.
 
-Each alternative of an item's requirements is a *row*; its patterns are numbered, and the n-th of
-them is the row's requirement in *column* n. A label path keeps a bitmap of rows for each column. A
-document's rows in a column are the union over its label paths, and what is left possible is the
-intersection over the columns, in which rows with fewer requirements count as fulfilled.
+Each alternative of an item's requirements is a *row*. Its n-th pattern is the row's requirement in
+*column* n. Each label path has a bitmap of satisfied rows per column. A document's rows in a column
+are the union over its label paths. The possible rows are the intersection over the columns; rows
+without a requirement in a column count as satisfied there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Item = TypeVar("Item", bound=Hashable)
 
 @attrs.frozen(slots=True)
 class Candidates:
-    """Bitmaps of items' numbers: which may match, and which of these match for certain."""
+    """Bitmaps of item numbers: those that may match, and those that certainly match."""
 
     possible: int
     certain: int
@@ -39,11 +39,10 @@ class _Row(Generic[Item]):
 
 
 class PathIndex(Generic[Item]):
-    """Items by what must occur in a document for them to match (F2, F3).
+    """Items by the patterns that a matching document must have (F2, F3).
 
-    It holds as many items as are added: about 1 kB for each of one pattern. What it remembers of
-    documents is bounded: `max_label_paths` (some 0.7 kB each), `max_bitmap_bytes`, and a million
-    references to states.
+    The number of items is not limited: about 1 kB for each with one pattern. Caches are limited:
+    `max_label_paths` (some 0.7 kB each), `max_bitmap_bytes`, and a million references to states.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class PathIndex(Generic[Item]):
         max_label_paths: int = MAX_LABEL_PATHS,
         max_bitmap_bytes: int = MAX_BITMAP_BYTES,
     ) -> None:
-        #: The label paths that this index understands.
+        #: Label paths for this index.
         self.label_paths = LabelPathTable(max_label_paths)
         self._automaton = Automaton()
         self._accepted_rows = AcceptedRowsCache(self._automaton, max_bitmap_bytes)
@@ -61,7 +60,7 @@ class PathIndex(Generic[Item]):
         self._satisfiable_rows = 0
         self._exact_rows = 0
         self._secondary_rows = 0
-        # By column: rows without a requirement there, and how many have one.
+        # By column: the rows without a requirement, and the number with one.
         self._rows_without_requirement = [0] * MAX_CONJUNCTS
         self._requirement_counts = [0] * MAX_CONJUNCTS
         self._label_kind_counts = dict.fromkeys(LabelKind, 0)
@@ -70,14 +69,14 @@ class PathIndex(Generic[Item]):
         return len(self._rows_by_item)
 
     def add_item(self, requirements: Requirements, item: Item) -> int:
-        """Index an item and return its number. Raises `ValueError` if it is indexed already.
+        """Add an item and return its number; raises `ValueError` if it is indexed already.
 
-        Numbers are small; that of a removed item is given again.
+        Numbers are small; those of removed items are reused.
         """
         if item in self._rows_by_item:
             raise ValueError(f"{item!r} is indexed already")
         rows: list[int] = []
-        # An item that nothing can match needs a number too.
+        # An unsatisfiable item needs a number too.
         for alternative in requirements.alternatives or (None,):
             rows.append(self._add_row(item, alternative, rows[0] if rows else None))
         if requirements.exact:
@@ -86,29 +85,29 @@ class PathIndex(Generic[Item]):
         return rows[0]
 
     def remove_item(self, item: Item) -> None:
-        """Forget an item. Raises `KeyError` if it is not indexed."""
+        """Remove an item; raises `KeyError` if it is not indexed."""
         rows = self._rows_by_item.pop(item)
         self._exact_rows &= ~(1 << rows[0])
         for row in rows:
             self._remove_row(row)
 
     def item_at(self, number: int) -> Item:
-        """The item that has this number. Raises `KeyError` if none has."""
+        """Return the item with this number; raises `KeyError` if there is none."""
         row = self._rows[number] if number < len(self._rows) else None
         if row is None:
             raise KeyError(number)
         return row.item
 
     def items_in(self, numbers: int) -> list[Item]:
-        """The items of a bitmap of numbers."""
+        """Return the items of a bitmap of numbers."""
         return [self.item_at(number) for number in list_members(numbers)]
 
     def uses_label_kind(self, kind: LabelKind) -> bool:
-        """Whether any pattern ends in a label of this kind."""
+        """Return True if a pattern ends in a label of this kind."""
         return self._label_kind_counts[kind] > 0
 
     def find_candidates(self, paths: Iterable[LabelPath]) -> Candidates:
-        """What is possible in a document that has these label paths, and no other."""
+        """Return the candidates for a document with exactly these label paths."""
         columns = [i for i in range(MAX_CONJUNCTS) if self._requirement_counts[i]]
         unions = [0] * MAX_CONJUNCTS
         few: list[set[int]] = [set() for _ in unions]
@@ -131,7 +130,7 @@ class PathIndex(Generic[Item]):
         return Candidates(possible, possible & self._exact_rows)
 
     def statistics(self) -> dict[str, int]:
-        """Sizes now, and `computed`: how often a label path was run through the automaton."""
+        """Return current sizes, and `computed`, the number of runs of the automaton."""
         return {
             "items": len(self._rows_by_item),
             "patterns": len(self._automaton),

@@ -1,4 +1,4 @@
-"""Label paths, each kept once, and the walk that finds those of a document."""
+"""Interned label paths, and their collection from documents and shapes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from lxml import etree
 from broker.matching.paths.pattern import DocumentRole, LabelKind, matching_keys
 from broker.matching.shape.tree import Node, NodeKind
 
-#: Label paths that are kept. Further ones are made anew for each document that has them.
+#: Interned label paths. Further ones are created anew for each document.
 MAX_LABEL_PATHS = 65_536
 _NO_NAME = ""
 
 
 class LabelPath:
-    """The names from a document's root to a node. One object for each, while it is kept.
+    """Names from a document's root to a node; unique if interned.
 
-    The root's own has no labels; `keys` are the `matching_keys` of the last label.
+    The root's path has no labels. `keys` are the `matching_keys` of the last label.
     """
 
     __slots__ = (
@@ -44,13 +44,13 @@ class LabelPath:
         self.is_interned = is_interned
         namespace, _, local = tag[1:].rpartition("}") if tag[:1] == "{" else ("", "", tag)
         self.keys = matching_keys(kind, namespace, local)
-        # Children by name as lxml writes it.
+        # Children by lxml's spelling of the name.
         self.elements: dict[str, LabelPath] = {}
         self.attributes: dict[str, LabelPath] = {}
         self.texts: dict[str, LabelPath] = {}
 
     def label_keys(self) -> list[tuple[str, str, str]]:
-        """The keys of all labels, the root's child first."""
+        """Return the keys of all labels, outermost first."""
         found = []
         here = self
         while here.parent is not None:
@@ -64,7 +64,7 @@ class LabelPath:
 
 
 class LabelPathTable:
-    """All label paths seen, at most `most` of them kept."""
+    """Intern table of label paths, with at most `max_paths` entries."""
 
     def __init__(self, max_paths: int = MAX_LABEL_PATHS) -> None:
         self._max_paths = max_paths
@@ -75,7 +75,7 @@ class LabelPathTable:
         return self._interned_count
 
     def root_path(self, document: DocumentRole) -> LabelPath:
-        """The label path without labels of one of an event's documents."""
+        """Return the path without labels of one of an event's documents."""
         return self._roots[document]
 
     def collect_from_tree(
@@ -86,15 +86,15 @@ class LabelPathTable:
         attributes: bool = True,
         texts: bool = True,
     ) -> set[LabelPath]:
-        """Those of the document whose outermost element is `root`, its DTD's defaults applied.
+        """Return the label paths of the document below `root`, DTD defaults included.
 
-        Without `attributes` or `texts` only those of elements are looked for: a third of the time.
+        Without `attributes` or `texts`, only those of elements: a third of the time.
         """
         transient = _TransientPaths()
         found: set[LabelPath] = set()
         above, left = self._roots[document], 1
         waiting: list[tuple[LabelPath, int]] = []
-        # In document order, counting children down: much faster in lxml than asking for them.
+        # In document order, counting children down: much faster than asking lxml for them.
         for element in root.iter():
             while not left:
                 above, left = waiting.pop()
@@ -125,7 +125,7 @@ class LabelPathTable:
         return found
 
     def collect_from_shape(self, root: Node, document: DocumentRole) -> set[LabelPath]:
-        """Those of every document of a shape; `root` is the shape's root or outermost element."""
+        """Return the label paths of a shape; `root` is its root node or root element."""
         transient = _TransientPaths()
         found: set[LabelPath] = set()
         open_nodes = [(root, self._roots[document])]
@@ -161,7 +161,7 @@ class LabelPathTable:
 
 
 class _TransientPaths:
-    """Label paths of one document for which there was no place."""
+    """Label paths of one document that did not fit in the table."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[LabelPath, LabelKind, str], LabelPath] = {}

@@ -1,7 +1,7 @@
-"""Templates as expressions of which the literals are not known.
+"""Templates as expressions with unknown literals.
 
-What one query of a template requires holds for all of them only where its literal does not decide:
-`count(//leg) > 3` needs a leg, `count(//leg) > -1` does not, and both have one template.
+The requirements of one query hold for its whole template only if its literal does not matter.
+`count(//leg) > 3` requires a leg, `count(//leg) > -1` does not; both have one template.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _ANY_TEXT, _ANY_NUMBER = "ClientId", "TimeStamp"
 
 
 def abstract_literals(expression: Expression, parameter_at: Mapping[int, int]) -> Expression:
-    """The expression with a variable instead of each literal that decides what is required.
+    """Replace each literal that influences the requirements by a variable.
 
-    `parameter_at` has the positions of the comparisons and calls that literals were taken out of. Where
-    only it matters whether a text literal is empty, it stays: templates tell these apart.
+    `parameter_at` has the positions of the template's parameters. A text literal stays if only its
+    emptiness matters, because templates distinguish that.
     """
     return _LiteralAbstraction(parameter_at).rewrite(expression)
 
@@ -97,7 +97,7 @@ def _abstract_operand(operator: str, subject: Expression, literal: Expression) -
 
 
 def _is_decisive(subject: Expression) -> bool:
-    """Whether a text that the subject is compared with can decide what is required."""
+    """Return True if a compared text can influence the requirements."""
     return any(
         isinstance(value := value_if_empty(subject, node_set), (str, float, bool)) and value != ""
         for node_set in outermost_node_sets(subject)

@@ -1,4 +1,4 @@
-"""Which patterns must occur: a small disjunction of conjunctions."""
+"""Requirements of a query: patterns that must occur, as a small disjunction of conjunctions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import attrs
 
 from broker.matching.paths.pattern import Pattern
 
-#: More alternatives than these are not kept apart: a conjunction drops its longer side, a
-#: disjunction requires nothing any more.
+#: Limit of alternatives. Beyond it, a conjunction drops its longer side, and a disjunction requires
+#: nothing.
 MAX_ALTERNATIVES = 64
 #: Patterns of one alternative; the likely rarest are kept.
 MAX_CONJUNCTS = 4
@@ -21,7 +21,7 @@ Alternative: TypeAlias = frozenset[Pattern]
 class Requirements:
     """A document can match only if all patterns of one alternative occur in it.
 
-    No alternative: it never can. An empty alternative: nothing is required. `exact` says that it
+    Without alternatives it can not match; an empty alternative requires nothing. `exact`: it
     matches if and only if they occur.
     """
 
@@ -29,7 +29,7 @@ class Requirements:
     exact: bool
 
     def inexact(self) -> Requirements:
-        """The same, but only necessary."""
+        """Return the same requirements as necessary, but not sufficient."""
         return attrs.evolve(self, exact=False)
 
     def __str__(self) -> str:
@@ -43,22 +43,19 @@ UNKNOWN = ALWAYS.inexact()
 
 
 def require_pattern(pattern: Pattern) -> Requirements:
-    """That the pattern occurs."""
     return Requirements(frozenset({frozenset({pattern})}), exact=True)
 
 
 def require_both(left: Requirements, right: Requirements) -> Requirements:
-    """Both."""
     exact = left.exact and right.exact
     if len(left.alternatives) * len(right.alternatives) > MAX_ALTERNATIVES:
-        kept = min(left, right, key=lambda side: len(side.alternatives))
-        return kept.inexact()
+        shorter = min(left, right, key=lambda side: len(side.alternatives))
+        return shorter.inexact()
     products = frozenset(a | b for a in left.alternatives for b in right.alternatives)
     return _simplify(products, exact)
 
 
 def require_either(left: Requirements, right: Requirements) -> Requirements:
-    """Either."""
     return _simplify(left.alternatives | right.alternatives, left.exact and right.exact)
 
 

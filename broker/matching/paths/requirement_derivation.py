@@ -1,4 +1,4 @@
-"""What must occur in a document for a query to match: a necessary condition, sometimes exact."""
+"""Derivation of a query's requirements: a necessary condition, sometimes exact."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from broker.matching.query.tree import (
 )
 from broker.matching.query.value_type import value_type
 
-#: Outside all predicates the context is the payload's element, whatever its name.
+#: Outside predicates the context is the payload's element, with any name.
 _OUTERMOST_CONTEXT = AbstractNode(DocumentRole.PAYLOAD, (PatternStep(False, LabelKind.ELEMENT),))
 
 
 def derive_requirements(query: Query) -> Requirements:
-    """The patterns of which a matching document must have some (F2).
+    """Return the patterns that a matching document must have (F2).
 
     Envelope variables, `not()`, positions and values require nothing.
     """
@@ -42,7 +42,7 @@ def derive_requirements(query: Query) -> Requirements:
 
 
 def derive_from_expression(expression: Expression, namespaces: Mapping[str, str]) -> Requirements:
-    """The same for an expression whose prefixes `namespaces` resolves."""
+    """Derive from an expression, with `namespaces` for its prefixes."""
     return _Derivation({**namespaces, **PREDEFINED_PREFIXES}).derive(expression, _OUTERMOST_CONTEXT)
 
 
@@ -51,7 +51,7 @@ class _Derivation:
         self._namespaces = namespaces
 
     def derive(self, expression: Expression, context: AbstractNode) -> Requirements:
-        """For its boolean value to be true."""
+        """Requirements for a true boolean value."""
         if value_type(expression) is ValueType.NODE_SET:
             return self._require_non_empty(expression, context)
         match expression:
@@ -91,7 +91,7 @@ class _Derivation:
                         if (end := here.follow_step(step, self._namespaces)) is not None
                     ]
                 return ends
-        # What id() finds depends on a DTD, and on the document that it looks in.
+        # The result of id() depends on a DTD and on the searched document.
         return [AbstractNode(context.document, exact=False, is_unknown=True)]
 
     def _start_nodes(
@@ -124,7 +124,7 @@ class _Derivation:
 
 
 def _is_decided_by_labels(predicate: Expression) -> bool:
-    """Whether it only asks for nodes below the context, so that their label paths decide it."""
+    """Return True if the predicate only tests nodes below the context for existence."""
     match predicate:
         case Path(start=start):
             return start is PathStart.CONTEXT

@@ -1,21 +1,20 @@
-"""A static estimate of what a query costs on one document (checklist F13).
+"""Static estimate of a query's cost on one document (checklist F13).
 
-The unit is one node visited, about 10 ns. The model is a document of `nodes` elements, 1000 when
-a subscription is judged:
+The unit is one visited node, about 10 ns. The model document has `nodes` elements, 1,000 when a
+subscription is checked:
 
-- a `child`, `attribute` or `namespace` step visits 10 nodes for each node that it starts from, a
-  `self` or `parent` step 1, an `ancestor` step as many as the document is deep (the model's 10), a
-  sibling step a tenth of the document, and `descendant`, `following` and `preceding` the whole
-  document;
-- a document has one element; `child` steps from that, and behind `..` or an `ancestor` step, visit
-  a tenth of the document for each;
-- no step finds more nodes than the document has, and a name test keeps a quarter of them;
-- a predicate costs its expression once for each node that the step found;
-- comparing two node-sets costs the product of their sizes, turning one into a string 10 nodes'
-  worth, the whole document's string all of it, and `translate` a tenth of that for each character
-  of its second argument.
+- A `child`, `attribute` or `namespace` step visits 10 nodes for each start node. A `self` or
+  `parent` step visits 1, an `ancestor` step the depth of the document (10 in the model), a sibling
+  step a tenth of the document. `descendant`, `following` and `preceding` visit the whole document.
+- A document has one root element. `child` steps from that element, from `..` or from an `ancestor`
+  step visit a tenth of the document.
+- No step finds more nodes than the document has. A name test keeps a quarter of them.
+- A predicate costs its expression once for each node that the step found.
+- Comparing two node-sets costs the product of their sizes. Converting a node-set to a string costs
+  10 nodes, for the whole document all of its nodes. `translate` costs a tenth of that for each
+  character of its second argument.
 
-Operators add up. The estimate bounds the shape of a query, not its time: that is measured too.
+Operators add up. The estimate limits the shape of a query; its run time is measured as well.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ _SINGLE_NODE_AXES = frozenset({Axis.SELF, Axis.PARENT})
 
 @attrs.frozen
 class CostEstimate:
-    """`check_cost` in nodes visited; the step that costs most and its visits (None without steps)."""
+    """Estimated `cost` in visited nodes, and the most expensive step (None without steps)."""
 
     cost: float
     costliest_step: Step | None
@@ -65,14 +64,14 @@ class CostEstimate:
 def estimate_cost(
     expression: Expression, nodes: int = MODEL_NODES, depth: int = _NEARBY_NODES
 ) -> CostEstimate:
-    """What evaluating the expression once costs on a document of so many elements, so deep."""
+    """Estimate one evaluation on a document with `nodes` elements and `depth` levels."""
     model = _CostModel(float(nodes), float(depth))
     cost = model.cost(expression, 1.0)
     return CostEstimate(cost, model.costliest_step, model.costliest_step_cost)
 
 
 class _CostModel:
-    """`times` is how often an expression is evaluated; costs returned include it."""
+    """Cost functions; `times` is the number of evaluations, included in every returned cost."""
 
     def __init__(self, nodes: float, depth: float) -> None:
         self._nodes = nodes
@@ -84,7 +83,7 @@ class _CostModel:
         return self._cost_and_size(expression, times)[0]
 
     def _cost_and_size(self, expression: Expression, times: float) -> tuple[float, float]:
-        """(cost of all evaluations, nodes in the result of one)."""
+        """Return the cost of all evaluations, and the number of nodes that one of them returns."""
         match expression:
             case Number() | Literal() | Variable():
                 return times, 0.0

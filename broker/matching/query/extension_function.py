@@ -1,11 +1,10 @@
-"""Functions on texts that take libxml2 the square of a text's length, and ours in their place.
+"""Extension functions for lxml, in place of string functions that are quadratic in libxml2.
 
-libxml2 compares a text that is looked for at every place anew, goes through the alphabet of
-`translate` for every character, and copies what it has for every argument of `concat`; nothing can
-interrupt it. So calls whose other text is not short are rewritten (`addressing.py`) to functions
-of the same names in the envelope's namespace, whose prefix is bound in every query and can not be
-bound to anything else. Their work is bounded: in proportion to their texts, and in all by
-`MAX_WORK`.
+libxml2 compares a searched text anew at every offset. It scans the alphabet of `translate` for
+every character, and copies the result so far for every argument of `concat`. Nothing can interrupt
+it. Calls with an argument that is not short are therefore rewritten (`rewrite.py`) to functions of
+the same names in the envelope's namespace. That prefix is bound in every query and can not be
+rebound. Their work is proportional to their texts, and limited by `MAX_WORK` in all.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ from broker.matching.query.tree import (
 )
 from broker.matching.query.value_type import value_type
 
-#: Characters of literals that libxml2 may look for (or translate), those of a whole query together:
-#: each is compared with each character of a text, in a megabyte some 300 ms in all.
+#: Characters of literals that libxml2 may search for or translate, in the whole query. Each is
+#: compared with each character of a text: in a megabyte some 300 ms in all.
 MAX_LIBXML2_SEARCHED = 256
-#: Texts that libxml2 may join, and how many times the text of the document may be in the result.
+#: Limit for libxml2's `concat`: its arguments, and the copies of the document's text in the result.
 MAX_LIBXML2_CONCATENATED = 16
-#: The same for one call of our `concat`: its arguments are all in memory when it is called.
+#: The same limit for one call of this module's `concat`, whose arguments are all in memory.
 MAX_CONCATENATED = 64
-#: What one evaluation may do in these functions: some half a second. The unit is a character
-#: searched, 5 ns with the making of its text; a hundred keywords may be looked for in a megabyte.
+#: Work of one evaluation in these functions, some half a second. The unit is one searched
+#: character, 5 ns with the creation of its text. A hundred keywords fit for one megabyte.
 MAX_WORK = 128 * 1024 * 1024
-#: What a character costs that is joined (it is in memory several times) or translated.
+#: Work per character that is joined (in memory several times) or translated.
 _CONCATENATION_WORK = 8
 _TRANSLATION_WORK = 8
 
@@ -58,9 +57,10 @@ def record_call_rewrite(
     *,
     in_predicate: bool,
 ) -> None:
-    """Have the call rewritten if it needs it; `punctuation` are its brackets and the commas between.
+    """Record replacements for a call that must become an extension function.
 
-    `within` a predicate it is made for each node, and what it searches may be large each time.
+    `punctuation` has its brackets and the commas between. A call in a predicate is evaluated for
+    each node, possibly on a large text each time.
     """
     if call.name in _SEARCH_FUNCTIONS:
         short = _is_short_search(call.arguments[1], info)
@@ -75,27 +75,27 @@ def record_call_rewrite(
         )
 
 
-def _is_short_search(sought: Expression, info: ParseInfo) -> bool:
-    if isinstance(sought, Literal):
-        if info.searched_characters + len(sought.value) > MAX_LIBXML2_SEARCHED:
+def _is_short_search(substring: Expression, info: ParseInfo) -> bool:
+    if isinstance(substring, Literal):
+        if info.searched_characters + len(substring.value) > MAX_LIBXML2_SEARCHED:
             return False
-        info.searched_characters += len(sought.value)
+        info.searched_characters += len(substring.value)
         return True
-    return value_type(sought) in (ValueType.NUMBER, ValueType.BOOLEAN)
+    return value_type(substring) in (ValueType.NUMBER, ValueType.BOOLEAN)
 
 
-def _reads_outside_context(searched: Expression) -> bool:
-    """Whether it is more than a part of the predicate's node, so that it is the same for many."""
-    if isinstance(searched, Path):
-        if searched.start in (PathStart.DOCUMENT, PathStart.ENVELOPE):
+def _reads_outside_context(text: Expression) -> bool:
+    """Return True if the text may lie outside the predicate's node, and be the same for many."""
+    if isinstance(text, Path):
+        if text.start in (PathStart.DOCUMENT, PathStart.ENVELOPE):
             return True
-        if any(step.axis not in _INWARD_AXES for step in searched.steps):
+        if any(step.axis not in _INWARD_AXES for step in text.steps):
             return True
-    return any(map(_reads_outside_context, subexpressions_of(searched)))
+    return any(map(_reads_outside_context, subexpressions_of(text)))
 
 
 def _count_copies(expression: Expression) -> int:
-    """How often the text of a whole document may be in the expression's, at most."""
+    """Maximum number of copies of the whole document's text in the expression's value."""
     kind = value_type(expression)
     if kind in (ValueType.NUMBER, ValueType.BOOLEAN) or isinstance(expression, Literal):
         return 0
@@ -106,24 +106,24 @@ def _count_copies(expression: Expression) -> int:
 
 
 def _split_points(arguments: Sequence[Expression], commas: Sequence[Token]) -> list[Token]:
-    """The commas before which there are as many texts as one call of ours may get."""
+    """Commas at which a `concat` is split, so that no call exceeds `MAX_CONCATENATED`."""
     ends = []
-    held = 0
+    copies_in_call = 0
     for place, argument in enumerate(arguments):
         copies = max(_count_copies(argument), 1)
-        held += copies
-        if held > MAX_CONCATENATED and place:
+        copies_in_call += copies
+        if copies_in_call > MAX_CONCATENATED and place:
             ends.append(commas[place - 1])
-            held = copies
+            copies_in_call = copies
     return ends
 
 
 def _rewrite_call(
     name: Token, punctuation: Sequence[Token], ends: Sequence[Token]
 ) -> list[Replacement]:
-    """`f(a,b)` as `Mspaces:f(string(a),string(b))`: lxml would pass a node-set as a list.
+    """Rewrite `f(a,b)` to `Mspaces:f(string(a),string(b))`; lxml would pass a node-set as a list.
 
-    With commas in `ends` it is `f(f(a,b),c)`, which is right for `concat`.
+    With commas in `ends`, the result is `f(f(a,b),c)`, which is equal for `concat`.
     """
     opening, *commas, closing = punctuation
     call = f" {ENVELOPE_PREFIX}:{name.text}"
@@ -138,7 +138,7 @@ def _rewrite_call(
 
 
 def _count_work(context: Any, amount: int) -> None:
-    """Count work of this evaluation; `QueryTooExpensive` when it is too much."""
+    """Add work to this evaluation; raise `QueryTooExpensive` beyond `MAX_WORK`."""
     done = context.eval_context.get(NAMESPACE, 0) + amount
     context.eval_context[NAMESPACE] = done
     if done > MAX_WORK:
@@ -147,33 +147,33 @@ def _count_work(context: Any, amount: int) -> None:
         )
 
 
-def _contains(context: Any, text: str, sought: str) -> bool:
+def _contains(context: Any, text: str, substring: str) -> bool:
     _count_work(context, len(text))
-    return sought in text
+    return substring in text
 
 
-def _substring_before(context: Any, text: str, sought: str) -> str:
+def _substring_before(context: Any, text: str, substring: str) -> str:
     _count_work(context, len(text))
-    return text[: max(text.find(sought), 0)]
+    return text[: max(text.find(substring), 0)]
 
 
-def _substring_after(context: Any, text: str, sought: str) -> str:
+def _substring_after(context: Any, text: str, substring: str) -> str:
     _count_work(context, len(text))
-    place = text.find(sought)
-    return text[place + len(sought) :] if place >= 0 else ""
+    place = text.find(substring)
+    return text[place + len(substring) :] if place >= 0 else ""
 
 
 def _translate(context: Any, text: str, old: str, new: str) -> str:
     _count_work(context, _TRANSLATION_WORK * (len(text) + len(old)))
     table: dict[int, str | None] = {}
     for place, character in enumerate(old):
-        # The first counts where a character is there twice; one without a replacement goes.
+        # The first occurrence counts; characters without a replacement are removed.
         table.setdefault(ord(character), new[place] if place < len(new) else None)
     return text.translate(table)
 
 
 def _concat(context: Any, *texts: str) -> str:
-    # The first may be the result of another call, which has been counted.
+    # The first argument may be the result of another call, which was counted there.
     _count_work(context, _CONCATENATION_WORK * sum(map(len, texts[1:])))
     return "".join(texts)
 

@@ -1,4 +1,4 @@
-"""The 27 functions of XPath 1.0's core library, and no other."""
+"""Signatures of the 27 functions of XPath 1.0's core library; there are no others."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _B, _N, _S, _NS = ValueType.BOOLEAN, ValueType.NUMBER, ValueType.STRING, ValueTy
 
 @attrs.frozen
 class FunctionSignature:
-    """The signature of a core function; `most` is None where any number of arguments may follow.
+    """Signature of a core function; `max_arguments` is None for any number.
 
-    `node_set` means that its argument must be one, `reads_context` that without an argument it
-    reads the context node.
+    `requires_node_set`: the argument must be a node-set. `reads_context`: without an argument, the
+    function reads the context node.
     """
 
     name: str
@@ -26,7 +26,7 @@ class FunctionSignature:
 
     @property
     def arity_text(self) -> str:
-        """The number of arguments in words, for a message."""
+        """Number of arguments in words, for error messages."""
         if self.max_arguments is None:
             return f"{self.min_arguments} or more arguments"
         if self.min_arguments != self.max_arguments:

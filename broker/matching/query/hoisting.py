@@ -1,7 +1,7 @@
-"""Calls within predicates that mean the same for every node, so that they are made once.
+"""Loop-invariant calls in predicates, hoisted so that each is evaluated once.
 
-`//Param[@value > count(//Param)]` has libxml2 count all parameters for each of them: its work grows
-with the square of the document. A variable does not.
+For `//Param[@value > count(//Param)]`, libxml2 counts all parameters once for each of them: the
+work grows with the square of the document. A variable in place of the call avoids that.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import attrs
 
 from broker.matching.query import tree
 
-#: What these return depends on the node, or is a node-set.
+#: Results that depend on the context node, or are node-sets.
 _CONTEXT_DEPENDENT = frozenset({"position", "last", "lang", "id"})
-#: What these return depends on the node where they have no argument.
+#: Results that depend on the context node if the call has no argument.
 _CONTEXT_DEPENDENT_WITHOUT_ARGUMENT = frozenset(
     {
         "string",
@@ -30,14 +30,14 @@ _CONTEXT_DEPENDENT_WITHOUT_ARGUMENT = frozenset(
 
 @attrs.frozen
 class HoistedQuery:
-    """A query's text with variables in place of `calls`: `$i0` for the first, and so on."""
+    """Query text with variables in place of `calls`: `$i0` for the first, and so on."""
 
     text: str
     calls: tuple[str, ...]
 
 
 def hoist_invariant_calls(text: str, expression: tree.Expression) -> HoistedQuery:
-    """Take out of a text, which was read as `expression`, what need not be evaluated twice."""
+    """Replace the invariant calls of `text`, which was parsed as `expression`."""
     parts: list[str] = []
     calls: list[str] = []
     done = 0
@@ -50,7 +50,7 @@ def hoist_invariant_calls(text: str, expression: tree.Expression) -> HoistedQuer
 
 
 def _find_calls(expression: tree.Expression, *, in_predicate: bool) -> Iterator[tree.FunctionCall]:
-    """The outermost such calls, in the order of the text; `within` a predicate or not."""
+    """Yield the outermost invariant calls in text order."""
     if in_predicate and isinstance(expression, tree.FunctionCall):
         if _has_path(expression) and _is_invariant(expression):
             yield expression
@@ -71,7 +71,7 @@ def _is_invariant(expression: tree.Expression) -> bool:
             ):
                 return False
         case tree.Path(start=tree.PathStart() as start):
-            # What is in its predicates has nodes of its own.
+            # Predicates of the path have context nodes of their own.
             return start is tree.PathStart.DOCUMENT
     return all(map(_is_invariant, tree.subexpressions_of(expression)))
 
@@ -83,7 +83,7 @@ def _has_path(expression: tree.Expression) -> bool:
 
 
 def _call_end(text: str, start: int) -> int:
-    """Just behind the closing bracket of the call that begins at `start`."""
+    """Return the offset behind the closing bracket of the call at `start`."""
     depth, quote = 0, ""
     for at in range(start, len(text)):
         character = text[at]

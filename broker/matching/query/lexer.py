@@ -1,10 +1,12 @@
-"""From the text of a query to tokens, by the rules of XPath 1.0, section 3.7.
+"""Lexer for queries: text to tokens, by XPath 1.0, section 3.7.
 
-What a character means depends on the token before it: where an operand may stand, `*` and `div`
-are name tests, elsewhere they are operators. Where libxml2 is laxer than the recommendation the
-lexer follows it, since it evaluates what is read here: an operator's name needs no blank behind
-it (`1 or2`), a number may have an exponent (`1e3`), and blanks may stand between a prefix and its
-colon in a step without an axis (`p :a`; `bare` below).
+The meaning of a character depends on the token before it: `*` and `div` are name tests where an
+operand may stand, and operators elsewhere. libxml2 evaluates the query, so the lexer accepts three
+things that libxml2 accepts beyond the recommendation:
+
+- An operator's name needs no blank behind it (`1 or2`).
+- A number may have an exponent (`1e3`).
+- Blanks may stand between a prefix and its colon in a step without an axis (`p :a`; `bare` below).
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from broker.matching.query.tree import Axis
 
 
 class TokenKind(enum.Enum):
-    """What a token is; the value is how a message calls it."""
+    """Kind of a token, with its name in error messages."""
 
     NUMBER = "a number"
     LITERAL = "a string"
@@ -41,14 +43,14 @@ class TokenKind(enum.Enum):
     AT = "'@'"
     END = "the end of the query"
 
-    # There is one of each; that of `Enum` asks for the name's.
+    # Members are unique objects; `Enum.__hash__` hashes the name, which is slower.
     __hash__ = object.__hash__
 
 
-# Not frozen, though nobody changes it: that takes three times as long to make, and there are many.
+# Not frozen: frozen attrs classes take three times as long to create, and there are many tokens.
 @attrs.define(eq=False)
 class Token:
-    """`text` is the token as written, without quotation marks, `$` and `::`; offsets from 0."""
+    """One token: `text` without quotation marks, `$` and `::`; offsets count from 0."""
 
     kind: TokenKind
     text: str
@@ -67,8 +69,8 @@ class Token:
         return str(self.kind.value)
 
 
-#: Which characters beyond ASCII may stand in a name is left to libxml2, which has the last word.
-#: As sets of what may not stand there: `re` compiles a range to U+10FFFF a hundred times slower.
+#: libxml2 has the last word on name characters beyond ASCII. The sets list forbidden characters,
+#: because `re` compiles a range to U+10FFFF a hundred times slower.
 _NAME_CHARACTER = r"[^\x00-,/:-@\[-^`{-\x7f]"
 NAME = rf"[^\x00-@\[-^`{{-\x7f]{_NAME_CHARACTER}*"
 _BLANKS = re.compile(r"[ \t\r\n]*")
@@ -95,7 +97,7 @@ _PUNCTUATION = {
 _PUNCTUATION_MARK = re.compile(r"//|\.\.|[()\[\],@/.]")
 _NODE_TYPES = frozenset({"node", "text", "comment", "processing-instruction"})
 _AXES = frozenset(axis.value for axis in Axis)
-#: Behind one of these stands an operator (or nothing), behind any other token an operand.
+#: Behind a token of these kinds stands an operator or nothing; behind any other token an operand.
 _ENDS_OPERAND = frozenset(
     {
         TokenKind.NUMBER,
@@ -110,9 +112,8 @@ _ENDS_OPERAND = frozenset(
 )
 
 
-#: How most operands begin, and most of what stands behind them, with blanks before. A group has the
-#: kind in its place; at None the text itself has one. What these do not match is read by `_read_operand`
-#: and `_read_operator`, which know it all.
+#: Fast patterns for most operands and operators, leading blanks included. A group's index gives its
+#: kind; at None the matched text gives it. `_read_operand` and `_read_operator` handle the rest.
 _WHOLE_NAME = rf"{NAME}(?::{NAME})?(?!{_NAME_CHARACTER})"
 _COMMON_OPERAND = re.compile(
     r"[ \t\r\n]*(?:"
@@ -138,7 +139,7 @@ _OPERATOR_KINDS: tuple[TokenKind | None, ...] = (None, None, TokenKind.OPERATOR)
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of the text, ending with one of kind END; `BadQuery` at what is none."""
+    """Return the tokens of the text, with END last; raise `BadQuery` for invalid text."""
     found: list[Token] = []
     offset = 0
     operand_expected = True
@@ -170,7 +171,6 @@ def tokenize(text: str) -> list[Token]:
 
 
 def bad_query_at(message: str, position: int) -> BadQuery:
-    """The error for what stands at the offset `position`."""
     return BadQuery(message, line=1, column=position + 1)
 
 
@@ -183,7 +183,7 @@ def _read_operator(text: str, offset: int, bare: bool) -> Token:
     match = _OPERATOR.match(text, offset)
     if match is not None:
         return Token(TokenKind.OPERATOR, match.group(), offset, match.end())
-    # A slash goes on with a path; brackets, commas and the misplaced are the parser's to judge.
+    # Slashes continue a path; the parser judges brackets, commas and misplaced tokens.
     return _read_operand(text, offset, bare)
 
 
@@ -207,7 +207,7 @@ def _read_operand(text: str, offset: int, bare: bool) -> Token:
     if match := _NUMBER.match(text, offset):
         return Token(TokenKind.NUMBER, match.group(), offset, match.end())
     if match := _OPERATOR.match(text, offset):
-        # Not `and` or `div`, which are names here, and not `*`, a name test.
+        # `and` and `div` are names here, and `*` is a name test.
         if match.group() != "*" and not match.group().isalpha():
             return Token(TokenKind.OPERATOR, match.group(), offset, match.end())
     return _read_name(text, offset, bare)

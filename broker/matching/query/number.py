@@ -1,9 +1,9 @@
-"""Numbers as libxml2 reads them, bit for bit (DESIGN 5: "numbers as libxml2 reads them").
+"""Numbers as libxml2 parses them, bit for bit (DESIGN 5: "numbers as libxml2 reads them").
 
-Python's `float` is correctly rounded; libxml2 multiplies and adds digit by digit, keeps twenty
-digits after the zeros behind the point, and scales by a power of ten. It knows exponents, which
-XPath 1.0 does not, and no `+` in front. The same algorithm serves literals in a query and text
-turned into numbers.
+Python's `float` rounds correctly. libxml2 multiplies and adds digit by digit, keeps twenty digits
+after the leading zeros of the fraction, and scales by a power of ten. It accepts exponents, which
+XPath 1.0 does not have, and no leading `+`. Literals in queries and texts converted to numbers use
+the same algorithm.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _NUMBER = re.compile(
 )
 _FRACTION_DIGITS = 20
 _EXPONENT_CAP = 1_000_000
-#: So many digits are an integer that a double holds exactly, and so is this power of ten.
+#: Integers of so many digits, and this power of ten, are exact in a double.
 _EXACT_DIGITS = 15
 _POWERS = tuple(10.0**digits for digits in range(_EXACT_DIGITS + 1))
 
 
 def parse_plain_number(text: bytes) -> float | None:
-    """As `parse_number`, for digits with a point among them at most; None for all else.
+    """Return the value of `parse_number` for at most digits, a minus and a point; else None.
 
-    With so few digits nothing is rounded on the way, so one division gives the same bits.
+    With so few digits no step rounds, so one division gives the same bits.
     """
     negative = text[:1] == b"-"
     whole, point, fraction = text[negative:].partition(b".")
@@ -41,7 +41,7 @@ def parse_plain_number(text: bytes) -> float | None:
 
 
 def parse_number(text: str) -> float:
-    """XPath's `number(text)` as libxml2 computes it; NaN for what it does not read as a number."""
+    """XPath's `number(text)` as libxml2 computes it; NaN for invalid text."""
     match = _NUMBER.fullmatch(text)
     if match is None:
         return math.nan
@@ -60,11 +60,11 @@ def parse_number(text: str) -> float:
 def _parse_fraction(digits: str) -> float:
     significant = digits.lstrip("0")
     zeros = len(digits) - len(significant)
-    kept = significant[:_FRACTION_DIGITS]
+    leading = significant[:_FRACTION_DIGITS]
     value = 0.0
-    for digit in kept:
+    for digit in leading:
         value = value * 10 + float(digit)
-    scale = _pow10(zeros + len(kept))
+    scale = _pow10(zeros + len(leading))
     return value / scale
 
 

@@ -1,7 +1,7 @@
-"""From tokens to the typed tree: the expressions of XPath 1.0, section 3.
+"""Parser for queries: tokens to the typed tree (XPath 1.0, section 3).
 
-Recursive descent for what has brackets, two stacks for what has precedence: so one bracket costs
-few frames, and the limit on nesting keeps the deepest query far from the interpreter's own.
+Brackets use recursive descent, precedence uses two stacks. So a bracket costs few frames, and
+`max_nesting` keeps the deepest query far from the interpreter's recursion limit.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _PRIMARY_KINDS = (
 
 
 def parse_expression(text: str, limits: QueryLimits) -> tuple[Expression, ParseInfo]:
-    """The tree of a whole query and what the parser noticed; `BadQuery` with the position."""
+    """Parse a whole query; return its tree and the collected facts, or raise `BadQuery`."""
     parser = _Parser(Cursor(text, limits))
     expression = parser.parse_expression()
     parser.expect_end()
@@ -129,10 +129,10 @@ class _Parser:
         filtered = self._parse_primary(token)
         predicates = self._paths.parse_predicates()
         if predicates:
-            _require_node_set(filtered, "what stands before a predicate", token.position)
+            _require_node_set(filtered, "the expression before a predicate", token.position)
             filtered = Filter(token.position, filtered, predicates)
         if self.cursor.token.kind in (TokenKind.SLASH, TokenKind.DOUBLE_SLASH):
-            _require_node_set(filtered, "what stands before '/'", token.position)
+            _require_node_set(filtered, "the expression before '/'", token.position)
             return self._paths.parse_continuation(filtered, token.position)
         return filtered
 
@@ -189,7 +189,7 @@ class _Parser:
         return call
 
     def _parse_arguments(self, token: Token) -> tuple[list[Expression], list[Token]]:
-        """The arguments, and the brackets and commas around them."""
+        """Return the arguments, and the tokens of the brackets and commas around them."""
         arguments: list[Expression] = []
         opening = self.cursor.expect(TokenKind.LEFT_PAREN, "after the function's name")
         punctuation = [opening]

@@ -1,7 +1,7 @@
-"""Location paths (XPath 1.0, section 2), and where they start.
+"""Parser for location paths (XPath 1.0, section 2).
 
-Two laxities of libxml2 are followed, since it evaluates what is read here: a path may begin with
-several slashes (`/ /a`, `///a`), and so may what stands behind a filter expression (`(a)///b`).
+libxml2 evaluates the query, so two of its extensions are accepted. A path may begin with several
+slashes (`/ /a`, `///a`), and so may the steps behind a filter expression (`(a)///b`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from broker.matching.query.tree import (
     Step,
 )
 
-#: What the rewritten text calls the envelope's element and the payload's (see `addressing.py`).
+#: Variables for the envelope's and the payload's element in the rewritten text (`rewrite.py`).
 ENVELOPE_VARIABLE = "_envelope"
 PAYLOAD_VARIABLE = "_payload"
 
 _ENVELOPE_TEST = NameTest(ENVELOPE_PREFIX, "Event")
-#: What the first token of a step can be; a function is refused there with a message of its own.
+#: Kinds of a step's first token. A function there is rejected with a message of its own.
 STEP_START_KINDS = (
     TokenKind.NAME_TEST,
     TokenKind.NODE_TYPE,
@@ -41,14 +41,13 @@ _ANY_NODE = KindTest("node")
 
 
 class PathParser:
-    """Reads paths at the cursor; `expression` reads what stands in a predicate."""
+    """Parses paths at the cursor; `expression` parses a predicate's content."""
 
     def __init__(self, cursor: Cursor, expression: Callable[[], Expression]) -> None:
         self._cursor = cursor
         self._parse_expression = expression
 
     def parse_absolute(self) -> Path:
-        """A path at whose slash the cursor stands."""
         cursor = self._cursor
         first = last = cursor.token
         slashes = ""
@@ -73,7 +72,6 @@ class PathParser:
         return Path(first.position, PathStart.DOCUMENT, tuple(steps))
 
     def parse_relative(self) -> Path:
-        """A path that starts at the context node, at whose first step the cursor stands."""
         cursor = self._cursor
         position = cursor.token.position
         if not cursor.predicate_depth:
@@ -81,7 +79,7 @@ class PathParser:
         return Path(position, PathStart.CONTEXT, tuple(self._parse_steps([])))
 
     def parse_continuation(self, start: Expression, position: int) -> Path:
-        """The path behind a filter expression, at whose slash the cursor stands."""
+        """Parse the steps behind a filter expression, from the slash under the cursor."""
         cursor = self._cursor
         if cursor.accept(TokenKind.SLASH):
             steps = self._parse_steps([])
@@ -90,7 +88,6 @@ class PathParser:
         return Path(position, start, tuple(steps))
 
     def parse_predicates(self) -> tuple[Expression, ...]:
-        """The predicates at the cursor, possibly none."""
         cursor = self._cursor
         found: list[Expression] = []
         while cursor.token.kind is TokenKind.LEFT_BRACKET:

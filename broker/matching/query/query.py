@@ -1,4 +1,4 @@
-"""A query: what a subscriber asks for, checked once and for all."""
+"""Query of a subscription: parsed, checked and limited once."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ _FORBIDDEN_PREFIXES = frozenset({"xml", "xmlns"})
 
 @attrs.frozen
 class Query:
-    """An XPath 1.0 expression; an event matches when its boolean value is true (F12).
+    """An XPath 1.0 expression; an event matches if its boolean value is true (F12).
 
-    Two queries are equal when their text and the prefixes that the text uses are; `namespaces`
-    holds those, sorted, without `Mspaces`. `compilable` is the text for lxml (`addressing.py`).
-    `uses_payload` and `uses_envelope` say which documents it reads; envelope variables are in
-    neither. `calls_ours`: it needs the functions of `texts.py`. Made by `parse_query` only.
+    Queries are equal if their text and the prefixes used in it are equal. `namespaces` holds these
+    prefixes, sorted, without `Mspaces`. `compilable` is the text for lxml (`rewrite.py`).
+    `uses_payload` and `uses_envelope` name the documents that the query reads; envelope variables
+    count as neither. `uses_extension_functions`: evaluation needs `extension_function.py`. Create
+    queries with `parse_query` only.
     """
 
     text: str
@@ -50,10 +51,10 @@ def parse_query(
     namespaces: Mapping[str, str] | None = None,
     limits: QueryLimits = QueryLimits(),
 ) -> Query:
-    """The query that `text` writes, with `namespaces` as prefix -> URI.
+    """Parse `text`, with `namespaces` from prefix to URI.
 
-    Raises `BadQuery` with the position (line 1, the column counts characters from 1) and the
-    reason, or `QueryTooExpensive` when it exceeds the limits (T11, F13).
+    Raises `BadQuery` with the reason and the position: line 1, columns count characters from 1.
+    Raises `QueryTooExpensive` if the query exceeds `limits` (T11, F13).
     """
     if len(text) > limits.max_length:
         raise QueryTooExpensive(
@@ -104,7 +105,7 @@ def _select_used_bindings(info: ParseInfo, bindings: dict[str, str]) -> dict[str
 
 
 def _check_with_libxml2(compilable: str, text: str) -> None:
-    """The parser and libxml2 differ in names beyond ASCII at most; libxml2 has the last word."""
+    """Reject names beyond ASCII that libxml2 does not accept; all else the parser has checked."""
     try:
         etree.XPath(compilable, regexp=False)
     except etree.XPathSyntaxError as error:
@@ -126,7 +127,8 @@ def _check_cost(text: str, expression: Expression, limits: QueryLimits) -> int:
         raise QueryTooExpensive(_cost_message(result.cost, limits), line=1, column=1)
     step = result.costliest_step
     raise QueryTooExpensive(
-        f"{_cost_message(result.cost, limits)}; its dearest step is {_excerpt(text, step)!r}",
+        f"{_cost_message(result.cost, limits)}; "
+        f"its most expensive step is {_excerpt(text, step)!r}",
         line=1,
         column=step.position + 1,
     )

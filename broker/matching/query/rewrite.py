@@ -1,11 +1,13 @@
-"""Which document a path of a query means, and the text that makes lxml see it so.
+"""Rewrite of a query's text for lxml.
 
-The payload is evaluated as a document of its own, the envelope stays in another. A path that
-starts with `/Mspaces:Event` gets that step replaced by a variable that holds the envelope's
-element. Inside the predicates of such a path libxml2 takes `/` for the *envelope's* document,
-since it goes by the context node; so in a query that has such a path every other absolute path is
-made to start at the payload's document, by a variable too. Some calls of functions on texts become
-calls of ours (`texts.py`). All else stays as it was written.
+The payload and the envelope are two documents. lxml evaluates a query on the payload, with these
+replacements in its text:
+
+- The step `/Mspaces:Event` at the start of a path becomes a variable that holds the envelope's
+  element.
+- In a query with such a path, every other absolute path starts at a variable too. libxml2 resolves
+  `/` in a predicate by the context node, which may be in the envelope.
+- Some calls become extension functions (`extension_function.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from broker.matching.query.cursor import ParseInfo
 
 
 def rewrite_for_lxml(text: str, info: ParseInfo) -> str:
-    """The text to compile; the text itself when nothing has to be replaced."""
+    """Return the text for lxml; the same text if nothing has to be replaced."""
     replacements = list(info.call_replacements)
     if info.envelope_replacements:
         replacements += (*info.envelope_replacements, *info.document_replacements)

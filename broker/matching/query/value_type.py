@@ -1,7 +1,7 @@
-"""The type of an expression, which XPath 1.0 lets us know before it runs.
+"""Static type of an expression, known in XPath 1.0 before evaluation.
 
-libxml2 finds a wrong type only when it evaluates (`Invalid type`); a subscriber should hear of it
-at once, and the index relies on it.
+libxml2 detects a wrong type only during evaluation (`Invalid type`). A subscriber gets the error at
+once, and the index relies on the types.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ _COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 
 
 def value_type(expression: Expression) -> ValueType:
-    """The type of what the expression evaluates to."""
     match expression:
         case Path() | Filter():
             return ValueType.NODE_SET

@@ -1,4 +1,4 @@
-"""Trees of documents whose texts and attributes are slots, for tests of the partial evaluator."""
+"""Trees with slots as values, for tests of the partial evaluator."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from broker.matching.partial.source import Computed, Constant, Slot, Source
 from broker.matching.shape.tree import Node, NodeKind
 
 
-class Slotted:
-    """A document's tree, every value of which is a slot, or a constant where `constant` says so."""
+class SlottedTree:
+    """A document's tree with slots as values, or constants where `constant` returns True."""
 
     def __init__(self, root: etree._Element, constant: Any = lambda value: False) -> None:
         self.values: list[bytes] = []
@@ -33,7 +33,7 @@ class Slotted:
         parent.children.append(node)
         for key, value in element.attrib.items():
             attribute = etree.QName(key)
-            # lxml does not tell it; where one namespace has several, nobody asks for it.
+            # lxml does not record it; no test uses it where a namespace has several prefixes.
             prefixes = [p for p, uri in element.nsmap.items() if p and uri == attribute.namespace]
             node.attributes.append(
                 self._node(
@@ -66,7 +66,7 @@ class Slotted:
 
 
 def value_in(source: Source, values: Sequence[bytes]) -> Any:
-    """The source's value in one document, given what its slots hold."""
+    """The source's value in a document with these slot values."""
     match source:
         case Slot(number=number):
             return values[number]

@@ -1,4 +1,4 @@
-"""What templates share when they are evaluated on the same trees changes no decision."""
+"""Sharing results between templates on the same trees changes no decision."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from broker.matching.partial.source import Constant, Slot
 from broker.matching.partial.template import Template, extract_templates
 from broker.matching.query.query import parse_query
 from broker.matching.shape.tree import Node
-from tests.matching.partial.slotted_tree import Slotted
+from tests.matching.partial.slotted_tree import SlottedTree
 from tests.matching.partial.test_evaluator import (
     LITERALS,
     QUERIES,
+    decide,
     documents,
     oracle,
-    verdict,
 )
 from tests.matching.unlimited import ANY_COST
 
@@ -43,8 +43,8 @@ def template(query: str) -> Template:
 
 
 def subjects(xml: str = XML) -> EvaluationInput:
-    payload = Slotted(etree.fromstring(xml), lambda value: value == "7").root
-    return EvaluationInput(payload, Slotted(etree.fromstring(ENVELOPE)).root, VARIABLES)
+    payload = SlottedTree(etree.fromstring(xml), lambda value: value == "7").root
+    return EvaluationInput(payload, SlottedTree(etree.fromstring(ENVELOPE)).root, VARIABLES)
 
 
 def decided(query: str, on: EvaluationInput) -> tuple[Formula, tuple[str, ...]]:
@@ -65,7 +65,7 @@ def parameters(formula: Formula) -> set[int]:
 
 
 def assert_unshared(queries: Iterable[str], xml: str = XML) -> None:
-    """Together they are what each is alone, in this order and when all is known already."""
+    """Queries have the same results together, with an empty or a full cache, as alone."""
     queries = list(queries)
     alone = [decided(query, subjects(xml)) for query in queries]
     together = subjects(xml)
@@ -76,32 +76,32 @@ def assert_unshared(queries: Iterable[str], xml: str = XML) -> None:
 @pytest.mark.parametrize(
     "queries",
     [
-        # Equal but for a literal that is no hole, or one that is empty.
+        # Equal except for a literal that is no parameter, or an empty one.
         ("//a[@b = 'x'] and count(//a) + 1 > 2", "//a[@b = 'x'] and count(//a) + 2 > 2"),
         ("//a[@b = 'x']/@c = 'y'", "//a[@b = '']/@c = 'y'", "//a[@b = 'x']/@c = ''"),
         ("//a[2]/@b = 1", "//a[1]/@b = 1", "(//a)[1]/@b = 1", "//a[last()]/@b = 1"),
         ("//a[@b > 1]", "//a[@b >= 1]", "//a[@b != 1]", "//a[@b = '1']", "//a[@b = 1]"),
-        # Holes elsewhere.
+        # Parameters in other positions.
         ("//a[@b > 1] and //b > 2", "//b > 2 and //a[@b > 1]", "//b > 2", "//a[@b > 1]"),
         ("//a[//b > 1]/@c = 2", "//a[@c = 3][//b > 1]/@c = 2", "//a[//b > 1 and @c = 3]"),
-        # The same words for other things.
+        # Equal texts with other meanings.
         ("a/@b = 1", "//a[a/@b = 1]", "//a[b = 1]", "b = 1", "//b = 1", "/f/b = 1", "/f/a/b = 1"),
         ("/f/a/@b = 1", "/Mspaces:Event/a/@b = 1", "//a/@b = 1", "/*/a/@b = 1"),
         ("$StreamId = 'x'", "//a[$StreamId = 'x']", "//a[@b = $StreamId]", "$TimeStamp > //a"),
         ("string(//a) = 'x'", "//a = 'x'", "number(//a) = 1", "//a = 1", "count(//a) = 1", "//a"),
         ("string() = 'x'", "//a[string() = 'x']", "//a[name() = 'a']", "name() = 'a'"),
         ("//a[number() > 3]", "number() > 3", "//a[string-length() > 3]", "string-length() > 3"),
-        # Positions are of the node.
+        # Positions depend on the node.
         ("//a[count(//a)]/@b = 1", "//*[count(//a)]/@b = 1", "/f/a[count(/f/a)]/@b = 1"),
         ("//a[count(//a) = position()]/@b = 1", "//a[count(//a) = 2]/@b = 1"),
         ("//*[count(//b) = last()]", "//a[//b = last()]/@b = 3", "//a[lang('en')]"),
-        # What is not decided.
+        # Undecidable.
         ("count(//a[@b > 1]) > 1", "count(//a[@b > 1]) > 2 and @x = 1", "(//a[@b > 1])[2]/@c = 3"),
         ("//a/namespace::*", "//a/namespace::* and @x = 1", "not(//a/namespace::*)", "//a/@b = 1"),
         ("//a[id('x')]/@b = 1", "id('x')", "//a[count(id('x')) = 1]"),
     ],
 )
-def test_equal_words_that_mean_different_things_stay_apart(queries: tuple[str, ...]) -> None:
+def test_equal_texts_with_different_meanings_share_no_result(queries: tuple[str, ...]) -> None:
     assert_unshared(queries)
     assert_unshared(reversed(queries))
 
@@ -136,17 +136,17 @@ def test_equal_words_that_mean_different_things_stay_apart(queries: tuple[str, .
         "true() = //a",
     ],
 )
-def test_what_depends_on_the_node_is_found_for_each(predicate: str, nothing: str) -> None:
+def test_context_dependent_values_are_evaluated_for_each_node(predicate: str, nothing: str) -> None:
     root = etree.fromstring(
         "<f e='a'><a>34<b>4</b></a><a d='2'>4</a><a d='1'/><b>9</b><a>abcd</a><b>4</b></f>"
     )
     for query in (f"//a[{predicate}]", f"//a[{predicate}]/b", f"//*[{predicate}{nothing}]"):
-        for tree in (Slotted(root), Slotted(root, lambda value: True)):
+        for tree in (SlottedTree(root), SlottedTree(root, lambda value: True)):
             for place in range(4):
                 one = f"count({query}) = {place}"
-                said = verdict(one, tree)
-                assert said is oracle(one, root) or said is None
-        assert said is not None, "constants decide it"
+                decision = decide(one, tree)
+                assert decision is oracle(one, root) or decision is None
+        assert decision is not None, "constants decide it"
 
 
 @settings(max_examples=300, deadline=None)
@@ -159,27 +159,27 @@ def test_what_depends_on_the_node_is_found_for_each(predicate: str, nothing: str
 @example(
     etree.fromstring(XML), ["/f", "//a[//*[//*[//b/preceding-sibling::a]/b]/b]"], [], "290"
 ).via("the estimate of the last query was above the limit that this test had set")
-def test_any_queries_are_decided_together_as_alone(
+def test_shared_results_change_no_decision(
     root: etree._Element, parts: list[str], more: list[tuple[str, str]], literal: str
 ) -> None:
     queries = [f"boolean({part})" for part in parts]
     queries += [f"({part}){operator}({parts[0]})" for part, operator in more]
     queries += [f"{parts[0]} = {literal}", f"//a[{parts[0]}] and //b[{parts[1]}]"]
-    # An `or` outside makes several templates.
+    # An outermost `or` makes several templates.
     assert_unshared([f"true() and ({query})" for query in queries], etree.tostring(root).decode())
 
 
-def test_reasons_are_told_of_every_template_that_has_them() -> None:
+def test_cached_results_repeat_their_reasons() -> None:
     together = subjects()
     for rest in ("@x = 1", "@x = 2", "//a[3]"):
         _, reasons = decided(f"count(//a[@b > 1]) > 1 and {rest}", together)
-        assert reasons == ("which nodes count() takes depends on values",)
+        assert reasons == ("the argument of count() depends on values",)
     for place in (1, 2):
         _, reasons = decided(f"(//a[@b > 1])[{place}]/@c = 3", together)
         assert reasons == ("the position of a node depends on values",)
 
 
-def test_holes_are_numbered_as_the_template_has_them() -> None:
+def test_parameters_have_their_numbers_in_each_template() -> None:
     together = subjects()
     shared = "//a[@b > 1 and @c < 2]"
     assert parameters(decided(shared, together)[0]) == {0, 1}
@@ -187,37 +187,37 @@ def test_holes_are_numbered_as_the_template_has_them() -> None:
     assert parameters(decided(f"{shared} and @x = 1", together)[0]) == {0, 1, 2}
 
 
-def test_a_conjunct_that_is_known_costs_next_to_nothing() -> None:
+def test_a_cached_conjunct_costs_next_to_nothing() -> None:
     together = subjects(flat(500))
     first = evaluate_template(template("//a[@x > 1 and . < 3] and count(//b) > 1"), together)
     second = evaluate_template(template("//a[@x > 7 and . < 9] and count(//b) > 2"), together)
     assert first.visits > 3_000
-    # To make a part of another formula is counted.
+    # Joining a cached formula counts.
     assert second.visits < 300
 
 
-DEAR = "//a[. > 1 and @x > 2 and @x < 5]"
+EXPENSIVE = "//a[. > 1 and @x > 2 and @x < 5]"
 
 
-def test_what_was_too_dear_for_one_template_is_not_for_another() -> None:
-    """The first part of two has half of the budget, and the only one has all of it."""
+def test_too_expensive_results_are_not_cached() -> None:
+    """The first part of two has half of the budget, a single part all of it."""
 
     def alone(query: str) -> EvaluationResult:
         return evaluate_template(template(query), subjects(xml))
 
     xml = flat(1_000)
-    pair = f"{DEAR} and /f/a[1]/@x = 5"
-    single = alone(DEAR)
+    pair = f"{EXPENSIVE} and /f/a[1]/@x = 5"
+    single = alone(EXPENSIVE)
     assert MAX_VISITS // 2 < single.visits < MAX_VISITS
-    too_dear = "evaluating it on a shape takes too many steps"
-    assert alone(pair).reasons == (too_dear,)
+    too_expensive = "evaluating it on a shape takes too many steps"
+    assert alone(pair).reasons == (too_expensive,)
     together = subjects(xml)
-    assert evaluate_template(template(pair), together).reasons == (too_dear,)
-    assert evaluate_template(template(DEAR), together).reasons == single.reasons
-    assert evaluate_template(template(DEAR), together).formula == single.formula
+    assert evaluate_template(template(pair), together).reasons == (too_expensive,)
+    assert evaluate_template(template(EXPENSIVE), together).reasons == single.reasons
+    assert evaluate_template(template(EXPENSIVE), together).formula == single.formula
 
 
-def test_what_takes_too_many_comparisons_takes_them_in_every_template() -> None:
+def test_too_many_comparisons_are_reported_for_every_template() -> None:
     together = subjects(flat(1_100))
     for rest in ("/f/a[1]/@x = 5", "/f/a[2]/@x = 5"):
         formula, reasons = decided(f"//a[@x > 1 and . < 3] and {rest}", together)
@@ -225,7 +225,7 @@ def test_what_takes_too_many_comparisons_takes_them_in_every_template() -> None:
         assert isinstance(formula, And) and UNKNOWN in formula.parts
 
 
-def test_what_is_shared_is_bounded_and_can_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_bounded_and_can_be_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     queries = [f"//a[@b > 1]/@c = 2 and count(//b) = {n} and //*[. = 'x']" for n in range(30)]
     monkeypatch.setattr(evaluation_cache, "MAX_CACHED_WORK", 40)
     assert_unshared(queries)
@@ -239,7 +239,7 @@ def test_what_is_shared_is_bounded_and_can_be_forgotten(monkeypatch: pytest.Monk
     assert_unshared(queries)
 
 
-def test_the_envelope_is_made_when_a_query_asks_for_it() -> None:
+def test_the_envelope_tree_is_built_on_first_use() -> None:
     asked = 0
 
     def envelope() -> Node | None:
@@ -258,17 +258,17 @@ def test_the_envelope_is_made_when_a_query_asks_for_it() -> None:
     assert asked == 1
 
 
-def test_an_envelope_that_has_no_tree_is_not_decided() -> None:
+def test_an_envelope_without_a_tree_is_undecidable() -> None:
     payload = build_document_tree(etree.fromstring(XML))
     assert payload is not None
     without = EvaluationInput(payload, lambda: None, {})
     formula, reasons = decided("/Mspaces:Event/a/@b = 10 and //a/@b = 1", without)
-    assert reasons == ("the envelope has what trees of documents do not have",)
+    assert reasons == ("the envelope has no exact document tree",)
     assert not is_decided(formula)
     assert parameters(formula) == {1}
 
 
-def test_substrings_at_the_same_places_are_one_source() -> None:
+def test_substrings_at_equal_positions_are_one_source() -> None:
     assert_unshared(["substring(/f, 2, 3) = 'x'"])
-    # A NaN is not found again by equality.
+    # NaN is not found by equality.
     assert_unshared(["boolean(substring(/f, a, a + a))"], "<f><a/><a> </a></f>")

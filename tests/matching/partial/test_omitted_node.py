@@ -1,4 +1,4 @@
-"""Documents with comments and instructions: what is decided without them is what lxml says."""
+"""Documents with comments and instructions: decisions without them agree with lxml."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from tests.matching.partial.test_evaluator import (
 from tests.matching.switching.twins import Twins
 from tests.matching.unlimited import ANY_COST
 
-REMARKS = ("<!---->", "<!--290-->", "<?a?>", "<?p 5?>")
+OMITTED_NODES = ("<!---->", "<!--290-->", "<?a?>", "<?p 5?>")
 
 
-def said(query: str, root: etree._Element) -> bool | None:
-    """What the evaluator says of a parsed document; None if it is not decided, though possible."""
+def decide(query: str, root: etree._Element) -> bool | None:
+    """The evaluator's decision on a parsed document; None if it is undecided but possible."""
     tree = build_document_tree(root)
     assert tree is not None
     subjects = EvaluationInput(tree, tree, {})
@@ -47,13 +47,13 @@ def said(query: str, root: etree._Element) -> bool | None:
     return None if None in found else False
 
 
-def with_remarks(xml: str, remarks: Sequence[tuple[int, str]]) -> etree._Element:
-    """The document with each remark at a place: around the element, between and in texts."""
+def insert_nodes(xml: str, inserted: Sequence[tuple[int, str]]) -> etree._Element:
+    """Insert each node at a position: around the root element, between and in texts."""
     places = [0, *(m.start() for m in re.finditer(r"(?<=>)|[^<>](?=[^<>]*<)", xml))]
-    for place, remark in sorted(
-        ((places[number % len(places)], remark) for number, remark in remarks), reverse=True
+    for place, node in sorted(
+        ((places[number % len(places)], node) for number, node in inserted), reverse=True
     ):
-        xml = xml[:place] + remark + xml[place:]
+        xml = xml[:place] + node + xml[place:]
     return etree.fromstring(xml)
 
 
@@ -83,16 +83,16 @@ QUERIES = st.recursive(WALKS | WALKS | PATHS | LITERALS, _calls, max_leaves=4)
 @settings(max_examples=800, deadline=None)
 @given(
     root=documents(),
-    remarks=st.lists(
-        st.tuples(st.integers(0, 60), st.sampled_from(REMARKS)), min_size=1, max_size=4
+    inserted=st.lists(
+        st.tuples(st.integers(0, 60), st.sampled_from(OMITTED_NODES)), min_size=1, max_size=4
     ),
     query=QUERIES,
 )
-def test_what_is_decided_of_a_document_with_remarks_is_what_lxml_says(
-    root: etree._Element, remarks: list[tuple[int, str]], query: str
+def test_decisions_on_documents_with_omitted_nodes_agree_with_lxml(
+    root: etree._Element, inserted: list[tuple[int, str]], query: str
 ) -> None:
-    document = with_remarks(etree.tostring(root, encoding="unicode"), remarks)
-    answer, expected = said(query, document), oracle(query, document)
+    document = insert_nodes(etree.tostring(root, encoding="unicode"), inserted)
+    answer, expected = decide(query, document), oracle(query, document)
     assert answer is expected or answer is None, (query, etree.tostring(document.getroottree()))
 
 
@@ -133,9 +133,9 @@ AROUND = ("<!--v--><f>1<a b='3'>4</a><b>6</b><c/></f>", "<f>1<a b='3'>4</a><b>6<
         "//a/attribute::node() = 3",
     ],
 )
-def test_a_query_that_sees_no_remarks_is_decided(query: str, xml: str) -> None:
+def test_a_query_that_can_not_observe_omitted_nodes_is_decided(query: str, xml: str) -> None:
     root = etree.fromstring(xml)
-    assert said(query, root) is oracle(query, root)
+    assert decide(query, root) is oracle(query, root)
 
 
 @pytest.mark.parametrize(
@@ -158,47 +158,47 @@ def test_a_query_that_sees_no_remarks_is_decided(query: str, xml: str) -> None:
         "//a[following-sibling::comment() = 'z']/@b = 3",
     ],
 )
-def test_a_query_that_sees_remarks_is_left_to_lxml(query: str) -> None:
-    assert said(query, etree.fromstring(XML)) is None
+def test_a_query_that_can_observe_omitted_nodes_is_undecided(query: str) -> None:
+    assert decide(query, etree.fromstring(XML)) is None
     plain = etree.fromstring("<f>1<a b='3'>4</a><b>6</b><c/></f>")
-    assert said(query, plain) is oracle(query, plain)
+    assert decide(query, plain) is oracle(query, plain)
 
 
-def test_the_rest_of_a_query_that_sees_remarks_rules_documents_out() -> None:
+def test_other_conditions_still_exclude_documents() -> None:
     root = etree.fromstring(XML)
-    assert said("//comment() = 'x' and //b = 6", root) is None
-    assert said("//comment() = 'x' and //b = 7", root) is False
+    assert decide("//comment() = 'x' and //b = 6", root) is None
+    assert decide("//comment() = 'x' and //b = 7", root) is False
 
 
-def test_what_is_no_remark_and_no_element_has_no_tree() -> None:
+def test_a_document_with_an_entity_reference_has_no_tree() -> None:
     parser = etree.XMLParser(resolve_entities=False)
     root = etree.fromstring("<!DOCTYPE f [<!ENTITY e 'x'>]><f>1&e;2</f>", parser)
     assert build_document_tree(root) is None
 
 
-@pytest.mark.parametrize("remark", ["<!-- so -->", "<?p so?>"])
-def test_the_queries_of_a_family_are_looked_up_on_a_document_with_a_remark(
-    flight_dtd: Dtd, remark: str
+@pytest.mark.parametrize("node", ["<!-- so -->", "<?p so?>"])
+def test_queries_of_one_template_are_looked_up_on_a_document_with_omitted_nodes(
+    flight_dtd: Dtd, node: str
 ) -> None:
     twins = Twins(flight_dtd)
     for number in range(1_000):
         twins.subscribe(f"//altitude = {number}")
     document = event(b"<flight><id>1</id><leg><altitude>7</altitude></leg></flight>")
     for place in (b"<leg>", b"</leg>", b"7</alt", b"</flight>"):
-        twins.match([document.replace(place, remark.encode() + place)])
-    around = remark.encode()
+        twins.match([document.replace(place, node.encode() + place)])
+    around = node.encode()
     twins.match([document.replace(b"<!DOCTYPE", around + b"<!DOCTYPE"), document + around])
     assert twins.matched == 6
     assert twins.count("evaluations") == 0
 
 
-def test_those_that_may_see_the_remark_are_evaluated(flight_dtd: Dtd) -> None:
+def test_queries_that_can_observe_omitted_nodes_are_evaluated(flight_dtd: Dtd) -> None:
     twins = Twins(flight_dtd)
     for number in range(50):
         twins.subscribe(f"//leg/node() = {number}")
         twins.subscribe(f"//leg/comment() = {number} and //altitude = {number}")
     document = event(b"<flight><id>1</id><leg><!--8--><altitude>7</altitude></leg></flight>")
     twins.match([document, document.replace(b"--8--", b"--7--")])
-    # The first sort on both documents; of the other only the one that the altitude leaves.
+    # The first kind on both documents; of the second only the one that the altitude leaves.
     assert twins.count("evaluations") == 2 * (50 + 1)
     assert twins.matched == 2 + 1 + 1

@@ -1,4 +1,4 @@
-"""The index stays right and bounded while patterns and label paths come and go."""
+"""The index stays correct and bounded while patterns and label paths change."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _found(index: PathIndex[str], root: etree._Element = _TREE) -> set[str]:
     return set(index.items_in(index.find_candidates(paths).possible))
 
 
-def test_a_walk_finds_each_label_path_once_and_texts_behind_comments() -> None:
+def test_each_label_path_is_collected_once_and_texts_behind_comments_too() -> None:
     paths = LabelPathTable()
     found = paths.collect_from_tree(_TREE, DocumentRole.PAYLOAD)
     names = sorted("/".join(keys[0] for keys in path.label_keys()) for path in found)
@@ -56,7 +56,7 @@ def test_the_tree_of_a_shape_has_the_label_paths_of_its_documents() -> None:
     assert paths.collect_from_shape(a, DocumentRole.PAYLOAD) == expected
 
 
-def test_items_that_share_patterns_come_and_go_on_their_own() -> None:
+def test_items_with_shared_patterns_are_independent() -> None:
     index: PathIndex[str] = PathIndex()
     for item, text in {"1": "/a/b", "2": "/a/b", "3": "/a[z]", "4": "//c or //z"}.items():
         _add(index, text, item)
@@ -70,7 +70,7 @@ def test_items_that_share_patterns_come_and_go_on_their_own() -> None:
     assert (_found(index), len(index), sizes["patterns"], sizes["states"]) == (set(), 0, 0, 0)
 
 
-def test_an_item_is_known_once_and_a_strange_one_can_not_be_removed() -> None:
+def test_an_item_is_indexed_once_and_an_unknown_one_can_not_be_removed() -> None:
     index: PathIndex[str] = PathIndex()
     number = _add(index, "false()")
     assert _found(index) == set()
@@ -96,7 +96,7 @@ def test_the_envelope_and_the_payload_are_different_documents() -> None:
 
 
 @pytest.mark.parametrize("bounds", [(1, 1), (3, 2000), (65536, 128 * 1024 * 1024)])
-def test_answers_do_not_depend_on_what_is_remembered(bounds: tuple[int, int]) -> None:
+def test_results_do_not_depend_on_cache_sizes(bounds: tuple[int, int]) -> None:
     chance = random.Random(5)
     index: PathIndex[str] = PathIndex(*bounds)
     texts = sorted({"".join(chance.choices(["/a", "//b", "/*", "//c"], k=3)) for _ in range(60)})
@@ -120,7 +120,7 @@ def test_answers_do_not_depend_on_what_is_remembered(bounds: tuple[int, int]) ->
     assert index.statistics()["bitmap_bytes"] <= max(bounds[1], 1000)
 
 
-def test_who_missed_more_changes_than_are_kept_is_computed_anew() -> None:
+def test_a_label_path_behind_the_journal_is_computed_again() -> None:
     index: PathIndex[str] = PathIndex()
     _add(index, "/a/b")
     assert _found(index) == {"/a/b"}
@@ -136,7 +136,7 @@ def test_who_missed_more_changes_than_are_kept_is_computed_anew() -> None:
     assert index.statistics()["computed"] == 2 * before
 
 
-def test_a_large_index_keeps_thin_columns_as_lists_and_says_the_same() -> None:
+def test_sparse_columns_of_a_large_index_give_the_same_result() -> None:
     index: PathIndex[int] = PathIndex()
     for number in range(33_000):
         index.add_item(

@@ -1,4 +1,4 @@
-"""What must occur for a query to match, by example."""
+"""Requirements of queries, by example."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_existence_of_linear_paths_is_decided_by_labels(query: str, needs: s
         ("(//a | /b)[c]/d", "//a/c and //a/d or /b/c and /b/d"),
     ],
 )
-def test_values_and_uncertain_axes_still_require_what_is_sure(query: str, needs: str) -> None:
+def test_values_and_uncertain_axes_still_require_certain_patterns(query: str, needs: str) -> None:
     assert _needs(query) == (needs, False)
 
 
@@ -93,11 +93,11 @@ def test_values_and_uncertain_axes_still_require_what_is_sure(query: str, needs:
         "//a <= true()",
     ],
 )
-def test_what_an_empty_node_set_can_satisfy_requires_nothing(query: str) -> None:
+def test_conditions_that_hold_for_an_empty_node_set_require_nothing(query: str) -> None:
     assert _needs(query) == (FREE, False)
 
 
-def test_too_many_alternatives_are_given_up_and_too_many_conjuncts_are_cut() -> None:
+def test_excess_alternatives_are_dropped_and_excess_conjuncts_cut() -> None:
     half = " or ".join(f"//a{i}" for i in range(MAX_ALTERNATIVES))
     whole = derive_requirements(parse_query(half))
     assert len(whole.alternatives) == MAX_ALTERNATIVES and whole.exact

@@ -1,4 +1,4 @@
-"""What lxml says matches is a candidate; where labels alone decide, nothing else is (A18)."""
+"""Every match in lxml is a candidate; exact requirements give no other candidates (A18)."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ QUERIES = st.recursive(_paths(_LITERALS) | _LITERALS, _more, max_leaves=5)
     early=st.integers(0, 6),
     gone=st.integers(0, 2),
 )
-def test_no_match_is_missed_and_an_exact_answer_is_lxmls(
+def test_every_match_is_a_candidate_and_exact_results_agree_with_lxml(
     documents: list[str], queries: list[str], early: int, gone: int
 ) -> None:
     index: PathIndex[str] = PathIndex()
@@ -106,7 +106,7 @@ def test_no_match_is_missed_and_an_exact_answer_is_lxmls(
             index.add_item(derive_requirements(parse_query(text, NAMESPACES, ANY_COST)), text)
 
     add(queries[:early])
-    for root in parsed:  # What was computed now must be brought up to date later.
+    for root in parsed:  # Fills the cache; later changes must update it.
         index.find_candidates(index.label_paths.collect_from_tree(root, DocumentRole.PAYLOAD))
     for text in queries[: min(early, gone)]:
         index.remove_item(text)

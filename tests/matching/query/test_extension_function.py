@@ -1,4 +1,4 @@
-"""Functions on texts that are evaluated in place of libxml2's: the same values, in bounded time."""
+"""Extension functions have libxml2's values, in bounded time."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from tests.matching.processor_time import at_most
 PREFIXES = {"p": "urn:p"}
 ANY_SIZE = QueryLimits(max_length=10**6, max_steps=10**5, max_cost=10**30)
 EVERYWHERE = StreamPattern.parse(">")
-#: Of one evaluation. libxml2 takes some seconds for each of the texts below, and we some
-#: milliseconds.
+#: Per evaluation. libxml2 takes some seconds for each of the texts below, the extension functions
+#: some milliseconds.
 MAX_SECONDS = 0.5
 DOTS = ",".join("." * MAX_LIBXML2_CONCATENATED)
 
 
 @attrs.frozen
 class Payload:
-    """A document that is no event, as much of a `Subject` as queries see."""
+    """A document in place of a `Subject`."""
 
     root: Any
 
@@ -49,26 +49,24 @@ class Payload:
 
 
 def document(*texts: str) -> Payload:
-    """Texts in the elements a, b, c and p:d, all empty by default."""
+    """Texts in the elements a, b, c and p:d; empty by default."""
     root = etree.Element("r", nsmap=PREFIXES)
     for name, text in zip(("a", "b", "c", "{urn:p}d"), [*texts, "", "", "", ""], strict=False):
         etree.SubElement(root, name).text = text
     return Payload(root)
 
 
-def ours(text: str, payload: Payload) -> bool:
-    """The value of a query, as events are asked for it."""
+def evaluate_query(text: str, payload: Payload) -> bool:
     query = parse_query(text, PREFIXES, ANY_SIZE)
     return CompiledQuery(query).matches(payload)  # type: ignore[arg-type]
 
 
-def theirs(text: str, payload: Payload) -> Any:
-    """The value of an expression that libxml2 evaluates as it is written."""
+def evaluate_with_libxml2(text: str, payload: Payload) -> Any:
+    """Evaluate the expression without rewriting."""
     return etree.XPath(text, namespaces=PREFIXES, regexp=False, smart_strings=False)(payload.root)
 
 
-def calls(text: str) -> int:
-    """How many calls of ours it has."""
+def count_extension_calls(text: str) -> int:
     return parse_query(text, PREFIXES).compilable.count("Mspaces:")
 
 
@@ -130,11 +128,13 @@ _TEXTS = st.lists(st.text("abé\U0001f600, ('", max_size=6), min_size=4, max_siz
 @example("translate(//a, //b, //c)", ["abcab", "aba", "xyz"])
 @example("translate(//a, //b, //c)", ["abcab", "ba", "\U0001f600"])
 @example("translate(//a, //b, //c)", ["abcab", "", "xyz"])
-def test_the_values_are_those_of_libxml2(expression: str, texts: list[str]) -> None:
+def test_values_equal_those_of_libxml2(expression: str, texts: list[str]) -> None:
     payload = document(*texts)
-    value = theirs(f"string({expression})", payload)
-    assert ours(f'string({expression}) = "{value}"', payload)
-    assert ours(expression, payload) == theirs(f"boolean({expression})", payload)
+    value = evaluate_with_libxml2(f"string({expression})", payload)
+    assert evaluate_query(f'string({expression}) = "{value}"', payload)
+    assert evaluate_query(expression, payload) == evaluate_with_libxml2(
+        f"boolean({expression})", payload
+    )
 
 
 @pytest.mark.parametrize(
@@ -173,9 +173,9 @@ def test_the_values_are_those_of_libxml2(expression: str, texts: list[str]) -> N
         (f"concat(., substring(concat({DOTS}), 1))", 1),
     ],
 )
-def test_only_calls_that_need_it_are_rewritten(text: str, number: int) -> None:
+def test_only_expensive_calls_are_rewritten(text: str, number: int) -> None:
     query = parse_query(text, PREFIXES)
-    assert calls(text) == number
+    assert count_extension_calls(text) == number
     assert query.uses_extension_functions == (number > 0)
     assert query.text == text
     assert (query.compilable == text) == (number == 0)
@@ -190,10 +190,10 @@ def test_only_calls_that_need_it_are_rewritten(text: str, number: int) -> None:
     ],
     ids=lambda text: text[:9],
 )
-def test_what_is_nested_deep_is_not_too_deep_when_it_is_rewritten(text: str) -> None:
+def test_deeply_nested_calls_can_be_rewritten(text: str) -> None:
     payload = document("true", "u")
-    assert calls(text) > 30
-    assert ours(text, payload) == theirs(f"boolean({text})", payload)
+    assert count_extension_calls(text) > 30
+    assert evaluate_query(text, payload) == evaluate_with_libxml2(f"boolean({text})", payload)
 
 
 def test_calls_and_paths_into_the_envelope_are_rewritten_together(engine: Any) -> None:
@@ -208,7 +208,7 @@ def test_calls_and_paths_into_the_envelope_are_rewritten_together(engine: Any) -
     for remark, found in (("asdi", True), ("other", False)):
         payload = f"<flight><id>1</id><remark>{remark}</remark></flight>"
         (verdict,) = engine.match([event(payload.encode())])
-        # The envelope's own text has the remark in it.
+        # The envelope's own text contains the remark.
         assert verdict.subscriptions == tuple(numbers if found else numbers[2:3])
 
 
@@ -227,7 +227,7 @@ def test_calls_and_paths_into_the_envelope_are_rewritten_together(engine: Any) -
 def test_long_texts_take_a_bounded_time(text: str, texts: tuple[str, ...], value: bool) -> None:
     payload = document(*texts)
     with at_most(MAX_SECONDS):
-        assert ours(text, payload) is value
+        assert evaluate_query(text, payload) is value
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_long_texts_take_a_bounded_time(text: str, texts: tuple[str, ...], value
         "//e[contains(.., 'zz')]",
     ],
 )
-def test_too_much_work_is_given_up(text: str) -> None:
+def test_an_evaluation_with_too_much_work_is_stopped(text: str) -> None:
     payload = document("a" * 800_000, "b")
     for _ in range(200):
         etree.SubElement(payload.root, "e")
@@ -248,17 +248,17 @@ def test_too_much_work_is_given_up(text: str) -> None:
         at_most(MAX_SECONDS),
         pytest.raises(QueryTooExpensive, match="too many characters"),
     ):
-        ours(text, payload)
+        evaluate_query(text, payload)
 
 
-def test_work_is_counted_for_each_evaluation_anew() -> None:
+def test_work_is_counted_for_each_evaluation() -> None:
     payload = document("a" * 1_000_000, "b")
     compiled = CompiledQuery(parse_query("contains(//a, //b)"))
     for _ in range(MAX_WORK // 1_000_000 + 2):
         assert not compiled.matches(payload)  # type: ignore[arg-type]
 
 
-def test_a_query_that_is_given_up_is_suspended_and_others_are_answered(engine: Any) -> None:
+def test_a_stopped_query_is_suspended_and_others_are_answered(engine: Any) -> None:
     text = f"string-length(concat({','.join('.' * 200)})) > 5"
     greedy = engine.subscribe(EVERYWHERE, parse_query(text))
     modest = engine.subscribe(EVERYWHERE, parse_query("contains(//remark, //id)"))

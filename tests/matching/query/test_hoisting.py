@@ -1,4 +1,4 @@
-"""What need not be evaluated for each node is evaluated once, with the same result."""
+"""Invariant calls are evaluated once, with the same result."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ RELATIVE = ("count(b)", "position()", "string()", "string-length(.)", "last()", 
 TEXTS = st.sampled_from(["1", "2", "3", "4.5", "x", "", "a(b", ")"])
 
 
-def taken(text: str) -> HoistedQuery:
+def hoist(text: str) -> HoistedQuery:
     return hoist_invariant_calls(text, parse_query(text, limits=ANY_COST).expression)
 
 
 def evaluated(root: etree._Element, text: str) -> object:
-    """As the engine does it."""
-    found = taken(text)
+    """Evaluate as the engine does."""
+    found = hoist(text)
     values = {f"i{at}": etree.XPath(call)(root) for at, call in enumerate(found.calls)}
     return etree.XPath(f"boolean({found.text})")(root, **values)
 
@@ -62,8 +62,8 @@ def test_the_result_is_the_same(root: etree._Element, form: str, calls: list[str
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_call_that_no_node_changes_is_taken_out_of_a_predicate(call: str) -> None:
-    assert taken(f"//b[x > {call}]/@y") == HoistedQuery("//b[x > $i0]/@y", (call,))
+def test_an_invariant_call_is_hoisted_out_of_a_predicate(call: str) -> None:
+    assert hoist(f"//b[x > {call}]/@y") == HoistedQuery("//b[x > $i0]/@y", (call,))
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_a_call_that_no_node_changes_is_taken_out_of_a_predicate(call: str) -> N
         "//b[true()]",
     ],
 )
-def test_all_else_stays(text: str) -> None:
-    assert taken(text) == HoistedQuery(text, ())
+def test_context_dependent_calls_are_not_hoisted(text: str) -> None:
+    assert hoist(text) == HoistedQuery(text, ())
 
 
-def test_outermost_calls_are_taken_out_in_the_order_of_the_text() -> None:
+def test_outermost_calls_are_hoisted_in_text_order() -> None:
     text = "//b[count(//c[count(//d) > 1]) > sum(//e)][contains(/x, ')')]"
-    assert taken(text) == HoistedQuery(
+    assert hoist(text) == HoistedQuery(
         "//b[$i0 > $i1][$i2]", ("count(//c[count(//d) > 1])", "sum(//e)", "contains(/x, ')')")
     )
 

@@ -17,15 +17,15 @@ from broker.matching.switching.entry import Entry
 from broker.matching.switching.family import LARGE, Family
 from broker.matching.switching.finding import Finding, find
 from broker.matching.switching.term import Terms
-from tests.matching.partial.slotted_tree import Slotted
+from tests.matching.partial.slotted_tree import SlottedTree
 
 LEGS = "<f>" + "".join(f"<leg><a>{n}</a><b>{n % 7}</b></leg>" for n in range(60)) + "</f>"
 
 
-def bound(*queries: str, pool: IndexPool | None = None) -> tuple[Binding, Slotted]:
+def bound(*queries: str, pool: IndexPool | None = None) -> tuple[Binding, SlottedTree]:
     """The queries, which share a template, on a document of sixty legs."""
     pool = pool or IndexPool()
-    tree = Slotted(etree.fromstring(LEGS))
+    tree = SlottedTree(etree.fromstring(LEGS))
     family: Family | None = None
     for query in queries:
         (instance,) = extract_templates(parse_query(query))
@@ -38,7 +38,9 @@ def bound(*queries: str, pool: IndexPool | None = None) -> tuple[Binding, Slotte
     return binding, tree
 
 
-def found(binding: Binding, tree: Slotted, bound: Bound | None = None) -> list[tuple[object, ...]]:
+def found(
+    binding: Binding, tree: SlottedTree, bound: Bound | None = None
+) -> list[tuple[object, ...]]:
     """The literals of the members that match, or may match; `bound` has other families."""
     members = binding.family.members
     for number, member in enumerate(members):
