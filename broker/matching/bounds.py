@@ -1,8 +1,8 @@
 """The bounds within which a query is evaluated on one event (checklist F13): nobody is trusted.
 
-libxml2 can not be interrupted. So before it gets a query, what that may take at worst on a document
-of this size is looked at (`worst.py`): a query that may take too long is evaluated by ourselves,
-within bounds, and one that can not be is suspended.
+libxml2 can not be interrupted. So each query gets a worst-case bound for a document of this size
+(`worst_case.py`). A query that may take too long is evaluated here instead, within bounds; one that
+can not be is suspended.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ class CompiledXPath:
         self._simple = reading.payload and not (reading.variables or reading.envelope or calls)
 
     def matches(self, subject: Subject) -> bool:
-        """Its value; `etree.XPathError` if libxml2 gives up, `QueryTooExpensive` if `texts.py`."""
+        """Return the value; raises `etree.XPathError` or `QueryTooExpensive`."""
         if self._simple:
             return bool(self._xpath(subject.document()))
         reading = self._reading

@@ -37,7 +37,6 @@ def passes_node_test(test: NodeTest, axis: Axis, node: Node, namespace: str | No
 
 
 def root_of(node: Node) -> Node:
-    """Return the root node of the node's tree."""
     while node.parent is not None:
         node = node.parent
     return node

@@ -39,8 +39,6 @@ _OPERATORS: dict[str, Callable[..., bool]] = {
 
 
 class IOperandEvaluator(Protocol):
-    """Evaluates the operands."""
-
     work: WorkBudget
 
     def evaluate_boolean(self, expression: tree.Expression, context: Context) -> Formula: ...
@@ -52,7 +50,6 @@ class IOperandEvaluator(Protocol):
 
 
 def compare_operands(evaluator: IOperandEvaluator, node: tree.Binary, context: Context) -> Formula:
-    """Return the formula that the comparison holds."""
     sides = (node.left, node.right)
     kinds = {value_type(side) for side in sides}
     equality = node.operator in ("=", "!=")

@@ -41,8 +41,6 @@ _Value = TypeVar("_Value")
 
 
 class EvaluationCache:
-    """Results by kind and subexpression, and values of nodes."""
-
     def __init__(self) -> None:
         self.conjuncts: CachedResults = {}
         self.predicates: CachedResults = {}
@@ -87,11 +85,9 @@ class CachedEvaluation:
         self._work = work
 
     def record_reason(self, reason: object) -> None:
-        """Record why a part is unknown."""
         self.reasons[str(reason)] = None
 
     def is_cacheable(self, expression: tree.Expression) -> bool:
-        """Return True for common subexpressions."""
         return id(expression) in self._subexpressions
 
     def evaluate_once(

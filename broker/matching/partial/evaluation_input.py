@@ -46,7 +46,6 @@ class EvaluationInput:
         return self._envelope
 
     def clear_caches(self) -> None:
-        """Free memory when no more templates are expected soon."""
         self.elements_by_name = ElementsByName()
         self.cache.clear()
 

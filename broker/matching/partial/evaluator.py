@@ -207,7 +207,6 @@ class _Evaluator(ValueEvaluator):
         return _any_atom_holds(parameter, read(subject, context))
 
     def _literal_comparison(self, node: tree.Binary) -> _LiteralComparison | None:
-        """Describe a comparison with a literal; None for another one."""
         parameter = self._template.parameter_at.get(node.position)
         if parameter is None:
             return None

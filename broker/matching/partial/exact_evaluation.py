@@ -29,7 +29,6 @@ class ExactEvaluation:
     """Evaluates queries on one event; its tree is built for the first one."""
 
     def __init__(self, subject: Subject, max_work: int) -> None:
-        """Evaluate with at most `max_work` visited nodes for one query."""
         self._subject = subject
         self._max_work = max_work
         self._input: EvaluationInput | None = None

@@ -26,8 +26,8 @@ class TruthValue(enum.Enum):
 TRUE, FALSE, UNKNOWN = TruthValue.TRUE, TruthValue.FALSE, TruthValue.UNKNOWN
 
 
-# Formulas are immutable except for caches. They are not `attrs.frozen`: creating a frozen instance
-# takes three times as long, and evaluations create very many.
+# Formulas are immutable except for caches. They are not `attrs.frozen`, which takes three times as
+# long to create, and there are very many.
 
 
 @attrs.define(unsafe_hash=True, cache_hash=True)
@@ -77,12 +77,10 @@ Formula: TypeAlias = TruthValue | Atom | BooleanAtom | Not | And | Or
 
 
 def all_of(parts: Iterable[Formula]) -> Formula:
-    """Return the simplified conjunction."""
     return _simplify(parts, And, TRUE, FALSE)
 
 
 def any_of(parts: Iterable[Formula]) -> Formula:
-    """Return the simplified disjunction."""
     return _simplify(parts, Or, FALSE, TRUE)
 
 
@@ -101,13 +99,11 @@ def negate(part: Formula) -> Formula:
 
 
 def equivalence(one: Formula, other: Formula) -> Formula:
-    """Return the formula that both hold or neither."""
     both = all_of((one, other))
     return any_of((both, all_of((negate(one), negate(other)))))
 
 
 def is_decided(formula: Formula) -> bool:
-    """Return True if the formula does not contain `UNKNOWN`."""
     match formula:
         case Atom() | BooleanAtom():
             return True
@@ -207,7 +203,6 @@ def weaken_to_dnf(
 
 
 def iterate_sources(formula: Formula) -> Iterator[Source]:
-    """Yield all sources, duplicates included."""
     match formula:
         case Atom(source=source) | BooleanAtom(source=source):
             yield source

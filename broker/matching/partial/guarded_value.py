@@ -48,7 +48,6 @@ def apply_function(function: Callable[..., Any], *arguments: GuardedValue) -> Gu
 
 
 def truth_formula(source: Source) -> Formula:
-    """Return the formula that a boolean source is true."""
     if isinstance(source, Constant):
         return TRUE if source.value else FALSE
     if isinstance(source, Computed):

@@ -90,7 +90,6 @@ class PathWalker:
         self._elements_by_name = names
 
     def follow_steps(self, members: NodeSet, steps: tuple[Step, ...]) -> NodeSet:
-        """Return the nodes that the steps select from these members."""
         if len(steps) == 1:
             return self._follow_step(members, steps[0], None)
         place = 0
@@ -242,7 +241,6 @@ def _order(member: tuple[Node, Formula]) -> int:
 
 
 def is_positional(predicate: tree.Expression) -> bool:
-    """Return True if the predicate may depend on the node's position."""
     return value_type(predicate) is ValueType.NUMBER or _reads_position(predicate)
 
 
@@ -257,7 +255,6 @@ def _is_any_descendant(step: Step) -> bool:
 
 
 def string_value(node: Node, work: WorkBudget) -> Source:
-    """Return the string-value of a node."""
     if node.kind in (NodeKind.TEXT, NodeKind.ATTRIBUTE):
         return source_of(node.value)
     texts: list[Source] = []
@@ -278,7 +275,6 @@ def _collect_texts(node: Node, texts: list[Source], work: WorkBudget) -> None:
 
 
 def _merge_constants(texts: list[Source]) -> list[Source]:
-    """Join adjacent constants to one."""
     joined: list[Source] = []
     for are_constant, run in groupby(texts, lambda source: isinstance(source, Constant)):
         # In one call: pairwise joining would be quadratic.
@@ -288,7 +284,6 @@ def _merge_constants(texts: list[Source]) -> list[Source]:
 
 
 def first_member_cases(members: NodeSet, work: WorkBudget) -> list[tuple[Formula, Node | None]]:
-    """Return the first node in cases; None if there is none."""
     cases: list[tuple[Formula, Node | None]] = []
     none_before: Formula = TRUE
     for node, condition in members:

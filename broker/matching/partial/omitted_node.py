@@ -1,8 +1,8 @@
 """Comments and processing instructions, which document trees omit.
 
-Texts, names, attributes and string-values are the same without them; a text is still split at an
-omitted node. A query can only observe them as members of a node-set. That takes a node test that
-they pass, on an axis that reaches them.
+All other values are the same without them; a text is still split at an omitted node. A query can
+only observe them as members of a node-set, by a node test that they pass on an axis that reaches
+them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ class DocumentRoot(Node):
 
 
 def omits_nodes(node: Node) -> bool:
-    """Return True if the node's document has omitted nodes."""
     root = root_of(node)
     return isinstance(root, DocumentRoot) and root.has_omitted_nodes
 

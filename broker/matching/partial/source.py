@@ -44,7 +44,6 @@ Source: TypeAlias = Constant | Slot | Computed
 
 
 def source_of(value: Value) -> Source:
-    """Return the source of a node's value."""
     return Slot(value) if isinstance(value, int) else Constant(value)
 
 

@@ -78,14 +78,12 @@ class Template:
 
 @attrs.frozen
 class TemplateInstance:
-    """A template with a query's literals for its parameters."""
-
     template: Template
     literals: tuple[Literal, ...]
 
 
 def extract_templates(query: Query, max_alternatives: int = 16) -> tuple[TemplateInstance, ...]:
-    """Split the query at an outermost `or`, and extract a template from each alternative.
+    """Extract a template from each alternative of an outermost `or`.
 
     More than `max_alternatives` alternatives stay one template.
     """
@@ -99,7 +97,7 @@ def extract_templates(query: Query, max_alternatives: int = 16) -> tuple[Templat
 
 
 def template_without_parameters(query: Query) -> Template:
-    """Return a template of the whole query, with all literals in place."""
+    """Return a template of the whole query with its literals in place."""
     namespaces = {**PREDEFINED_PREFIXES, **dict(query.namespaces)}
     return _TemplateExtractor(namespaces, with_parameters=False).extract(query.expression).template
 
@@ -116,8 +114,6 @@ def literal_value(expression: tree.Expression) -> str | float | None:
 
 
 class _TemplateExtractor:
-    """Replaces the literals of one expression by parameters."""
-
     def __init__(self, namespaces: Mapping[str, str], *, with_parameters: bool = True) -> None:
         self._namespaces = namespaces
         self._with_parameters = with_parameters

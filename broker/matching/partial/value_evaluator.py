@@ -158,7 +158,6 @@ class ValueEvaluator(abc.ABC):
         return known
 
     def number_value(self, node: Node) -> GuardedValue:
-        """Number of the node's string-value."""
         known = self._cache.number_values.get(node)
         if known is None:
             known = apply_function(function_library.number, self.string_value(node))

@@ -28,7 +28,6 @@ class WorkBudget:
         self.limit = limit
 
     def spend(self, amount: int = 1) -> None:
-        """Count work, done or about to be done."""
         self.spent += amount
         if self.spent > self.limit:
             raise TooExpensive("evaluating it on a shape takes too many steps")

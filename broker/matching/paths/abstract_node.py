@@ -38,7 +38,6 @@ class AbstractNode:
     is_unknown: bool = False
 
     def existence_requirements(self) -> Requirements:
-        """Requirements for this node to exist."""
         steps = self.steps[:-1] if self.maybe_not_element else self.steps
         own = require_pattern(Pattern(self.document, steps)) if steps else ALWAYS
         both = require_both(self.required, own)
@@ -49,7 +48,6 @@ class AbstractNode:
         return attrs.evolve(self, required=ALWAYS)
 
     def with_requirement(self, more: Requirements, *, exact: bool) -> AbstractNode:
-        """The same node with a predicate's requirements."""
         required = require_both(self.required, more)
         return attrs.evolve(self, required=required, exact=self.exact and exact)
 
@@ -174,7 +172,6 @@ def _resolve_test(test: NodeTest, axis: Axis, namespaces: Mapping[str, str]) -> 
 
 
 def _intersect(step: PatternStep, test: _ResolvedTest) -> PatternStep | None:
-    """The step that also passes the test; None if nothing does."""
     if step.kind is not test.kind:
         return None
     for mine, theirs in ((step.namespace, test.namespace), (step.local, test.local)):

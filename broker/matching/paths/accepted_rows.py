@@ -65,8 +65,6 @@ class AcceptedRows:
 
 
 class AcceptedRowsCache:
-    """The accepted rows of the label paths in use."""
-
     def __init__(
         self,
         automaton: Automaton,
@@ -89,7 +87,6 @@ class AcceptedRowsCache:
         return len(self._by_path)
 
     def record_change(self, change: RowChange) -> None:
-        """Append a change to the journal."""
         if len(self._journal) >= self._max_journal:
             gone = (len(self._journal) + 1) // 2
             del self._journal[:gone]

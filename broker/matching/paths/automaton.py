@@ -42,8 +42,6 @@ class PatternEntry:
 
 
 class Automaton:
-    """Set of patterns; `find_accepted` returns those that a label path matches."""
-
     def __init__(self, max_remembered: int = MAX_CACHED_STATES) -> None:
         self._start_states = {document: State(None) for document in DocumentRole}
         self._entries: dict[Pattern, PatternEntry] = {}
@@ -88,7 +86,6 @@ class Automaton:
             state = parent
 
     def find_accepted(self, path: LabelPath) -> list[PatternEntry]:
-        """Return the patterns that match the label path."""
         if self._has_new_states or self._cached_states > self._max_cached_states:
             self._states_by_path.clear()
             self._cached_states = 0

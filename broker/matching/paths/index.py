@@ -1,9 +1,9 @@
 """Index of items by the document structure that they require.
 
-Each alternative of an item's requirements is a *row*. Its n-th pattern is the row's requirement in
+Each alternative of an item's requirements is a *row*; its n-th pattern is the row's requirement in
 *column* n. Each label path has a bitmap of satisfied rows per column. A document's rows in a column
 are the union over its label paths. The possible rows are the intersection over the columns; rows
-without a requirement in a column count as satisfied there.
+without a requirement in a column count as satisfied.
 """
 
 from __future__ import annotations
@@ -99,7 +99,6 @@ class PathIndex(Generic[Item]):
         return row.item
 
     def items_in(self, numbers: int) -> list[Item]:
-        """Return the items of a bitmap of numbers."""
         return [self.item_at(number) for number in list_members(numbers)]
 
     def uses_label_kind(self, kind: LabelKind) -> bool:
@@ -107,7 +106,6 @@ class PathIndex(Generic[Item]):
         return self._label_kind_counts[kind] > 0
 
     def find_candidates(self, paths: Iterable[LabelPath]) -> Candidates:
-        """Return the candidates for a document with exactly these label paths."""
         columns = [i for i in range(MAX_CONJUNCTS) if self._requirement_counts[i]]
         unions = [0] * MAX_CONJUNCTS
         few: list[set[int]] = [set() for _ in unions]

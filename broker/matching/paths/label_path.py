@@ -50,7 +50,6 @@ class LabelPath:
         self.texts: dict[str, LabelPath] = {}
 
     def label_keys(self) -> list[tuple[str, str, str]]:
-        """Return the keys of all labels, outermost first."""
         found = []
         here = self
         while here.parent is not None:
@@ -64,8 +63,6 @@ class LabelPath:
 
 
 class LabelPathTable:
-    """Intern table of label paths, with at most `max_paths` entries."""
-
     def __init__(self, max_paths: int = MAX_LABEL_PATHS) -> None:
         self._max_paths = max_paths
         self._interned_count = 0
@@ -75,7 +72,6 @@ class LabelPathTable:
         return self._interned_count
 
     def root_path(self, document: DocumentRole) -> LabelPath:
-        """Return the path without labels of one of an event's documents."""
         return self._roots[document]
 
     def collect_from_tree(
@@ -161,8 +157,6 @@ class LabelPathTable:
 
 
 class _TransientPaths:
-    """Label paths of one document that did not fit in the table."""
-
     def __init__(self) -> None:
         self._known: dict[tuple[LabelPath, LabelKind, str], LabelPath] = {}
 

@@ -21,8 +21,6 @@ class LabelKind(enum.Enum):
 
 
 class DocumentRole(enum.Enum):
-    """Document of an event that a pattern describes."""
-
     PAYLOAD = "payload"
     """The payload's document; without a payload, the envelope's."""
 
@@ -88,7 +86,6 @@ class Pattern:
         return sum((step.local is not None) + (not step.descendant) + 1 for step in self.steps)
 
     def matches(self, keys: Sequence[tuple[str, str, str]]) -> bool:
-        """Return True if the pattern describes the path with these `matching_keys`."""
         steps = self.steps
         count = len(steps)
         here = 1  # Bit i: the first i steps match up to the current label.

@@ -29,7 +29,6 @@ class Requirements:
     exact: bool
 
     def inexact(self) -> Requirements:
-        """Return the same requirements as necessary, but not sufficient."""
         return attrs.evolve(self, exact=False)
 
     def __str__(self) -> str:

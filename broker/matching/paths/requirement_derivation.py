@@ -42,7 +42,6 @@ def derive_requirements(query: Query) -> Requirements:
 
 
 def derive_from_expression(expression: Expression, namespaces: Mapping[str, str]) -> Requirements:
-    """Derive from an expression, with `namespaces` for its prefixes."""
     return _Derivation({**namespaces, **PREDEFINED_PREFIXES}).derive(expression, _OUTERMOST_CONTEXT)
 
 
@@ -51,7 +50,6 @@ class _Derivation:
         self._namespaces = namespaces
 
     def derive(self, expression: Expression, context: AbstractNode) -> Requirements:
-        """Requirements for a true boolean value."""
         if value_type(expression) is ValueType.NODE_SET:
             return self._require_non_empty(expression, context)
         match expression:

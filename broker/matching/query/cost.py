@@ -1,20 +1,19 @@
 """Static estimate of a query's cost on one document (checklist F13).
 
-The unit is one visited node, about 10 ns. The model document has `nodes` elements, 1,000 when a
-subscription is checked:
+The unit is one visited node, about 10 ns. The model document has 1,000 elements:
 
-- A `child`, `attribute` or `namespace` step visits 10 nodes for each start node. A `self` or
-  `parent` step visits 1, an `ancestor` step the depth of the document (10 in the model), a sibling
-  step a tenth of the document. `descendant`, `following` and `preceding` visit the whole document.
-- A document has one root element. `child` steps from that element, from `..` or from an `ancestor`
-  step visit a tenth of the document.
+- For each start node, `child`, `attribute` and `namespace` steps visit 10 nodes, `self` and
+  `parent` 1, `ancestor` the depth of the document (10), a sibling step a tenth of the document.
+  `descendant`, `following` and `preceding` visit all of it.
+- `child` steps from the root element, from `..` or from an `ancestor` step visit a tenth of the
+  document.
 - No step finds more nodes than the document has. A name test keeps a quarter of them.
 - A predicate costs its expression once for each node that the step found.
 - Comparing two node-sets costs the product of their sizes. Converting a node-set to a string costs
-  10 nodes, for the whole document all of its nodes. `translate` costs a tenth of that for each
+  10 nodes, the whole document all of its nodes. `translate` costs a tenth of that for each
   character of its second argument.
 
-Operators add up. The estimate limits the shape of a query; its run time is measured as well.
+Operators add up. The estimate limits a query's shape; its run time is measured as well.
 """
 
 from __future__ import annotations

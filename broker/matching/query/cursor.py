@@ -11,8 +11,6 @@ from broker.matching.query.limits import QueryLimits
 
 @attrs.frozen(slots=True)
 class Replacement:
-    """Replacement `text` for the characters from `start` to `end` of the query."""
-
     start: int
     end: int
     text: str
@@ -59,7 +57,7 @@ class Cursor:
         self.info = ParseInfo()
 
     def advance(self) -> Token:
-        """Return the next token and move behind it; END is never passed."""
+        """Return the next token and move behind it, but never behind END."""
         token = self.token
         if token.kind is not TokenKind.END:
             self.token = next(self._rest)

@@ -1,10 +1,10 @@
 """Extension functions for lxml, in place of string functions that are quadratic in libxml2.
 
-libxml2 compares a searched text anew at every offset. It scans the alphabet of `translate` for
-every character, and copies the result so far for every argument of `concat`. Nothing can interrupt
-it. Calls with an argument that is not short are therefore rewritten (`rewrite.py`) to functions of
-the same names in the envelope's namespace. That prefix is bound in every query and can not be
-rebound. Their work is proportional to their texts, and limited by `MAX_WORK` in all.
+libxml2 compares a substring anew at every offset. It scans the alphabet of `translate` for every
+character, and copies the result so far for every argument of `concat`. Nothing can interrupt it.
+Calls with an argument that is not short are rewritten (`rewrite.py`) to functions of the same names
+in the envelope's namespace, whose prefix can not be rebound. Their work is linear in their texts,
+and limited by `MAX_WORK` in all.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from broker.matching.query.tree import (
 )
 from broker.matching.query.value_type import value_type
 
-#: Characters of literals that libxml2 may search for or translate, in the whole query. Each is
-#: compared with each character of a text: in a megabyte some 300 ms in all.
+#: Characters in literals that libxml2 may search for or translate, per query. Each costs one
+#: comparison per character of a text: in a megabyte some 300 ms in all.
 MAX_LIBXML2_SEARCHED = 256
 #: Limit for libxml2's `concat`: its arguments, and the copies of the document's text in the result.
 MAX_LIBXML2_CONCATENATED = 16
 #: The same limit for one call of this module's `concat`, whose arguments are all in memory.
 MAX_CONCATENATED = 64
-#: Work of one evaluation in these functions, some half a second. The unit is one searched
-#: character, 5 ns with the creation of its text. A hundred keywords fit for one megabyte.
+#: Work of one evaluation, some half a second. The unit is one searched character, 5 ns with the
+#: creation of its text. A hundred keywords fit for one megabyte.
 MAX_WORK = 128 * 1024 * 1024
 #: Work per character that is joined (in memory several times) or translated.
 _CONCATENATION_WORK = 8

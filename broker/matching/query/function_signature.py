@@ -26,7 +26,6 @@ class FunctionSignature:
 
     @property
     def arity_text(self) -> str:
-        """Number of arguments in words, for error messages."""
         if self.max_arguments is None:
             return f"{self.min_arguments} or more arguments"
         if self.min_arguments != self.max_arguments:

@@ -50,7 +50,6 @@ def hoist_invariant_calls(text: str, expression: tree.Expression) -> HoistedQuer
 
 
 def _find_calls(expression: tree.Expression, *, in_predicate: bool) -> Iterator[tree.FunctionCall]:
-    """Yield the outermost invariant calls in text order."""
     if in_predicate and isinstance(expression, tree.FunctionCall):
         if _has_path(expression) and _is_invariant(expression):
             yield expression

@@ -1,8 +1,8 @@
-"""Lexer for queries: text to tokens, by XPath 1.0, section 3.7.
+"""Lexer for queries (XPath 1.0, section 3.7).
 
-The meaning of a character depends on the token before it: `*` and `div` are name tests where an
-operand may stand, and operators elsewhere. libxml2 evaluates the query, so the lexer accepts three
-things that libxml2 accepts beyond the recommendation:
+A character's meaning depends on the token before it: `*` and `div` are name tests where an operand
+may stand, and operators elsewhere. Three extensions of libxml2 are accepted, because it evaluates
+the query:
 
 - An operator's name needs no blank behind it (`1 or2`).
 - A number may have an exponent (`1e3`).
@@ -47,7 +47,7 @@ class TokenKind(enum.Enum):
     __hash__ = object.__hash__
 
 
-# Not frozen: frozen attrs classes take three times as long to create, and there are many tokens.
+# Not frozen: that takes three times as long to create, and there are many tokens.
 @attrs.define(eq=False)
 class Token:
     """One token: `text` without quotation marks, `$` and `::`; offsets count from 0."""

@@ -41,8 +41,6 @@ _ANY_NODE = KindTest("node")
 
 
 class PathParser:
-    """Parses paths at the cursor; `expression` parses a predicate's content."""
-
     def __init__(self, cursor: Cursor, expression: Callable[[], Expression]) -> None:
         self._cursor = cursor
         self._parse_expression = expression

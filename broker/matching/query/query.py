@@ -30,9 +30,8 @@ class Query:
 
     Queries are equal if their text and the prefixes used in it are equal. `namespaces` holds these
     prefixes, sorted, without `Mspaces`. `compilable` is the text for lxml (`rewrite.py`).
-    `uses_payload` and `uses_envelope` name the documents that the query reads; envelope variables
-    count as neither. `uses_extension_functions`: evaluation needs `extension_function.py`. Create
-    queries with `parse_query` only.
+    `uses_payload` and `uses_envelope` count no envelope variables. Create queries with
+    `parse_query` only.
     """
 
     text: str

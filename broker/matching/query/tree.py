@@ -13,8 +13,6 @@ import attrs
 
 
 class ValueType(enum.Enum):
-    """The four types of XPath 1.0."""
-
     BOOLEAN = "boolean"
     NUMBER = "number"
     STRING = "string"
@@ -85,8 +83,6 @@ class Step:
 
 @attrs.frozen(slots=True)
 class Path:
-    """Location steps from a start or from a filter expression."""
-
     position: int
     start: PathStart | Expression
     steps: tuple[Step, ...]
@@ -111,8 +107,6 @@ class Number:
 
 @attrs.frozen(slots=True)
 class Literal:
-    """A string literal without its quotation marks."""
-
     position: int
     value: str
 

@@ -1,18 +1,18 @@
 """Upper bound of libxml2's work for a query, on any document of a given size (checklist F13).
 
 libxml2 can not be interrupted, and some of its work grows with the square or the cube of a
-document. So this model assumes the worst: a name test keeps every node, all elements are siblings,
-one element has all text. `cost.py` estimates the cost on an ordinary document.
+document. So this model assumes the worst: name tests keep every node, all elements are siblings,
+one element has all text. `cost.py` estimates ordinary documents.
 
-The unit is one visited node, 10 ns. Besides following axes, libxml2 does this (`xpath.c` of version
-2.14, and measurements):
+The unit is one visited node, 10 ns. Besides following axes, libxml2 does this (`xpath.c` of 2.14,
+and measurements):
 
-- Nodes found from several start nodes are each compared with all found before, unless the axis is
-  `child`, `attribute`, `namespace` or `self`. The same holds for unions, and for comparisons of two
-  node-sets.
-- A node-set is sorted for a function and in brackets. Unordered siblings are compared by walking
+- It compares each node found from several start nodes with all found before, unless the axis is
+  `child`, `attribute`, `namespace` or `self`. It does so for unions and for comparisons of two
+  node-sets too.
+- It sorts a node-set for a function and in brackets. Unordered siblings are compared by walking
   from one to the other.
-- The text of a node is copied on every use.
+- It copies the text of a node on every use.
 """
 
 from __future__ import annotations
@@ -160,7 +160,6 @@ class _WorstCaseModel:
         self._min_literal_length = literal_length
 
     def cost(self, expression: Expression, count: _Count) -> float:
-        """Bound for all evaluations together."""
         return self._cost_and_nodes(expression, count)[0]
 
     def _cost_and_nodes(self, expression: Expression, count: _Count) -> tuple[float, _Sets | None]:
@@ -301,7 +300,6 @@ class _WorstCaseModel:
         )
 
     def _texts_cost(self, nodes: _Sets, number: float) -> float:
-        """Cost of the texts of so many nodes."""
         # A text is part of all elements around it, but of one attribute only.
         whole, levels = self._bytes / _BYTES_COPIED_PER_VISIT, 1.0
         if not nodes.are_leaves:
@@ -390,7 +388,7 @@ def _sibling_position(step: Step) -> float | None:
 
 
 def _is_merged_with_next(steps: tuple[Step, ...], place: int) -> bool:
-    """Return True if libxml2 merges this step (the `//`) with the next."""
+    """Return True if libxml2 merges this step, a `//`, with the next."""
     step = steps[place]
     if step.axis is not Axis.DESCENDANT_OR_SELF or step.test != _ANY_NODE or step.predicates:
         return False
