@@ -23,7 +23,7 @@ from benchmarks.harness.report import WIDTH, Report, save, show
 from benchmarks.harness.speed import parse_microseconds
 from broker.errors import BrokerError
 
-#: In the order in which they run; each is a module of this package with `DESCRIPTION` and `run`.
+#: In the order in which they run; each is a module of this package with `DESCRIPTION` and `archive_until_end`.
 NAMES: Final = (
     "node",
     "latency",

@@ -24,7 +24,7 @@ from broker.archive.table import batch_to_events
 from broker.archive.verification import Verification
 from broker.archive.writer import ArchiveWriter
 from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.event_id import EventId, Mint
+from broker.event.event_id import EventId, EventIdGenerator
 from broker.log.records import LoggedEvent, encode_header
 from broker.replay.garbage_collection import tune_garbage_collector
 from broker.transport.clock import wall_clock_ms
@@ -152,12 +152,12 @@ def _cold(lab: Lab, folder: Path, workload: str) -> list[Cold]:
 
 
 def _flights(count: int) -> Iterator[bytes]:
-    return flight_documents(Mint("feed", 1), count)
+    return flight_documents(EventIdGenerator("feed", 1), count)
 
 
 def _voevents(real: list[bytes], count: int) -> Iterator[bytes]:
     """The packets again and again, each time with ids of their own."""
-    return voevent_events(Mint("feed", 1), list(itertools.islice(itertools.cycle(real), count)))
+    return voevent_events(EventIdGenerator("feed", 1), list(itertools.islice(itertools.cycle(real), count)))
 
 
 def _logged(number: int, document: bytes) -> LoggedEvent:

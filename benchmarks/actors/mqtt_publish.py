@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.harness import mqtt
 from benchmarks.harness.cue import Cue, act
 from benchmarks.harness.flights import flight_documents, flight_payload
-from broker.event.identity import Mint, next_incarnation
+from broker.event.event_id import EventIdGenerator, next_incarnation
 
 _MESSAGES_A_SEND = 1000
 
@@ -17,7 +17,7 @@ async def play(cue: Cue, task: Any) -> None:
     """`task`: port, envelope (whether whole events are sent, or payloads alone), portions."""
     sock = mqtt.connected(task["port"], "publisher")
     sock.settimeout(None)
-    mint = Mint("publisher", next_incarnation(0, time.time_ns() // 1000))
+    mint = EventIdGenerator("publisher", next_incarnation(0, time.time_ns() // 1000))
     first = 0
     for count in task["portions"]:
         if task["envelope"]:

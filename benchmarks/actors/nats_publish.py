@@ -12,7 +12,7 @@ from benchmarks.harness import nats
 from benchmarks.harness.cue import Cue, act
 from benchmarks.harness.failure import BenchmarkFailed
 from benchmarks.harness.flights import flight_documents, flight_payload
-from broker.event.identity import Mint
+from broker.event.event_id import EventIdGenerator
 
 #: Messages in one write; of the last one the server tells that the stream has it.
 BATCH: Final = 500
@@ -47,7 +47,7 @@ async def play(cue: Cue, task: Any) -> None:
 def _bodies(count: int, *, bare: bool) -> Iterator[bytes]:
     if bare:
         return (flight_payload(number) for number in range(count))
-    return flight_documents(Mint("feed", 1), count)
+    return flight_documents(EventIdGenerator("feed", 1), count)
 
 
 def _stored(sock: socket.socket) -> None:

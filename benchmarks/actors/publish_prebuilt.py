@@ -14,7 +14,7 @@ from benchmarks.harness.flights import flight_documents
 from benchmarks.harness.lean_session import LeanSession
 from broker.client.settings import client_settings
 from broker.errors import from_wire
-from broker.event.identity import Mint
+from broker.event.event_id import EventIdGenerator
 from broker.wire import messages
 from broker.wire.batches import encode_batch
 from broker.wire.messages import Published
@@ -28,7 +28,7 @@ class Publisher:
 
     def __init__(self, endpoint: str, batch: int, rate: float | None = None) -> None:
         self._settings = client_settings(client_id="publisher")
-        self._mint = Mint(self._settings.client_id, self._settings.incarnation)
+        self._mint = EventIdGenerator(self._settings.client_id, self._settings.incarnation)
         self._batch = batch
         self._numbers = itertools.count(1)
         self._built: deque[bytes] = deque()

@@ -13,8 +13,8 @@ from typing import Final
 import attrs
 
 from broker.event.envelope import EventType
-from broker.event.identity import Mint
-from broker.event.writing import write_event
+from broker.event.event_id import EventIdGenerator
+from broker.event.writer import write_event
 
 FLIGHT: Final = EventType("flight", "1.1")
 STREAM: Final = "flights"
@@ -119,11 +119,11 @@ def is_low(number: int) -> bool:
     return report(number).altitude < 135
 
 
-def flight_documents(mint: Mint, count: int, first: int = 0) -> Iterator[bytes]:
+def flight_documents(mint: EventIdGenerator, count: int, first: int = 0) -> Iterator[bytes]:
     """Events with these payloads in their envelopes; the ids are minted in order."""
     now = time.time_ns() // 1_000_000
     for number in range(first, first + count):
-        yield write_event(mint.next(now), STREAM, FLIGHT, flight_payload(number))
+        yield write_event(mint.next_id(now), STREAM, FLIGHT, flight_payload(number))
 
 
 def _scattered(number: int) -> int:

@@ -85,7 +85,7 @@ class Course:
     ) -> None:
         """`subscriber` is one process with all of the `subscribers` in it.
 
-        `further` are connected to the broker as well, but nothing is asked of them in a run.
+        `merge_marks` are connected to the broker as well, but nothing is asked of them in a run.
         """
         self._pid = pid
         self._further = tuple(actor.pid for actor in further)

@@ -39,7 +39,7 @@ def line_of_nodes(
 ) -> list[NodeProcess]:
     """So many nodes, `a` first: when this returns, each knows the ways to all others.
 
-    A single one is alone, and has no network. `further` is TOML for all of them.
+    A single one is alone, and has no network. `merge_marks` is TOML for all of them.
     """
     key = folder / "key"
     key.write_bytes(_KEY)

@@ -11,8 +11,8 @@ import attrs
 
 from broker.cluster.traffic.frame import Frame
 from broker.event.place import Mark
-from broker.testing.core_network import SimulatedNodes
-from broker.testing.core_node import SimulatedNode
+from broker.testing.core_network import CoreNetwork
+from broker.testing.core_node import CoreNode
 
 #: In a cluster, and in a ring of clusters or units, the n-th is linked to the n + 1st; nodes of a
 #: cluster to the n + 3rd too.
@@ -41,7 +41,7 @@ class NodeNetwork:
     """`width` units of `width` clusters of `width` nodes, with two links between neighbours."""
 
     def __init__(self, seed: int, width: int) -> None:
-        self.nodes = SimulatedNodes(seed, slowest=_SLOWEST, wire=False, capacity=1024)
+        self.nodes = CoreNetwork(seed, slowest=_SLOWEST, wire=False, capacity=1024)
         self.random = self.nodes.random
         self.width = width
         self.names = [
@@ -61,9 +61,9 @@ class NodeNetwork:
     def build(self) -> None:
         """All nodes and links."""
         for unit, cluster, node in self.names:
-            self.nodes.add(_name(unit, cluster, node), (f"u{unit}", f"c{cluster}"))
+            self.nodes.add_node(_name(unit, cluster, node), (f"u{unit}", f"c{cluster}"))
         for one, other in self._links():
-            self.nodes.link(one, other)
+            self.nodes.link_nodes(one, other)
 
     def _links(self) -> Iterator[tuple[str, str]]:
         width = self.width
@@ -84,23 +84,23 @@ class NodeNetwork:
             name = _name(unit, cluster, node)
             for key in range(each):
                 number = first + self.random.randrange(_OF_A_CLUSTER)
-                self.nodes.nodes[name].want(key, (number, number))
+                self.nodes.nodes[name].announce_interest(key, (number, number))
                 self._wanting.setdefault(number, set()).add(name)
 
     def flowing(self) -> bool:
         """Whether all that is wanted flows."""
-        return all(want.cuts is not None for node in self.alive() for want in node.wants.values())
+        return all(want.cuts is not None for node in self.alive() for want in node.interests.values())
 
-    def alive(self) -> list[SimulatedNode]:
+    def alive(self) -> list[CoreNode]:
         """The nodes that run."""
-        return [node for node in self.nodes.nodes.values() if node.alive]
+        return [node for node in self.nodes.nodes.values() if node.is_alive]
 
     # ------------------------------------------------------------------ events
 
-    def publish(self, node: SimulatedNode) -> None:
+    def publish(self, node: CoreNode) -> None:
         """One event that somebody wants."""
         number = self.random.choice(sorted(self._wanting))
-        before = node.log.cut
+        before = node.log.newest_place
         node.publish([(number, 0)])
         mark = (before[0], before[1] + 1)
         self._published[node.log.origin, mark] = (number, self.nodes.now)
@@ -109,7 +109,7 @@ class NodeNetwork:
         """Deliveries of published events that have not come to nodes that run."""
         has: Counter[tuple[str, Mark]] = Counter()
         for node in self.alive():
-            numbers = {want.numbers[0] for want in node.wants.values()}
+            numbers = {want.numbers[0] for want in node.interests.values()}
             for each in node.log.events:
                 if each.number in numbers and each.origin != node.log.origin:
                     has[each.origin, each.mark] += 1

@@ -9,7 +9,7 @@ from typing import Final
 from lxml import etree
 
 from benchmarks.harness.flights import flight_documents
-from broker.event.identity import Mint
+from broker.event.event_id import EventIdGenerator
 
 _EVENTS: Final = 2_000
 _ROUNDS: Final = 5
@@ -29,4 +29,4 @@ def parse_microseconds() -> float:
 
 @functools.cache
 def _documents() -> list[bytes]:
-    return list(flight_documents(Mint("publisher", 1), _EVENTS))
+    return list(flight_documents(EventIdGenerator("publisher", 1), _EVENTS))

@@ -68,7 +68,7 @@ def measure_changes(
     namespaces: Mapping[str, str],
     documents: Sequence[bytes],
 ) -> Changes:
-    """Add `further` queries to an engine that has so many, one at a time; then remove each.
+    """Add `merge_marks` queries to an engine that has so many, one at a time; then remove each.
 
     Processor time is measured: the machine may be shared. An engine may put work off until it
     matches: so an event is matched after every change, and what it takes longer than it usually

@@ -16,7 +16,7 @@ from benchmarks.workloads.nitf_grammar import nitf_dtd
 from benchmarks.workloads.voevent_packets import NoData
 from broker.dtd.cache import CacheLimits, DtdCache
 from broker.dtd.catalogue import Catalogue, shipped_folder
-from broker.dtd.hint import FetchHint
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted

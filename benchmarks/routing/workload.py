@@ -15,7 +15,7 @@ from benchmarks.workloads.nitf_documents import nitf_events
 from benchmarks.workloads.nitf_grammar import nitf_grammar
 from benchmarks.workloads.voevent_packets import NAMESPACES, Sample, packets, voevent_events
 from benchmarks.workloads.voevents import voevent_queries
-from broker.event.identity import Mint
+from broker.event.event_id import EventIdGenerator
 
 #: Of the archive, when only little is wanted.
 _FEW_PACKETS: Final = 1_500
@@ -40,7 +40,7 @@ def flights(count: int) -> Workload:
     """So many flight records."""
     return Workload(
         "flights",
-        list(flight_events(Mint("publisher", 1), count)),
+        list(flight_events(EventIdGenerator("publisher", 1), count)),
         lambda number, mix: [text for _, text in flight_queries(number, mix)],
     )
 
@@ -52,7 +52,7 @@ def voevents(count: int | None = None) -> Workload:
     sample = Sample(found)
     return Workload(
         "VOEvents",
-        list(voevent_events(Mint("publisher", 1), found[:count])),
+        list(voevent_events(EventIdGenerator("publisher", 1), found[:count])),
         lambda number, mix: [text for _, text in voevent_queries(sample, number, mix)],
         NAMESPACES,
     )
@@ -63,6 +63,6 @@ def nitf(count: int) -> Workload:
     grammar = nitf_grammar()
     return Workload(
         "NITF",
-        list(nitf_events(grammar, Mint("publisher", 1), count)),
+        list(nitf_events(grammar, EventIdGenerator("publisher", 1), count)),
         lambda number, mix: nitf_queries(grammar, number),
     )

@@ -23,7 +23,7 @@ from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import Header
-from broker.event.event_id import Mint
+from broker.event.event_id import EventIdGenerator
 from broker.log.records import LoggedEvent, encode_header
 
 ORIGIN: Final = "f1" * 8
@@ -77,7 +77,7 @@ def write_flights(uri: str, count: int, say: Callable[[int], object]) -> Archive
     reference = DtdReference(FLIGHT.name, FLIGHT.version)
     shipped = catalogue.read(reference.public_id, reference.system_id) or b""
     dtds = {reference: Dtd.load(reference, shipped, catalogue.read).text}
-    mint = Mint("feed", 1)
+    mint = EventIdGenerator("feed", 1)
     for first in range(0, count, FLUSH):
         events = _logged(mint, first, min(FLUSH, count - first))
         after, upto = (1, first), events[-1].mark
@@ -86,12 +86,12 @@ def write_flights(uri: str, count: int, say: Callable[[int], object]) -> Archive
     return archive
 
 
-def _logged(mint: Mint, first: int, count: int) -> Sequence[LoggedEvent]:
+def _logged(mint: EventIdGenerator, first: int, count: int) -> Sequence[LoggedEvent]:
     before = mint.last_sequence_number
     documents = list(flight_documents(mint, count, first))
     events = []
     for number, document in enumerate(documents):
-        identity = Mint(mint.client_id, mint.incarnation, 0, before + number).next(
+        identity = EventIdGenerator(mint.client_id, mint.incarnation, 0, before + number).next_id(
             mint.last_timestamp
         )
         header = Header(

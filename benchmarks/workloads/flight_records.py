@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from typing import Final
 
 from benchmarks.harness.flights import FLIGHT, STREAM, report, time_of
-from broker.event.identity import Mint
-from broker.event.writing import write_event
+from broker.event.event_id import EventIdGenerator
+from broker.event.writer import write_event
 
 #: Two legs in one flight of four, and no position in one of nine.
 _SECOND_LEG: Final = 4
 _NO_POSITION: Final = 9
 
 
-def flight_events(mint: Mint, count: int, first: int = 0) -> Iterator[bytes]:
+def flight_events(mint: EventIdGenerator, count: int, first: int = 0) -> Iterator[bytes]:
     """Events of about 1 kB, no two alike, in four forms: flights of one leg, or with a planned one
     besides, with and without a position."""
     now = time.time_ns() // 1_000_000
     for number in range(first, first + count):
-        yield write_event(mint.next(now), STREAM, FLIGHT, flight_record(number))
+        yield write_event(mint.next_id(now), STREAM, FLIGHT, flight_record(number))
 
 
 def flight_record(number: int) -> bytes:

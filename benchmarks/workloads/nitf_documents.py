@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from benchmarks.workloads.nitf_grammar import NITF, ROOT, Attribute, Grammar, height
-from broker.event.identity import Mint
-from broker.event.writing import write_event
+from broker.event.event_id import EventIdGenerator
+from broker.event.writer import write_event
 
 STREAM: Final = "news"
 #: Values of attributes and numbers in text are below this.
@@ -25,12 +25,12 @@ _ATTRIBUTE: Final = 0.25
 _WORDS: Final = ("tides", "in", "norfolk", "are", "running", "normal", "today", "city", "court")
 
 
-def nitf_events(grammar: Grammar, mint: Mint, count: int, seed: int = 1) -> Iterator[bytes]:
+def nitf_events(grammar: Grammar, mint: EventIdGenerator, count: int, seed: int = 1) -> Iterator[bytes]:
     """So many events with a document each; the ids are minted in order."""
     now = time.time_ns() // 1_000_000
     for number in range(count):
         document = nitf_document(grammar, random.Random(f"nitf {seed} {number}"))
-        yield write_event(mint.next(now), STREAM, NITF, document)
+        yield write_event(mint.next_id(now), STREAM, NITF, document)
 
 
 def nitf_document(grammar: Grammar, chance: random.Random) -> bytes:

@@ -13,8 +13,8 @@ from typing import Final
 from lxml import etree
 
 from broker.event.envelope import EventType
-from broker.event.identity import Mint
-from broker.event.writing import payload_element, write_event
+from broker.event.event_id import EventIdGenerator
+from broker.event.writer import extract_payload_element, write_event
 
 #: Beside the checkout, and never part of it.
 SHARED_DATA: Final = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -43,14 +43,14 @@ def packets(count: int | None = None) -> list[bytes]:
     return found[:count]
 
 
-def voevent_events(mint: Mint, packets: Sequence[bytes]) -> Iterator[bytes]:
+def voevent_events(mint: EventIdGenerator, packets: Sequence[bytes]) -> Iterator[bytes]:
     """The packets as payloads of events; the ids are minted in order."""
     now = time.time_ns() // 1_000_000
     types: dict[str, EventType] = {}
     for packet in packets:
         version = _version(packet)
         event_type = types.setdefault(version, EventType("VOEvent", version))
-        yield write_event(mint.next(now), STREAM, event_type, payload_element(packet))
+        yield write_event(mint.next_id(now), STREAM, event_type, extract_payload_element(packet))
 
 
 class Sample:

@@ -1,8 +1,8 @@
-"""Who cares for an archive that several nodes share: one at a time, as far as that can be had.
+"""The lease for maintaining an archive that several nodes share.
 
-`care.json` holds `{"carer": name, "until": ms, "expired": ms}`. No store has to exchange it in one
-step: two that take it at the same moment may both begin. Who finds another name in it ends; what
-both have done by then is done twice, and harms nobody.
+`care.json` holds `{"carer": name, "until": ms, "expired": ms}`. Object stores may lack an atomic
+exchange, so two processes may acquire it at the same moment. Each stops when it reads another name.
+Work done twice is harmless.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from broker.archive.object_store import ObjectStore
 from broker.errors import ArchiveObjectMissing
 
 PATH: Final = "care.json"
-#: How long (ms) it lasts when its carer dies: more than the largest merge takes.
+#: Duration (ms) of a lease that is not renewed: longer than the largest merge takes.
 MAINTENANCE_LEASE_MS: Final = 600_000
 _RENEW_MS: Final = MAINTENANCE_LEASE_MS // 10
 
@@ -30,34 +30,33 @@ class _LeaseContent:
 
 
 class MaintenanceLease:
-    """The lease, as one carer sees it. All methods may raise `ArchiveUnavailable`."""
+    """The lease, as used by one maintenance process. All methods may raise `ArchiveUnavailable`."""
 
     def __init__(self, objects: ObjectStore, carer: str, wall_clock: Callable[[], int]) -> None:
-        """`carer` is a name that nobody else has; `wall_clock` gives ms since 1970."""
+        """`carer` is a unique name; `wall_clock` returns ms since 1970."""
         self._objects = objects
         self._carer = carer
         self._wall_clock = wall_clock
         self._written = 0
 
     def is_free(self) -> bool:
-        """Whether nobody else has it."""
         return self._is_available(self._read())
 
     def last_expiry(self) -> int:
-        """When somebody last deleted what was to be deleted, ms since 1970; 0: never."""
+        """Return the time of the last expiry by any process, in ms since 1970; 0 if there was
+        none."""
         return self._read().expired
 
     def acquire(self) -> bool:
-        """Have it, if nobody else has."""
         content = self._read()
         if not self._is_available(content):
             return False
         self._write(attrs.evolve(content, until=self._wall_clock() + MAINTENANCE_LEASE_MS))
-        # Of two that wrote at once the later one has it.
+        # Of two concurrent writers the later one holds the lease.
         return self._read().carer == self._carer
 
     def renew(self) -> bool:
-        """Hold it on; False if another one has it now. Cheap when that was done a moment ago."""
+        """Renew the lease; return False if another process holds it. Cheap if called often."""
         now = self._wall_clock()
         if 0 <= now - self._written < _RENEW_MS:
             return True
@@ -68,7 +67,7 @@ class MaintenanceLease:
         return True
 
     def release(self, *, expired: bool) -> None:
-        """Others may have it; `expired`: what was to be deleted is."""
+        """Release the lease. `expired` records that expiry is done."""
         content = self._read()
         if content.carer == self._carer:
             when = self._wall_clock() if expired else content.expired
@@ -76,7 +75,7 @@ class MaintenanceLease:
 
     def _is_available(self, content: _LeaseContent) -> bool:
         now = self._wall_clock()
-        # One that lasts longer than any can is of a clock that went wrong.
+        # A lease beyond the longest possible duration comes from a wrong clock.
         return (
             content.carer == self._carer
             or not now < content.until <= now + 2 * MAINTENANCE_LEASE_MS

@@ -1,8 +1,8 @@
-"""What manifests say: sets that only grow, so in whatever order they are read, it is the same.
+"""Manifests: sets that only grow, so the order of reading does not matter.
 
-A writer's manifests are merged into one, and those of all writers into one again. A file is there
-when some manifest adds it and none removes it or sets it aside. A snapshot repeats what all
-manifests before it say, so it is a manifest like any other.
+The manifests of a writer are merged into one, and those of all writers again. A file is present
+when some manifest adds it and none removes it or sets it aside. A snapshot repeats all earlier
+manifests, so it is an ordinary manifest.
 """
 
 from __future__ import annotations
@@ -17,18 +17,16 @@ from broker.archive.manifest_entry import ArchivedFile, DtdText, OriginDtdVarian
 from broker.errors import ArchiveCorrupt, BrokerError
 from broker.event.place import Mark
 
-#: An origin, and an interval of its places.
+#: Origin, and an interval of its places.
 Range: TypeAlias = tuple[str, Mark, Mark]
 Ranges: TypeAlias = dict[str, list[Interval]]
 
-#: How long (ms) it is remembered that a writer was absorbed: its pages are long gone by then.
+#: Ms for which the absorption of a writer is recorded. Its pages are deleted long before.
 _ABSORBED_MS: Final = 30 * 86_400_000
 
 
 @attrs.frozen
 class SetAside:
-    """Why a file is not to be read any more."""
-
     reason: str
     at: int
     """Ms since 1970."""
@@ -36,52 +34,46 @@ class SetAside:
 
 @attrs.define
 class Manifest:
-    """What one manifest says, or several together."""
+    """The content of one manifest, or of several merged ones."""
 
     at: int = 0
-    """When it was written, ms since 1970; the latest of several."""
+    """Time of writing, ms since 1970; the latest of several."""
     covers: Ranges = attrs.field(factory=dict)
-    """Of which places all that was to be archived has been, in files that are added with it or
-    before it."""
+    """Places of which all events are archived, in files added by this manifest or earlier ones."""
     forgets: Ranges = attrs.field(factory=dict)
-    """Places that retention took: they are not covered any more."""
+    """Places that retention removed. They are no longer covered."""
     adds: dict[str, ArchivedFile] = attrs.field(factory=dict)
     removes: dict[str, int] = attrs.field(factory=dict)
-    """Paths of files that others took the place of, or that are too old; and since when, ms."""
+    """Paths of files that were replaced or are too old, and the time of removal in ms."""
     deleted: set[str] = attrs.field(factory=set)
-    """Paths of which nothing is left."""
+    """Paths that are deleted."""
     aside: dict[str, SetAside] = attrs.field(factory=dict)
-    """Files that are damaged: what only they held is not covered."""
+    """Damaged files. Places that only they hold are not covered."""
     heals: dict[str, Ranges] = attrs.field(factory=dict)
-    """By path of a file set aside, which of its places have been written again since."""
+    """Places of a file set aside that were written again, by path."""
     dtds: set[DtdText] = attrs.field(factory=set)
     uses: set[OriginDtdVariant] = attrs.field(factory=set)
-    """Origins with texts of their own under a name."""
+    """Origins whose events use another DTD text than the default."""
     absorbed: dict[str, tuple[int, int]] = attrs.field(factory=dict)
-    """Writers that never come back, whose manifests up to a number are repeated here; since when,
-    ms."""
+    """Temporary writers whose manifests up to a number are repeated here, and the time in ms."""
     ends: dict[str, Mark] = attrs.field(factory=dict)
-    """By origin, up to where the writer saw it covered by manifests of others."""
+    """Last place of each origin that the writer saw covered by manifests of others."""
     pages: dict[str, int] = attrs.field(factory=dict)
-    """By carer, the number of its newest manifest that the writer saw."""
+    """Number of the newest manifest that the writer saw, by maintenance writer."""
     given_up: set[str] = attrs.field(factory=set)
-    """Paths of manifests that can not be read. The files that they list were adopted."""
+    """Paths of unreadable manifests whose files were listed again."""
 
     def add_covers(self, ranges: Iterable[Range]) -> None:
-        """These places are covered, too."""
         _add_ranges(self.covers, ranges)
 
     def add_forgets(self, ranges: Iterable[Range]) -> None:
-        """These places are covered no more."""
         _add_ranges(self.forgets, ranges)
 
     def add_heals(self, ranges: Mapping[str, Ranges]) -> None:
-        """These places of files set aside are covered again."""
         for path, healed in ranges.items():
             _merge_ranges(self.heals.setdefault(path, {}), healed)
 
     def merge(self, other: Manifest) -> None:
-        """Say also what the other says."""
         self.at = max(self.at, other.at)
         _merge_ranges(self.covers, other.covers)
         _merge_ranges(self.forgets, other.forgets)
@@ -102,11 +94,10 @@ class Manifest:
         self.given_up |= other.given_up
 
     def without_obsolete(self, everything: Manifest, unreadable: Collection[str] = ()) -> Manifest:
-        """The same without what is of no use to anybody, given what all manifests say together, and
-        the paths of those that can not be read.
+        """Return a copy without obsolete entries.
 
-        A file of which nothing is left need not be added; and what nobody adds need not be
-        removed, set aside, healed or called deleted.
+        `everything` merges all manifests; `unreadable` has the paths of unreadable ones. Additions
+        of deleted files are obsolete. So is every other entry for a path that no manifest adds.
         """
         known = everything.adds
         return attrs.evolve(
@@ -125,7 +116,7 @@ class Manifest:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """What stands in an object; what is empty is left out."""
+        """Return the JSON object, without empty values."""
         content: dict[str, Any] = {
             "at": self.at,
             "covers": _ranges_to_json(self.covers),
@@ -146,7 +137,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Manifest:
-        """What `to_json` gave; `ArchiveCorrupt` if it is not that."""
+        """Parse the result of `to_json`. Raises `ArchiveCorrupt`."""
         try:
             manifest = cls(
                 at=int(content.get("at", 0)),
@@ -168,7 +159,7 @@ class Manifest:
             for path, healed in content.get("heals", ()):
                 _add_ranges(manifest.heals.setdefault(str(path), {}), _ranges_from_json(healed))
         except (KeyError, TypeError, ValueError, AttributeError, BrokerError) as error:
-            raise ArchiveCorrupt(f"a manifest can not be read: {error!r}") from None
+            raise ArchiveCorrupt(f"invalid manifest: {error!r}") from None
         return manifest
 
 

@@ -1,7 +1,8 @@
-"""One archive writer's record of how far the manifests of all writers cover each origin.
+"""The coverage by other writers that one archive writer has observed.
 
-A manifest between two others leaves a hole where it is lost. The newest one of an origin leaves
-none, so others say how far it went. For carers they say the numbers of their manifests.
+A lost manifest between two others leaves a missing range. The loss of an origin's newest manifest
+leaves none, so other writers record how far it reached. For maintenance writers they record the
+number of the newest manifest.
 """
 
 from __future__ import annotations
@@ -13,33 +14,31 @@ from broker.archive.layout import MAINTENANCE_PREFIX
 from broker.archive.manifest import Manifest
 from broker.event.place import Mark
 
-#: What one manifest says of others, at most: some kilobytes.
+#: Maximum entries per manifest: some kilobytes.
 MAX_ENTRIES: Final = 128
-#: How long (ms) a writer that has nothing else to say waits with it.
+#: Ms for which entries wait if the writer has nothing else to write.
 REPORT_INTERVAL_MS: Final = 60_000
 
 _Value = TypeVar("_Value", Mark, int)
 
 
 class ObservedCoverage:
-    """One writer's."""
-
     def __init__(self, name: str) -> None:
         self._name = name
         self._observed = Manifest()
         self._reported: Manifest | None = None
         self._reported_at = 0
 
-    def observe(self, state: ArchiveState, reported: Manifest) -> None:
-        """Note what there is now. `said` is all that this writer has said."""
+    def observe(self, state: ArchiveState, own: Manifest) -> None:
+        """Record the current coverage. `own` is the merged manifest of this writer."""
         if self._reported is None:
-            self._reported = Manifest(ends=dict(reported.ends), pages=dict(reported.pages))
+            self._reported = Manifest(ends=dict(own.ends), pages=dict(own.pages))
         ends = {o: end for o, end in state.covered_ends.items() if o != self._name}
         pages = {w: n for w, n in state.newest_pages.items() if w.startswith(MAINTENANCE_PREFIX)}
         self._observed.merge(Manifest(ends=ends, pages=pages))
 
     def unreported(self) -> Manifest:
-        """What is to be said of it, the oldest first."""
+        """Return entries that no manifest has yet, those reported longest ago first."""
         reported = self._reported or Manifest()
         ends, pages = (
             _newer_entries(self._observed.ends, reported.ends),
@@ -48,8 +47,7 @@ class ObservedCoverage:
         return Manifest(ends=ends, pages=pages)
 
     def is_due(self, state: ArchiveState, now: int) -> bool:
-        """Whether it is to be said though there is nothing else to say; `now` is in ms since
-        1970."""
+        """Return whether a manifest is due for these entries alone. `now` is in ms since 1970."""
         entries = self.unreported()
         if not (entries.ends or entries.pages):
             return False
@@ -59,11 +57,10 @@ class ObservedCoverage:
         )
 
     def mark_reported(self, entries: Manifest, now: int) -> None:
-        """It is in a manifest."""
         self._reported_at = now
         reported = self._reported = self._reported or Manifest()
         for place in (*entries.ends, *entries.pages):
-            # What was said last is said again last.
+            # The entries reported last move to the end of the order.
             reported.ends.pop(place, None)
             reported.pages.pop(place, None)
         reported.merge(entries)

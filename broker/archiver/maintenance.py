@@ -4,7 +4,7 @@
 whose flushes wait for nothing then. It inherits the archiver's niceness, which leaves it a tenth of
 a busy processor. With the greatest niceness (1.5 %) files would arrive faster than they are merged.
 Its end at any moment harms nothing; it ends itself when its standard input does. It says as a line
-of JSON what it came to: see `Cared`.
+of JSON what it came to: see `MaintenanceResult`.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ import attrs
 import click
 
 from broker.archive.archive import Archive
-from broker.archive.care_lease import CareLease
 from broker.archive.compaction import Compaction, CompactionRules
 from broker.archive.expiry import Expiry, ExpiryRules
-from broker.archive.manifests import Ledger
+from broker.archive.maintenance_lease import MaintenanceLease
+from broker.archive.manifest_journal import ManifestWriter
 from broker.archive.retention import Retention
-from broker.archiver.durable_needs import needed_by_durables
-from broker.archiver.maintenance_rules import CareRules
+from broker.archiver.durable_needs import find_durable_needs
+from broker.archiver.maintenance_rules import MaintenanceRules
 from broker.errors import BrokerError
 
 #: Ms between two looks at what is to be deleted: each lists all that is stored.
-EXPIRE_EVERY: Final = 600_000
+EXPIRY_INTERVAL: Final = 600_000
 
 
 @attrs.define
-class Cared:
+class MaintenanceResult:
     """What care came to."""
 
     merged: int = 0
@@ -52,13 +52,13 @@ class Cared:
     """What somebody should know."""
 
 
-class Care:
+class Maintenance:
     """Of one archive, by one carer. All methods block, and may raise `ArchiveUnavailable`."""
 
     def __init__(
         self,
         archive: Archive,
-        rules: CareRules,
+        rules: MaintenanceRules,
         name: str,
         compaction: CompactionRules | None = None,
     ) -> None:
@@ -66,61 +66,63 @@ class Care:
         self._archive = archive
         self._rules = rules
         self._compaction = compaction or CompactionRules()
-        self._ledger = Ledger(archive.manifests, name, archive.wall_clock)
-        self._lease = CareLease(archive.objects, name, archive.wall_clock)
+        self._ledger = ManifestWriter(archive.manifests, name, archive.wall_clock)
+        self._lease = MaintenanceLease(archive.objects, name, archive.wall_clock)
 
     def is_due(self) -> bool:
         """Whether there is something to do, and nobody else is at it. Quick."""
-        if self._rules.nothing or not self._lease.is_free():
+        if self._rules.is_empty or not self._lease.is_free():
             return False
-        return self._is_to_expire() or (self._rules.compact and bool(self._compacting().plan()))
+        return self._is_expiry_due() or (
+            self._rules.compact and bool(self._new_compaction().plan())
+        )
 
-    def run(self, cancelled: Callable[[], bool] = lambda: False) -> Cared:
+    def run(self, cancelled: Callable[[], bool] = lambda: False) -> MaintenanceResult:
         """Do what is to be done, unless another one does; ends soon when it is cancelled."""
-        cared = Cared()
-        if self._rules.nothing or not self._lease.take():
-            return cared
+        result = MaintenanceResult()
+        if self._rules.is_empty or not self._lease.acquire():
+            return result
 
-        def over() -> bool:
-            return cancelled() or not self._lease.refresh()
+        def is_over() -> bool:
+            return cancelled() or not self._lease.renew()
 
         expired = False
         if self._rules.compact:
-            self._merge(cared, over)
-        if self._is_to_expire() and not over():
-            self._expire(cared)
+            self._compact(result, is_over)
+        if self._is_expiry_due() and not is_over():
+            self._expire(result)
             expired = True
         # A carer that fails keeps it, so that another one tries later, and not at once.
         self._lease.release(expired=expired)
-        return cared
+        return result
 
-    def _is_to_expire(self) -> bool:
-        return not 0 <= self._archive.wall_clock() - self._lease.expired() < EXPIRE_EVERY
+    def _is_expiry_due(self) -> bool:
+        return not 0 <= self._archive.wall_clock() - self._lease.last_expiry() < EXPIRY_INTERVAL
 
-    def _compacting(self) -> Compaction:
+    def _new_compaction(self) -> Compaction:
         return Compaction(self._archive, self._ledger, self._compaction)
 
-    def _merge(self, cared: Cared, over: Callable[[], bool]) -> None:
-        done = self._compacting().run(cancelled=over)
-        cared.merged, cared.made = done.files_before, done.files_after
-        cared.problems += [f"{path} is damaged, and set aside" for path in done.damaged]
+    def _compact(self, result: MaintenanceResult, is_over: Callable[[], bool]) -> None:
+        done = self._new_compaction().run(cancelled=is_over)
+        result.merged, result.made = done.files_before, done.files_after
+        result.problems += [f"{path} is damaged, and set aside" for path in done.damaged]
 
-    def _expire(self, cared: Cared) -> None:
+    def _expire(self, result: MaintenanceResult) -> None:
         rules = self._rules
         retention = Retention(rules.age_ms, rules.max_bytes, rules.max_events)
-        needed = needed_by_durables(self._archive, cared.problems.append)
+        needed = find_durable_needs(self._archive, result.problems.append)
         expiry = Expiry(self._archive, self._ledger, ExpiryRules(retention), needed)
-        done = expiry.run(lambda done, of: self._lease.refresh())
-        cared.removed, cared.deleted = len(done.removed), len(done.deleted)
-        cared.held = done.held
+        done = expiry.run(lambda done, of: self._lease.renew())
+        result.removed, result.deleted = len(done.removed), len(done.deleted)
+        result.held = done.held
         if done.kept_orphans:
-            cared.problems.append(
+            result.problems.append(
                 f"{done.kept_orphans} files stay that a damaged manifest may list: see "
                 "`xmlbroker archive list`"
             )
 
 
-def _deserted() -> bool:
+def _is_parent_gone() -> bool:
     return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
@@ -128,19 +130,19 @@ def _deserted() -> bool:
 @click.option("--archive", "uri", required=True)
 @click.option("--name", required=True)
 @click.option("--lock", type=click.Path(path_type=Path), required=True)
-@click.option("--rules", type=CareRules.decode, required=True)
-def main(uri: str, name: str, lock: Path, rules: CareRules) -> None:
-    cared = Cared()
+@click.option("--rules", type=MaintenanceRules.decode, required=True)
+def main(uri: str, name: str, lock: Path, rules: MaintenanceRules) -> None:
+    result = MaintenanceResult()
     # One of an archiver that was killed may not be over yet; both would write under one name.
     with open(lock, "ab") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            cared = Care(Archive.open(uri, create=False), rules, name).run(_deserted)
+            result = Maintenance(Archive.open(uri, create=False), rules, name).run(_is_parent_gone)
         except BlockingIOError:
             pass
         except BrokerError as error:
-            cared.problems.append(str(error))
-    print(json.dumps(attrs.asdict(cared)))
+            result.problems.append(str(error))
+    print(json.dumps(attrs.asdict(result)))
 
 
 if __name__ == "__main__":

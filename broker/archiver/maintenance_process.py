@@ -10,24 +10,24 @@ from pathlib import Path
 from typing import Final
 
 from broker.archive.archive import Archive
-from broker.archive.layout import CARER
-from broker.archiver.maintenance import Care, Cared
-from broker.archiver.maintenance_rules import CareRules
+from broker.archive.layout import MAINTENANCE_PREFIX
+from broker.archiver.maintenance import Maintenance, MaintenanceResult
+from broker.archiver.maintenance_rules import MaintenanceRules
 from broker.errors import BrokerError
 
 #: Seconds between two looks, and until the first one.
-CARE_EVERY: Final = 60.0
-FIRST_CARE: Final = 5.0
+RUN_INTERVAL: Final = 60.0
+FIRST_RUN_DELAY: Final = 5.0
 #: Of what a process wrote that failed, the end that is told.
-_LAST_WORDS: Final = 500
+_MAX_ERROR_BYTES: Final = 500
 
 
-def carer_of(origin: str) -> str:
+def maintainer_name(origin: str) -> str:
     """The name under which the carer of a log's archiver writes manifests."""
-    return f"{CARER}{origin}"
+    return f"{MAINTENANCE_PREFIX}{origin}"
 
 
-class Caring:
+class MaintenanceProcess:
     """One archiver's."""
 
     def __init__(
@@ -35,39 +35,39 @@ class Caring:
         archive: Archive,
         origin: str,
         folder: Path,
-        rules: CareRules,
-        complain: Callable[[str], object],
+        rules: MaintenanceRules,
+        warn: Callable[[str], object],
         now: float,
     ) -> None:
         """`folder` is that of the log; `complain` is told what somebody should know; `now` is in
         seconds, by the clock that `look` goes by."""
-        self._name = carer_of(origin)
-        self._care = Care(archive, rules, self._name)
+        self._name = maintainer_name(origin)
+        self._maintenance = Maintenance(archive, rules, self._name)
         self._arguments = [
             *(sys.executable, "-m", "broker.archiver.maintenance"),
-            *("--archive", archive.objects.source, "--name", self._name),
+            *("--archive", archive.objects.access_uri, "--name", self._name),
             *("--lock", str(folder / "care.lock")),
             *("--rules", rules.encode()),
         ]
-        self._complain = complain
+        self._warn = warn
         self._process: subprocess.Popen[bytes] | None = None
-        self._due = now + FIRST_CARE
-        self._told: list[str] = []
-        self.figures = {"merged": 0, "removed": 0, "deleted": 0}
+        self._due = now + FIRST_RUN_DELAY
+        self._reported: list[str] = []
+        self.counters = {"merged": 0, "removed": 0, "deleted": 0}
         """Files that became fewer, that were too old, and of which nothing is left: since the
         archiver began."""
 
-    def look(self, now: float) -> None:
+    def run_if_due(self, now: float) -> None:
         """Begin, if it is time and there is something to do; take what came of it. Does not wait
         for it."""
         if self._process is not None:
             if self._process.poll() is not None:
-                self._take(self._process)
-                self._process, self._due = None, now + CARE_EVERY
+                self._read_result(self._process)
+                self._process, self._due = None, now + RUN_INTERVAL
         elif now >= self._due:
-            self._due = now + CARE_EVERY
+            self._due = now + RUN_INTERVAL
             try:
-                due = self._care.is_due()
+                due = self._maintenance.is_due()
             except BrokerError:
                 # Flushes meet the same problem, and tell it.
                 return
@@ -86,21 +86,23 @@ class Caring:
             self._process.communicate()
             self._process = None
 
-    def _take(self, process: subprocess.Popen[bytes]) -> None:
-        said, complaint = process.communicate()
+    def _read_result(self, process: subprocess.Popen[bytes]) -> None:
+        output, error_output = process.communicate()
         try:
-            cared = Cared(**json.loads(said))
+            result = MaintenanceResult(**json.loads(output))
         except (ValueError, TypeError):
-            self._tell([f"the care ended with {process.returncode}: {complaint[-_LAST_WORDS:]!r}"])
+            self._warn_once(
+                [f"the care ended with {process.returncode}: {error_output[-_MAX_ERROR_BYTES:]!r}"]
+            )
             return
-        for name in self.figures:
-            self.figures[name] += getattr(cared, name)
-        held = f"events of {cared.held} stay, as a durable subscription needs them"
-        self._tell([*cared.problems, held] if cared.held else cared.problems)
+        for name in self.counters:
+            self.counters[name] += getattr(result, name)
+        held = f"events of {result.held} stay, as a durable subscription needs them"
+        self._warn_once([*result.problems, held] if result.held else result.problems)
 
-    def _tell(self, problems: list[str]) -> None:
+    def _warn_once(self, problems: list[str]) -> None:
         """Once, and not each time."""
         for problem in problems:
-            if problem not in self._told:
-                self._complain(problem)
-        self._told = problems
+            if problem not in self._reported:
+                self._warn(problem)
+        self._reported = problems

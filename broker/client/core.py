@@ -1,7 +1,7 @@
-"""The client's session, sans-I/O: outbox, subscriptions with their positions, questions.
+"""The client's session, sans-I/O: outbox, subscriptions with their positions, requests.
 
-Messages of the node and wishes of the user go in; effects come out. The same core runs under
-Twisted and asyncio, and in virtual time in tests.
+Messages of the node and calls of the user go in; effects come out. The same core runs under
+Twisted, under asyncio, and in virtual time in tests.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _ABOUT_SUBSCRIPTIONS = get_args(_AboutSubscription)
 
 
 class ClientCore:
-    """One client's conversation with the network, through any number of sessions."""
+    """State of one client through any number of sessions."""
 
     def __init__(
         self,
@@ -68,138 +68,127 @@ class ClientCore:
         window_bytes: int,
         resume_points: Mapping[str, ResumePoint] | None = None,
     ) -> None:
-        """`window_bytes` bounds deliveries that have arrived and that no user has taken yet; `resume_points`
-        is where the last process of this client resume_points its durable subscriptions."""
+        """`window_bytes` bounds unprocessed deliveries; `resume_points` are the previous
+        process's."""
         self.outbox = outbox
         self._max_held_bytes = window_bytes // 2
         self._credit = DeliveryCredit(window_bytes)
         self._node_address = ""
-        """Address of the node of the newest session."""
         self._subscriptions: dict[int, SubscriptionState] = {}
         self._ending: dict[int, tuple[SubscriptionState, bool]] = {}
-        """Unsubscribed, but the node has not said so yet; and whether it shall forget them."""
+        """Unsubscribed and not confirmed by the node; True if it deletes the durable state."""
         self._protocol_version = 1
-        """Protocol version of the newest session."""
         self._numbers = itertools.count(1)
         self.positions = PositionReporter(self._subscriptions, resume_points or {}, self._numbers)
         self._requests = PendingRequests()
         self._queued: list[Message] = []
-        """Wishes while there was no connection: a session that is resumed does not know them."""
+        """Messages of the time without a connection: a resumed session does not know them."""
         self._previous_place: Place | None = None
         self._retry_at: float | None = None
-        self._is_publishing_blocked = False
+        self._is_blocked = False
         self._duplicates_dropped = 0
-        """Of subscriptions that are over."""
+        """Duplicates of subscriptions that have ended."""
 
-    # ------------------------------------------------------------------ the user's wishes
+    # ------------------------------------------------------------------ calls of the user
 
     def publish(self, document: bytes, event_id: EventId, waiter: Any) -> None:
-        """Put an event into the outbox; `flush` sends it. Raises `Overloaded`."""
         self.outbox.add(document, event_id, waiter)
 
     def flush(self) -> list[Effect]:
-        """Send the oldest batch that waits, if there is a session: again as long as it sends."""
+        """Send the oldest unsent batch, if there is a session. Call it until it returns nothing."""
         if not self.is_connected or self._retry_at is not None:
             return []
         message = self.outbox.next_unsent()
         return [] if message is None else [Send(message)]
 
     def subscribe(self, request: SubscriptionRequest) -> tuple[int, list[Effect]]:
-        """Ask for a subscription; what becomes of it arrives under the returned number."""
+        """Request a subscription. Its items arrive under the returned number."""
         number = next(self._numbers)
-        subscription = SubscriptionState(
+        state = SubscriptionState(
             number,
             request,
             self._max_held_bytes,
             self.positions.resume_points.find(request.durable),
         )
-        self._subscriptions[number] = subscription
-        return number, self._send_or_queue(subscription.begin_session())
+        self._subscriptions[number] = state
+        return number, self._send_or_queue(state.begin_session())
 
     def unsubscribe(self, number: int, *, forget: bool = False) -> list[Effect]:
-        """End a subscription; with `forget` nothing of a durable one stays at the node."""
+        """End a subscription. With `forget` the node deletes its durable state."""
         if number not in self._subscriptions:
             return []
-        subscription = self._subscriptions.pop(number)
-        self._duplicates_dropped += subscription.duplicates_dropped
-        self._ending[number] = (subscription, forget)
-        effects = self._drop_held(subscription)
-        name = subscription.request.durable
-        if name and subscription.processed_position != subscription.acknowledged_position:
+        state = self._subscriptions.pop(number)
+        self._duplicates_dropped += state.duplicates_dropped
+        self._ending[number] = (state, forget)
+        effects = self._drop_held(state)
+        name = state.request.durable
+        if name and state.processed_position != state.acknowledged_position:
             effects += self._send_or_queue(
-                Acknowledge([(number, subscription.processed_position.to_wire())])
+                Acknowledge([(number, state.processed_position.to_wire())])
             )
         if name:
-            leaving = self.positions.resume_points
-            leaving.update(subscription)
+            points = self.positions.resume_points
+            points.update(state)
             if forget:
-                leaving.remove(name)
-            effects += leaving.save()
+                points.remove(name)
+            effects += points.save()
         effects += self._send_or_queue(Unsubscribe(number, forget))
         if not self.is_connected:
-            effects.append(
-                ItemArrived(number, SubscriptionEnded(None, subscription.processed_position))
-            )
+            effects.append(ItemArrived(number, SubscriptionEnded(None, state.processed_position)))
         return effects
 
     def ask(
         self, what: str, arguments: Mapping[str, str], document: bytes = b""
     ) -> tuple[int, list[Effect]]:
-        """Ask the node something, maybe about an event; the answer comes under the number. Raises
-        `TooLarge` or `BadName` for a question that no message can hold."""
+        """The answer bears the returned number. Raises `TooLarge` or `BadName`."""
         ask = Ask(next(self._numbers), what, arguments, document)
         self._requests.add(ask)
         return ask.request, self._send_or_queue(ask)
 
     def mark_processed(self, number: int, item: Item, now: float) -> list[Effect]:
-        """The user has processed something that arrived: the position moves on."""
         effects = self.discard(item)
-        subscription = self._subscriptions.get(number)
-        if subscription is None:
+        state = self._subscriptions.get(number)
+        if state is None:
             return effects
         if isinstance(item, EventBatch):
-            self.positions.record_processed(subscription, item.position, len(item.events), now)
+            self.positions.record_processed(state, item.position, len(item.events), now)
         elif isinstance(item, PositionMoved):
-            self.positions.record_processed(subscription, item.position, 0, now)
-        if subscription.events_since_acknowledged >= ACKNOWLEDGE_EVENTS:
+            self.positions.record_processed(state, item.position, 0, now)
+        if state.events_since_acknowledged >= ACKNOWLEDGE_EVENTS:
             effects += self.positions.acknowledge_positions()
         return effects
 
     def discard(self, item: Item) -> list[Effect]:
-        """The user does not want this any more: no position moves, but its room is free again."""
         if not isinstance(item, EventBatch):
             return []
         self._release_delivery(item)
         return self._grant_credit()
 
-    def _release_delivery(self, portion: EventBatch) -> None:
-        portion.delivery.remaining -= 1
-        if portion.delivery.remaining == 0:
-            self._credit.release_delivery(portion.delivery.size)
+    def _release_delivery(self, batch: EventBatch) -> None:
+        batch.delivery.remaining -= 1
+        if batch.delivery.remaining == 0:
+            self._credit.release_delivery(batch.delivery.size)
 
     def _grant_credit(self) -> list[Effect]:
         limit = self._credit.next_limit() if self.is_connected else None
         return [] if limit is None else [_send(Credit(limit))]
 
     def position_of(self, number: int) -> Position:
-        """How far the user has processed a subscription, nothing missing."""
-        subscription = self._subscriptions.get(number)
-        return Position() if subscription is None else subscription.processed_position
+        state = self._subscriptions.get(number)
+        return Position() if state is None else state.processed_position
 
     @property
     def duplicates_dropped(self) -> int:
-        """How many events came again for any subscription, and were dropped."""
         now = sum(each.duplicates_dropped for each in self._subscriptions.values())
         return self._duplicates_dropped + now
 
     def duplicates_of(self, number: int) -> int:
-        """How many events came again for a subscription, and were dropped."""
-        subscription = self._subscriptions.get(number)
-        return 0 if subscription is None else subscription.duplicates_dropped
+        state = self._subscriptions.get(number)
+        return 0 if state is None else state.duplicates_dropped
 
-    def _drop_held(self, subscription: SubscriptionState) -> list[Effect]:
-        dropped = subscription.drop_held()
-        return [effect for portion in dropped for effect in self.discard(portion)]
+    def _drop_held(self, state: SubscriptionState) -> list[Effect]:
+        dropped = state.drop_held()
+        return [effect for batch in dropped for effect in self.discard(batch)]
 
     def _send_or_queue(self, message: Message) -> list[Effect]:
         if self.is_connected:
@@ -212,67 +201,67 @@ class ClientCore:
     def session_up(
         self, resumed: bool, node: str = "", limits: Limits = NO_LIMITS, version: int = 1
     ) -> list[Effect]:
-        """Connected, to the node with this address. If it does not remember the session,
-        everything open is said again. What exceeds `limits`, of an event and a frame in bytes,
-        fails. `version` is the session's protocol version."""
+        """Start with a connection to the node at address `node`.
+
+        If the node has not `resumed` the session, everything open is sent again. Publications and
+        requests that exceed `limits` (bytes of an event, of a frame) fail. `version` is the
+        session's protocol version.
+        """
         self.positions.is_connected = True
         self._protocol_version = version
         self._node_address = node
-        unsaid, self._queued = self._queued, []
+        queued, self._queued = self._queued, []
         if resumed:
-            said = [
-                *map(self._send_versioned, unsaid),
+            sends = [
+                *map(self._send_versioned, queued),
                 *self.positions.acknowledge_positions(),
                 *self._grant_credit(),
             ]
-            return [*said, *self.positions.request_confirmation()]
+            return [*sends, *self.positions.request_confirmation()]
         self._previous_place = None
         self._retry_at = None
         self.outbox.requeue_all()
         refused = self.outbox.apply_limits(*limits)
         effects: list[Effect] = [PublicationSettled(waiter, error) for waiter, error in refused]
         effects += self._requests.refuse_larger(limits[0])
-        for subscription in self._subscriptions.values():
-            for portion in subscription.drop_held():
-                self._release_delivery(portion)
+        for state in self._subscriptions.values():
+            for batch in state.drop_held():
+                self._release_delivery(batch)
         effects.append(_send(Credit(self._credit.begin_session())))
-        for subscription in self._subscriptions.values():
-            subscription.acknowledged_position = Position()
-            effects.append(self._send_versioned(subscription.begin_session()))
-        for number, (subscription, forget) in list(self._ending.items()):
-            name = subscription.request.durable
-            owed = name in self.positions.resume_points.unconfirmed
-            if name and (forget or owed):
-                # Only a session that has it can have it forgotten, or move its position.
-                effects.append(self._send_versioned(subscription.begin_session()))
-                if owed:
-                    moved = [(number, subscription.processed_position.to_wire())]
+        for state in self._subscriptions.values():
+            state.acknowledged_position = Position()
+            effects.append(self._send_versioned(state.begin_session()))
+        for number, (state, forget) in list(self._ending.items()):
+            name = state.request.durable
+            is_unconfirmed = name in self.positions.resume_points.unconfirmed
+            if name and (forget or is_unconfirmed):
+                # The node deletes it, or moves its position, only in a session that has it.
+                effects.append(self._send_versioned(state.begin_session()))
+                if is_unconfirmed:
+                    moved = [(number, state.processed_position.to_wire())]
                     effects.append(_send(Acknowledge(moved)))
                 effects.append(_send(Unsubscribe(number, forget)))
             else:
                 del self._ending[number]
                 effects.append(
-                    ItemArrived(number, SubscriptionEnded(None, subscription.processed_position))
+                    ItemArrived(number, SubscriptionEnded(None, state.processed_position))
                 )
         effects += [*map(_send, self._requests.all_open()), *self.positions.acknowledge_positions()]
         return [*effects, *self.positions.request_confirmation()]
 
     def session_down(self) -> None:
-        """No connection at the moment."""
         self.positions.is_connected = False
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a session that has a connection."""
         return self.positions.is_connected
 
     def next_timeout(self) -> float | None:
-        """When `handle_timeout` is wanted."""
         times = (self._retry_at, self.positions.next_timeout())
         return min([time for time in times if time is not None], default=None)
 
     def handle_timeout(self, now: float) -> list[Effect]:
-        """Acknowledge what is due; let batches that were sent back go out again (`flush`)."""
+        """Acknowledge positions that are due, and allow requeued batches to be sent."""
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
         return self.positions.handle_timeout(now)
@@ -280,7 +269,7 @@ class ClientCore:
     # ------------------------------------------------------------------ messages of the node
 
     def receive_message(self, data: bytes, now: float) -> list[Effect]:
-        """One message. Raises `ProtocolError` when the node says what it may not say now."""
+        """Raises `ProtocolError` for a message that is not allowed now."""
         if data[:1] == bytes([DELIVER]):
             return self._receive_delivery(data)
         message = messages.decode(data)
@@ -296,17 +285,17 @@ class ClientCore:
             ]
             if self._retry_at is None and self.outbox.can_resend:
                 self._retry_at = now
-            if self._is_publishing_blocked:
-                self._is_publishing_blocked = False
+            if self._is_blocked:
+                self._is_blocked = False
                 effects.append(PublishingBlocked(None))
             return effects
         if isinstance(message, NotPublished):
             self.outbox.requeue_from(message.batch)
             if self._retry_at is None:
                 self._retry_at = now + message.retry_ms / 1000
-            if self._is_publishing_blocked:
+            if self._is_blocked:
                 return []
-            self._is_publishing_blocked = True
+            self._is_blocked = True
             return [PublishingBlocked(from_wire(message.error))]
         if isinstance(message, Answer) and self.positions.resume_points.is_confirmation(
             message.request
@@ -319,27 +308,21 @@ class ClientCore:
         if isinstance(message, Progress):
             return self._receive_progress(message)
         if isinstance(message, Ended) and message.number in self._ending:
-            subscription, _ = self._ending.pop(message.number)
-            return [
-                ItemArrived(
-                    message.number, SubscriptionEnded(None, subscription.processed_position)
-                )
-            ]
+            state, _ = self._ending.pop(message.number)
+            return [ItemArrived(message.number, SubscriptionEnded(None, state.processed_position))]
         if isinstance(message, _ABOUT_SUBSCRIPTIONS):
             known = self._subscriptions.get(message.number)
             return [] if known is None else self._receive_for_subscription(known, message)
-        raise ProtocolError(f"{type(message).__name__} is not for a client")
+        raise ProtocolError(f"{type(message).__name__} is not a message for a client")
 
     def _receive_progress(self, message: Progress) -> list[Effect]:
         effects: list[Effect] = []
         times = dict(message.times)
         moved = {**dict.fromkeys(times, ()), **dict(message.positions)}
         for number, position in moved.items():
-            subscription = self._subscriptions.get(number)
-            if subscription is not None:
-                items = subscription.receive_progress(
-                    Position.from_wire(position), times.get(number, ())
-                )
+            state = self._subscriptions.get(number)
+            if state is not None:
+                items = state.receive_progress(Position.from_wire(position), times.get(number, ()))
                 effects += _item_effects(number, items)
         return effects
 
@@ -347,55 +330,55 @@ class ClientCore:
         return Send(messages.encode(message, self._protocol_version))
 
     def _receive_for_subscription(
-        self, subscription: SubscriptionState, message: _AboutSubscription
+        self, state: SubscriptionState, message: _AboutSubscription
     ) -> list[Effect]:
-        number = subscription.number
+        number = state.number
         if isinstance(message, Subscribed):
-            return _item_effects(number, subscription.receive_subscribed(message))
+            return _item_effects(number, state.receive_subscribed(message))
         if isinstance(message, Flowing):
-            return _item_effects(number, subscription.receive_flowing(message, self._node_address))
+            return _item_effects(number, state.receive_flowing(message, self._node_address))
         if isinstance(message, Ended):
-            going_on = subscription.continue_after_recount(message)
-            if going_on is not None:
+            items = state.continue_after_recount(message)
+            if items is not None:
                 return [
-                    *_item_effects(number, going_on),
-                    *self._send_or_queue(subscription.begin_session()),
+                    *_item_effects(number, items),
+                    *self._send_or_queue(state.begin_session()),
                 ]
             del self._subscriptions[number]
-            self._duplicates_dropped += subscription.duplicates_dropped
-            ended = _item_effects(number, subscription.receive_ended(message))
-            if message.error[0] == UnknownSubscription.code and subscription.request.durable:
-                # It was deleted: whoever takes the name up again begins anew.
-                self.positions.resume_points.remove(subscription.request.durable)
+            self._duplicates_dropped += state.duplicates_dropped
+            ended = _item_effects(number, state.receive_ended(message))
+            if message.error[0] == UnknownSubscription.code and state.request.durable:
+                # It was deleted: a new subscription of that name begins anew.
+                self.positions.resume_points.remove(state.request.durable)
                 ended += self.positions.resume_points.save()
             return ended
         if isinstance(message, messages.TypeChanged):
             return [ItemArrived(number, TypeChanged.from_message(message))]
-        return _item_effects(number, subscription.receive_gap(message))
+        return _item_effects(number, state.receive_gap(message))
 
     def _receive_delivery(self, data: bytes) -> list[Effect]:
         delivery = decode_delivery(data)
         if delivery.previous != self._previous_place:
             raise ProtocolError(
-                f"the node says that {delivery.previous} came before, but it was {self._previous_place}"
+                f"the delivery follows {delivery.previous}, but the last was {self._previous_place}"
             )
-        shares: dict[int, list[ReceivedEvent]] = {}
+        by_number: dict[int, list[ReceivedEvent]] = {}
         for event in delivery.events:
             received = _to_event(event)
             for number in event.subscriptions:
-                shares.setdefault(number, []).append(received)
+                by_number.setdefault(number, []).append(received)
         if delivery.events:
             self._previous_place = delivery.events[-1].place
-        known = {n: events for n, events in shares.items() if n in self._subscriptions}
+        known = {n: events for n, events in by_number.items() if n in self._subscriptions}
         self._credit.add_delivery(len(data))
         if not known:
             self._credit.release_delivery(len(data))
             return [MessagesConsumed(1), *self._grant_credit()]
-        share = SharedDelivery(len(known), len(data))
+        shared = SharedDelivery(len(known), len(data))
         effects: list[Effect] = [MessagesConsumed(1)]
         for number, events in known.items():
             effects += _item_effects(
-                number, self._subscriptions[number].receive_events(events, share)
+                number, self._subscriptions[number].receive_events(events, shared)
             )
         return effects
 

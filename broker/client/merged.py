@@ -1,7 +1,7 @@
-"""A subscription whose events come in the order that their linkage asks for (Mspaces M38).
+"""A subscription whose events come in the order of their linkage (Mspaces M38).
 
-The merge itself is `broker.event.merging`; here it gets what the node delivers, and the position
-stays behind everything that it holds: what a killed process held comes again.
+`broker.event.merging` does the merge. The position stays behind all held events, so they come again
+if the process is killed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ from broker.client.received import Gap, ReceivedEvent, TypeChanged
 from broker.client.subscription import Owner, Subscription
 from broker.errors import BadName, BrokerError
 from broker.event.envelope import EventLinkage
-from broker.event.merging.held_event import ReleasedEvent, LinkedEvent, MissingNumbers, MergeOutput, UnknownWord
+from broker.event.merging.held_event import (
+    LinkedEvent,
+    MergeOutput,
+    MissingNumbers,
+    ReleasedEvent,
+    UnknownWord,
+)
 from broker.event.merging.linkage import read_linkage
 from broker.event.merging.merger import Counts, Merger
 from broker.event.merging.position_tracker import PositionTracker
@@ -35,20 +41,20 @@ _log = logging.getLogger(__name__)
 
 @attrs.frozen(slots=False, eq=False)
 class MergedEvent(ReceivedEvent):
-    """An event as a merged subscription delivers it."""
+    """An event of a merged subscription."""
 
     late: bool = False
-    """It came after an event that follows it in the resolved order was given out."""
+    """True if an event that follows it in the resolved order was returned before."""
 
 
 class MergedSubscription(Subscription):
     """A `Subscription` in resolved order; its events are `MergedEvent`s.
 
-    An event is held until nothing that belongs before it can come any more, or its time is over.
-    What is held has left the session's window and counts for the bounds of `Merging`. The position
-    moves past an event when it and all events of its origin before it are processed. A gap of the
-    log is told when it arrives, before events that are held; a hole in a bundle in its place.
-    When the subscription ends, what is held can still be read, in order.
+    An event is held until no earlier event can come, or its time is over. Held events have left the
+    session's window; the bounds of `Merging` apply to them. The position moves past an event when
+    it and all earlier events of its origin are processed. A gap of the log is reported when it
+    arrives, before held events; missing numbers of a bundle are reported in their place. After the
+    end of the subscription, held events can still be read, in order.
     """
 
     def __init__(
@@ -69,30 +75,29 @@ class MergedSubscription(Subscription):
         self._reported_position = Position()
         self._outputs: deque[MergeOutput[ReceivedEvent]] = deque()
         self._unprocessed: deque[ReceivedEvent] = deque()
-        """Given out, and not known to be processed."""
+        """Events that were returned and may not be processed."""
         self._alarm = Alarm(loop.clock, self._wake_waiter)
         self.missing: deque[MissingNumbers] = deque(maxlen=1000)
-        """The newest holes in bundles."""
+        """The newest missing ranges of bundles."""
         self.on_missing: Callable[[MissingNumbers], None] | None = None
-        """Told each hole, in order with the events; without it they are logged."""
+        """Called with each missing range, in order with the events; by default they are logged."""
 
     @property
     def counts(self) -> Counts:
-        """What the merge did so far."""
         return self._merger.counts
 
     @property
     def held(self) -> int:
-        """Events that arrived, were taken, and are not given out."""
+        """Number of events that arrived and were not returned."""
         return self._merger.held + sum(isinstance(each, ReleasedEvent) for each in self._outputs)
 
     @property
     def position(self) -> Position:
-        """How far the events were processed; what is held is not."""
+        """The processed position; held events are not processed."""
         return super().position.merged(self._ledger.position)
 
     def unsubscribe(self, *, forget: bool = False) -> None:
-        """Get no more, not even what is held. See `Subscription.unsubscribe`."""
+        """Drop held events, too."""
         super().unsubscribe(forget=forget)
         self._merger = self._new_merger()
         self._outputs.clear()
@@ -100,7 +105,7 @@ class MergedSubscription(Subscription):
         self._alarm.set(None)
 
     def take_ready(self) -> list[ReceivedEvent]:
-        """What can be given out now; empty if nothing can. With the next call it is processed."""
+        """Return the events that are ready, maybe none. The next call marks them as processed."""
         events: list[ReceivedEvent] = []
         while (event := self._next_event(processed=not events)) is not None:
             events.append(event)
@@ -109,7 +114,7 @@ class MergedSubscription(Subscription):
         return events
 
     def receive_item(self, item: Item) -> None:
-        """See `Subscription.receive_item`. Stream times that nobody has read are replaced by newer."""
+        """Newer stream times replace unread ones."""
         if isinstance(item, PositionMoved) and item.times and self._items:
             last = self._items[-1]
             if isinstance(last, PositionMoved):
@@ -118,7 +123,7 @@ class MergedSubscription(Subscription):
         super().receive_item(item)
 
     def processed(self, event: ReceivedEvent) -> None:
-        """This event and all that were given out before it are processed."""
+        """Mark this event, and all that were returned before it, as processed."""
         if event in self._unprocessed:
             while self._unprocessed:
                 each = self._unprocessed.popleft()
@@ -128,7 +133,6 @@ class MergedSubscription(Subscription):
             self._report_position()
 
     def mark_ended(self, error: BrokerError | None) -> None:
-        """See `Subscription.mark_ended`."""
         super().mark_ended(error)
         self._alarm.set(None)
 
@@ -138,7 +142,7 @@ class MergedSubscription(Subscription):
         try:
             expects = StreamPattern.parse(self.streams).matches
         except BadName:
-            # The node says so, to the caller.
+            # The node reports the error to the caller.
             return Merger(self._merging)
         return Merger(self._merging, expects)
 
@@ -172,7 +176,7 @@ class MergedSubscription(Subscription):
         return None
 
     def _merge_arrived(self) -> None:
-        """Take all that has arrived: only then is it known what waits for nothing any more."""
+        """Merge all arrived items. Only then is it known which events wait for nothing."""
         arrived: list[LinkedEvent[ReceivedEvent]] = []
         times: dict[str, int] = {}
         while self._items:
@@ -182,7 +186,7 @@ class MergedSubscription(Subscription):
                 for event in item.events:
                     self._ledger.record_arrival(event.place, contiguous=bool(item.position.marks))
                 self._ledger.record_progress(item.position)
-                # It makes room in the session's window, and moves no position.
+                # This frees credit, and moves no position.
                 self._owner.discard(item)
             elif isinstance(item, PositionMoved):
                 self._ledger.record_progress(item.position)
@@ -192,7 +196,7 @@ class MergedSubscription(Subscription):
         now = self._loop.clock.seconds()
         self._outputs += self._merger.receive(arrived, now)
         if times:
-            # They hold behind the events that came before them.
+            # Stream times apply after the events that arrived before them.
             self._outputs += self._merger.set_stream_times(times, now)
         self._outputs += self._merger.handle_timeout(now)
 
@@ -230,12 +234,12 @@ def link_event(event: ReceivedEvent) -> LinkedEvent[ReceivedEvent]:
     try:
         linkage = read_linkage(event.document)
     except BrokerError:
-        # Whoever reads the event is told; an order it has none.
+        # Reading the event reports the error; it has no place in the order.
         linkage = EventLinkage()
     size = len(event.document)
     return LinkedEvent(event, event.stream, event.event_id, linkage, size, event.place.origin)
 
 
 def subscription_factory(merge: Merging | None) -> Callable[..., Subscription]:
-    """What makes a subscription, merged or as it comes."""
+    """Return the constructor of a subscription, merged or in order of arrival."""
     return Subscription if merge is None else partial(MergedSubscription, merge)

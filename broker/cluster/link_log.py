@@ -1,4 +1,4 @@
-"""What a node says in its log of links that do not come about: whom it wanted, and what to do."""
+"""Rate-limited log messages about links that fail to connect."""
 
 from __future__ import annotations
 
@@ -9,51 +9,48 @@ from twisted.logger import Logger
 
 from broker.cluster.descriptor import Endpoint
 from broker.errors import BrokerError, PeerError
-from broker.rate_limited_log import Troubles
+from broker.rate_limited_log import RateLimitedLog
 from broker.transport.clock import IClock
 
-#: Places named in one line; those behind are counted.
+#: Addresses named in one line; the others are counted.
 _MOST_PLACES: Final = 4
 _JOINING: Final = "joining"
 
 
 class LinkLog:
-    """Of one node. Each is told when it comes first, then ever less often."""
+    """Logs a failure when it occurs first, then at growing intervals."""
 
     log = Logger()
 
     def __init__(self, clock: IClock) -> None:
-        self._own = Troubles(lambda text: self.log.warn("{text}", text=text), clock.seconds)
-        # Apart: strangers without number must not take the place of what the node itself wants.
-        self._others = Troubles(lambda text: self.log.info("{text}", text=text), clock.seconds)
+        self._own = RateLimitedLog(lambda text: self.log.warn("{text}", text=text), clock.seconds)
+        # Two logs: any number of strangers must not displace messages about own links.
+        self._others = RateLimitedLog(
+            lambda text: self.log.info("{text}", text=text), clock.seconds
+        )
 
     def log_failed_round(
         self, asked: Sequence[tuple[Endpoint, BrokerError]], error: BrokerError
     ) -> None:
-        """A round of asking is over, and nobody has taken the node."""
+        """Log a round of joining without success."""
         lines = [f"{place.host}:{place.port}: {why}" for place, why in asked[:_MOST_PLACES]]
         if len(asked) > _MOST_PLACES:
             lines.append(f"and {len(asked) - _MOST_PLACES} others")
         text = "; ".join(lines) or str(error)
-        self._own.came(_JOINING, "", f"in no cluster yet, asking on: {text}")
+        self._own.report(_JOINING, "", f"in no cluster yet, retrying: {text}")
 
     def reset_joining(self) -> None:
-        """The node is a member."""
-        self._own.over(_JOINING)
+        self._own.clear(_JOINING)
 
     def log_failed_link(self, key: str, target: str, error: BrokerError) -> None:
-        """Somebody whom the node wants a link to could not be reached, or does not want one.
-
-        `key` is what `linked` is told, `whom` what a person reads.
-        """
-        self._own.came((key,), error.code, f"no link to {target}, trying on: {error}")
+        """`key` is the key of `reset_link`, `target` a description."""
+        self._own.report((key,), error.code, f"no link to {target}, retrying: {error}")
 
     def reset_link(self, key: str) -> None:
-        """There is a link."""
-        self._own.over((key,))
+        self._own.clear((key,))
 
     def log_failed_handshake(self, peer: str, error: BrokerError, by_peer: bool) -> None:
-        """Somebody connected, and no link came of it. `peer` is address and port."""
+        """Log a failed incoming handshake. `peer` is address and port."""
         if isinstance(error, PeerError) or by_peer:
             host = peer.rpartition(":")[0]
-            self._others.came(host, error.code, f"no link with {peer}: {error}")
+            self._others.report(host, error.code, f"no link with {peer}: {error}")

@@ -1,4 +1,4 @@
-"""Where a node takes connections of other nodes."""
+"""Listening ports of a node's network: links over TCP and UDP, multicast, and discovery."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from broker.cluster.discovery.dns_seeds import HostSeeds, SrvSeeds
 from broker.cluster.discovery.seed_poller import SeedPoller
 from broker.cluster.discovery.seed_source import ISeedSource
 from broker.cluster.network import Network
-from broker.config.endpoints import is_group_place
+from broker.config.endpoints import is_multicast_address
 from broker.config.network import NetworkSettings
-from broker.config.value_kind import split_place
+from broker.config.value_kind import split_host_port
 from broker.errors import ConfigurationError
 from broker.transport.socket.multicast import MulticastPort
 from broker.transport.socket.tcp import TcpChannelFactory
@@ -30,7 +30,7 @@ from broker.transport.socket.udp import UdpPort
 
 
 class NetworkListener:
-    """The ports of a node's network, and what it tells others of them."""
+    """The ports of a node's network. It writes their endpoints into the node's descriptor."""
 
     def __init__(
         self, settings: NetworkSettings, network: Network, dialler: TwistedDialler, reactor: Any
@@ -45,10 +45,7 @@ class NetworkListener:
         self._seed_poller: SeedPoller | None = None
 
     async def start(self) -> list[IListeningPort]:
-        """Listen; from now on the node has its place.
-
-        Raises `ConfigurationError`, with the setting's name, for what can not be listened on.
-        """
+        """Open all ports. Raises `ConfigurationError` with the setting's name."""
         settings, membership = self._settings, self._network.membership
         certificates = self._dialler.certificate
         factory: IProtocolFactory = TcpChannelFactory(
@@ -65,12 +62,12 @@ class NetworkListener:
         if ports and node.tcp is None:
             host = ports[0].getHost()
             if hasattr(host, "port"):
-                _check_host(host.host, "network.listen", "or say network.advertise")
+                _check_host(host.host, "network.listen", "or set network.advertise")
                 node = node._replace(tcp=Endpoint(host.host, host.port))
         if settings.udp:
             udp = self._udp = self._dialler.udp = UdpPort(
                 self._reactor,
-                *split_place(settings.udp),
+                *split_host_port(settings.udp),
                 lambda channel: membership.accept_connection(channel, "udp"),
             )
             with _name_setting(f"network.udp {settings.udp}"):
@@ -78,8 +75,8 @@ class NetworkListener:
             _check_host(udp.host[0], "network.udp", "or use TCP")
             node = node._replace(udp=Endpoint(*udp.host))
         if settings.group:
-            group, port = split_place(settings.group)
-            # Members on one host must hear each other.
+            group, port = split_host_port(settings.group)
+            # Members on the same host receive each other's packets.
             self._group = MulticastPort(
                 self._reactor,
                 group,
@@ -102,27 +99,27 @@ class NetworkListener:
         return ports
 
     def _seed_source(self) -> ISeedSource:
-        """What the setting `discover` names."""
         settings = self._settings
-        # Each question has a socket of its own, and a line for each would fill the node's log.
+        # Each query opens a socket; a log line for each would flood the log.
         dns.DNSDatagramProtocol.noisy = False
         if settings.discover.startswith("_"):
             return SrvSeeds(client.getResolver(), settings.discover, Random())
-        host, port = split_place(settings.discover)
-        if not is_group_place(settings.discover):
+        host, port = split_host_port(settings.discover)
+        if not is_multicast_address(settings.discover):
             return HostSeeds(client.getResolver(), host, port)
         self._discovery = DiscoveryPort(
             *(self._reactor, (host, port), settings.group_interface, settings.name, self._key),
             self._network.describe_for_discovery,
         )
         with _name_setting(
-            f"network.discover {settings.discover}, network.group_interface {settings.group_interface}"
+            f"network.discover {settings.discover},"
+            f" network.group_interface {settings.group_interface}"
         ):
             self._discovery.start()
         return self._discovery
 
     async def stop(self) -> None:
-        """Close what is of datagrams; the ports of `start` are the caller's to stop."""
+        """Close the datagram ports; the caller stops the ports that `start` returned."""
         if self._seed_poller is not None:
             self._seed_poller.stop()
         if self._discovery is not None:
@@ -141,7 +138,7 @@ class NetworkListener:
 
 @contextmanager
 def _name_setting(setting: str) -> Iterator[None]:
-    """What can not be listened on is told with the setting that asks for it."""
+    """Convert a failure to listen to a `ConfigurationError` with the setting's name."""
     try:
         yield
     except CannotListenError as error:
@@ -150,13 +147,13 @@ def _name_setting(setting: str) -> Iterator[None]:
 
 
 def _check_host(host: str, setting: str, remedy: str) -> None:
-    """Others are told where they find this node: that it listens everywhere is no answer."""
+    """Reject a wildcard address: other nodes could not connect to it."""
     try:
         everywhere = ip_address(host).is_unspecified
     except ValueError:
         return
     if everywhere:
         raise ConfigurationError(
-            f"{setting} is on all interfaces, so others would not know where this node is: "
-            f"name the address of one, {remedy}"
+            f"{setting} is on all interfaces, so other nodes get no address to connect to: "
+            f"name the address of one interface, {remedy}"
         )

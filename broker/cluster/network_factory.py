@@ -1,4 +1,4 @@
-"""A node's network, built of its parts as the settings say."""
+"""Construction of a node's network from the settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from broker.cluster.remote_interest import RemoteInterest
 from broker.cluster.replicas.replicator import Replicator
 from broker.cluster.types.network_types import NetworkTypes
 from broker.config import Settings
-from broker.config.value_kind import split_place
+from broker.config.value_kind import split_host_port
 from broker.dtd.cache import DtdCache
 from broker.errors import ConfigurationError
 from broker.event.place import Mark
@@ -48,7 +48,7 @@ from broker.transport.stacks import StackSettings, Transport, build, stack_named
 
 #: The stack of nodes of a cluster and their gateways (DESIGN 7).
 STACK = "mspaces"
-#: A key is at least so long, so that it can not be guessed from a greeting that was listened to.
+#: Bytes of the shortest key: a recorded handshake must not allow to guess it.
 SHORTEST_KEY = 16
 _log = Logger()
 
@@ -72,9 +72,10 @@ def build_network(
     dialler: Dialler | None,
     random: Random,
 ) -> Network:
-    """The network of a node with these settings: `membership` has yet to be told to begin.
+    """Build the network of a node; the caller starts it.
 
-    Raises `ConfigurationError` where the key can not be read, or the stack is not installed.
+    Raises `ConfigurationError` for an unreadable key, unusable certificates, or a stack that is not
+    installed.
     """
     network_settings = settings.network
     wants = RemoteInterest(matcher)
@@ -144,7 +145,7 @@ def build_network(
             MembershipSettings(
                 network=network_settings.name,
                 transport=network_settings.transport,
-                seeds=tuple(Endpoint(*split_place(each)) for each in network_settings.join),
+                seeds=tuple(Endpoint(*split_host_port(each)) for each in network_settings.join),
                 gateways=network_settings.gateways,
                 key=None
                 if network_settings.key_file is None
@@ -179,11 +180,11 @@ def _describe(settings: Settings, log: EventLog, now_ms: int) -> NodeDescriptor:
     return NodeDescriptor(
         address=Address(cluster, settings.node.name),
         origin=log.origin,
-        # A later process has a later time; a clock that was set back shows as a lost memory, which
-        # the tables mend. Two copies of a log may be started in one ms: the history tells which.
+        # A later process has a later time. After a clock was set back, tables resolve the conflict.
+        # The history separates two copies of a log that start in the same ms.
         incarnation=now_ms << 16 | log.history[1] & 0xFFFF,
         versions=PROTOCOL_VERSIONS,
-        tcp=Endpoint(*split_place(network_settings.advertise))
+        tcp=Endpoint(*split_host_port(network_settings.advertise))
         if network_settings.advertise
         else None,
         clearance=network_settings.clearance.rank,
@@ -215,7 +216,7 @@ def _read_key(path: Path) -> bytes:
 
 
 def _max_frame(settings: Settings) -> int:
-    # A frame of several commits' events; its header tells a destination in some dozens of bytes.
+    # Room for the events of several commits, and for some dozens of header bytes per destination.
     return 4 * max(settings.limits.max_frame_bytes, settings.limits.max_event_bytes)
 
 

@@ -1,8 +1,8 @@
-"""Events of other nodes on their way into the log, and into the units that begin here.
+"""Ingest of relayed events: matching, validation and logging of other nodes' events.
 
-They are matched in turns, those of each origin in their order: while some wait for a DTD, others of
-that origin wait behind them, and those of other origins do not. What is matched is judged and
-logged under the places that it has; what enters a unit is matched to be divided among those inside.
+Work is done in time slices, in order per origin. An origin whose events wait for a DTD does not
+delay other origins. Ranges for this node are logged under the places of their origin. Ranges that
+enter a unit are matched for the destinations inside.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from broker.cluster.traffic.frame import Frame, FrameEvent
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.errors import BrokerError, LogUnavailable, ProtocolError
 from broker.event.place import Mark
-from broker.event.placeholder import placeholder, refusal_code
+from broker.event.placeholder import make_placeholder, placeholder_code
 from broker.ingest.quarantine import Quarantine
 from broker.ingest.undecided import UndecidedEvents
 from broker.log.event_log import EventLog
@@ -32,31 +32,30 @@ from broker.matching.contract import Accepted, IMatcher, Refused, TypeMissing, V
 from broker.sessions.turns import MOST_DOCUMENTS, SECONDS_A_TURN, Turns
 from broker.transport.clock import IClock
 
-#: Bytes of events that wait here; more are not taken, and come again when their home is asked.
+#: Bytes of queued events; further ranges are rejected, and requested again from their origin node.
 MOST_WAITING_BYTES = 32 << 20
 
 
 @attrs.define
 class RelayOutcomes:
-    """Of all events of other nodes that came for this one: `received` is the sum of the others."""
+    """Counts of relayed events for this node; `received` is the sum of the other counts."""
 
     received: int = 0
     logged: int = 0
     unwanted: int = 0
-    """Came since all was asked for, and nobody here wants them."""
+    """From unfiltered ranges, without a local match."""
     duplicate: int = 0
-    """Known by their EventId: another origin has given them a place too."""
+    """Known EventIds: another origin logged the event too."""
     not_taken: int = 0
-    """The log could not be written, or too much waited: they come again."""
+    """Rejected because the log was unavailable or the queue full; they come again."""
     refused: Counter[str] = attrs.field(factory=Counter)
     """By error code."""
     turned_away: Counter[str] = attrs.field(factory=Counter)
-    """By error code: of those that were to pass through here, or to enter a unit, and are none of
-    `received`, what goes no further."""
+    """Invalid events in transit or entering a unit, by error code; not in `received`."""
 
 
 class RelayIngest:
-    """Takes ranges for this node, and matches ranges for units that it is in."""
+    """Logs ranges for this node, and matches ranges that enter its units."""
 
     log = Logger()
 
@@ -76,11 +75,11 @@ class RelayIngest:
         reconsider: Callable[[int, Collection[str]], object],
         has_local_match: Callable[[tuple[int, ...]], bool],
     ) -> None:
-        """`committed` is told durable events with what they match here, and `gone` before that what
-        of an origin does not come, behind a mark and up to another: nobody has it any more, or it
-        lies before what this node begins with. `variants` gives the texts of an origin that are
-        others than those that count here. `undecided` remembers events that wait for their DTD.
-        `reconsider` is told from which serial on subscriptions to streams must read the log."""
+        """`on_committed` gets durable events with their local matches. Before that, `report_gap`
+        gets a range (after, upto] of an origin that will not come: it is lost, or lies before this
+        node's start. `variants` returns the texts of an origin that differ from those in force
+        here. `undecided` stores events that wait for their DTD. `reconsider` gets the serial from
+        which subscriptions to streams must read the log."""
         self._matcher = matcher
         self._event_log = event_log
         self._quarantine = quarantine
@@ -96,12 +95,12 @@ class RelayIngest:
         self._ready: deque[str] = deque()
         self._slices = Turns(clock, self._step, self._slice_failed)
         self._failures: Counter[str] = Counter()
-        """By origin: how often something of it could not be logged."""
+        """By origin."""
         self.waiting_bytes = 0
         self.outcomes = RelayOutcomes()
 
     def is_overloaded(self) -> bool:
-        """Whether half of the room is taken, or nothing can be logged now."""
+        """Return whether the queue is half full, or the log is unavailable."""
         try:
             self._event_log.check_available()
         except LogUnavailable:
@@ -116,7 +115,8 @@ class RelayIngest:
         cursor: Mark,
         settled: Callable[[BrokerError | None], None],
     ) -> None:
-        """Log what lies behind `cursor`; `settled` is told when it is durable, or why not."""
+        """Log the events after `cursor`. `settled` is called when they are durable, or with an
+        error."""
         try:
             chosen = [
                 each
@@ -137,8 +137,11 @@ class RelayIngest:
 
         def matched(job: IngestJob) -> None:
             if self._failures[origin] != failures:
-                # Taken behind what was not logged: alone it would hide that.
-                failed(LogUnavailable("what comes before it was not logged"), len(job.carried))
+                # An earlier range failed: logging this one would hide the missing range.
+                failed(
+                    LogUnavailable("an earlier range of the origin was not logged"),
+                    len(job.carried),
+                )
             elif error := job.retry_error:
                 failed(error, len(job.carried))
             else:
@@ -149,17 +152,17 @@ class RelayIngest:
             failed(error, len(job.carried))
 
         if not self._add_job(IngestJob(arrived, chosen, matched, broken, can_split=True)):
-            failed(LogUnavailable("too many events of other nodes wait here"), len(chosen))
+            failed(LogUnavailable("the queue for events of other nodes is full"), len(chosen))
 
     def report_start(self, origin: str, mark: Mark) -> None:
-        """This node begins with an origin there: its clients may have been elsewhere before."""
+        """Report the start with an origin as a gap: clients may come from nodes with earlier
+        events."""
         self._report_gap(origin, (0, 0), mark, "lost")
 
     def validate_frame(self, frame: Frame, checked: Callable[[Frame], None]) -> None:
-        """Validate a frame that only passes through (K28). A placeholder with the code goes on in
-        the place of an event that is not valid.
+        """Validate a transit frame (K28). Placeholders with the error code replace invalid events.
 
-        Where there is no room the frame is dropped, and missed.
+        If the queue is full, the frame is dropped, and its ranges are missing at the receivers.
         """
 
         def judged(job: IngestJob) -> None:
@@ -170,7 +173,7 @@ class RelayIngest:
         try:
             carried = frame.events_at(range(frame.event_count))
         except ProtocolError as error:
-            self.log.warn("a frame of {origin}: {e}", origin=frame.origin, e=error)
+            self.log.warn("malformed frame of {origin}: {e}", origin=frame.origin, e=error)
             return
         self._add_job(IngestJob(ReceivedRange(frame.ranges[0], frame, 0), carried, judged))
 
@@ -180,20 +183,21 @@ class RelayIngest:
         matched: Callable[[IngestJob], None],
         on_late: Callable[[], None],
     ) -> None:
-        """Match what enters a unit; what there is no room for is left out, and missed.
+        """Match a range that enters a unit.
 
-        `late` is called where it can not be matched, or not soon.
+        `on_late` is called if matching takes long or is impossible; then the range is missing
+        inside.
         """
         try:
             carried = arrived.frame.events_at(arrived.frame.event_indices_for(arrived.index))
         except ProtocolError as error:
-            self.log.warn("a frame of {origin}: {e}", origin=arrived.frame.origin, e=error)
+            self.log.warn("malformed frame of {origin}: {e}", origin=arrived.frame.origin, e=error)
             on_late()
             return
 
         def done(job: IngestJob) -> None:
             if job.retry_error:
-                # It may be valid: those inside find a hole, and ask for it later.
+                # The event may be valid: nodes inside find a missing range, and request it later.
                 on_late()
                 return
             job.placeholders = self._replace_invalid(job)
@@ -205,7 +209,7 @@ class RelayIngest:
             on_late()
 
     def wait_for_earlier(self, frame: Frame, on_late: Callable[[], None]) -> None:
-        """Call `late` when all that came of the origin before is matched, or late itself."""
+        """Call `on_late` once all earlier jobs of the origin are matched or late."""
         queue = self._queues.get(frame.origin)
         job = IngestJob(
             ReceivedRange(frame.ranges[0], frame, 0), (), lambda _: on_late(), on_late=on_late
@@ -229,7 +233,6 @@ class RelayIngest:
         return True
 
     def _make_ready(self, origin: str, queue: OriginQueue) -> None:
-        """Let a line that can go on have its turn."""
         if queue.jobs and not queue.is_paused and not queue.is_queued:
             queue.is_queued = True
             self._ready.append(origin)
@@ -237,7 +240,7 @@ class RelayIngest:
     # ------------------------------------------------------------------ turns
 
     def _step(self) -> bool:
-        """Match the next events of the next origin; whether there is more to do."""
+        """Match a slice of the next origin; return whether there is more work."""
         if self._ready:
             origin = self._ready.popleft()
             queue = self._queues[origin]
@@ -245,7 +248,7 @@ class RelayIngest:
             try:
                 matched = self._match_slice(queue)
             except Exception:
-                # One that breaks the matcher must not keep all others from coming.
+                # An event that crashes the matcher must not block other origins.
                 self.log.failure("events of {origin} could not be matched", origin=origin)
                 job = self._pop_job(queue)
                 job.on_failed(job)
@@ -253,7 +256,7 @@ class RelayIngest:
             if matched:
                 self._finish_job(self._pop_job(queue))
             elif queue.jobs and queue.jobs[0].can_split and queue.jobs[0].verdicts:
-                # Who subscribes before the rest is matched gets all of that, and nothing of this.
+                # A subscription added before the rest is matched gets the rest, and none of these.
                 rest = queue.jobs[0].split()
                 job = self._pop_job(queue)
                 queue.jobs.appendleft(rest)
@@ -267,7 +270,9 @@ class RelayIngest:
         try:
             job.on_matched(job)
         except Exception:
-            self.log.failure("what was matched of {origin} failed", origin=job.arrived.frame.origin)
+            self.log.failure(
+                "ingest of matched events of {origin} failed", origin=job.arrived.frame.origin
+            )
             job.on_failed(job)
 
     def _pop_job(self, queue: OriginQueue) -> IngestJob:
@@ -276,7 +281,7 @@ class RelayIngest:
         return job
 
     def _match_slice(self, queue: OriginQueue) -> bool:
-        """Go on with the first job of a line. Whether it is done."""
+        """Continue the first job of a queue; return whether it is complete."""
         job = queue.jobs[0]
         rest = job.carried[len(job.verdicts) : len(job.verdicts) + MOST_DOCUMENTS]
         if rest:
@@ -312,8 +317,6 @@ class RelayIngest:
             each.on_late()
 
     def _resume_callback(self, queue: OriginQueue, frame: Frame) -> Callable[[], None]:
-        """What lets a line go on: its types are here, or a moment is over."""
-
         def go_on() -> None:
             queue.is_paused = False
             self._make_ready(frame.origin, queue)
@@ -347,7 +350,7 @@ class RelayIngest:
             return
         accepted = [each.header.event_id for each in job.verdicts if isinstance(each, Accepted)]
         for publisher in {(each.client_id, each.incarnation) for each in accepted}:
-            # Read before anything is recorded: what is recorded is logged.
+            # Load all windows before the first record: recorded numbers must be logged.
             self._event_log.deduplication.following(publisher)
         gathered = build_entries(
             job,
@@ -392,20 +395,20 @@ class RelayIngest:
         )
 
     def _replace_invalid(self, job: IngestJob) -> dict[int, bytes]:
-        """Placeholders, by index, for events that pass through or enter a unit, and are invalid."""
+        """Return placeholders for invalid events, by index."""
         found: dict[int, bytes] = {}
         for index, (each, verdict) in enumerate(zip(job.carried, job.verdicts, strict=True)):
             if not isinstance(verdict, Accepted):
                 code = self._refusal_code(each, verdict, job)
                 self.outcomes.turned_away[code] += 1
-                found[index] = placeholder(code)
+                found[index] = make_placeholder(code)
         return found
 
     def _refusal_code(self, each: FrameEvent, verdict: Verdict, job: IngestJob) -> str:
-        """The code for which an event is not taken; a person may look at the event."""
+        """Return the error code of a refused event, and quarantine the event."""
         if isinstance(verdict, Refused):
             error: BrokerError = verdict.error
-            code = refusal_code(each.document)
+            code = placeholder_code(each.document)
             if code is not None:
                 return code
         else:

@@ -1,4 +1,4 @@
-"""Entries of the log for relayed events: taken, undecided, or refused with their code."""
+"""Log entries for relayed events: accepted, undecided, or refused with their code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker.errors import BadName
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.place import Mark
-from broker.event.placeholder import placeholder
+from broker.event.placeholder import make_placeholder
 from broker.event.stream import check_client_id, check_stream_name
 from broker.log.deduplication import Deduplication, Freshness
 from broker.log.records import encode_header, header_from_fields
@@ -29,18 +29,18 @@ _LEVELS = {level.rank: level for level in SecurityLevel}
 
 @attrs.define
 class RelayedEntries:
-    """What becomes of the events of one range."""
+    """Entries of one range."""
 
     entries: list[Entry] = attrs.field(factory=list)
     matches: list[tuple[int, ...]] = attrs.field(factory=list)
-    """For each entry, the subscriptions that match it; none for undecided and refused events."""
+    """The matching subscriptions of each entry; none for undecided and refused events."""
     refused: Counter[str] = attrs.field(factory=Counter)
     unwanted: int = 0
     duplicate: int = 0
     undecided: list[Mark] = attrs.field(factory=list)
     """Places of undecided events."""
     streams: set[str] = attrs.field(factory=set)
-    """Of undecided and refused events; an empty name stands for any."""
+    """Streams of undecided and refused events; an empty name: unknown stream."""
 
 
 def build_entries(
@@ -51,7 +51,7 @@ def build_entries(
     has_local_match: Callable[[tuple[int, ...]], bool],
     refusal_code: Callable[[FrameEvent, Verdict], str],
 ) -> RelayedEntries:
-    """Sort the events of a job that is matched. `refusal` gives the code of a refused one."""
+    """Build the entries of a matched job. `refusal_code` returns the code of a refused event."""
     result = RelayedEntries()
     entries, matches = result.entries, result.matches
     for index, (each, verdict) in enumerate(zip(job.carried, job.verdicts, strict=True)):
@@ -59,7 +59,7 @@ def build_entries(
             code = refusal_code(each, verdict)
             result.refused[code] += 1
             header = claimed_header(each)
-            entries.append((each.mark, encode_header(header), each.level, placeholder(code)))
+            entries.append((each.mark, encode_header(header), each.level, make_placeholder(code)))
             matches.append(())
             result.streams.add(header.stream)
             continue
@@ -84,7 +84,7 @@ def build_entries(
 
 
 def claimed_header(carried: FrameEvent) -> Header:
-    """The header that the sender claims; a header without a stream if there is none."""
+    """Return the header that the sender claims; a header without a stream if it is malformed."""
     level = _LEVELS.get(carried.level, SecurityLevel.HIGH)
     try:
         claimed = header_from_fields(msgpack.unpackb(carried.record, use_list=False))

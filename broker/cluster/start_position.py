@@ -1,8 +1,8 @@
-"""Where a node begins with an origin of which it has heard nothing before (X6, X8).
+"""Start positions for origins that this node does not know yet (X6, X8).
 
-Who begins to want something lacks nothing of what was published before, wherever that was. But
-something else may have waited here for longer: then what a node that is new, or has lost its disk,
-logged before it was linked to others belongs to it, and so it comes from the very first event.
+New interest needs no earlier events of any origin. But older interest may exist when an origin
+appears: a new node, or one that lost its disk, logs events before its first link. These events are
+of interest too, so such an origin is read from its first event.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from itertools import islice
 
 import attrs
 
-from broker.event.origin import born
+from broker.event.origin import origin_start_ms
 from broker.event.place import Mark
 
-#: Ms by which clocks of nodes may differ. An origin that sends something is taken to be younger
-#: than what waits here where it is not older by more than this: rather some events of before than
-#: not all.
+#: Ms by which the clocks of nodes may differ. A live origin counts as younger than a key unless it
+#: is older by more than this: some additional events are better than missing ones.
 MAX_CLOCK_SKEW = 600_000
 _NOWHERE: Mark = (0, 0)
 _END: Mark = (1 << 63, 1 << 63)
@@ -25,13 +24,12 @@ _END: Mark = (1 << 63, 1 << 63)
 
 @attrs.define
 class _ResumedOrigin:
-    """An origin that is not known here, at a place of which something goes on."""
+    """An unknown origin at which some keys resume."""
 
     origin: str
     lowest: Mark
-    """Of the places, also of what has gone meanwhile."""
+    """The lowest resume mark; removed keys still count."""
     key_count: int = 0
-    """How many name it."""
 
 
 @attrs.frozen
@@ -41,23 +39,23 @@ class _ResumedKey:
 
 
 class StartPositions:
-    """What waits here, by its key, in the order of time. It does not matter how much that is."""
+    """Keys of interest, in order of time. Time per call does not depend on their number."""
 
     def __init__(self, wall_clock: Callable[[], int]) -> None:
         """`wall_clock` gives ms since 1970."""
         self._wall_clock = wall_clock
         self._added_at: dict[Hashable, int] = {}
-        """Since when: what goes on at no place of an origin that is not known here."""
+        """Ms since 1970 of each key without resume positions at unknown origins."""
         self._resumed_keys: dict[Hashable, _ResumedKey] = {}
         self._resumed_origins: dict[str, _ResumedOrigin] = {}
 
     @property
     def resume_marks(self) -> dict[str, Mark]:
-        """The origins at places of which something goes on, and the lowest of these."""
+        """The lowest resume mark of each unknown origin."""
         return {each.origin: each.lowest for each in self._resumed_origins.values()}
 
     def add_key(self, key: Hashable, position: Mapping[str, Mark] | None = None) -> None:
-        """The key waits from now on, if it does not yet; with a position it goes on there."""
+        """Add a key, if it is new. With a position, it resumes there."""
         since = self._time_of(key)
         if since is not None and not position:
             return
@@ -71,7 +69,6 @@ class StartPositions:
             self._added_at[key] = since
 
     def remove_key(self, key: Hashable) -> None:
-        """The key waits no more."""
         self._added_at.pop(key, None)
         resumed = self._resumed_keys.pop(key, None)
         for each in () if resumed is None else resumed.origins:
@@ -80,13 +77,17 @@ class StartPositions:
                 del self._resumed_origins[each.origin]
 
     def start_of(self, origin: str, mark: Mark) -> Mark:
-        """Where the node begins with an origin, given where that is for who did not wait."""
-        # Before the first event there is nothing.
+        """Return the mark after which to read an origin; `mark` is the start without older
+        interest."""
+        # Offset 0: the origin has no earlier events.
         return self._lowest_start(origin, mark, MAX_CLOCK_SKEW) if mark[1] else mark
 
     def start_of_dead(self, origin: str) -> Mark | None:
-        """From where on something here lacks an origin that does not speak for itself, since its
-        node is gone, say: only if it is younger, whatever clocks do. None: nothing does."""
+        """Return the mark after which a dead origin is of interest; None: it is not.
+
+        Unlike `start_of` it allows no clock skew: only interest that is older by its own clock
+        counts.
+        """
         first = self._lowest_start(origin, _END, 0)
         return None if first == _END else first
 
@@ -94,9 +95,9 @@ class StartPositions:
         resumed = self._resumed_origins.get(origin)
         oldest = list(islice(self._added_at.values(), 1))
         if resumed is None or resumed.key_count < len(self._resumed_keys):
-            # Some of these do not name it: the first one stands for them.
+            # Not all resumed keys name this origin: use the oldest key for the others.
             oldest += [each.since for each in islice(self._resumed_keys.values(), 1)]
-        if any(since <= born(origin) + skew for since in oldest):
+        if any(since <= origin_start_ms(origin) + skew for since in oldest):
             return _NOWHERE
         return mark if resumed is None else min(mark, resumed.lowest)
 

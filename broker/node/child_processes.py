@@ -31,7 +31,7 @@ class ProcessesBeside:
             log_folder=settings.node.data / "log",
             uri=uri,
             every=settings.archive.every,
-            care=MaintenanceRules(
+            maintenance=MaintenanceRules(
                 settings.archive.compact,
                 round(1000 * settings.archive.max_age),
                 settings.archive.max_bytes,

@@ -12,14 +12,14 @@ from twisted.web.client import Agent
 from broker.cluster.types.network_types import NetworkTypes
 from broker.cluster.types.origin_texts import OriginTexts
 from broker.config import Settings
-from broker.dtd.async_store import StoredDtds
+from broker.dtd.async_store import AsyncDtdStore
 from broker.dtd.cache import CacheLimits, DtdCache
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.catalogue_source import CatalogueSource
 from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtd, IDtdSource
 from broker.dtd.owner import is_of_network
-from broker.dtd.pointer_source import AllowedPlace, PointerLimits, PointerSource
+from broker.dtd.pointer_source import AllowedPrefix, PointerLimits, PointerSource
 from broker.dtd.reference import DtdReference
 from broker.dtd.store import DtdStore, StoreLimits
 from broker.errors import BrokerError, ConfigurationError
@@ -63,17 +63,17 @@ class EventTypes:
         self._max_age_ms = int(settings.log.max_age * 1000)
         self._texts = OriginTexts(folder / "origins.json", write, sync=sync)
         self._counted: dict[tuple[str, str], int] = {}
-        self.stored = StoredDtds(store, write, wall_clock, reactor)
+        self.stored = AsyncDtdStore(store, write, wall_clock, reactor)
         all_sources = [
             *map(CatalogueSource, self._folders),
             *sources,
             PointerSource(
                 Agent(reactor, connectTimeout=PointerLimits().timeout),
                 reactor,
-                [AllowedPlace.parse(url) for url in said.pointers],
+                [AllowedPrefix.parse(url) for url in said.pointers],
             ),
         ]
-        self.dtds = DtdCache(shipped, all_sources, CacheLimits(), reactor, stored=self.stored)
+        self.dtds = DtdCache(shipped, all_sources, CacheLimits(), reactor, store=self.stored)
         self.dtds.on_added = self._added
         self.known = KnownTypes(self.dtds, shipped, self._folders)
         self.awaited = AwaitedTypes(self.dtds, reactor, settings.network.patience)
@@ -92,7 +92,7 @@ class EventTypes:
             content_hash = self.stored.known_hash(reference)
             if content_hash is None and (dtd := self.known.get_dtd(reference)) is not None:
                 content_hash = dtd.content_hash
-                self.dtds.note_hash(reference, content_hash)
+                self.dtds.require_hash(reference, content_hash)
             if content_hash is not None and not reference.variant:
                 network.announce(reference, content_hash)
         self.network = network
@@ -151,7 +151,7 @@ class EventTypes:
         for entry in self.stored.store:
             name = (entry.reference.type, entry.reference.version)
             if others or counts.get(name, 0) != self._counted.get(name, 0):
-                self.stored.store.note_use(entry.reference, self._wall_clock())
+                self.stored.store.record_use(entry.reference, self._wall_clock())
         self._counted = counts
 
     def _note_oldest(self, events: Sequence[LoggedEvent]) -> None:

@@ -12,10 +12,10 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from broker.cluster.network_factory import build_network
 from broker.cluster.dtd_exchange import DtdExchange
 from broker.cluster.membership import Dialler
 from broker.cluster.network import Network
+from broker.cluster.network_factory import build_network
 from broker.cluster.stream_time import StreamTimes
 from broker.config import Settings
 from broker.delivery.feed import Feed
@@ -40,9 +40,9 @@ from broker.node.event_types import EventTypes
 from broker.node.matcher import make_matcher, query_limits
 from broker.node.threads import Threads
 from broker.recovery.archive_access import ArchiveAccess
-from broker.recovery.archive_dtd_source import ArchivedDtds
+from broker.recovery.archive_dtd_source import ArchiveDtdSource
 from broker.recovery.builder import build_recovery
-from broker.recovery.page_matcher import PageMatching
+from broker.recovery.page_matcher import PageMatcher
 from broker.sessions.reception import Reception, ReceptionLimits
 from broker.sessions.session import Session, SessionServices
 from broker.subscriptions.durables import Durables
@@ -93,7 +93,7 @@ class Node:
         self._neighbour_dtds = DtdExchange(reactor)
         sources: list[IDtdSource] = [self._neighbour_dtds]
         if archive is not None:
-            sources.append(ArchivedDtds(archive))
+            sources.append(ArchiveDtdSource(archive))
         self.types = EventTypes(settings, reactor, sources, threads.write, wall_clock)
         self.dtds, self._types = self.types.dtds, self.types.known
         self.event_log = self._open_log(data, archived=archive is not None)
@@ -117,7 +117,7 @@ class Node:
             event_log=self.event_log,
             matcher=self.matcher,
             durables=self.durables,
-            matching=PageMatching(self._select, self._late, reactor),
+            page_matcher=PageMatcher(self._select, self._late, reactor),
             parse_query=self._parse_query,
             network=self.network,
             supersede=lambda *who: self.reception.supersede(*who),
@@ -125,8 +125,8 @@ class Node:
             settings=settings,
             clock=reactor,
             random=random,
-            committed=self._committed,
-            tell_losses=self.output.tell_losses,
+            on_committed=self._committed,
+            report_losses=self.output.tell_losses,
         )
         self.input = Input(
             matcher=self.matcher,
@@ -162,7 +162,9 @@ class Node:
         self.event_log.began_again = self.output.begin_again
         self.reception = self._make_reception()
         self.reception.address = self._address
-        self.explaining = build_explaining(self, self._parse_query, self._advisor.find_warnings, reactor)
+        self.explaining = build_explaining(
+            self, self._parse_query, self._advisor.find_warnings, reactor
+        )
         versions = self.types.new_versions
         self.notices = Notices(self._types, versions, lambda: self.reception.sessions, reactor)
         self.dtds.on_new_version = self.notices.new_version
@@ -190,7 +192,7 @@ class Node:
         )
 
     def _make_network(self, dialler: Dialler | None, random: Random) -> Network | None:
-        if self.settings.network.alone:
+        if self.settings.network.is_standalone:
             return None
         return build_network(
             self.settings,
@@ -311,10 +313,10 @@ class Node:
         self.notices.flush()
         if self.network is not None:
             self.network.tick()
-        self.recovery.progress()
+        self.recovery.run_periodic_jobs()
 
     def care(self) -> None:
-        """Drop what is too old, and look for damage: to be called every `CARE_EVERY`."""
+        """Drop what is too old, and look for damage: to be called every `RUN_INTERVAL`."""
         self.durables.expire()
         self.types.care(self.matcher, self.event_log)
         scrubbed = Deferred.fromCoroutine(self.event_log.scrub())

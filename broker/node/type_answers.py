@@ -97,14 +97,14 @@ class TypeAnswers:
         """What a text would change, compared with a version that is known here."""
         reference = _reference(ask)
         identity.check_register(reference.type)
-        new = self.dtds.load(reference, ask.document)
+        new = self.dtds.compile_text(reference, ask.document)
         return Deferred.fromCoroutine(self._report(identity, new, ask.arguments.get("against", "")))
 
     def add(self, identity: Identity, ask: Ask) -> Any:
         """Register a text, before its first event; with the same report."""
         reference = _reference(ask)
         identity.check_register(reference.type)
-        new = self.dtds.load(reference, ask.document)
+        new = self.dtds.compile_text(reference, ask.document)
         against = ask.arguments.get("against", "")
         if against:
             self._version(reference, against)
@@ -113,7 +113,7 @@ class TypeAnswers:
         async def register() -> dict[str, Any]:
             report = await self._report(identity, new, against)
             self.dtds.add(reference, ask.document, of_account(identity.account))
-            await self.unstored.when_tried(reference)
+            await self.unstored.when_write_settled(reference)
             if self.unstored.is_unsaved(reference):
                 raise LogUnavailable(f"the DTD of {reference} can not be written at the moment")
             return {**report, "registered": known is None}

@@ -6,7 +6,7 @@ import attrs
 from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
-from broker.dtd.hint import FetchHint
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtdSource
 from broker.dtd.reference import DtdReference
 from broker.errors import UnknownType
@@ -15,7 +15,7 @@ from broker.recovery.archive_access import ArchiveAccess
 
 @implementer(IDtdSource)
 @attrs.frozen
-class ArchivedDtds:
+class ArchiveDtdSource:
     """Asks the archive of the node."""
 
     archive: ArchiveAccess
@@ -29,4 +29,4 @@ class ArchivedDtds:
                 raise UnknownType("has no such DTD")
             return text
 
-        return self.archive.dtd_text(reference).addCallback(found)
+        return self.archive.find_dtd(reference).addCallback(found)

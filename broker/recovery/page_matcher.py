@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 from broker.errors import Overloaded
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
-from broker.event.placeholder import placeholder, refusal_code
+from broker.event.placeholder import make_placeholder, placeholder_code
 from broker.event.stream import StreamPattern
 from broker.ingest.late_judgement import UNKNOWN_TYPE, LateJudgement, Run, wants_stream
 from broker.log.records import LoggedEvent
@@ -24,7 +24,7 @@ from broker.matching.query.query import Query
 from broker.transport.clock import IClock
 
 #: Seconds that a page for another node waits for a DTD. That node gives up after 15 s.
-REMOTE_PATIENCE: Final = 4.0
+REMOTE_DTD_WAIT: Final = 4.0
 
 Select: TypeAlias = Callable[
     [int, Sequence[bytes], Liveness, Variants], Coroutine[Any, Any, list[bool]]
@@ -32,69 +32,78 @@ Select: TypeAlias = Callable[
 
 
 @attrs.frozen
-class Reader:
+class PageQuery:
     """The query of one page, as the matcher has it."""
 
     pattern: StreamPattern
     query: Query
     matcher_number: int
-    patient: bool
+    waits_for_dtds: bool
     """Whether a DTD is waited for as long as live delivery does."""
 
 
-class PageMatching:
+class PageMatcher:
     """Selects the events of a page."""
 
-    def __init__(self, select: Select, late: LateJudgement, clock: IClock) -> None:
+    def __init__(self, select: Select, late_judgement: LateJudgement, clock: IClock) -> None:
         self._select = select
-        self._late = late
+        self._late_judgement = late_judgement
         self._clock = clock
 
-    async def matching(self, reader: Reader, events: list[LoggedEvent]) -> list[LoggedEvent]:
+    async def select_events(
+        self, reader: PageQuery, events: list[LoggedEvent]
+    ) -> list[LoggedEvent]:
         """The events that match, and placeholders for those that may and are not valid.
 
         Raises `Overloaded` if a DTD is not here yet and the reader is not patient.
         """
         matched: list[LoggedEvent] = []
-        for run in self._late.runs(events):
+        for run in self._late_judgement.runs(events):
             await self._match_run(reader, run, matched)
         return matched
 
-    async def _match_run(self, reader: Reader, run: Run, matched: list[LoggedEvent]) -> None:
+    async def _match_run(self, reader: PageQuery, run: Run, matched: list[LoggedEvent]) -> None:
         rest = run.events
         while rest:
-            now = attrs.evolve(run, events=rest)
+            current = attrs.evolve(run, events=rest)
             try:
-                if now.judged_first and (code := self._late.code(now)) is not None:
-                    _refuse(reader, rest[0], code, matched)
+                if (
+                    current.judged_first
+                    and (code := self._late_judgement.code(current)) is not None
+                ):
+                    _add_placeholder(reader, rest[0], code, matched)
                     return
-                selected = await self._selected(reader, now)
+                selected = await self._select_run(reader, current)
             except DtdNeeded as needed:
-                index = self._late.first_of_type(now, needed.missing)
-                before = attrs.evolve(now, events=rest[:index])
+                index = self._late_judgement.first_of_type(current, needed.missing)
+                before = attrs.evolve(current, events=rest[:index])
                 await self._match_run(reader, before, matched)
                 rest = rest[index:]
-                if not await self._decide(reader, attrs.evolve(now, events=rest), needed.missing):
+                if not await self._await_dtd(
+                    reader, attrs.evolve(current, events=rest), needed.missing
+                ):
                     if self._may_match(reader, run, rest, needed.missing):
-                        _refuse(reader, rest[0], UNKNOWN_TYPE, matched)
+                        _add_placeholder(reader, rest[0], UNKNOWN_TYPE, matched)
                     rest = rest[1:]
             else:
-                matched += [event for event, yes in zip(rest, selected, strict=False) if yes]
+                matched += [
+                    event for event, is_selected in zip(rest, selected, strict=False) if is_selected
+                ]
                 rest = rest[len(selected) :]
 
-    async def _selected(self, reader: Reader, run: Run) -> list[bool]:
+    async def _select_run(self, reader: PageQuery, run: Run) -> list[bool]:
         documents = [event.document for event in run.events]
         return await self._select(
             reader.matcher_number, documents, Liveness.RECOVERY, run.variants or NO_VARIANTS
         )
 
     def _may_match(
-        self, reader: Reader, run: Run, rest: list[LoggedEvent], needed: TypeMissing
+        self, reader: PageQuery, run: Run, rest: list[LoggedEvent], needed: TypeMissing
     ) -> bool:
         first = attrs.evolve(run, events=rest)
-        return self._late.may_match(reader, first, needed, Liveness.RECOVERY)
+        return self._late_judgement.may_match(reader, first, needed, Liveness.RECOVERY)
 
-    async def _decide(self, reader: Reader, run: Run, needed: TypeMissing) -> bool:
+    async def _await_dtd(self, reader: PageQuery, run: Run, needed: TypeMissing) -> bool:
         """Wait for the DTD of the first event if it may match; whether the DTD is here."""
         if not self._may_match(reader, run, run.events, needed):
             return False
@@ -104,21 +113,23 @@ class PageMatching:
             if not settled.called:
                 settled.callback(found)
 
-        self._late.when_settled(needed, settle)
-        if not reader.patient and not settled.called:
-            self._clock.callLater(REMOTE_PATIENCE, settle, None)
+        self._late_judgement.when_settled(needed, settle)
+        if not reader.waits_for_dtds and not settled.called:
+            self._clock.callLater(REMOTE_DTD_WAIT, settle, None)
         found = await settled
         if found is None:
             raise Overloaded(f"the DTD of {needed.reference} is looked for")
         return found
 
 
-def _refuse(reader: Reader, event: LoggedEvent, code: str, matched: list[LoggedEvent]) -> None:
+def _add_placeholder(
+    reader: PageQuery, event: LoggedEvent, code: str, matched: list[LoggedEvent]
+) -> None:
     if wants_stream(reader, event):
-        matched.append(attrs.evolve(event, document=placeholder(code)))
+        matched.append(attrs.evolve(event, document=make_placeholder(code)))
 
 
-def without_placeholders(
+def drop_placeholders(
     events: Sequence[LoggedEvent],
 ) -> tuple[list[LoggedEvent], dict[str, Mark]]:
     """The events of a page for a node that does not know placeholders.
@@ -131,7 +142,7 @@ def without_placeholders(
     for event in events:
         if event.origin in ends:
             continue
-        if refusal_code(event.document) is None:
+        if placeholder_code(event.document) is None:
             kept.append(event)
         else:
             epoch, offset = event.mark

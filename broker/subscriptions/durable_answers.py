@@ -95,7 +95,7 @@ class DurableAnswers:
         found = [
             each
             for each in self._durables.all()
-            if (each[0] == client if client else identity.administer or identity.owns(each[0]))
+            if (each[0] == client if client else identity.administer or identity.owns_client_id(each[0]))
         ]
         found.sort(key=lambda each: each[:2])
         return {
@@ -284,7 +284,7 @@ def _lag(durable: Durable, lags: Lags) -> Mapping[str, Any]:
 
 
 def _check_may(identity: Identity, client: str) -> None:
-    if not (identity.administer or identity.owns(client)):
+    if not (identity.administer or identity.owns_client_id(client)):
         raise NotAllowed(
             f"account {identity.account!r} may not see or change what client {client!r} has"
         )

@@ -16,14 +16,14 @@ from broker.errors import BrokerError
 from broker.testing.dying_disk import DyingDisk, ProcessDied
 
 #: By so much (ms) the clock is ahead by which files are deleted: no reader is at any of them then.
-_AHEAD: Final = 120_000
+_CLOCK_LEAD_MS: Final = 120_000
 #: Steps of a whole run, about: the process may end at any of them.
 _STEPS: Final = 40
 _MERGES: Final = CompactionRules(min_files_in_open_hour=3)
-_RULES: Final = ExpiryRules(grace_ms=_AHEAD + 1_000, aside_ms=_AHEAD + 10_000)
+_RULES: Final = ExpiryRules(grace_ms=_CLOCK_LEAD_MS + 1_000, aside_ms=_CLOCK_LEAD_MS + 10_000)
 
 
-class SimulatedCare:
+class SimulatedMaintenance:
     """Of one archive."""
 
     def __init__(self, uri: str, wall_clock: Callable[[], int]) -> None:
@@ -48,12 +48,12 @@ class SimulatedCare:
         return Compaction(archive, self._ledger(archive), _MERGES).run().files_before
 
     def _delete(self, ends_at: int) -> int:
-        archive = self._open(ends_at, lambda: self._wall_clock() + _AHEAD)
+        archive = self._open(ends_at, lambda: self._wall_clock() + _CLOCK_LEAD_MS)
         return len(Expiry(archive, self._ledger(archive), _RULES).run().deleted)
 
     def _open(self, ends_at: int, wall_clock: Callable[[], int]) -> Archive:
-        disk = _CareDisk(self._seen, self._wall_clock)
-        disk.left = ends_at
+        disk = _MaintenanceDisk(self._seen, self._wall_clock)
+        disk.steps_left = ends_at
         return Archive.open(self._uri, create=False, wall_clock=wall_clock, disk=disk)
 
     def _ledger(self, archive: Archive) -> ManifestWriter:
@@ -62,7 +62,7 @@ class SimulatedCare:
         )
 
 
-class _CareDisk(DyingDisk):
+class _MaintenanceDisk(DyingDisk):
     """A disk on which a file was changed when it was seen first: in virtual time."""
 
     def __init__(self, seen: dict[tuple[str, int], int], wall_clock: Callable[[], int]) -> None:

@@ -81,7 +81,9 @@ class CoreNetwork:
         made.start()
         return made
 
-    def link_nodes(self, one: str, other: str, clearance: int = 2, slowest: float | None = None) -> None:
+    def link_nodes(
+        self, one: str, other: str, clearance: int = 2, slowest: float | None = None
+    ) -> None:
         """Two running nodes are linked; nothing if they are already."""
         pair = (min(one, other), max(one, other))
         nodes = [self.nodes[name] for name in pair]

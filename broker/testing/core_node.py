@@ -128,13 +128,17 @@ class CoreNode:
         log, now = self.log, self.environment.now
         self._sent = log.newest_place
         self.knowledge = NetworkState(self.descriptor, lambda: (log.origin, *log.newest_place))
-        self.traffic = Traffic(self.knowledge, log.origin, lambda: log.newest_place, log.covered.get)
+        self.traffic = Traffic(
+            self.knowledge, log.origin, lambda: log.newest_place, log.covered.get
+        )
         self._pending_interests = set(self.interests)
         if self._pending_interests:
             self.traffic.pause_receiving()
         self._perform(self.knowledge.publish_descriptor(self.descriptor, now))
         for key, want in self.interests.items():
-            self._perform(self.knowledge.announce_interest(key, STREAM, make_query(want.numbers), now))
+            self._perform(
+                self.knowledge.announce_interest(key, STREAM, make_query(want.numbers), now)
+            )
         self.environment.call_at(now + PROGRESS_EVERY, self._progress, self.descriptor.incarnation)
 
     def kill(self) -> None:
@@ -151,7 +155,9 @@ class CoreNode:
         self.interests[key] = LocalInterest(numbers)
         if self.is_alive:
             self._perform(
-                self.knowledge.announce_interest(key, STREAM, make_query(numbers), self.environment.now)
+                self.knowledge.announce_interest(
+                    key, STREAM, make_query(numbers), self.environment.now
+                )
             )
 
     def withdraw_interest(self, key: int) -> None:
@@ -202,7 +208,9 @@ class CoreNode:
     def _progress(self, incarnation: int) -> None:
         if self.is_alive and incarnation == self.descriptor.incarnation:
             self._perform(self.traffic.send_progress(self.environment.now))
-            self.environment.call_at(self.environment.now + PROGRESS_EVERY, self._progress, incarnation)
+            self.environment.call_at(
+                self.environment.now + PROGRESS_EVERY, self._progress, incarnation
+            )
 
     def _wake(self, incarnation: int, at: float) -> None:
         if self.is_alive and incarnation == self.descriptor.incarnation and at == self._wake_at:
@@ -319,7 +327,10 @@ class CoreNode:
         failures: int,
     ) -> None:
         now = self.environment.now
-        failed = home is not None and self.environment.random.random() < self.environment.commit_failure_rate
+        failed = (
+            home is not None
+            and self.environment.random.random() < self.environment.commit_failure_rate
+        )
         # What was taken behind something that failed fails with it.
         if failed or (home is not None and failures != self._failed.get(origin, 0)):
             self._failed[origin] = self._failed.get(origin, 0) + failed

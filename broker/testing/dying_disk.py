@@ -15,13 +15,13 @@ class DyingDisk(Disk):
     """Writes and names are steps. Nothing is synced, for no power is lost."""
 
     def __init__(self) -> None:
-        self.left = -1
+        self.steps_left = -1
         """Steps until the end; negative: none is near."""
 
     def _step(self) -> None:
-        if self.left == 0:
+        if self.steps_left == 0:
             raise ProcessDied
-        self.left -= 1
+        self.steps_left -= 1
 
     def write(self, path: Path, data: bytes | memoryview) -> None:
         self._step()

@@ -11,8 +11,8 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from broker.errors import BrokerError, NotConnected
-from broker.testing.simulated_loop import SimulatedLoop
 from broker.testing.memory_network import MemoryNetwork
+from broker.testing.simulated_loop import SimulatedLoop
 from broker.transport.socket import ISocketChannel
 
 

@@ -24,30 +24,30 @@ from broker.ingest.outcomes import DeliveryOutcomes
 from broker.log.log_file import LogFile
 from broker.node.node import CARE_EVERY, PROGRESS_EVERY, Node
 from broker.recovery.archive_access import ArchiveAccess
-from broker.testing.mortal import MortalCall, MortalClock, SlowThreads
-from broker.testing.network import MemoryNetwork, MemoryPort
+from broker.testing.killable import DelayedThreads, KillableCall, KillableClock
+from broker.testing.memory_network import MemoryNetwork, MemoryPort
 from broker.testing.virtual_time import VirtualTime
 
 #: Where a node is given the connections of one address.
-Taker = Callable[[Node], Callable[[Any], None]]
+ConnectionAcceptor = Callable[[Node], Callable[[Any], None]]
 
 
 @attrs.define
-class Disk:
+class SimulatedDisk:
     """What a simulated log lies on."""
 
-    full: bool = False
+    is_full: bool = False
     """While it is, nothing can be written."""
 
 
 class SimulatedLogFile(LogFile):
     """A real log on a disk that can be full."""
 
-    disk: Disk
+    disk: SimulatedDisk
 
     @contextmanager
     def _writing(self) -> Iterator[lmdb.Transaction]:
-        if self.disk.full:
+        if self.disk.is_full:
             raise LogUnavailable("the event log can not be written: no space left on device")
         with super()._writing() as txn:
             yield txn
@@ -63,17 +63,17 @@ class NodeProcess:
         settings: Settings,
         *,
         thread_delay: float,
-        dialler: Callable[[MortalClock], Dialler] | None = None,
+        dialler: Callable[[KillableClock], Dialler] | None = None,
         archive: Callable[[NodeProcess], ArchiveAccess] | None = None,
     ) -> None:
         """`settings` say where the folder is; `thread_delay` is what a commit or a read of the log
         takes, in seconds; `dialler` makes each process its way to other nodes, `archive` its
         archive."""
         self.settings = settings
-        self.disk = Disk()
-        self.clock = MortalClock(time.clock)
+        self.disk = SimulatedDisk()
+        self.clock = KillableClock(time.clock)
         """Of the newest process."""
-        self.loops: list[LoopingCall] = []
+        self.periodic_calls: list[LoopingCall] = []
         """What it does regularly."""
         self._time = time
         self._network = network
@@ -81,12 +81,12 @@ class NodeProcess:
         self._dialler = dialler
         self._archive = archive
         self.log_file: LogFile
-        self.clock_off = 0
+        self.clock_offset_ms = 0
         """How far its machine's wall clock is off, in ms."""
-        self.stopping = False
+        self.is_stopping = False
         """Whether the process ends in good order: its log may be closed already."""
         self._node: Node | None = None
-        self._addresses: dict[str, Taker] = {}
+        self._addresses: dict[str, ConnectionAcceptor] = {}
         self._ports: list[MemoryPort] = []
 
     @property
@@ -96,7 +96,7 @@ class NodeProcess:
         return self._node
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """Whether there is a process at the moment."""
         return self._node is not None
 
@@ -104,12 +104,12 @@ class NodeProcess:
         """Start a process on the folder that the last one left."""
         assert self._node is None, "the node runs already"
         time = self._time
-        clock = self.clock = MortalClock(time.clock)
+        clock = self.clock = KillableClock(time.clock)
         node = self._node = Node(
             self.settings,
             clock,
-            SlowThreads(clock, time.random, self._thread_delay),
-            wall_clock=lambda: time.wall_clock() + self.clock_off,
+            DelayedThreads(clock, time.random, self._thread_delay),
+            wall_clock=lambda: time.wall_clock() + self.clock_offset_ms,
             open_file=self._open_file,
             dialler=self._dialler(clock) if self._dialler else None,
             random=Random(time.random.random()) if self._dialler else None,
@@ -120,7 +120,7 @@ class NodeProcess:
             loop = LoopingCall(call)
             loop.clock = cast(IReactorTime, clock)
             loop.start(every, now=False)
-            self.loops.append(loop)
+            self.periodic_calls.append(loop)
         for address, taker in self._addresses.items():
             self._ports.append(self._network.listen(address, taker(node)))
         return node
@@ -128,25 +128,25 @@ class NodeProcess:
     def kill(self) -> None:
         """The end of the process: nothing is said, written or cleaned up any more."""
         node, self._node = self.node, None
-        self._end_service()
-        self.clock.die()
-        self._cut()
+        self._stop_service()
+        self.clock.kill()
+        self._cut_connections()
         node.event_log.crash()
 
     def stop(self) -> None:
         """Stop the process in good order."""
         node = self.node
-        self._end_service()
-        self.stopping = True
+        self._stop_service()
+        self.is_stopping = True
         self._time.wait(Deferred.fromCoroutine(node.stop()))
         # What closing connections still wait for ends with the process.
         self._time.run(0.1)
-        self.clock.die()
+        self.clock.kill()
         self._node = None
-        self.stopping = False
-        self._cut()
+        self.is_stopping = False
+        self._cut_connections()
 
-    def listen(self, address: str, taker: Taker) -> None:
+    def listen(self, address: str, taker: ConnectionAcceptor) -> None:
         """Take connections to `address`, in this process and in later ones."""
         if address not in self._addresses:
             self._addresses[address] = taker
@@ -167,15 +167,15 @@ class NodeProcess:
                 about = f"subscription {feed.number}, {where}"
                 _check_sum(feed.outcomes, link.waiting_for(feed), about)
 
-    def _end_service(self) -> None:
+    def _stop_service(self) -> None:
         ports, self._ports = self._ports, []
         for port in ports:
             port.stop_listening()
-        loops, self.loops = self.loops, []
+        loops, self.periodic_calls = self.periodic_calls, []
         for loop in loops:
             loop.stop()
 
-    def _cut(self) -> None:
+    def _cut_connections(self) -> None:
         for address in self._addresses:
             self._network.cut(address)
 
@@ -191,7 +191,7 @@ def _check_sum(outcomes: DeliveryOutcomes, queued: int, where: str) -> None:
     assert min(attrs.astuple(outcomes)) >= 0, f"{outcomes} ({where})"
 
 
-def in_virtual_time(settings: Settings) -> Settings:
+def adapt_to_virtual_time(settings: Settings) -> Settings:
     """The settings without what would take, or measure, real time."""
     return attrs.evolve(
         settings,
@@ -201,14 +201,14 @@ def in_virtual_time(settings: Settings) -> Settings:
     )
 
 
-def left_over(time: VirtualTime, loops: list[LoopingCall]) -> list[str]:
+def find_pending_timers(time: VirtualTime, loops: list[LoopingCall]) -> list[str]:
     """Timers that are none of the regular ones: none, when everybody has gone."""
     calls: list[Any] = [loop.call for loop in loops]
-    regular = {id(each.call) for each in calls if isinstance(each, MortalCall)}
+    regular = {id(each.call) for each in calls if isinstance(each, KillableCall)}
     left = []
     for call in time.clock.getDelayedCalls():
         clock = getattr(call.func, "__self__", None)  # type: ignore[attr-defined]
-        dead = isinstance(clock, MortalClock) and not clock.alive
+        dead = isinstance(clock, KillableClock) and not clock.is_alive
         if not dead and id(call) not in regular:
             left.append(str(call))
     return left

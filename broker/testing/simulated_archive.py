@@ -34,7 +34,7 @@ from broker.replay.engine.contract import Report
 from broker.replay.engine.local_engine import LocalEngine
 from broker.replay.request import ReplayRequest
 from broker.replay.spool import Spool
-from broker.testing.archive_maintenance import SimulatedCare
+from broker.testing.archive_maintenance import SimulatedMaintenance
 from broker.testing.dying_disk import DyingDisk, ProcessDied
 from broker.testing.node_process import NodeProcess
 from broker.transport.clock import IClock
@@ -48,35 +48,35 @@ class SimulatedArchive:
 
     def __init__(self, folder: Path, wall_clock: Callable[[], int], every: float = 2.0) -> None:
         self.uri = str(folder / "archive")
-        self.every = every
+        self.flush_interval = every
         """Seconds between what each node writes."""
-        self.broken = False
+        self.is_broken = False
         """Whether nothing can be written to it, nor read of it."""
         self._spools = Path(tempfile.mkdtemp(prefix="spools-", dir=folder))
         self._wall_clock = wall_clock
         self._catalogue = Catalogue.load(shipped_folder())
         self._archivers: dict[NodeProcess, _Archiver] = {}
-        self.care = SimulatedCare(self.uri, wall_clock)
+        self.maintenance = SimulatedMaintenance(self.uri, wall_clock)
         self.requests: list[ReplayRequest] = []
         """All that were asked so far."""
 
     def open(self, disk: Disk | None = None) -> Archive:
         """It, as one more process sees it."""
-        if self.broken:
+        if self.is_broken:
             raise ArchiveUnavailable("the archive is broken")
         return Archive.open(self.uri, wall_clock=self._wall_clock, disk=disk)
 
-    def access(self, process: NodeProcess) -> ArchiveAccess:
+    def create_access(self, process: NodeProcess) -> ArchiveAccess:
         """The archive for a process of a node that is about to begin."""
         archiver = self._archivers[process] = _Archiver(self, process)
-        process.clock.callLater(self.every, archiver.again)
+        process.clock.callLater(self.flush_interval, archiver.flush_repeatedly)
         return ArchiveAccess(
             replays=_Replays(self, process.clock),
             get_coverage=archiver.get_coverage,
             find_durable=archiver.find_durable,
             find_dtd=archiver.dtd_text,
             flush_soon=lambda: process.clock.callLater(0.01, archiver.flush),
-            max_lag=3 * self.every,
+            max_lag=3 * self.flush_interval,
         )
 
     def kill_archiver(self, random: Random) -> bool:
@@ -85,13 +85,13 @@ class SimulatedArchive:
         alive = [each for each in self._archivers.values() if each.is_running]
         if not alive:
             return False
-        random.choice(alive).die_after(random.randrange(12))
+        random.choice(alive).end_after(random.randrange(12))
         return True
 
-    def run(self, request: ReplayRequest, archive: Archive) -> tuple[Spool, Report]:
+    def run_replay(self, request: ReplayRequest, archive: Archive) -> tuple[Spool, Report]:
         """Answer a request."""
         self.requests.append(request)
-        if self.broken:
+        if self.is_broken:
             raise ArchiveUnavailable("the archive is broken")
         folder = Path(tempfile.mkdtemp(dir=self._spools))
         engine = LocalEngine(archive, self._catalogue)
@@ -115,33 +115,33 @@ class _Archiver:
         self._archiving: LogArchiver | None = None
         self._opened: Archive | None = None
         self._noticed = MissingRangeAges()
-        self._rests = False
+        self._is_down = False
         """Whether the process has ended, and the next one has not begun."""
 
     @property
     def is_running(self) -> bool:
         """Whether its node runs, and the archiver beside it."""
         process = self._process
-        return process.running and process.clock is self._clock and not self._rests
+        return process.is_running and process.clock is self._clock and not self._is_down
 
-    def die_after(self, steps: int) -> None:
+    def end_after(self, steps: int) -> None:
         """End after so many more steps on the disk."""
-        self._disk.left = steps
+        self._disk.steps_left = steps
 
-    def again(self) -> None:
+    def flush_repeatedly(self) -> None:
         """Flush now, and again every few seconds."""
         self.flush()
-        self._clock.callLater(self._archive.every, self.again)
+        self._clock.callLater(self._archive.flush_interval, self.flush_repeatedly)
 
     def flush(self) -> None:
         """Archive what the log has now."""
-        if self._archive.broken or self._process.stopping or self._rests:
+        if self._archive.is_broken or self._process.is_stopping or self._is_down:
             return
         try:
             if self._archiving is None:
-                log, archive = ShownLog(self._process.log_file), self._reading()
+                log, archive = LogView(self._process.log_file), self._open_archive()
                 self._archiving = LogArchiver(
-                    log, archive, self._ask_dtds, self._archive.wall_clock
+                    log, archive, self._collect_dtds, self._archive.wall_clock
                 )
             while self._archiving.flush(self._process.node.dead_origins()):
                 pass
@@ -152,9 +152,11 @@ class _Archiver:
             # As the process does: it is tried again.
             return
         except ProcessDied:
-            self._end()
+            self._end_process()
 
-    def _ask_dtds(self, wanted: Sequence[DtdReference], origin: str) -> dict[DtdReference, bytes]:
+    def _collect_dtds(
+        self, wanted: Sequence[DtdReference], origin: str
+    ) -> dict[DtdReference, bytes]:
         """The texts that the node has at once."""
         texts: dict[DtdReference, bytes] = {}
         for reference in wanted:
@@ -167,18 +169,18 @@ class _Archiver:
     def dtd_text(self, reference: DtdReference) -> Deferred[bytes | None]:
         """See `ArchiveAccess`."""
         try:
-            return succeed(self._reading().read_dtd(reference))
+            return succeed(self._open_archive().read_dtd(reference))
         except BrokerError:
             return succeed(None)
 
     def get_coverage(self, after: Mapping[str, Mark]) -> Deferred[Coverage]:
         """See `ArchiveAccess`."""
         try:
-            state = self._reading().state()
+            state = self._open_archive().state()
         except BrokerError:
             return succeed(Coverage())
         except ProcessDied:
-            self._end()
+            self._end_process()
             return succeed(Coverage())
         covered = state.covered
         found = {o: [i for i in covered.get(o, ()) if i[1] > mark] for o, mark in after.items()}
@@ -190,37 +192,37 @@ class _Archiver:
     def find_durable(self, client_id: str, name: str) -> Deferred[ArchivedDurable | None]:
         """See `ArchiveAccess`."""
         try:
-            found = self._reading().read_durables().get((client_id, name))
+            found = self._open_archive().read_durables().get((client_id, name))
         except BrokerError:
             found = None
         except ProcessDied:
-            self._end()
+            self._end_process()
             found = None
         return succeed(None if found is None else ArchivedDurable(*found[:2]))
 
-    def _reading(self) -> Archive:
+    def _open_archive(self) -> Archive:
         """Return the archive as this process sees it."""
-        if self._archive.broken or self._rests:
+        if self._archive.is_broken or self._is_down:
             raise ArchiveUnavailable("the archiver does not run")
         if self._opened is None:
             self._opened = self._archive.open(self._disk)
         return self._opened
 
-    def _end(self) -> None:
-        self._rests, self._archiving, self._opened = True, None, None
+    def _end_process(self) -> None:
+        self._is_down, self._archiving, self._opened = True, None, None
         self._disk, self._noticed = DyingDisk(), MissingRangeAges()
-        self._clock.callLater(1.0, self._begin)
+        self._clock.callLater(1.0, self._restart)
 
-    def _begin(self) -> None:
-        self._rests = False
+    def _restart(self) -> None:
+        self._is_down = False
 
 
 @attrs.define
-class ShownLog:
+class LogView:
     """A log file as `LogAlong` shows it from another process."""
 
     _file: LogFile
-    _looks: int = 0
+    _change_count: int = 0
 
     @property
     def origin(self) -> str:
@@ -254,8 +256,8 @@ class ShownLog:
         return found
 
     def change(self) -> int:
-        self._looks += 1
-        return self._looks
+        self._change_count += 1
+        return self._change_count
 
 
 class _Replays:
@@ -274,7 +276,7 @@ class _Replays:
         """Answer a request with what the replay process sees."""
         if self._opened is None:
             self._opened = self._archive.open()
-        return self._archive.run(request, self._opened)
+        return self._archive.run_replay(request, self._opened)
 
 
 class _Replay:

@@ -8,8 +8,8 @@ from typing import Any
 
 from broker.client.client import Client
 from broker.client.settings import ClientSettings
-from broker.testing.mortal import MortalClock, MortalLoop
-from broker.testing.network import MemoryNetwork
+from broker.testing.killable import KillableClock, KillableLoop
+from broker.testing.memory_network import MemoryNetwork
 from broker.testing.virtual_time import VirtualTime
 
 
@@ -19,7 +19,7 @@ class SimulatedClients:
     def __init__(self, time: VirtualTime, network: MemoryNetwork) -> None:
         self._time = time
         self._network = network
-        self._clocks: dict[Client, MortalClock] = {}
+        self._clocks: dict[Client, KillableClock] = {}
 
     def start(
         self, client_id: str, endpoints: Sequence[str], *, incarnation: int = 1, **settings: Any
@@ -32,12 +32,12 @@ class SimulatedClients:
             random=Random(self._time.random.random()),
             **{"longest_wait": 2.0, **settings},
         )
-        clock = MortalClock(self._time.clock)
-        client = Client(MortalLoop(clock, self._network), endpoints, own)
+        clock = KillableClock(self._time.clock)
+        client = Client(KillableLoop(clock, self._network), endpoints, own)
         self._clocks[client] = clock
         client.start()
         return client
 
     def kill(self, client: Client) -> None:
         """The end of a client's process: nothing more is said by it."""
-        self._clocks.pop(client).die()
+        self._clocks.pop(client).kill()

@@ -22,10 +22,10 @@ from broker.cluster.network import Network
 from broker.config import Settings
 from broker.config.network import NetworkSettings
 from broker.node.node import Node
-from broker.testing.archive import SimulatedArchive
-from broker.testing.mortal import MortalClock, MortalLoop
-from broker.testing.network import MemoryNetwork
-from broker.testing.node_process import NodeProcess, in_virtual_time
+from broker.testing.killable import KillableClock, KillableLoop
+from broker.testing.memory_network import MemoryNetwork
+from broker.testing.node_process import NodeProcess, adapt_to_virtual_time
+from broker.testing.simulated_archive import SimulatedArchive
 from broker.testing.simulated_clients import SimulatedClients
 from broker.testing.virtual_time import VirtualTime
 from broker.transport.socket import ISocketChannel
@@ -34,7 +34,7 @@ from broker.transport.socket import ISocketChannel
 PORT = 1
 
 
-def endpoint_of(name: str) -> str:
+def gateway_endpoint(name: str) -> str:
     """A node as `network.gateways` names it."""
     return f"tcp:{name}:{PORT}"
 
@@ -42,9 +42,9 @@ def endpoint_of(name: str) -> str:
 class SimulatedDialler:
     """One node process's way to others: each pair of nodes has an address of its own."""
 
-    def __init__(self, own: str, clock: MortalClock, network: MemoryNetwork) -> None:
+    def __init__(self, own: str, clock: KillableClock, network: MemoryNetwork) -> None:
         self._own = own
-        self._loop = MortalLoop(clock, network)
+        self._loop = KillableLoop(clock, network)
 
     def dial(self, endpoint: Endpoint, transport: str) -> Deferred[ISocketChannel]:
         """See `broker.cluster.membership.Dialler`."""
@@ -52,7 +52,7 @@ class SimulatedDialler:
         self._loop.dial(link_address(endpoint.host, self._own), channel.callback, channel.errback)
         return channel
 
-    def dial_text(self, endpoint: str) -> Deferred[ISocketChannel]:
+    def dial_string(self, endpoint: str) -> Deferred[ISocketChannel]:
         """See `broker.cluster.membership.Dialler`."""
         return self.dial(Endpoint(endpoint.split(":")[1], PORT), "tcp")
 
@@ -113,7 +113,7 @@ class NetworkWorld(VirtualTime):
     @property
     def running(self) -> list[str]:
         """Those that have a process now."""
-        return [name for name, each in self._processes.items() if each.running]
+        return [name for name, each in self._processes.items() if each.is_running]
 
     def __getitem__(self, name: str) -> Node:
         """The node of this name that runs now."""
@@ -147,9 +147,9 @@ class NetworkWorld(VirtualTime):
         base = settings or self._settings
         network = NetworkSettings(
             cluster=cluster,
-            listen=(endpoint_of(name),),
+            listen=(gateway_endpoint(name),),
             advertise=f"{name}:{PORT}",
-            gateways=tuple(map(endpoint_of, gateways)),
+            gateways=tuple(map(gateway_endpoint, gateways)),
             join=tuple(f"{each}:{PORT}" for each in join),
             **said,
         )
@@ -157,15 +157,15 @@ class NetworkWorld(VirtualTime):
         process = NodeProcess(
             self,
             self.network,
-            in_virtual_time(attrs.evolve(base, node=node, network=network)),
+            adapt_to_virtual_time(attrs.evolve(base, node=node, network=network)),
             thread_delay=self._thread_delay,
             dialler=lambda clock: SimulatedDialler(name, clock, self.network),
-            archive=None if self.archive is None else self.archive.access,
+            archive=None if self.archive is None else self.archive.create_access,
         )
         for other in (*self._processes, *self._strangers):
-            self._let_in(process, name, other)
+            self._accept_links(process, name, other)
         for other, each in self._processes.items():
-            self._let_in(each, other, name)
+            self._accept_links(each, other, name)
         self._processes[name] = process
         if start:
             process.start()
@@ -180,7 +180,7 @@ class NetworkWorld(VirtualTime):
         node = attrs.evolve(process.settings.node, name=called)
         process.settings = attrs.evolve(process.settings, node=node)
 
-    def change(self, name: str, **said: Any) -> None:
+    def change_settings(self, name: str, **said: Any) -> None:
         """Other settings in `[network]`, from the node's next start on."""
         process = self._processes[name]
         network = attrs.evolve(process.settings.network, **said)
@@ -220,13 +220,13 @@ class NetworkWorld(VirtualTime):
         """Another node, which is down, has a copy of what a node has stored by now."""
         shutil.copytree(self._folder / name, self._folder / other)
 
-    def disk_full(self, name: str, full: bool) -> None:
+    def set_disk_full(self, name: str, full: bool) -> None:
         """Whether a node can write."""
-        self._processes[name].disk.full = full
+        self._processes[name].disk.is_full = full
 
-    def set_clock(self, name: str, off: int) -> None:
+    def set_clock_offset(self, name: str, off: int) -> None:
         """The wall clock of a node's machine is off by so many ms from now on."""
-        self._processes[name].clock_off = off
+        self._processes[name].clock_offset_ms = off
 
     def key_file(self, key: bytes) -> Path:
         """A file with this key."""
@@ -238,13 +238,13 @@ class NetworkWorld(VirtualTime):
         """AssertionError unless at each node every event has exactly one outcome (T40, A22)."""
         for name in self.running:
             self._processes[name].check_outcomes()
-            taken = self.network_of(name).driver.intake.outcomes
+            taken = self.network_of(name).driver.relay_ingest.outcomes
             parts = taken.logged + taken.duplicate + taken.not_taken + taken.refused.total()
             parts += taken.unwanted
             assert taken.received == parts, f"{taken} ({name}, seed {self.seed})"
 
-    def _let_in(self, process: NodeProcess, listens: str, dials: str) -> None:
-        process.listen(link_address(listens, dials), _door)
+    def _accept_links(self, process: NodeProcess, listens: str, dials: str) -> None:
+        process.listen(link_address(listens, dials), _link_acceptor)
 
     def _describe(self, address: str) -> tuple[str, str] | None:
         kind, *ends = address.split("/")
@@ -279,11 +279,11 @@ class NetworkWorld(VirtualTime):
     def connect(self, name: str, stranger: str) -> ISocketChannel:
         """A connection to where a node takes links, of somebody who is no node of this world."""
         self._strangers.add(stranger)
-        self._let_in(self._processes[name], name, stranger)
+        self._accept_links(self._processes[name], name, stranger)
         channel: ISocketChannel = self.wait(self.network.connect(link_address(name, stranger)))
         return channel
 
-    def linked(self, one: str, other: str) -> bool:
+    def are_linked(self, one: str, other: str) -> bool:
         """Whether both say that there is a link between them."""
         ends = ((one, other), (other, one))
         if not {one, other} <= set(self.running):
@@ -293,21 +293,21 @@ class NetworkWorld(VirtualTime):
 
     # ------------------------------------------------------------------ clients
 
-    def address(self, node: str, client_id: str) -> str:
+    def client_address(self, node: str, client_id: str) -> str:
         """Where a client finds a node."""
         address = f"node/{node}/{client_id}"
-        self._processes[node].listen(address, _counter)
+        self._processes[node].listen(address, _client_acceptor)
         return address
 
     def client(self, client_id: str, *nodes: str, incarnation: int = 1, **settings: Any) -> Client:
         """One process of a client that knows these nodes, the one that it tries first first."""
-        endpoints = [self.address(node, client_id) for node in nodes]
+        endpoints = [self.client_address(node, client_id) for node in nodes]
         return self._clients.start(client_id, endpoints, incarnation=incarnation, **settings)
 
     def cut_client(self, client_id: str, nodes: Sequence[str] = ()) -> None:
         """Break a client's connection, to whichever node it is."""
         for node in nodes or self.names:
-            self.network.cut(self.address(node, client_id))
+            self.network.cut(self.client_address(node, client_id))
 
     def kill_client(self, client: Client) -> None:
         """The end of a client's process."""
@@ -315,10 +315,10 @@ class NetworkWorld(VirtualTime):
         self.cut_client(client.client_id)
 
 
-def _door(node: Node) -> Any:
+def _link_acceptor(node: Node) -> Any:
     assert node.network is not None
-    return partial(node.network.membership.connected, transport="tcp")
+    return partial(node.network.membership.accept_connection, transport="tcp")
 
 
-def _counter(node: Node) -> Any:
+def _client_acceptor(node: Node) -> Any:
     return node.connected

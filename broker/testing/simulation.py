@@ -16,8 +16,13 @@ import attrs
 from broker.client.client import Client
 from broker.config import Settings
 from broker.node.node import Node
-from broker.testing.network import MemoryNetwork
-from broker.testing.node_process import Disk, NodeProcess, in_virtual_time, left_over
+from broker.testing.memory_network import MemoryNetwork
+from broker.testing.node_process import (
+    NodeProcess,
+    SimulatedDisk,
+    adapt_to_virtual_time,
+    find_pending_timers,
+)
 from broker.testing.simulated_clients import SimulatedClients
 from broker.testing.virtual_time import BEGINNING, VirtualTime
 
@@ -57,7 +62,7 @@ class World(VirtualTime):
 
     def close(self) -> None:
         """Remove all traces."""
-        if self.running:
+        if self.is_running:
             self.kill_node()
         self._folder.cleanup()
 
@@ -69,12 +74,12 @@ class World(VirtualTime):
         return self._processes.node
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """Whether there is a node at the moment."""
-        return self._processes.running
+        return self._processes.is_running
 
     @property
-    def disk(self) -> Disk:
+    def disk(self) -> SimulatedDisk:
         """What the node's log lies on."""
         return self._processes.disk
 
@@ -96,18 +101,18 @@ class World(VirtualTime):
         """AssertionError unless every event has exactly one outcome (T40, A22)."""
         self._processes.check_outcomes()
 
-    def left_over(self) -> list[str]:
+    def pending_timers(self) -> list[str]:
         """Timers that are none of the node's regular ones: none, when everybody has gone."""
-        return left_over(self, self._processes.loops)
+        return find_pending_timers(self, self._processes.periodic_calls)
 
     def _adapt(self, settings: Settings) -> Settings:
         data = Path(self._folder.name)
         node = attrs.evolve(settings.node, name="simulated", data=data)
-        return in_virtual_time(attrs.evolve(settings, node=node))
+        return adapt_to_virtual_time(attrs.evolve(settings, node=node))
 
     # ------------------------------------------------------------------ clients
 
-    def address(self, name: str) -> str:
+    def client_address(self, name: str) -> str:
         """Where the client of this name finds the node."""
         address = f"node/{name}"
         self._processes.listen(address, lambda node: node.connected)
@@ -115,14 +120,14 @@ class World(VirtualTime):
 
     def client(self, client_id: str, *, incarnation: int = 1, **settings: Any) -> Client:
         """One process of a client, which has begun to connect."""
-        endpoints = [self.address(client_id)]
+        endpoints = [self.client_address(client_id)]
         return self._clients.start(client_id, endpoints, incarnation=incarnation, **settings)
 
-    def cut(self, client_id: str) -> None:
+    def cut_client(self, client_id: str) -> None:
         """Break the connection of a client; what is under way on it is lost."""
-        self.network.cut(self.address(client_id))
+        self.network.cut(self.client_address(client_id))
 
     def kill_client(self, client: Client) -> None:
         """The end of a client's process: nothing more is said, and its connection breaks."""
         self._clients.kill(client)
-        self.cut(client.client_id)
+        self.cut_client(client.client_id)

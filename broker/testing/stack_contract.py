@@ -16,7 +16,7 @@ from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from broker.errors import BrokerError, ConfigurationError, Overloaded
-from broker.testing.network import MemoryNetwork
+from broker.testing.memory_network import MemoryNetwork
 from broker.transport.driver import StackDriver
 from broker.transport.layer import ILayer, ILayerCore, Property
 from broker.transport.receiver import IStackReceiver
@@ -25,7 +25,7 @@ from broker.transport.stacks import IProtocolStack, StackSettings, Transport, bu
 from broker.transport.view import View
 
 #: What a stack may hold for a peer that takes nothing, before it stops its user.
-MOST_BUFFERED = 256 * 1024 * 1024
+MAX_BUFFERED = 256 * 1024 * 1024
 #: A step of virtual time, in seconds.
 TICK = 0.01
 
@@ -104,7 +104,7 @@ class StackContract(_Base):
     def _link(self, seed: int = 0) -> StackLink:
         return StackLink(self.stack, self.options, seed)
 
-    def test_stack_layers_and_cores_have_all_that_their_interfaces_name(self) -> None:
+    def test_stack_layers_and_cores_implement_their_interfaces(self) -> None:
         """The descriptions are whole."""
         self.assertTrue(verifyObject(IProtocolStack, self.stack))
         self.assertIn(Transport.TCP, self.stack.transports)
@@ -113,7 +113,7 @@ class StackContract(_Base):
             self.assertTrue(verifyObject(ILayer, layer))
             self.assertTrue(verifyObject(ILayerCore, layer.create_core()))
 
-    def test_an_option_that_it_does_not_know_is_refused(self) -> None:
+    def test_an_unknown_option_is_rejected(self) -> None:
         """By `check`, so when a node starts."""
         options = {**self.options, "no such option": 1}
         with self.assertRaises(ConfigurationError):
@@ -158,7 +158,7 @@ class StackContract(_Base):
         message = bytes(64 * 1024)
         taken = 0
         with self.assertRaises(Overloaded):
-            while taken < MOST_BUFFERED:
+            while taken < MAX_BUFFERED:
                 link.one.driver.send([message] * 16)
                 taken += 16 * len(message)
                 link.run(TICK)
@@ -170,7 +170,7 @@ class StackContract(_Base):
         link.run(5.0)
         self.assertTrue(link.one.driver.writable)
 
-    def test_bytes_that_are_not_its_own_end_a_connection_and_not_the_stack(self) -> None:
+    def test_foreign_bytes_end_a_connection_but_not_the_stack(self) -> None:
         """Whatever a stranger sends, the next connection serves."""
         random = Random(1)
         link = self._link()

@@ -137,7 +137,7 @@ class Explaining:
     def _wanted(self, identity: Identity, ask: Ask) -> Wanted:
         said = ask.arguments
         client, streams, text = said.get("client", ""), said.get("streams", ""), said.get("query")
-        if client and not identity.owns(client):
+        if client and not identity.owns_client_id(client):
             identity.check_administer()
         if text is None and not client:
             raise BadQuery("there is no query to explain")

@@ -28,7 +28,7 @@ from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import Receipt
 from broker.client.subscription import Subscription
 from broker.errors import BrokerError
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Place
 
 #: Publications under way at once.
@@ -57,7 +57,7 @@ class Subscriber:
 
         So what would come twice, or should not come at all, is seen too.
         """
-        return self.subscription.position.after(place)
+        return self.subscription.position.covers(place)
 
 
 @attrs.define

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.subscription import Subscription
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 
 NAME = "away"
 #: Seconds without an event after which what is still missing is given up: Spark takes its time to

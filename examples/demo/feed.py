@@ -10,7 +10,7 @@ import attrs
 from lxml import etree
 
 from broker.event.envelope import EventType
-from broker.event.writing import payload_element
+from broker.event.writer import extract_payload_element
 from broker.testing.events import air_traffic
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "voevent"
@@ -66,7 +66,7 @@ def _packets() -> Iterator[Item]:
                 file = tar.extractfile(member)
                 if file is None:
                     continue
-                payload = payload_element(file.read())
+                payload = extract_payload_element(file.read())
                 version = "1.1" if b"VOEvent/v1.1" in payload[:400] else "2.0"
                 stream = "voevent." + member.name.split("/")[0].replace(".", "-")
                 yield Item(stream, EventType("VOEvent", version), payload)

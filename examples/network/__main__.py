@@ -24,7 +24,7 @@ from rich.table import Table
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import Receipt
 from broker.errors import BrokerError
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from examples.demo.feed import Feed, choose
 from examples.network.nodes import CLUSTERS, Nodes, cluster_of
 from examples.network.subscribers import START, Subscriber

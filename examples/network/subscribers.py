@@ -12,7 +12,7 @@ import attrs
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import ReceivedEvent
 from broker.client.subscription import Subscription
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Place
 
 #: Seconds for a node that has just been started on a busy machine.
@@ -105,7 +105,7 @@ class Subscriber:
 
     def has_passed(self, place: Place) -> bool:
         """Whether all up to `place` was looked at for it: what would come twice has come."""
-        return self._subscription is not None and self._subscription.position.after(place)
+        return self._subscription is not None and self._subscription.position.covers(place)
 
     def stands_at(self) -> tuple[object, ...]:
         """Something that changes while anything comes."""

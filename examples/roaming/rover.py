@@ -12,7 +12,7 @@ from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import Gap, ReceivedEvent
 from broker.client.subscription import Subscription
 from broker.event.envelope import Liveness
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Place
 from examples.network.subscribers import START, Arrivals
 
@@ -54,7 +54,7 @@ class Rover:
     def has_passed(self, places: list[Place]) -> bool:
         """Whether all up to these was looked at for it: what would come twice has come."""
         assert self._subscription is not None
-        return all(self._subscription.position.after(place) for place in places)
+        return all(self._subscription.position.covers(place) for place in places)
 
     async def _read(self, subscription: Subscription) -> None:
         loop = asyncio.get_running_loop()

@@ -29,7 +29,7 @@ def test_an_empty_uri_is_refused() -> None:
 
 @pytest.mark.parametrize("uri", ["nonsense://x/y", "s3n:/x://", "http://example.org/archive"])
 def test_what_is_no_file_system_is_refused(uri: str) -> None:
-    with pytest.raises(ConfigurationError, match="no URI of an archive"):
+    with pytest.raises(ConfigurationError, match="not a valid archive URI"):
         Archive.open(uri)
 
 
@@ -53,7 +53,7 @@ def test_a_marker_that_is_lost_is_put_again_where_an_archive_is(
     if keep is None:
         disk.remove(place)
     else:
-        disk.change(place, lambda data: data[:keep])
+        disk.damage_file(place, lambda data: data[:keep])
     archive.check_exists()
     assert archive.objects.get("archive.json") == marker
     disk.remove(place)
@@ -64,7 +64,7 @@ def test_a_marker_that_was_cut_short_before_anything_was_archived_is_put_again()
     disk = FragileDisk(Wall())
     archive = Archive.open("/archive", disk=disk)
     marker = archive.objects.get("archive.json")
-    disk.change(Path("/archive/archive.json"), lambda data: data[:23])
+    disk.damage_file(Path("/archive/archive.json"), lambda data: data[:23])
     archive.check_exists()
     assert archive.objects.get("archive.json") == marker
 

@@ -153,7 +153,7 @@ def test_a_large_stream_leaves_those_that_share_a_partition(place: Place) -> Non
 def test_a_damaged_file_is_set_aside_and_the_rest_is_merged(place: Place) -> None:
     made = [event(n) for n in range(1, 13)]
     paths = [place.writer.write(covering([e]), [e], {}).files[0] for e in made]
-    place.disk.change(place.opened().objects._root / paths[4], lambda data: data[:-9] + bytes(9))  # type: ignore[attr-defined]
+    place.disk.damage_file(place.opened().objects._root / paths[4], lambda data: data[:-9] + bytes(9))  # type: ignore[attr-defined]
     place.wall.now += 2 * HOUR
     first = place.compaction().run()
     assert (first.damaged, first.passed_over) == ([paths[4]], 1)
@@ -169,14 +169,14 @@ def test_a_file_that_lies_about_its_order_is_damaged(place: Place) -> None:
     written = place.writer.write([], [event(1), event(2)], {})
     [file] = place.archive.state().files.values()
     other = attrs.evolve(file, spans={"aa": ((1, 2), (1, 2))})
-    with pytest.raises(sorted_merge.DamagedFileError, match="does not begin"):
+    with pytest.raises(sorted_merge.DamagedFileError, match="its first place is not"):
         list(sorted_merge.merge_rows([other], place.archive.read))
     [batch] = place.archive.read(file)
 
     def backwards(_: ArchivedFile) -> list[pa.RecordBatch]:
         return [batch.slice(0, 1), batch.slice(0, 1)]
 
-    with pytest.raises(sorted_merge.DamagedFileError, match="do not rise"):
+    with pytest.raises(sorted_merge.DamagedFileError, match="do not ascend"):
         list(sorted_merge.merge_rows([file], lambda each: iter(backwards(each))))
     assert written.rows == 2
 
@@ -219,13 +219,13 @@ def test_a_full_disk_leaves_everything_as_it_was() -> None:
             place.writer.write(covering([each]), [each], {})
         place.wall.now += 2 * HOUR
         before = set(place.archive.state().files)
-        place.disk.room = room
+        place.disk.free_bytes = room
         try:
             place.compaction(name=f"c{room}").run()
         except ArchiveUnavailable as error:
             assert "No space left" in error.text
             assert set(place.opened().state().files) == before
-        place.disk.room = None
+        place.disk.free_bytes = None
         place.compaction().run()
         assert len(place.archive.state().files) == 1
         assert same(everything_in(place.archive), made)

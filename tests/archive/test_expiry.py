@@ -120,7 +120,7 @@ def test_what_nobody_lists_goes_when_it_is_old(place: Place) -> None:
 
 def test_nothing_is_called_nobodys_while_a_manifest_is_damaged(place: Place) -> None:
     manifest = ROOT / "manifests/aa/000000000001.json"
-    place.disk.change(manifest, lambda data: data.replace(b'"rows":5', b'"rows":6'))
+    place.disk.damage_file(manifest, lambda data: data.replace(b'"rows":5', b'"rows":6'))
     place.wall.now += 30 * DAY
     expired = place.expire()
     assert (expired.kept_orphans, expired.deleted) == (0, [])
@@ -135,7 +135,7 @@ def test_a_writer_makes_no_snapshot_over_a_damaged_page(
 ) -> None:
     """Behind it the page would be forgotten, and what only that one lists would be deleted."""
     monkeypatch.setattr(journal_writer, "SNAPSHOT_EVERY", 2)
-    place.disk.change(ROOT / "manifests/aa/000000000001.json", lambda data: data[:50])
+    place.disk.damage_file(ROOT / "manifests/aa/000000000001.json", lambda data: data[:50])
     writer = ArchiveWriter(place.opened(), "aa", place.wall)
     for number in range(11, 20):
         some = [event(number, arrival=place.wall.now)]

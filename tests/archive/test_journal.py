@@ -112,7 +112,7 @@ def test_the_snapshot_before_serves_if_one_is_damaged(monkeypatch: pytest.Monkey
         writer.put_page({"n": n}, lambda: {"n": "all"})
     newest = Journal(store, "manifests").read()["aa"]
     path = Path("/archive/manifests/aa") / f"{newest.pages[0].number:012}.json"
-    disk.change(path, lambda data: data[:-10])
+    disk.damage_file(path, lambda data: data[:-10])
     assert numbers(store) == {"aa": ["all", 3, 4, 5]}
     assert list(Journal(store, "manifests").read()["aa"].problems) == [
         path.relative_to("/archive").as_posix()
@@ -130,7 +130,7 @@ def test_a_page_that_is_lost_after_it_was_read_is_told(which: int, cut: bool) ->
     journal.read()
     path = f"manifests/aa/{which:012}.json"
     if cut:
-        disk.change(Path("/archive") / path, lambda data: data[:-10])
+        disk.damage_file(Path("/archive") / path, lambda data: data[:-10])
     else:
         store.delete([path])
     for _ in range(2):

@@ -14,7 +14,7 @@ from broker.archive.manifest_journal import ManifestWriter
 from broker.archive.retention import Retention
 from broker.archive.verification import Verification
 from broker.archive.writer import ArchiveWriter
-from broker.testing.fragile_disk import Died, FragileDisk
+from broker.testing.fragile_disk import SimulatedCrash, FragileDisk
 from tests.archive.events import HOUR, Wall, covering, event, everything_in, once, same
 from tests.seeds import seeds
 
@@ -78,9 +78,9 @@ def test_a_site_that_is_cared_for_comes_to_this() -> None:
 
 def _steps() -> int:
     site = Site()
-    before = site.disk.steps
+    before = site.disk.step_count
     site.care()
-    return site.disk.steps - before
+    return site.disk.step_count - before
 
 
 def test_each_step_of_the_care_can_be_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,11 +90,11 @@ def test_each_step_of_the_care_can_be_the_last(monkeypatch: pytest.MonkeyPatch) 
     for last in range(steps):
         for seed in (None, 1):
             site = Site()
-            site.disk.dies_at = site.disk.steps + last
-            with pytest.raises(Died):
+            site.disk.crash_step = site.disk.step_count + last
+            with pytest.raises(SimulatedCrash):
                 site.care()
             dead = site.disk
-            site.disk = dead.kill() if seed is None else dead.lose_power(Random(seed))
+            site.disk = dead.disk_after_kill() if seed is None else dead.disk_after_power_loss(Random(seed))
             site.check_meanwhile()
             # A reader that died is waited for until its lease has ended.
             site.care()
@@ -106,15 +106,15 @@ def test_each_step_of_the_care_can_be_the_last(monkeypatch: pytest.MonkeyPatch) 
 def test_the_care_can_end_again_and_again(seed: int) -> None:
     random, site = Random(seed), Site()
     while True:
-        site.disk.dies_at = site.disk.steps + random.randrange(1, 70)
+        site.disk.crash_step = site.disk.step_count + random.randrange(1, 70)
         try:
             site.care()
-        except Died:
+        except SimulatedCrash:
             dead = site.disk
-            site.disk = random.choice((dead.kill, lambda dead=dead: dead.lose_power(random)))()
+            site.disk = random.choice((dead.disk_after_kill, lambda dead=dead: dead.disk_after_power_loss(random)))()
             site.check_meanwhile()
         else:
-            site.disk.dies_at = None
+            site.disk.crash_step = None
             site.care()
             site.check()
             return

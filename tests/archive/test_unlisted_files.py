@@ -64,7 +64,7 @@ class Site:
         if keep is None:
             self.disk.remove(place)
         else:
-            self.disk.change(place, lambda data: data[:keep])
+            self.disk.damage_file(place, lambda data: data[:keep])
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_a_reader_that_can_not_write_reads_unlisted_files_all_the_same(site: Sit
     site.write(EVENTS[6:])
     site.merge_all()
     site.lose(site.manifests("carer-aa")[0])
-    site.disk.room = 0
+    site.disk.free_bytes = 0
     archive = site.opened()
     for _ in range(2):
         assert same(read(archive, archive.state_with_unlisted())[:12], EVENTS)

@@ -139,7 +139,7 @@ def test_a_full_disk_lists_nothing_that_is_not_whole() -> None:
         archive = Archive.open("/archive", wall_clock=clock, disk=disk)
         writer = ArchiveWriter(archive, "aa", clock)
         writer.write(covering(made[:10]), made[:10], {})
-        disk.room = room
+        disk.free_bytes = room
         flush = made[10:20]
         try:
             writer.write(covering(flush), flush, {TEXT: b"text"})
@@ -148,10 +148,10 @@ def test_a_full_disk_lists_nothing_that_is_not_whole() -> None:
             assert same(everything_in(archive), made[:10])
             assert archive.state().covered_upto("aa", (1, 0)) == made[9].mark
             # What could not be finished leaves its room to others.
-            assert disk.room == room
-            disk.room = None
+            assert disk.free_bytes == room
+            disk.free_bytes = None
             writer.write(covering(flush), flush, {TEXT: b"text"})
-        disk.room = None
+        disk.free_bytes = None
         writer.write(covering(made[20:]), made[20:], {})
         assert same(everything_in(archive), made)
         assert archive.state().problems == {}

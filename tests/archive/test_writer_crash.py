@@ -13,7 +13,7 @@ from broker.archive import journal_writer
 from broker.archive.archive import Archive
 from broker.archive.writer import ArchiveWriter
 from broker.dtd.reference import DtdReference
-from broker.testing.fragile_disk import Died, FragileDisk
+from broker.testing.fragile_disk import SimulatedCrash, FragileDisk
 from tests.archive.events import MORNING, covering, event, everything_in, once, same
 from tests.seeds import seeds
 
@@ -59,7 +59,7 @@ def steps_of_all() -> int:
     disk = FragileDisk(clock)
     archive_all(disk)
     check(disk)
-    return disk.steps
+    return disk.step_count
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def snapshots_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def survivors(dead: FragileDisk) -> list[FragileDisk]:
     """What may be left: all that was done, or of what was not synced any part."""
-    return [dead.kill(), *(dead.lose_power(Random(seed)) for seed in range(2))]
+    return [dead.disk_after_kill(), *(dead.disk_after_power_loss(Random(seed)) for seed in range(2))]
 
 
 def test_each_step_of_a_write_can_be_the_last() -> None:
@@ -77,8 +77,8 @@ def test_each_step_of_a_write_can_be_the_last() -> None:
     assert steps > 80
     for last in range(steps):
         dying = FragileDisk(clock)
-        dying.dies_at = last
-        with pytest.raises(Died):
+        dying.crash_step = last
+        with pytest.raises(SimulatedCrash):
             archive_all(dying)
         for disk in survivors(dying):
             _all_that_was_covered_is_there(disk)
@@ -91,10 +91,10 @@ def test_a_writer_can_die_again_and_again(seed: int) -> None:
     random = Random(seed)
     disk = FragileDisk(clock)
     while True:
-        disk.dies_at = random.randrange(1, 60)
+        disk.crash_step = random.randrange(1, 60)
         try:
             archive_all(disk)
-        except Died:
+        except SimulatedCrash:
             disk = random.choice(survivors(disk))
         else:
             check(disk)
@@ -105,7 +105,7 @@ def test_what_was_told_as_archived_survives_a_loss_of_power() -> None:
     disk = FragileDisk(clock)
     archive_all(disk)
     for seed in range(10):
-        check(disk.lose_power(Random(seed)))
+        check(disk.disk_after_power_loss(Random(seed)))
 
 
 def _all_that_was_covered_is_there(disk: FragileDisk) -> None:

@@ -9,17 +9,17 @@ from random import Random
 import pytest
 
 from broker.archive.archive import Archive
-from broker.archive.columns import ChunkColumns
+from broker.archive.chunk_columns import ChunkColumns
 from broker.archive.expiry import Expiry, ExpiryRules
-from broker.archive.manifests import Ledger
+from broker.archive.manifest_journal import ManifestWriter
 from broker.archive.retention import Retention
 from broker.archive.verification import Verification
 from broker.archiver import log_archiver as archiving
 from broker.errors import ArchiveUnavailable
 from broker.event.place import Mark
 from broker.log.log_file import LogFile
-from broker.testing.archive import ShownLog
-from broker.testing.fragile_disk import Died
+from broker.testing.fragile_disk import SimulatedCrash
+from broker.testing.simulated_archive import LogView
 from tests.archive.events import HOUR, MORNING, same
 from tests.archiver.archived_node import REFERENCE, TEXT, Site
 from tests.log.damaging import damage_log, flipped, read_past_damage
@@ -30,16 +30,20 @@ from tests.log.damaging import damage_log, flipped, read_past_damage
 def test_what_is_new_goes_into_the_archive_once(site: Site) -> None:
     site.log_more(5)
     archiver = site.carry()
-    before = site.disk.steps
+    before = site.disk.step_count
     site.carry(archiver)
-    assert site.disk.steps == before, "nothing is new, and something was written"
+    assert site.disk.step_count == before, "nothing is new, and something was written"
     site.log_more(3)
     site.carry(archiver)
     assert site.offsets() == list(range(1, 9))
     assert same(site.archived(), site.made)
     assert site.covered() == (((0, 0), (1, 8)),)
     assert archiver.reached == {site.origin: (1, 8)}
-    assert (archiver.figures.events, archiver.figures.flushes, archiver.figures.lost) == (8, 2, 0)
+    assert (archiver.counters.events, archiver.counters.flushes, archiver.counters.lost) == (
+        8,
+        2,
+        0,
+    )
     assert Verification(site.open()).run().faults == []
 
 
@@ -56,7 +60,7 @@ def test_much_goes_in_several_flushes(site: Site, monkeypatch: pytest.MonkeyPatc
     archiver = site.archiver()
     assert [archiver.flush() for _ in range(3)] == [True, True, False]
     assert site.offsets() == list(range(1, 11))
-    assert archiver.figures.flushes == 3
+    assert archiver.counters.flushes == 3
 
 
 def test_a_new_epoch_goes_on_behind_the_old_one(site: Site) -> None:
@@ -75,7 +79,7 @@ def test_damage_in_the_log_stays_a_hole_until_the_log_is_repaired(site: Site) ->
     archiver = site.carry()
     assert site.offsets() == [1, 2, 3, 4, 9, 10, 11, 12]
     assert [mark[1] for each in site.covered() for mark in each] == [0, 4, 8, 12]
-    assert archiver.figures.damaged and not archiver.figures.lost
+    assert archiver.counters.damaged and not archiver.counters.lost
     site.log_more(2)
     site.carry(archiver)
     assert site.offsets()[-2:] == [13, 14]
@@ -99,7 +103,7 @@ def _check(site: Site) -> None:
     archive = site.open()
     assert same(site.archived(), site.made)
     assert site.covered() == (((0, 0), (1, len(site.made))),)
-    assert {key: stored for key, (_, stored, _) in archive.durables().items()} == {
+    assert {key: stored for key, (_, stored, _) in archive.read_durables().items()} == {
         ("c", "a"): b"1",
         ("c", "b"): b"2",
     }
@@ -110,16 +114,20 @@ def _check(site: Site) -> None:
 def test_each_step_can_be_the_last(tmp_path: Path) -> None:
     whole = Site(tmp_path / "whole")
     _whole(whole)
-    steps = whole.disk.steps
+    steps = whole.disk.step_count
     whole.close()
     assert steps > 30
     for last in range(steps):
         for seed in (None, 1):
             site = Site(tmp_path / f"{last}-{seed}")
-            site.disk.dies_at = last
-            with pytest.raises(Died):
+            site.disk.crash_step = last
+            with pytest.raises(SimulatedCrash):
                 _whole(site)
-            site.disk = site.disk.kill() if seed is None else site.disk.lose_power(Random(seed))
+            site.disk = (
+                site.disk.disk_after_kill()
+                if seed is None
+                else site.disk.disk_after_power_loss(Random(seed))
+            )
             site.carry()
             _check(site)
             assert site.offsets() == [1, 2, 3, 4, 5], "what was listed was written again"
@@ -133,16 +141,20 @@ def test_it_can_end_again_and_again(tmp_path: Path, seed: int) -> None:
     site.store({"a": b"1", "b": b"2"})
     ends = 0
     while ends < 12:
-        site.disk.dies_at = site.disk.steps + random.randrange(1, 40)
+        site.disk.crash_step = site.disk.step_count + random.randrange(1, 40)
         try:
             archiver = site.archiver()
             while True:
                 site.carry(archiver)
                 site.log_more(random.randrange(1, 4))
-        except Died:
+        except SimulatedCrash:
             ends += 1
             dead = site.disk
-            site.disk = dead.kill() if random.random() < 0.5 else dead.lose_power(random)
+            site.disk = (
+                dead.disk_after_kill()
+                if random.random() < 0.5
+                else dead.disk_after_power_loss(random)
+            )
     site.carry()
     _check(site)
     site.close()
@@ -151,11 +163,11 @@ def test_it_can_end_again_and_again(tmp_path: Path, seed: int) -> None:
 def test_a_full_disk_is_told_and_nothing_is_missing_afterwards(site: Site) -> None:
     site.log_more(5)
     archiver = site.archiver()
-    site.disk.room = 100
+    site.disk.free_bytes = 100
     with pytest.raises(ArchiveUnavailable):
         site.carry(archiver)
     assert site.archived() == []
-    site.disk.room = None
+    site.disk.free_bytes = None
     site.carry(archiver)
     assert site.offsets() == [1, 2, 3, 4, 5]
 
@@ -173,15 +185,15 @@ def test_what_retention_took_first_is_counted_and_does_not_stop_it(tmp_path: Pat
     assert since[1] > 20
     site.carry(archiver)
     assert site.covered() == (((0, 0), (1, 5)), (since, (1, 105)))
-    assert archiver.figures.lost == since[1] - 5
+    assert archiver.counters.lost == since[1] - 5
     assert site.offsets() == [*range(1, 6), *range(since[1] + 1, 106)]
     site.log_more(1)
     site.carry(archiver)
-    assert archiver.figures.lost == since[1] - 5, "counted twice"
+    assert archiver.counters.lost == since[1] - 5, "counted twice"
     site.close()
 
 
-class Interrupted(ShownLog):
+class Interrupted(LogView):
     """A log of which something happens between two looks of the archiver, once."""
 
     def __init__(self, log: LogFile, meanwhile: Callable[[], object]) -> None:
@@ -208,7 +220,7 @@ def test_what_retention_takes_between_two_looks_is_not_said_to_be_covered(tmp_pa
     assert first > 5
     assert site.covered()[0][0] >= (1, first - 1)
     assert site.offsets() == list(range(first, 106))
-    assert archiver.figures.lost == first - 1
+    assert archiver.counters.lost == first - 1
     site.close()
 
 
@@ -218,7 +230,7 @@ def test_what_the_archive_let_go_does_not_come_back_from_the_log(site: Site) -> 
     site.wall.now = MORNING + 3 * HOUR
     archive = site.open()
     rules = ExpiryRules(Retention(age_ms=HOUR))
-    Expiry(archive, Ledger(archive.manifests, "guest-1", site.wall), rules).run()
+    Expiry(archive, ManifestWriter(archive.manifests, "guest-1", site.wall), rules).run()
     site.carry()
     assert site.offsets() == []
     site.log_more(1)
@@ -286,7 +298,7 @@ def test_an_origin_and_its_keeper_at_once_lose_no_place(site: Site, keeper: Site
 
 
 def _durables(archive: Archive) -> dict[str, bytes]:
-    return {name: stored for (_, name), (_, stored, _) in archive.durables().items()}
+    return {name: stored for (_, name), (_, stored, _) in archive.read_durables().items()}
 
 
 def test_durables_are_put_changed_and_removed(site: Site) -> None:
@@ -310,9 +322,9 @@ def test_durables_are_put_changed_and_removed(site: Site) -> None:
 def test_durables_that_did_not_change_are_not_put_again(site: Site) -> None:
     site.store({"a": b"1"})
     site.carry()
-    before = site.disk.steps
+    before = site.disk.step_count
     site.carry()
-    assert site.disk.steps == before
+    assert site.disk.step_count == before
 
 
 def test_a_node_that_comes_back_does_not_say_again_what_another_one_changed(
@@ -339,11 +351,11 @@ def test_a_dtd_that_could_not_be_had_at_first_is_put_later(site: Site) -> None:
     site.texts = {REFERENCE: TEXT}
     site.carry(archiver)
     assert REFERENCE not in site.open().state().dtds, "asked for again at once"
-    site.wall.now += archiving.ASK_AGAIN
+    site.wall.now += archiving.RETRY_MS
     site.carry(archiver)
     assert site.open().read_dtd(REFERENCE) == TEXT
     asked = len(site.asked)
-    site.wall.now += 10 * archiving.ASK_AGAIN
+    site.wall.now += 10 * archiving.RETRY_MS
     site.carry(archiver)
     site.log_more(1)
     site.carry(archiver)

@@ -9,16 +9,16 @@ from random import Random
 import pytest
 
 from broker.archive.archive import Archive
-from broker.archive.care_lease import CARE_LEASE_MS, PATH, CareLease
 from broker.archive.compaction import CompactionRules
+from broker.archive.maintenance_lease import MAINTENANCE_LEASE_MS, PATH, MaintenanceLease
 from broker.archive.verification import Verification
 from broker.archive.writer import ArchiveWriter
-from broker.archiver.maintenance import EXPIRE_EVERY, Care, Cared
-from broker.archiver.maintenance_rules import NO_CARE, CareRules
+from broker.archiver.maintenance import EXPIRY_INTERVAL, Maintenance, MaintenanceResult
+from broker.archiver.maintenance_rules import NO_MAINTENANCE, MaintenanceRules
 from broker.errors import ArchiveObjectMissing, ArchiveUnavailable
 from broker.event.place import Position
 from broker.subscriptions.durables import Durable
-from broker.testing.fragile_disk import Died, FragileDisk
+from broker.testing.fragile_disk import FragileDisk, SimulatedCrash
 from tests.archive.events import HOUR, Wall, covering, event, everything_in, once, same
 from tests.seeds import seeds
 
@@ -52,8 +52,8 @@ class Shared:
     def open(self) -> Archive:
         return Archive.open("/archive", wall_clock=self.wall, disk=self.disk)
 
-    def care(self, name: str, **rules: int) -> Care:
-        return Care(self.open(), CareRules(**rules), f"carer-{name}", SMALL)  # type: ignore[arg-type]
+    def care(self, name: str, **rules: int) -> Maintenance:
+        return Maintenance(self.open(), MaintenanceRules(**rules), f"carer-{name}", SMALL)  # type: ignore[arg-type]
 
     def holder(self) -> str:
         """Who has the lease now."""
@@ -85,7 +85,7 @@ def test_many_small_files_become_few_and_are_deleted_when_nobody_reads_them() ->
     assert care.is_due()
     assert care.run().deleted == 60
     assert not care.is_due()
-    assert len(shared.open().objects.below("events")) == shared.files()
+    assert len(shared.open().objects.list_objects("events")) == shared.files()
     shared.check()
 
 
@@ -94,7 +94,7 @@ def test_what_is_to_be_deleted_is_looked_at_now_and_then_by_whoever_comes() -> N
     a, b = shared.care("a"), shared.care("b")
     a.run()
     assert not b.is_due()
-    shared.wall.now += EXPIRE_EVERY
+    shared.wall.now += EXPIRY_INTERVAL
     assert b.is_due()
     b.run()
     assert not a.is_due()
@@ -102,11 +102,11 @@ def test_what_is_to_be_deleted_is_looked_at_now_and_then_by_whoever_comes() -> N
 
 def test_a_node_that_is_to_do_nothing_does_nothing() -> None:
     shared = Shared()
-    care = Care(shared.open(), NO_CARE, "carer-a")
-    before = shared.disk.steps
+    care = Maintenance(shared.open(), NO_MAINTENANCE, "carer-a")
+    before = shared.disk.step_count
     assert not care.is_due()
-    assert care.run() == Cared()
-    assert shared.disk.steps == before
+    assert care.run() == MaintenanceResult()
+    assert shared.disk.step_count == before
 
 
 def test_files_that_are_too_old_go_also_where_nothing_is_merged() -> None:
@@ -151,7 +151,7 @@ def test_a_durable_subscription_that_can_not_be_read_needs_everything(damage: st
     writer = ArchiveWriter(shared.open(), "aa", shared.wall)
     writer.put_durables([("c", "d", b"rubbish")])
     if damage == "page":
-        (page,) = shared.open().objects.below("durables")
+        (page,) = shared.open().objects.list_objects("durables")
         shared.open().objects.put([(page.path, b"{}")])
     done = shared.care("a", age_ms=HOUR).run()
     assert done.removed == 0
@@ -166,7 +166,7 @@ def test_a_durable_subscription_that_can_not_be_read_needs_everything(damage: st
 
 def test_while_one_is_at_it_others_do_nothing() -> None:
     shared = Shared()
-    others: list[Cared] = []
+    others: list[MaintenanceResult] = []
 
     def meanwhile() -> bool:
         other = shared.care("b")
@@ -176,7 +176,7 @@ def test_while_one_is_at_it_others_do_nothing() -> None:
 
     assert shared.care("a").run(meanwhile).merged == 60
     assert len(others) > 5
-    assert set(map(str, others)) == {str(Cared())}
+    assert set(map(str, others)) == {str(MaintenanceResult())}
     shared.check()
 
 
@@ -191,14 +191,14 @@ def test_one_that_is_broken_off_leaves_the_rest_to_the_next() -> None:
 
 def test_one_that_lost_the_lease_ends() -> None:
     shared = Shared()
-    taken: list[Cared] = []
+    taken: list[MaintenanceResult] = []
 
     def long_pause() -> bool:
         if not taken:
             # It stood still for longer than its lease lasts.
-            shared.wall.now += CARE_LEASE_MS + 1
+            shared.wall.now += MAINTENANCE_LEASE_MS + 1
             taken.append(shared.care("b").run())
-            CareLease(shared.open().objects, "carer-c", shared.wall).take()
+            MaintenanceLease(shared.open().objects, "carer-c", shared.wall).acquire()
         return False
 
     done = shared.care("a").run(long_pause)
@@ -210,30 +210,32 @@ def test_one_that_lost_the_lease_ends() -> None:
 
 def test_each_step_of_one_can_be_the_last_and_another_one_goes_on() -> None:
     whole = Shared()
-    before = whole.disk.steps
+    before = whole.disk.step_count
     whole.care("a").run()
-    steps = whole.disk.steps - before
+    steps = whole.disk.step_count - before
     assert steps > 60
     for last in range(0, steps, 7):
         shared = Shared()
-        shared.disk.dies_at = shared.disk.steps + last
-        with pytest.raises(Died):
+        shared.disk.crash_step = shared.disk.step_count + last
+        with pytest.raises(SimulatedCrash):
             shared.care("a").run()
         dead = shared.disk
-        shared.disk = dead.kill() if last % 2 else dead.lose_power(Random(last))
+        shared.disk = (
+            dead.disk_after_kill() if last % 2 else dead.disk_after_power_loss(Random(last))
+        )
         shared.check()
         other = shared.care("b")
         # Nobody knows yet that it is dead, or it had not begun.
         assert other.is_due() != (shared.holder() == "carer-a")
-        shared.wall.now += CARE_LEASE_MS + 1
+        shared.wall.now += MAINTENANCE_LEASE_MS + 1
         other.run()
         assert shared.files() <= 9
         shared.check()
         for _ in range(3):
             shared.wall.now += 2 * HOUR
             other.run()
-        assert len(shared.open().objects.below("events")) == shared.files()
-        assert shared.open().objects.below("incoming") == []
+        assert len(shared.open().objects.list_objects("events")) == shared.files()
+        assert shared.open().objects.list_objects("incoming") == []
         shared.check()
 
 
@@ -242,34 +244,38 @@ def test_several_that_die_again_and_again_keep_it_in_order(seed: int) -> None:
     random, shared = Random(seed), Shared()
     left = 12
     while left:
-        shared.wall.now += random.randrange(CARE_LEASE_MS)
-        shared.disk.dies_at = shared.disk.steps + random.randrange(1, 120)
+        shared.wall.now += random.randrange(MAINTENANCE_LEASE_MS)
+        shared.disk.crash_step = shared.disk.step_count + random.randrange(1, 120)
         try:
             shared.care(random.choice("abc")).run(lambda: random.random() < 0.1)
-        except Died:
+        except SimulatedCrash:
             left -= 1
             dead = shared.disk
-            shared.disk = dead.kill() if random.random() < 0.5 else dead.lose_power(random)
+            shared.disk = (
+                dead.disk_after_kill()
+                if random.random() < 0.5
+                else dead.disk_after_power_loss(random)
+            )
         else:
             left -= 1
-    shared.disk.dies_at = None
+    shared.disk.crash_step = None
     for _ in range(4):
         shared.wall.now += 2 * HOUR
         shared.care("a").run()
     assert shared.files() <= 9
-    assert len(shared.open().objects.below("events")) == shared.files()
+    assert len(shared.open().objects.list_objects("events")) == shared.files()
     shared.check()
 
 
 def test_one_that_fails_keeps_the_others_from_trying_at_once() -> None:
     shared = Shared()
-    shared.disk.room = 200
+    shared.disk.free_bytes = 200
     with pytest.raises(ArchiveUnavailable):
         shared.care("a").run()
-    shared.disk.room = None
+    shared.disk.free_bytes = None
     assert not shared.care("b").is_due()
     assert shared.care("a").is_due()
-    shared.wall.now += CARE_LEASE_MS
+    shared.wall.now += MAINTENANCE_LEASE_MS
     assert shared.care("b").run().merged == 60
 
 
@@ -286,25 +292,27 @@ def disk(wall: Wall) -> FragileDisk:
     return FragileDisk(wall)
 
 
-def lease(disk: FragileDisk, name: str, wall: Wall) -> CareLease:
-    return CareLease(Archive.open("/archive", wall_clock=wall, disk=disk).objects, name, wall)
+def lease(disk: FragileDisk, name: str, wall: Wall) -> MaintenanceLease:
+    return MaintenanceLease(
+        Archive.open("/archive", wall_clock=wall, disk=disk).objects, name, wall
+    )
 
 
 def test_a_lease_is_one_s_until_it_is_over(disk: FragileDisk, wall: Wall) -> None:
     a, b = lease(disk, "a", wall), lease(disk, "b", wall)
-    assert (a.take(), b.is_free(), b.take(), a.take()) == (True, False, False, True)
+    assert (a.acquire(), b.is_free(), b.acquire(), a.acquire()) == (True, False, False, True)
     for _ in range(5):
-        wall.now += CARE_LEASE_MS - 1
-        assert (a.refresh(), b.take()) == (True, False)
-    wall.now += CARE_LEASE_MS
-    assert (b.take(), a.refresh(), a.take()) == (True, False, False)
+        wall.now += MAINTENANCE_LEASE_MS - 1
+        assert (a.renew(), b.acquire()) == (True, False)
+    wall.now += MAINTENANCE_LEASE_MS
+    assert (b.acquire(), a.renew(), a.acquire()) == (True, False, False)
     a.release(expired=True)
     assert not a.is_free(), "somebody else's was given away"
     b.release(expired=True)
-    assert (a.expired(), a.take()) == (wall.now, True)
+    assert (a.last_expiry(), a.acquire()) == (wall.now, True)
     wall.now += 5
     a.release(expired=False)
-    assert b.expired() == wall.now - 5
+    assert b.last_expiry() == wall.now - 5
 
 
 @pytest.mark.parametrize(
@@ -315,10 +323,10 @@ def test_a_lease_that_can_not_be_read_is_nobody_s(
 ) -> None:
     lease(disk, "a", wall)
     Archive.open("/archive", wall_clock=wall, disk=disk).objects.put([(PATH, rubbish)])
-    assert lease(disk, "a", wall).take()
+    assert lease(disk, "a", wall).acquire()
 
 
 def test_a_lease_from_a_clock_that_went_wrong_does_not_last(disk: FragileDisk, wall: Wall) -> None:
     ahead = Wall(wall.now + 1000 * HOUR)
-    assert lease(disk, "a", ahead).take()
-    assert lease(disk, "b", wall).take()
+    assert lease(disk, "a", ahead).acquire()
+    assert lease(disk, "b", wall).acquire()

@@ -30,7 +30,7 @@ class Dtds:
     def get(self, _: DtdReference) -> None:
         return None
 
-    def retry(self, _: DtdReference) -> None:
+    def clear_failure(self, _: DtdReference) -> None:
         pass
 
     def lookup(self, _: DtdReference, __: FetchHint) -> Deferred[object]:

@@ -10,28 +10,28 @@ from broker.cluster.messages import Message
 from broker.cluster.network_state import INTEREST_EXPIRY, LEAD_DELAY, SYNC_TIMEOUT, NetworkState
 from broker.cluster.tables.effects import Send
 from broker.cluster.tables.table import TableKey
-from broker.testing.core_network import SimulatedNodes
-from broker.testing.core_node import SimulatedNode
+from broker.testing.core_network import CoreNetwork
+from broker.testing.core_node import CoreNode
 
 A, B = ("x", "a"), ("x", "b")
 
 
-def chain() -> SimulatedNodes:
+def chain() -> CoreNetwork:
     """a0 - a1 - b0 - c0, in the clusters x.a, x.b and y.c; c0 wants 7."""
-    nodes = SimulatedNodes(1)
-    nodes.add("a0", A)
-    nodes.add("a1", A)
-    nodes.add("b0", B)
-    nodes.add("c0", ("y", "c"))
+    nodes = CoreNetwork(1)
+    nodes.add_node("a0", A)
+    nodes.add_node("a1", A)
+    nodes.add_node("b0", B)
+    nodes.add_node("c0", ("y", "c"))
     for one, other in (("a0", "a1"), ("a1", "b0"), ("b0", "c0")):
-        nodes.link(one, other)
-    nodes.nodes["c0"].want(1, (7, 7))
+        nodes.link_nodes(one, other)
+    nodes.nodes["c0"].announce_interest(1, (7, 7))
     nodes.run(10.0)
     return nodes
 
 
-def wanted(node: SimulatedNode) -> int:
-    return node.remote_wants
+def wanted(node: CoreNode) -> int:
+    return node.remote_interest_count
 
 
 def test_destinations_are_nodes_near_and_units_far() -> None:
@@ -60,10 +60,10 @@ def test_the_way_to_a_node_and_to_its_unit_begins_alike() -> None:
 
 
 def test_a_unit_of_which_it_is_not_known_what_it_wants_is_no_destination() -> None:
-    nodes = SimulatedNodes(2)
+    nodes = CoreNetwork(2)
     for name, unit in (("a0", A), ("b0", B)):
-        nodes.add(name, unit)
-    nodes.link("a0", "b0")
+        nodes.add_node(name, unit)
+    nodes.link_nodes("a0", "b0")
     # Who has just begun does not speak for its unit yet.
     nodes.run(LEAD_DELAY / 2)
     knowledge = nodes.nodes["a0"].knowledge
@@ -144,9 +144,9 @@ def test_wants_of_a_leader_that_restarts_are_not_forgotten_meanwhile() -> None:
     nodes = chain()
     a0 = nodes.nodes["a0"]
     assert wanted(a0) == 1
-    nodes.kill("c0")
+    nodes.kill_node("c0")
     nodes.nodes["c0"].start()
-    nodes.link("b0", "c0")
+    nodes.link_nodes("b0", "c0")
     for _ in range(100):
         nodes.run(0.05)
         assert wanted(a0) == 1
@@ -154,13 +154,13 @@ def test_wants_of_a_leader_that_restarts_are_not_forgotten_meanwhile() -> None:
 
 def test_wants_of_who_is_gone_are_forgotten_in_the_end() -> None:
     nodes = chain()
-    nodes.kill("c0")
+    nodes.kill_node("c0")
     nodes.run(35.0 + INTEREST_EXPIRY + 20.0)
     assert wanted(nodes.nodes["b0"]) == wanted(nodes.nodes["a0"]) == 0
 
 
 def test_what_is_not_wanted_any_more_is_forgotten_at_once() -> None:
     nodes = chain()
-    nodes.nodes["c0"].unwant(1)
+    nodes.nodes["c0"].withdraw_interest(1)
     nodes.run(1.0)
     assert wanted(nodes.nodes["a0"]) == 0

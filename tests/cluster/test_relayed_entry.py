@@ -14,7 +14,7 @@ from broker.cluster.traffic.received_range import ReceivedRange
 from broker.errors import NotValid
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
-from broker.event.placeholder import placeholder
+from broker.event.placeholder import make_placeholder
 from broker.log.deduplication import Deduplication
 from broker.log.records import encode_header
 from broker.matching.contract import Accepted, Refused, Verdict
@@ -65,7 +65,7 @@ def test_undecided_and_refused_events_keep_their_places(all: bool) -> None:
     found = gathered(*verdicts, all=all, undecided=(0, 1))
     assert found.entries == [
         *((each.mark, each.record, 1, each.document) for each in (carried(1), carried(2))),
-        ((1, 3), carried(3).record, 1, placeholder("not-valid")),
+        ((1, 3), carried(3).record, 1, make_placeholder("not-valid")),
     ]
     # Who reads the log judges the first two.
     assert found.undecided == [(1, 1), (1, 2)] and found.matches == [(), (), ()]

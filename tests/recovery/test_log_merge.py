@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.log.records import LoggedEvent, encode_header
-from broker.recovery.log_merge import in_order
+from broker.recovery.log_merge import merge_logs
 
 
 def logged(origin: str, offset: int, arrival: int, publisher: str, number: int) -> LoggedEvent:
@@ -42,7 +42,7 @@ def test_each_origins_and_each_publishers_order_hold(seed: int) -> None:
             event = logged(origin, len(log) + 1, now + skew[origin], publisher, numbers[publisher])
             log.append(event)
             published[name(event)] = publisher, numbers[publisher]
-    got = list(in_order(logs))
+    got = list(merge_logs(logs))
     assert sorted(map(name, got)) == sorted(published), f"seed {seed}"
     for origin, log in logs.items():
         assert [each for each in got if each.origin == origin] == log, f"seed {seed}"
@@ -59,7 +59,7 @@ def test_by_arrival_where_nothing_else_is_said() -> None:
         "a": [logged("a", 1, 10, "p", 1), logged("a", 2, 30, "p", 2)],
         "b": [logged("b", 1, 20, "q", 1), logged("b", 2, 40, "q", 2)],
     }
-    assert [event.arrival for event in in_order(logs)] == [10, 20, 30, 40]
+    assert [event.arrival for event in merge_logs(logs)] == [10, 20, 30, 40]
 
 
 def test_orders_that_contradict_each_other_end_all_the_same() -> None:
@@ -67,7 +67,7 @@ def test_orders_that_contradict_each_other_end_all_the_same() -> None:
         "a": [logged("a", 1, 1, "p", 2), logged("a", 2, 2, "q", 1)],
         "b": [logged("b", 1, 3, "q", 2), logged("b", 2, 4, "p", 1)],
     }
-    assert [name(event) for event in in_order(logs)] == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+    assert [name(event) for event in merge_logs(logs)] == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
 
 
 def test_after_a_contradiction_the_order_of_a_publisher_holds_again() -> None:
@@ -77,4 +77,4 @@ def test_after_a_contradiction_the_order_of_a_publisher_holds_again() -> None:
         "b": [logged("b", 1, 2, "p", 2), logged("b", 2, 6, "p", 1), logged("b", 3, 10, "p", 4)],
     }
     got = [("b", 1), ("b", 2), ("a", 1), ("a", 2), ("b", 3), ("a", 3)]
-    assert [name(event) for event in in_order(logs)] == got, "by number 2, 1, 6, 3, 4, 5"
+    assert [name(event) for event in merge_logs(logs)] == got, "by number 2, 1, 6, 3, 4, 5"

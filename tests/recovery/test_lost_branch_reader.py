@@ -15,8 +15,8 @@ from broker.log.coverage import Coverage
 from broker.log.kept import KeptSpan
 from broker.log.records import LoggedEvent
 from broker.recovery.log_page_reader import Page, PageRequest
-from broker.recovery.lost_branch_reader import MOST, LostBranches
-from broker.recovery.subscription_recovery import Filling
+from broker.recovery.lost_branch_reader import MAX_EVENTS, LostBranchReader
+from broker.recovery.subscription_recovery import SubscriptionRecovery
 from broker.subscriptions.durables import Durable
 from tests.recovery.test_log_merge import logged
 from tests.recovery.test_log_page_reader import WHOLE as WHOLE_LOG
@@ -41,23 +41,23 @@ class Log:
         self.events = [logged("own", offset, 0, "p", offset) for offset in offsets]
         self.read: list[tuple[Mark, Mark]] = []
 
-    async def lost_branch(self, _: str, after: Mark, upto: Mark) -> AsyncIterator[LoggedEvent]:
+    async def read_lost_branch(self, _: str, after: Mark, upto: Mark) -> AsyncIterator[LoggedEvent]:
         self.read.append((after, upto))
         for event in self.events:
             if after < event.mark <= upto:
                 yield event
 
 
-def before(branches: LostBranches, mark: Mark | None) -> list[int]:
+def before(branches: LostBranchReader, mark: Mark | None) -> list[int]:
     got: list[list[LoggedEvent]] = []
-    Deferred.fromCoroutine(branches.before(mark)).addCallback(got.append)
+    Deferred.fromCoroutine(branches.read_before(mark)).addCallback(got.append)
     (events,) = got
     return [event.offset for event in events]
 
 
 def test_events_are_read_as_far_as_their_places_lie_before_a_mark() -> None:
     log = Log(3, 5, 6, 9, 12)
-    branches = LostBranches(cast(Any, log), "own", [((1, 4), (1, 7)), ((1, 8), (2, 0))])
+    branches = LostBranchReader(cast(Any, log), "own", [((1, 4), (1, 7)), ((1, 8), (2, 0))])
     assert before(branches, (1, 4)) == [] and log.read == []
     assert before(branches, (1, 6)) == [5]
     assert before(branches, (1, 8)) == [6]
@@ -68,9 +68,11 @@ def test_events_are_read_as_far_as_their_places_lie_before_a_mark() -> None:
 
 
 def test_many_come_in_portions() -> None:
-    branches = LostBranches(cast(Any, Log(*range(1, MOST + 3))), "own", [((1, 0), (2, 0))])
-    assert before(branches, (2, 1)) == [*range(1, MOST + 1)]
-    assert before(branches, None) == [MOST + 1, MOST + 2]
+    branches = LostBranchReader(
+        cast(Any, Log(*range(1, MAX_EVENTS + 3))), "own", [((1, 0), (2, 0))]
+    )
+    assert before(branches, (2, 1)) == [*range(1, MAX_EVENTS + 1)]
+    assert before(branches, None) == [MAX_EVENTS + 1, MAX_EVENTS + 2]
     assert before(branches, None) == []
 
 
@@ -105,7 +107,7 @@ def test_whether_a_log_has_any_of_a_range_counts_its_last_place(
     after: Mark, upto: Mark, found: bool
 ) -> None:
     told: list[bool] = []
-    asked = pages_of(OneLog(), Matcher()).has_any("own", after, upto)
+    asked = pages_of(OneLog(), Matcher()).has_events("own", after, upto)
     Deferred.fromCoroutine(asked).addCallback(told.append)
     assert told == [found]
 
@@ -148,32 +150,32 @@ def test_a_log_claims_of_a_lost_branch_no_more_than_its_events(
     assert [event.mark for event in page.events] == found
     assert page.reached == {"far": reached}
     if upto > reached:
-        request = attrs.evolve(request, ranges={"far": (reached, upto)}, serial=page.next)
+        request = attrs.evolve(request, ranges={"far": (reached, upto)}, serial=page.next_serial)
         (page,) = ask(pages_of(log, Matcher(), stored), request)
-        assert (page.events, page.reached, page.next) == ([], {}, 0)
+        assert (page.events, page.reached, page.next_serial) == ([], {}, 0)
 
 
 class WithBranch(Sources):
     """This node's log, which has copies of events 3 and 4 of a branch that another has lost."""
 
-    async def has_any(self, origin: str, after: Mark, upto: Mark) -> bool:
+    async def has_events(self, origin: str, after: Mark, upto: Mark) -> bool:
         return origin == GONE
 
-    async def page(self, request: PageRequest, *, wait: bool = False) -> Page:
-        if not request.any_origin:
-            return await super().page(request, wait=wait)
+    async def read_page(self, request: PageRequest, *, wait: bool = False) -> Page:
+        if not request.allow_partial:
+            return await super().read_page(request, wait=wait)
         after, upto = request.ranges[GONE]
         copies = [logged(GONE, offset, 0, "q", offset) for offset in (3, 4)]
         assert upto is not None
         return Page([each for each in copies if after < each.mark <= upto], {}, 0)
 
 
-def branched(**said: Any) -> Filling:
+def branched(**said: Any) -> SubscriptionRecovery:
     """A recovery of what two logs have."""
     ranges = {**WHOLE, GONE: ((0, 0), EVENTS[GONE][-1].mark)}
     filling = recovered(None, Sources([GONE]), ranges)
-    around = attrs.evolve(filling._around, pages=cast(Any, WithBranch([OWN])))
-    return Filling(attrs.evolve(filling._missed, **said), around, 0)
+    around = attrs.evolve(filling._context, page_reader=cast(Any, WithBranch([OWN])))
+    return SubscriptionRecovery(attrs.evolve(filling._missed, **said), around, 0)
 
 
 def test_events_of_a_lost_branch_come_where_their_places_lie(
@@ -195,11 +197,13 @@ def test_what_the_client_has_had_of_an_origin_does_not_come_again() -> None:
     assert came == [(GONE, 3), (OWN, 2), (OWN, 3)]
 
 
-def losses_of(filling: Filling, position: Mapping[str, Mark]) -> list[tuple[Mark, Mark]]:
+def losses_of(
+    filling: SubscriptionRecovery, position: Mapping[str, Mark]
+) -> list[tuple[Mark, Mark]]:
     """What a client is told that comes with a position on a lost branch."""
     missed = attrs.evolve(filling._missed, position=position)
     lost: list[Lost] = []
-    all_of(Filling(missed, filling._around, 0), lost)
+    all_of(SubscriptionRecovery(missed, filling._context, 0), lost)
     return [(each.after, each.upto) for each in lost]
 
 

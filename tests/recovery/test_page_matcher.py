@@ -11,13 +11,13 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from broker.dtd.hint import FetchHint
+from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.errors import NotValid, Overloaded
 from broker.event.envelope import Header, Liveness, SecurityLevel
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Mark
-from broker.event.placeholder import placeholder
+from broker.event.placeholder import make_placeholder
 from broker.event.stream import StreamPattern
 from broker.ingest.late_judgement import LateJudgement
 from broker.log.records import LoggedEvent, encode_header
@@ -31,7 +31,7 @@ from broker.matching.contract import (
     Verdict,
 )
 from broker.matching.query.query import parse_query
-from broker.recovery.page_matcher import REMOTE_PATIENCE, PageMatching, Reader
+from broker.recovery.page_matcher import REMOTE_DTD_WAIT, PageMatcher, PageQuery
 
 LATE_TYPE = DtdReference("late", "1.0")
 
@@ -84,16 +84,16 @@ class Node:
         self.seen += documents
         return [document != b"<other/>" for document in documents]
 
-    def matching(
+    def select_events(
         self, *events: LoggedEvent, patient: bool = False, pattern: str = ">"
     ) -> Deferred[list[LoggedEvent]]:
         made: Any = self
         undecided = made if self.undecided else cast(Any, ())
         late = LateJudgement(made, undecided, made, lambda _: NO_VARIANTS)
-        matching = PageMatching(self.select_page, late, self.clock)
+        matching = PageMatcher(self.select_page, late, self.clock)
         query = parse_query("//x/@y = 'z'")
-        reader = Reader(StreamPattern.parse(pattern), query, 1, patient=patient)
-        return Deferred.fromCoroutine(matching.matching(reader, list(events)))
+        reader = PageQuery(StreamPattern.parse(pattern), query, 1, waits_for_dtds=patient)
+        return Deferred.fromCoroutine(matching.select_events(reader, list(events)))
 
 
 def came(matching: Deferred[list[LoggedEvent]]) -> list[tuple[int, bytes]]:
@@ -106,20 +106,20 @@ def came(matching: Deferred[list[LoggedEvent]]) -> list[tuple[int, bytes]]:
 
 def test_a_refused_event_stays_a_placeholder_and_is_not_matched() -> None:
     node = Node()
-    refused = placeholder("not-valid")
+    refused = make_placeholder("not-valid")
     events = [logged(1), logged(2, refused), logged(3, b"<other/>"), logged(4)]
-    assert came(node.matching(*events)) == [(1, b"<x/>"), (2, refused), (4, b"<x/>")]
+    assert came(node.select_events(*events)) == [(1, b"<x/>"), (2, refused), (4, b"<x/>")]
     assert node.seen == [b"<x/>", b"<other/>", b"<x/>"]
 
 
 def test_no_placeholder_tells_of_a_refused_event_of_another_stream() -> None:
-    assert came(Node().matching(logged(1, placeholder("not-valid")), pattern="t")) == []
+    assert came(Node().select_events(logged(1, make_placeholder("not-valid")), pattern="t")) == []
 
 
 def test_an_undecided_event_is_validated_before_it_is_matched() -> None:
     node = Node(undecided={1, 2, 3})
-    found = came(node.matching(logged(1), logged(2, b"<bad/>"), logged(3, b"<other/>")))
-    assert found == [(1, b"<x/>"), (2, placeholder("not-valid"))]
+    found = came(node.select_events(logged(1), logged(2, b"<bad/>"), logged(3, b"<other/>")))
+    assert found == [(1, b"<x/>"), (2, make_placeholder("not-valid"))]
     assert node.seen == [b"<x/>", b"<other/>"]
 
 
@@ -129,25 +129,27 @@ def test_a_page_waits_for_a_dtd_and_tells_of_an_event_for_which_there_is_none(
     found: bool, patient: bool
 ) -> None:
     node = Node()
-    page = node.matching(logged(1), logged(2, late=True), logged(3), patient=patient)
+    page = node.select_events(logged(1), logged(2, late=True), logged(3), patient=patient)
     assert not page.called
     node.has_dtd = found
     (settled,) = node.waiting
     settled(found)
-    document = b"<late/>" if found else placeholder("unknown-type")
+    document = b"<late/>" if found else make_placeholder("unknown-type")
     assert came(page) == [(1, b"<x/>"), (2, document), (3, b"<x/>")]
 
 
 def test_a_page_for_another_node_does_not_wait_for_longer_than_that_node_does() -> None:
     node = Node()
-    far, own = (node.matching(logged(1, late=True), patient=patient) for patient in (False, True))
+    far, own = (
+        node.select_events(logged(1, late=True), patient=patient) for patient in (False, True)
+    )
     failed: list[Failure] = []
     far.addErrback(failed.append)
-    node.clock.advance(REMOTE_PATIENCE - 0.1)
+    node.clock.advance(REMOTE_DTD_WAIT - 0.1)
     assert not failed
     node.clock.advance(0.1)
     assert isinstance(failed[0].value, Overloaded)
-    node.clock.advance(10 * REMOTE_PATIENCE)
+    node.clock.advance(10 * REMOTE_DTD_WAIT)
     assert not own.called
     node.has_dtd = True
     for settled in node.waiting:
@@ -157,12 +159,12 @@ def test_a_page_for_another_node_does_not_wait_for_longer_than_that_node_does() 
 
 def test_a_dtd_that_nobody_has_is_known_at_once() -> None:
     node = Node(told_at_once=True)
-    page = node.matching(logged(1, late=True))
-    assert came(page) == [(1, placeholder("unknown-type"))]
+    page = node.select_events(logged(1, late=True))
+    assert came(page) == [(1, make_placeholder("unknown-type"))]
     assert node.clock.getDelayedCalls() == []
 
 
 def test_a_dtd_of_another_stream_is_not_waited_for() -> None:
     node = Node()
-    assert came(node.matching(logged(1, late=True), pattern="t")) == []
+    assert came(node.select_events(logged(1, late=True), pattern="t")) == []
     assert node.waiting == []

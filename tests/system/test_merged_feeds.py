@@ -12,14 +12,12 @@ import pytest
 from twisted.internet import reactor
 from twisted.trial.unittest import TestCase
 
-from broker.client import asyncio_face
-
-from broker.client import twisted_face
+from broker.client import asyncio_face, twisted_face
 from broker.client.client import Client
 from broker.client.merged import MergedSubscription, Merging
 from broker.event.envelope import Bundle, EventLinkage, Order
-from broker.event.identity import EventId
-from broker.event.writing import write_event
+from broker.event.event_id import EventId
+from broker.event.writer import write_event
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
 from tests.system.test_connections import Connect, take
 from tests.system.traffic import FLIGHT, flight, within

@@ -13,7 +13,7 @@ from broker.dtd.reference import DtdReference
 from broker.errors import NotAllowed, Overloaded, UnknownType
 from broker.event.envelope import SecurityLevel
 from broker.event.stream import StreamPattern
-from broker.identity import Identity, Rights, anonymous
+from broker.identity import Identity, Rights, anonymous_identity
 from broker.matching.contract import DtdNeeded, TypeMissing
 from broker.matching.explain.explanation import Explanation, EventExplanation
 from broker.matching.query.query import parse_query
@@ -47,7 +47,7 @@ class FakeMatcher:
 
 @attrs.define
 class FakeDtds:
-    """Finds what `found` says."""
+    """Finds what `encode_durable` says."""
 
     matcher: FakeMatcher
     found: bool = True
@@ -91,7 +91,7 @@ class ExplainingTests(SynchronousTestCase):
     def ask(
         self, explaining: Explaining, client: str = "me", document: bytes = b""
     ) -> Deferred[dict[str, Any]]:
-        return explaining.answer(anonymous(client), Ask(1, "explain", {"query": "//a"}, document))
+        return explaining.answer(anonymous_identity(client), Ask(1, "explain", {"query": "//a"}, document))
 
     def test_there_is_a_pause_behind_each(self) -> None:
         explaining = self.make()
@@ -147,7 +147,7 @@ class ExplainingTests(SynchronousTestCase):
 
     def test_a_failure_gives_the_turn_to_the_next(self) -> None:
         explaining = self.make()
-        identity = attrs.evolve(anonymous("me"), administer=False)
+        identity = attrs.evolve(anonymous_identity("me"), administer=False)
         about_another = Ask(1, "explain", {"query": "//a", "client": "you"})
         self.failureResultOf(explaining.answer(identity, about_another), NotAllowed)
         self.successResultOf(self.ask(explaining))

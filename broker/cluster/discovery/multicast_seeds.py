@@ -1,4 +1,4 @@
-"""Seeds by multicast: the Twisted face of `group_core`. The datagram socket is the caller's."""
+"""Seeds by multicast: Twisted adapter of `multicast_search`. The caller owns the socket."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from broker.errors import Closed
 
 @implementer(ISeedSource)
 class MulticastSeeds:
-    """Asks a multicast group.
+    """Searches a multicast group.
 
-    `send` sends a datagram to the group; what comes back to that socket goes to `received`.
+    `send` sends a datagram to the group. Datagrams that come back to that socket go to
+    `receive_datagram`.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class MulticastSeeds:
         self._waiting: list[Deferred[Sequence[Endpoint]]] = []
 
     def find_seeds(self) -> Deferred[Sequence[Endpoint]]:
-        """Who answers; those who ask while a search is under way share it."""
+        """Return the endpoints that answer; concurrent calls share one search."""
         answer: Deferred[Sequence[Endpoint]] = Deferred()
         self._waiting.append(answer)
         if self._search is None:
@@ -42,12 +43,11 @@ class MulticastSeeds:
         return answer
 
     def receive_datagram(self, datagram: bytes) -> None:
-        """A datagram has come to the socket."""
         if self._search:
             self._search.receive_datagram(datagram)
 
     def close(self) -> None:
-        """Stop a search that is under way; it fails with `Closed`."""
+        """Stop the running search; it fails with `Closed`."""
         if self._timer:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""The wanted queries that no other covers, and which of the others stand behind them (F8)."""
+"""Cover forest: interests that no other covers, with the interests covered by each (F8)."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from broker.matching.covering.feature import Feature
 from broker.matching.covering.formula import FALSE
 from broker.matching.covering.stream_interest import CoverNode, StreamInterest
 
-#: How many of a node's children are asked whether they cover a new one, so that it goes below them:
-#: the fewer stand directly under a node, the less is to do when it goes.
+#: Children that are tested for covering a new node, which then goes below one of them. Fewer direct
+#: children make the removal of a node cheaper.
 _MAX_DESCENT_CHECKS = 8
 _ANY: Feature = ("any",)
 
 
 class CoverForest:
-    """Distinct interests. The roots are those that no other covers; of equivalent ones, the smallest.
+    """Distinct interests. Roots are not covered by any other; of equivalent ones the smallest is a
+    root.
 
-    A interest that can match nothing is in the forest, but neither a root nor under one. Which are the
-    roots does not depend on the order in which the interests came, since covering is transitive.
+    An interest that matches nothing is in the forest, but neither a root nor below one. Since
+    covering is transitive, the roots do not depend on the order of insertion.
     """
 
     def __init__(self, interests: Iterable[StreamInterest] = ()) -> None:
         self._nodes: dict[StreamInterest, CoverNode] = {}
         self._roots: dict[StreamInterest, CoverNode] = {}
-        # Roots by a feature that they need, and by each that they offer.
+        # Roots by one feature that they require, and by each feature that they offer.
         self._by_required: dict[Feature, dict[CoverNode, None]] = {}
         self._by_offered: dict[Feature, dict[CoverNode, None]] = {}
         self._lookup_feature: dict[CoverNode, Feature] = {}
@@ -41,23 +42,23 @@ class CoverForest:
 
     @property
     def roots(self) -> dict[StreamInterest, CoverNode]:
-        """What is to be sent; not to be changed."""
+        """The interests to announce. Callers must not change the dict."""
         return self._roots
 
     def take_changes(self) -> tuple[frozenset[StreamInterest], frozenset[StreamInterest]]:
-        """The roots that appeared and those that went since the last call."""
+        """Return the roots that appeared and disappeared since the last call."""
         found = frozenset(self._appeared), frozenset(self._disappeared)
         self._appeared.clear()
         self._disappeared.clear()
         return found
 
     def add(self, interest: StreamInterest) -> None:
-        """Put in a interest that is not there."""
+        """Add an interest that is not in the forest."""
         node = self._nodes[interest] = CoverNode(interest)
         self._place_node(node)
 
     def remove(self, interest: StreamInterest) -> None:
-        """Take out a interest; those that stood behind it are placed again. Raises `KeyError`."""
+        """Remove an interest and place those below it again. Raises `KeyError`."""
         node = self._nodes.pop(interest)
         if node.parent is not None:
             del node.parent.children[node]
@@ -93,7 +94,7 @@ class CoverForest:
     def _place_below(self, parent: CoverNode, node: CoverNode) -> None:
         while True:
             for _, each in zip(range(_MAX_DESCENT_CHECKS), parent.children, strict=False):
-                # Below an equivalent one only what is larger than it, or the smallest would hide.
+                # Below an equivalent node only larger ones, or the smallest would be hidden.
                 if each.covers(node) and (each.rank < node.rank or not node.covers(each)):
                     parent = each
                     break

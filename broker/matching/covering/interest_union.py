@@ -1,4 +1,4 @@
-"""The union of what the links of a node interest, as it is sent upstream (D12, F8, T9, A19)."""
+"""Union of the interest of a node's links, as announced to other nodes (D12, F8, T9, A19)."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.covering.widening import widen_interests
 from broker.matching.query.query import Query
 
-#: Queries that are sent upstream; more are widened.
+#: Announced queries. More are widened.
 MAX_QUERIES = 1000
 
 
 @attrs.frozen(slots=True)
 class InterestDelta:
-    """A change of what is sent: first `send`, then `withdraw`, so that nothing is missed."""
+    """A change of the announced interest. Apply `announce` before `withdraw` to miss nothing."""
 
     announce: tuple[StreamInterest, ...] = ()
     withdraw: tuple[StreamInterest, ...] = ()
 
 
 class InterestUnion:
-    """What is wanted, each under the key of who interests it, and the fewest queries that say so.
+    """Interests by key, and the fewest queries that cover them.
 
-    Covered queries are not sent, and are sent again when what covered them goes. With more than
-    `max_queries` to send, they are widened (`widening.py`), never narrowed. What is sent depends on
-    what is wanted alone, and not on what was (A19). It holds as much as is wanted: about 8 kB for
-    each different query.
+    Covered queries are not announced, until the query that covers them is removed. More than
+    `max_queries` are widened (`widening.py`), never narrowed. The result depends on the present
+    interests only, not on their history (A19). Memory is about 8 kB for each distinct query.
     """
 
     def __init__(self, max_queries: int = MAX_QUERIES) -> None:
@@ -48,18 +47,18 @@ class InterestUnion:
 
     @property
     def announced(self) -> frozenset[StreamInterest]:
-        """What is asked of the upstream now."""
+        """The interest announced now."""
         return frozenset(self._forest.roots) if self._widened is None else self._widened
 
     @property
     def is_widened(self) -> bool:
-        """Whether more is asked for than is wanted."""
+        """True if the announced queries match more than the interests."""
         return self._widened is not None
 
     def add(self, key: Hashable, pattern: StreamPattern, query: Query) -> InterestDelta:
-        """Someone interests a query. Raises `ValueError` if the key is in use."""
+        """Add an interest under a key. Raises `ValueError` if the key is in use."""
         if key in self._by_key:
-            raise ValueError(f"{key!r} interests something already")
+            raise ValueError(f"the key {key!r} is in use already")
         interest = self._by_key[key] = StreamInterest(pattern, query)
         self._use_counts[interest] = self._use_counts.get(interest, 0) + 1
         if self._use_counts[interest] > 1:
@@ -68,7 +67,7 @@ class InterestUnion:
         return self._compute_delta()
 
     def remove(self, key: Hashable) -> InterestDelta:
-        """Who had this key does not interest it any more. Raises `KeyError`."""
+        """Remove the interest of a key. Raises `KeyError`."""
         interest = self._by_key.pop(key)
         self._use_counts[interest] -= 1
         if self._use_counts[interest]:
@@ -99,14 +98,14 @@ class InterestUnion:
         if self._widened is not None and fewer == self._seed:
             return self._widened
         self._seed = fewer
-        # Widened queries may cover others, and each other.
+        # Widened queries may cover others and each other.
         return frozenset(CoverForest(sorted(fewer, key=lambda interest: interest.rank)).roots)
 
 
 def _sort_delta(
-    send: frozenset[StreamInterest], withdraw: frozenset[StreamInterest]
+    announce: frozenset[StreamInterest], withdraw: frozenset[StreamInterest]
 ) -> InterestDelta:
     return InterestDelta(
-        tuple(sorted(send, key=lambda interest: interest.rank)),
+        tuple(sorted(announce, key=lambda interest: interest.rank)),
         tuple(sorted(withdraw, key=lambda interest: interest.rank)),
     )

@@ -1,4 +1,4 @@
-"""A query on the streams of a pattern: what is wanted, and what is sent upstream."""
+"""Interest in the events of some streams that match a query."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from broker.matching.query.query import Query
 
 @attrs.frozen(slots=True, cache_hash=True)
 class StreamInterest:
-    """Events of the streams that match the query."""
+    """Interest in the events of matching streams that match the query."""
 
     pattern: StreamPattern
     query: Query
 
     @property
     def rank(self) -> tuple[str, str, tuple[tuple[str, str], ...]]:
-        """What decides among equivalent ones: the smallest is sent."""
+        """Sort key. The smallest of equivalent interests is announced."""
         return (self.pattern.text, self.query.text, self.query.namespaces)
 
 
 class CoverNode:
-    """A interest in the cover forest: under the `above` that covers it, over those it covers."""
+    """A node of the cover forest. Its parent covers it; it covers its children."""
 
     __slots__ = (
         *("parent", "children", "form", "required_features", "required_atoms", "required_bounds"),
@@ -67,7 +67,7 @@ class CoverNode:
         self.children: dict[CoverNode, None] = {}
 
     def covers(self, other: CoverNode) -> bool:
-        """Whether all that `other` interests is wanted here; what is ruled out cheaply goes first."""
+        """True if this interest covers the other one. Cheap tests come first."""
         return (
             bounds_may_follow(other.offered_bounds, self.required_bounds)
             and self.required_features <= other.offered_features
@@ -77,6 +77,6 @@ class CoverNode:
         )
 
     def add_child(self, other: CoverNode) -> None:
-        """Put another node under this one, which covers it."""
+        """Add a child, which this node must cover."""
         other.parent = self
         self.children[other] = None

@@ -1,16 +1,16 @@
-"""Fewer, wider queries in place of many (F8, F9): never narrower than what they stand for.
+"""Widening: replace many queries by fewer, wider ones, never narrower ones (F8, F9).
 
-The ladder; within each rung the largest group goes first, and only as many as it takes:
+The steps, applied to the largest groups first, and only as far as necessary:
 
-1. queries that differ in constants only become one, per stream pattern: ranges their hull, numbers
-   that are equal to something the range of these, strings and prefixes their longest common prefix,
-   all else is dropped;
-2. queries that ask for the same paths become the existence of these;
-3. all of a stream pattern become `true()`;
-4. all become `true()` on all streams.
+1. Queries of one stream pattern that differ only in constants become one query: ranges their hull,
+   equal numbers a range, strings and prefixes their longest common prefix. Other comparisons are
+   dropped.
+2. Queries with the same paths become the existence of these paths.
+3. All queries of a stream pattern become `true()`.
+4. All queries become `true()` on all streams.
 
-In 1 and 2, what a path and its values do not say (positions, calculations, other axes) is dropped.
-The result depends on the set of queries alone.
+Steps 1 and 2 drop everything except paths and values (positions, calculations, other axes). The
+result depends on the set of queries only.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from broker.matching.query.query import parse_query
 
 Replacement: TypeAlias = Callable[[Atom], Formula]
 _Merge: TypeAlias = Callable[[list[Formula]], Formula]
-#: Formulas of which the parts that widening needs are kept; beyond, each change takes longer.
+#: Formulas with cached results. With more formulas each change takes longer.
 _REMEMBERED = 32_768
 _ALL_STREAMS = StreamPattern.parse(">")
 
@@ -51,8 +51,9 @@ _ALL_STREAMS = StreamPattern.parse(">")
 def widen_interests(
     interests: Mapping[StreamInterest, Formula], limit: int
 ) -> frozenset[StreamInterest]:
-    """At limit `limit` (1 or more) interests that together interest all that these do, of which the forms
-    are given.
+    """Return at most `limit` (1 or more) interests that cover all the given ones.
+
+    `interests` has their normal forms.
     """
     current = dict(interests)
     for group_of, merge in (
@@ -88,12 +89,9 @@ def _ranks(interests: list[StreamInterest]) -> Iterator[tuple[object, ...]]:
     return (interest.rank for interest in interests)
 
 
-# --------------------------------------------------------------------------- groups
-
-
 @lru_cache(maxsize=_REMEMBERED)
 def _without_constants(form: Formula) -> Formula:
-    # Numbered, so that comparisons that differ in constants only do not become one.
+    # Numbered, so that comparisons that differ only in constants stay distinct.
     places = itertools.count()
 
     def blank(atom: Atom) -> Formula:
@@ -121,7 +119,7 @@ def _merge_all(_forms: list[Formula]) -> Formula:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _writable_part(form: Formula) -> Formula:
-    """The formula without what could not be written down again."""
+    """Return the formula without the parts that `write_query` can not write."""
 
     def keep(atom: Atom) -> Formula:
         if atom.subject != SELF and atom.subject[0] != "$":
@@ -135,7 +133,7 @@ def _writable_part(form: Formula) -> Formula:
 
 
 def _rebuild(form: Formula, replace: Replacement, *, negations: bool = True) -> Formula:
-    """The formula with its comparisons replaced by what follows from them."""
+    """Return the formula with its comparisons replaced by weaker formulas."""
 
     def of(each: Formula) -> Formula:
         return _rebuild(each, replace, negations=negations)
@@ -164,11 +162,8 @@ def _rebuild(form: Formula, replace: Replacement, *, negations: bool = True) -> 
     return form
 
 
-# --------------------------------------------------------------------------- hulls
-
-
 def _merge_constants(forms: list[Formula]) -> Formula:
-    """What formulas that differ in constants only have in common."""
+    """Return the common part of formulas that differ only in constants."""
     plain = [_writable_part(form) for form in forms]
     columns = zip(*map(_collect_atoms, plain), strict=True)
     merged = iter([_merge_atoms(list(column)) for column in columns])
@@ -177,7 +172,7 @@ def _merge_constants(forms: list[Formula]) -> Formula:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _collect_atoms(form: Formula) -> tuple[Atom, ...]:
-    """Its comparisons in the order in which `_rebuild` replaces them."""
+    """Return the comparisons in the order in which `_rebuild` replaces them."""
     found: list[Atom] = []
 
     def note(atom: Atom) -> Formula:

@@ -1,7 +1,7 @@
-"""A shape's trees with every value a slot of its own, so that a formula tells where it looks.
+"""Copy of a shape's trees in which every value is a slot, so that formulas keep locations.
 
-The partial evaluator works out at once what depends on constants alone, and what is left does not
-say any more where a constant stood. On these trees nothing is a constant.
+Partial evaluation computes everything that depends on constants only, and loses their locations.
+These trees have no constants.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from broker.matching.shape.tree import Node, NodeKind
 
 
 class SlottedSubjects:
-    """What queries address in a shape, with a place for each value."""
+    """The subjects of a shape, with a location for each value."""
 
     def __init__(self, plain: EvaluationInput) -> None:
-        """A copy of the subjects of a shape."""
+        """Copy the subjects of a shape."""
         self._locations: list[str | Node] = []
         self._constants: dict[int, Any] = {}
         payload = self._copy(plain.payload)
@@ -32,12 +32,12 @@ class SlottedSubjects:
         self._subjects = EvaluationInput(payload, envelope, variables)
 
     def substitute_literals(self, instance: TemplateInstance) -> SubstitutedFormula:
-        """What is left of a query on the shape; its slots are places."""
+        """Evaluate a query on the shape. The slots of the result are locations."""
         decision = evaluate_template(instance.template, self._subjects)
         return substitute_literals(decision.formula, instance, self._constants)
 
     def location_of(self, number: int) -> str | Node:
-        """The shape's own node, or the variable, whose value a place has."""
+        """Return the shape's node, or the variable, that has this location."""
         return self._locations[number]
 
     def _copy(self, node: Node, parent: Node | None = None) -> Node:

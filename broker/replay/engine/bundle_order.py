@@ -1,4 +1,4 @@
-"""The order of bundles for one request (Mspaces M30-M39): over what it was found to get."""
+"""The order of bundles in the result of one request (Mspaces M30-M39)."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ import numpy as np
 
 from broker.errors import InvalidEvent
 from broker.event.envelope import EventLinkage
-from broker.event.merging.linkage import linkage_of
+from broker.event.merging.linkage import read_linkage
 from broker.event.merging.resolution import Row, resolve
 from broker.log.records import LoggedEvent, header_from_fields
 from broker.replay.ordering import Integers
 from broker.replay.spool import Spool
 
-#: Events that are read at a time: of each the linkage alone is kept.
+#: Events per read. Only their linkage stays in memory.
 _PAGE_EVENTS: Final = 1_000
 _PAGE_BYTES: Final = 16 << 20
 _NO_LINKAGE: Final = EventLinkage()
 
 
 def order_bundles(folder: Path, request: int) -> Integers:
-    """Where each place of the resolved order takes its event from, among those of a spool that has
-    been written already."""
+    """Return the resolved order of a written spool, as positions in its current order."""
     spool = Spool(folder)
     rows: list[Row] = []
     size = spool.count_events(request)
@@ -36,8 +35,8 @@ def order_bundles(folder: Path, request: int) -> Integers:
 def _read_row(event: LoggedEvent) -> Row:
     header = header_from_fields(msgpack.unpackb(event.record))
     try:
-        linkage = linkage_of(event.document)
+        linkage = read_linkage(event.document)
     except InvalidEvent:
-        # What can not be read links to nothing.
+        # An unreadable event has no linkage.
         linkage = _NO_LINKAGE
     return Row(header.stream, header.event_id, linkage)

@@ -1,4 +1,4 @@
-"""A Spark session that is kept warm, on whatever machine: what it needs, and how it is set up."""
+"""Start and stop of a Spark session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from broker.errors import EngineUnavailable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: What Spark 4 runs on.
+#: Minimum Java version of Spark 4.
 _MIN_JAVA: Final = 17
 _VERSION: Final = re.compile(r'version "(\d+)')
 _JAVA_VERSION_SECONDS: Final = 20.0
@@ -31,32 +31,29 @@ _PACKAGES: Final = Path(broker.__file__).resolve().parents[1]
 
 @attrs.frozen
 class SparkSettings:
-    """Where jobs run, and with how much."""
-
     master: str = "local[*]"
     """`local[n]`, `spark://...`, `yarn`, `k8s://...`."""
     memory: str = "1g"
-    """Of the JVM. Matching is done by Python processes beside it, and needs none of it."""
+    """Memory of the JVM. The Python processes that match do not use it."""
     folder: Path | None = None
-    """For what Spark writes; None: the system's folder for such."""
     overrides: Mapping[str, str] = attrs.field(factory=dict)
-    """Settings by their names in Spark, which go before ours."""
+    """Spark options that override ours."""
 
     @property
     def is_local(self) -> bool:
-        """Whether workers see the files of this machine."""
+        """True if workers see this machine's files."""
         return re.match(r"local(\[|$)", self.master) is not None
 
 
 def check_java() -> None:
-    """Raises `EngineUnavailable`, which says what to install, where Spark can not run."""
+    """Raise `EngineUnavailable`, with the package to install, if Spark cannot run."""
     java_home = os.environ.get("JAVA_HOME")
     java = str(Path(java_home, "bin", "java")) if java_home else shutil.which("java")
     advice = (
         f"Spark needs Java {_MIN_JAVA} or newer: install Debian's openjdk-{_MIN_JAVA}-jre-headless"
     )
     if java is None:
-        raise EngineUnavailable(f"there is no Java here; {advice}")
+        raise EngineUnavailable(f"Java is not installed; {advice}")
     try:
         output = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=_JAVA_VERSION_SECONDS
@@ -69,9 +66,9 @@ def check_java() -> None:
 
 
 def start_session(settings: SparkSettings) -> SparkSession:
-    """A session of a JVM that is this process's own; takes seconds.
+    """Start a session with its own JVM; takes seconds.
 
-    Raises `EngineUnavailable` where PySpark or Java is missing, or the JVM does not start.
+    Raises `EngineUnavailable` if PySpark or Java is missing, or the JVM does not start.
     """
     check_java()
     try:
@@ -87,7 +84,7 @@ def start_session(settings: SparkSettings) -> SparkSession:
         with _worker_environment():
             session: SparkSession = builder.getOrCreate()
     except Exception as error:
-        # The launcher has errors of its own, Java's come through py4j.
+        # Exceptions come from the launcher and, through py4j, from Java.
         reset_pyspark()
         raise EngineUnavailable(f"Spark does not start: {_first_line(error)}") from error
     session.sparkContext.setLogLevel("ERROR")
@@ -97,19 +94,18 @@ def start_session(settings: SparkSettings) -> SparkSession:
 
 
 def stop_session(session: SparkSession) -> None:
-    """End the session and its JVM, dead or alive."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
     with suppress(Exception):
-        # A JVM that died can not be told to stop.
+        # A dead JVM cannot be stopped.
         session.stop()
     if gateway is not None:
         with suppress(Exception):
             gateway.shutdown()
         if gateway.proc is not None:
             if gateway.proc.stdin is not None:
-                # The JVM ends when nobody can speak to it any more.
+                # The JVM ends when its standard input closes.
                 gateway.proc.stdin.close()
             gateway.proc.kill()
             gateway.proc.wait()
@@ -117,7 +113,7 @@ def stop_session(session: SparkSession) -> None:
 
 
 def reset_pyspark() -> None:
-    """PySpark keeps what it has of a JVM in classes; without this a dead one is used again."""
+    """Clear PySpark's global state. Otherwise it would use a dead JVM again."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -133,8 +129,10 @@ def reset_pyspark() -> None:
 
 
 def is_alive() -> bool:
-    """Whether the JVM of this process's session runs. One that dies may be heard of before it is
-    gone, so this waits a moment."""
+    """Return whether the session's JVM runs.
+
+    Errors may arrive before a dying JVM exits, so this waits a moment.
+    """
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
@@ -155,9 +153,9 @@ def _spark_options(settings: SparkSettings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": settings.memory,
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Workers are kept, and with them their matchers.
+        # Workers are reused, and with them their matchers.
         "spark.python.worker.reuse": "true",
-        # Workers may pick another Python.
+        # Remote workers may find another Python.
         "spark.pyspark.python": sys.executable if settings.is_local else Path(sys.executable).name,
         "spark.pyspark.driver.python": sys.executable,
         "spark.executorEnv.PYTHONPATH": str(_PACKAGES) if settings.is_local else "",
@@ -173,7 +171,7 @@ def _spark_options(settings: SparkSettings) -> dict[str, str]:
 
 @contextmanager
 def _worker_environment() -> Iterator[None]:
-    """Workers of a local master have the environment of the JVM, which has this one's."""
+    """Set the environment that local workers inherit from the JVM."""
     before = {name: os.environ.get(name) for name in ("PYTHONPATH", "PYSPARK_PYTHON")}
     paths = [str(_PACKAGES), *filter(None, [before["PYTHONPATH"]])]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
@@ -189,8 +187,10 @@ def _worker_environment() -> Iterator[None]:
 
 
 def _zip_packages(settings: SparkSettings) -> Path:
-    """Our own package, for workers that do not see this machine's files. What it needs (lxml,
-    pyarrow, ...) has to be installed where they run."""
+    """Zip our packages for remote workers.
+
+    Dependencies (lxml, pyarrow, ...) must be installed there.
+    """
     path = (settings.folder or Path.cwd()) / "xmlbroker.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted((_PACKAGES / "broker").rglob("*.py")):

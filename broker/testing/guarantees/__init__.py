@@ -15,7 +15,7 @@ from broker.testing.guarantees.records import (
     Guarantee,
     Kind,
     Published,
-    ToldGap,
+    ReportedGap,
     Violation,
 )
 from broker.testing.guarantees.report import report
@@ -32,7 +32,7 @@ __all__ = [
     "Process",
     "Published",
     "Subscriber",
-    "ToldGap",
+    "ReportedGap",
     "Violation",
     "check",
     "is_complete",

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from broker.testing.guarantees.allowances import NONE, Allowances
-from broker.testing.guarantees.arrival import lost_events, nowhere, shared_places
+from broker.testing.guarantees.arrival import lost_events, shared_places, unlogged_events
+from broker.testing.guarantees.correctness import (
+    altered_events,
+    clearance_violations,
+    false_gaps,
+    stale_events,
+)
 from broker.testing.guarantees.observations import Observations
 from broker.testing.guarantees.order import order_of_origins, order_of_publishers
 from broker.testing.guarantees.records import End, Guarantee, Violation
 from broker.testing.guarantees.repetition import repeated_events
 from broker.testing.guarantees.subscriber import Subscriber
-from broker.testing.guarantees.truth import (
-    altered_events,
-    false_gaps,
-    forbidden_knowledge,
-    stale_events,
-)
 
 #: A rule sees one subscription.
 Rule = Callable[[Observations, Subscriber, Allowances], Iterator[Violation]]
@@ -45,7 +45,7 @@ RULES: tuple[Rule, ...] = (
     altered_events,
     stale_events,
     false_gaps,
-    forbidden_knowledge,
+    clearance_violations,
 )
 
 
@@ -60,7 +60,7 @@ def is_complete(seen: Observations, allowed: Allowances = NONE) -> bool:
 
 def check(seen: Observations, allowed: Allowances = NONE) -> list[Violation]:
     """Every violation of every guarantee, subscription by subscription."""
-    found = [*nowhere(seen), *shared_places(seen)]
+    found = [*unlogged_events(seen), *shared_places(seen)]
     for subscriber in seen.subscribers:
         for rule in RULES:
             found += rule(seen, subscriber, allowed)

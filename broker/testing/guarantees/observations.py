@@ -25,26 +25,26 @@ class Observations:
         self.subscribers: list[Subscriber] = []
         self.faults: list[str] = []
         """One line for each fault, in order."""
-        self.logs_read = False
-        """True if `places` has all places of the nodes' logs at the end of the run."""
+        self.has_all_places = False
+        """True if `count_places` has all places of the nodes' logs at the end of the run."""
 
-    def published(self, event: Published) -> None:
+    def record_publication(self, event: Published) -> None:
         """A publisher gave an event to its client library."""
         self.events[event.key] = event
 
-    def acknowledged(
+    def record_receipt(
         self, key: EventKey, durability: str, place: Place | None = None, at: float = 0.0
     ) -> None:
         """A publisher got a receipt; one for a duplicate names no place."""
         self.receipts[key] = Acknowledged(durability, at)
         if place is not None:
-            self.logged(key, place)
+            self.record_place(key, place)
 
-    def logged(self, key: EventKey, place: Place) -> None:
+    def record_place(self, key: EventKey, place: Place) -> None:
         """A log holds the event at that place."""
         self.places[key].add(place)
 
-    def subscriber(
+    def add_subscriber(
         self,
         name: str,
         matches: Callable[[Published], bool],
@@ -57,6 +57,6 @@ class Observations:
         self.subscribers.append(made)
         return made
 
-    def fault(self, line: str) -> None:
+    def record_fault(self, line: str) -> None:
         """Something went wrong on purpose."""
         self.faults.append(line)

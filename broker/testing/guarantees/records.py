@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import attrs
 
-from broker.event.identity import EventId
+from broker.event.event_id import EventId
 from broker.event.place import Mark, Place
 
 
@@ -110,7 +110,7 @@ class Delivered:
 
 
 @attrs.frozen
-class ToldGap:
+class ReportedGap:
     """One gap that a subscription reported; its bounds are inclusive."""
 
     origin: str
@@ -120,7 +120,7 @@ class ToldGap:
     reason: str
     at: float = 0.0
 
-    def holds(self, place: Place) -> bool:
+    def contains(self, place: Place) -> bool:
         """True if the place lies within the bounds."""
         return place.origin == self.origin and self.first <= place.mark <= self.last
 

@@ -33,7 +33,7 @@ def repeated_events(
             if other is process:
                 text = f"twice in process {process.number}, {places}"
             elif other.end is End.CLOSED and not (
-                _warned(subscriber, other, process) or is_logged_again(seen, event, allowed)
+                _has_warning(subscriber, other, process) or is_logged_again(seen, event, allowed)
             ):
                 text = f"in process {process.number} again, after {other.number} closed, {places}"
             else:
@@ -41,6 +41,6 @@ def repeated_events(
             yield Violation(Guarantee.ONCE, subscriber.name, text, event.key)
 
 
-def _warned(subscriber: Subscriber, earlier: Process, later: Process) -> bool:
+def _has_warning(subscriber: Subscriber, earlier: Process, later: Process) -> bool:
     """Whether the later process, or one between both, began with the warning."""
     return any(each.may_repeat for each in subscriber.processes[earlier.number : later.number])

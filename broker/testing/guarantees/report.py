@@ -57,6 +57,6 @@ def trace(seen: Observations, key: EventKey) -> list[str]:
                     text = f"{who}: {what} at {each.place}, {each.liveness}, bytes {each.digest}"
                     found.append((each.at, text))
             for gap in process.gaps:
-                if any(gap.holds(place) for place in places):
+                if any(gap.contains(place) for place in places):
                     found.append((gap.at, f"{who}: {gap}"))
     return [f"{at:10.3f} {text}" for at, text in sorted(found)]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import attrs
 
 from broker.event.place import Mark
-from broker.testing.guarantees.records import Delivered, End, EventKey, Kind, Published, ToldGap
+from broker.testing.guarantees.records import Delivered, End, EventKey, Kind, Published, ReportedGap
 
 
 @attrs.define(eq=False)
@@ -15,21 +15,21 @@ class Process:
     """One process of a subscription's client."""
 
     number: int
-    began_after: Mapping[str, Mark] | None = None
+    first_cut: Mapping[str, Mark] | None = None
     """The first cut: later places of these origins must come. None if nobody observed it."""
     flowing_at: float | None = None
     """When it was observed that the flow had begun."""
     end: End = End.RUNNING
-    items: list[Delivered | ToldGap] = attrs.field(factory=list)
+    items: list[Delivered | ReportedGap] = attrs.field(factory=list)
     """Deliveries and gaps in the order in which the user saw them."""
     error: str = ""
     """The error that ended the subscription, if one did."""
     may_repeat: bool = False
     """True if a warning told that it goes on from a position that may be old."""
 
-    def flowing(self, cut: Mapping[str, Mark] | None, at: float = 0.0) -> None:
+    def record_flow(self, cut: Mapping[str, Mark] | None, at: float = 0.0) -> None:
         """The node reported the first cut; without one, events published from now on must come."""
-        self.began_after, self.flowing_at = cut if cut is None else dict(cut), at
+        self.first_cut, self.flowing_at = cut if cut is None else dict(cut), at
 
     @property
     def deliveries(self) -> Iterator[Delivered]:
@@ -37,9 +37,9 @@ class Process:
         return (item for item in self.items if isinstance(item, Delivered))
 
     @property
-    def gaps(self) -> Iterator[ToldGap]:
+    def gaps(self) -> Iterator[ReportedGap]:
         """Gaps in order."""
-        return (item for item in self.items if isinstance(item, ToldGap))
+        return (item for item in self.items if isinstance(item, ReportedGap))
 
 
 @attrs.define(eq=False)
@@ -55,7 +55,7 @@ class Subscriber:
     clearance: int = 2
     processes: list[Process] = attrs.field(factory=list)
 
-    def process(self) -> Process:
+    def add_process(self) -> Process:
         """A new process of the client, which begins to subscribe."""
         made = Process(len(self.processes) + 1)
         self.processes.append(made)
@@ -76,7 +76,7 @@ class Subscriber:
         return (each for process in self.processes for each in process.deliveries)
 
     @property
-    def gaps(self) -> Iterator[ToldGap]:
+    def gaps(self) -> Iterator[ReportedGap]:
         """Gaps that any process got."""
         return (each for process in self.processes for each in process.gaps)
 

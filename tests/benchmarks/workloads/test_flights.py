@@ -14,7 +14,7 @@ from benchmarks.workloads.flights import (
     rare_queries,
 )
 from benchmarks.workloads.mix import HARDER, STANDARD, Mix
-from broker.event.identity import Mint
+from broker.event.event_id import EventIdGenerator
 from broker.matching.query.query import parse_query
 
 SAMPLE = 200
@@ -31,7 +31,7 @@ def matches(texts: list[str], payloads: list[bytes]) -> Counter[str]:
 
 
 def test_records_are_valid_distinct_of_four_forms_and_their_events_about_a_kilobyte() -> None:
-    events = list(flight_events(Mint("publisher", 1), 200))
+    events = list(flight_events(EventIdGenerator("publisher", 1), 200))
     assert Engine(ORACLE, known_dtds()).match(events).matches == 0
     assert len(set(events)) == 200
     assert 900 < sum(map(len, events)) / len(events) < 1_150

@@ -18,7 +18,7 @@ from benchmarks.workloads.voevent_packets import (
     voevent_events,
 )
 from benchmarks.workloads.voevents import voevent_queries
-from broker.event.identity import Mint
+from broker.event.event_id import EventIdGenerator
 from broker.matching.query.query import parse_query
 
 
@@ -43,7 +43,7 @@ def test_without_the_data_there_is_a_reason(
 def test_packets_of_both_versions_are_events_that_a_node_accepts(real: list[bytes]) -> None:
     assert len(real) == 14_196
     old = [packet for packet in real if b'version="1.1"' in packet[:1500]][:20]
-    events = list(voevent_events(Mint("publisher", 1), [*old, *real[:300]]))
+    events = list(voevent_events(EventIdGenerator("publisher", 1), [*old, *real[:300]]))
     assert len(old) == 20
     assert Engine(ORACLE, known_dtds()).match(events).matches == 0
 

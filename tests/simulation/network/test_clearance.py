@@ -54,7 +54,7 @@ def test_a_link_carries_what_it_is_cleared_for(
         else:
             world.add("b", "one", join=["a"], **said)
         world.run(3.0)
-        assert world.linked("a", "b")
+        assert world.are_linked("a", "b")
         network, reader_at = world.network_of("a"), world.network_of("b").membership.node.address
         cleared = [network.is_cleared(reader_at, level.rank) for level in LEVELS]
         assert cleared == [True] * passes + [False] * (3 - passes)

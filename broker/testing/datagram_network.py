@@ -1,0 +1,128 @@
+"""A datagram network in memory and virtual time that loses, repeats, damages and reorders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import TypeAlias
+
+import attrs
+from twisted.internet.task import Clock
+
+Address: TypeAlias = tuple[str, int]
+OnDatagrams: TypeAlias = Callable[[Sequence[tuple[bytes, Address]]], None]
+
+#: Datagrams that arrive within so many seconds of each other are one read.
+_READ = 0.0005
+
+
+@attrs.frozen(kw_only=True)
+class DatagramFaults:
+    """What happens to each datagram, each drawn on its own; delays in seconds."""
+
+    loss: float = 0.0
+    duplication: float = 0.0
+    corruption: float = 0.0
+    delay: float = 0.001
+    #: Up to so much more, so that datagrams overtake each other.
+    jitter: float = 0.0
+
+
+class MemoryDatagramSocket:
+    """One bound address. What it sends has its address as the source."""
+
+    def __init__(self, network: DatagramNetwork, address: Address, hears: OnDatagrams) -> None:
+        self.address = address
+        #: What was sent from here, in datagrams and bytes.
+        self.sent = 0
+        self.sent_bytes = 0
+        self._network = network
+        self._on_datagrams = hears
+        self._inbox: list[tuple[bytes, Address]] = []
+
+    def send(self, datagrams: Sequence[bytes], address: Address) -> None:
+        """Send to an address, or to a group."""
+        self.sent += len(datagrams)
+        self.sent_bytes += sum(map(len, datagrams))
+        for datagram in datagrams:
+            self._network.send_datagram(datagram, self.address, address)
+
+    def receive_datagram(self, datagram: bytes, source: Address, clock: Clock) -> None:
+        """The network brings something."""
+        self._inbox.append((datagram, source))
+        if len(self._inbox) == 1:
+            clock.callLater(_READ, self._read)
+
+    def _read(self) -> None:
+        inbox, self._inbox = self._inbox, []
+        self._on_datagrams(inbox)
+
+
+class DatagramNetwork:
+    """Carries datagrams between addresses and to groups, all from one seed."""
+
+    def __init__(self, clock: Clock, seed: int, faults: DatagramFaults | None = None) -> None:
+        self.faults = faults or DatagramFaults()
+        #: Called with each datagram and its source and destination; says whether it may pass.
+        self.filter: Callable[[bytes, Address, Address], bool] = lambda *_: True
+        self.lost = 0
+        self._clock = clock
+        self._random = Random(seed)
+        self._sockets: dict[Address, MemoryDatagramSocket] = {}
+        self._groups: dict[Address, dict[Address, None]] = {}
+        self._cut: set[frozenset[Address]] = set()
+
+    def bind(self, address: Address, hears: OnDatagrams) -> MemoryDatagramSocket:
+        """Take an address; `hears` gets what arrives there."""
+        wire = self._sockets[address] = MemoryDatagramSocket(self, address, hears)
+        return wire
+
+    def unbind(self, address: Address) -> None:
+        """Nothing arrives at that address any more."""
+        self._sockets.pop(address, None)
+
+    def join(self, group: Address, address: Address) -> None:
+        """What is sent to `group` arrives at `address`, but for what that address sends itself."""
+        self._groups.setdefault(group, {})[address] = None
+
+    def cut(self, one: Address, other: Address) -> None:
+        """Let nothing pass between two addresses, until `heal`."""
+        self._cut.add(frozenset((one, other)))
+
+    def heal(self) -> None:
+        """Take back all cuts."""
+        self._cut.clear()
+
+    def send_datagram(self, datagram: bytes, source: Address, target: Address) -> None:
+        """One datagram, to whoever it is for."""
+        for each in list(self._groups.get(target, {target: None})):
+            if each != source or target not in self._groups:
+                self._send_one(datagram, source, each)
+
+    def _send_one(self, datagram: bytes, source: Address, target: Address) -> None:
+        random, faults = self._random, self.faults
+        blocked = frozenset((source, target)) in self._cut
+        if blocked or random.random() < faults.loss or not self.filter(datagram, source, target):
+            self.lost += 1
+            return
+        times = 2 if random.random() < faults.duplication else 1
+        for _ in range(times):
+            carried = datagram
+            if random.random() < faults.corruption:
+                carried = _damage(datagram, random)
+            delay = faults.delay + random.uniform(0.0, faults.jitter)
+            self._clock.callLater(delay, self._arrive, carried, source, target)
+
+    def _arrive(self, datagram: bytes, source: Address, target: Address) -> None:
+        wire = self._sockets.get(target)
+        if wire is not None:
+            wire.receive_datagram(datagram, source, self._clock)
+
+
+def _damage(datagram: bytes, random: Random) -> bytes:
+    """A datagram with a flipped bit, or cut short."""
+    if random.random() < 0.2:
+        return datagram[: random.randrange(len(datagram))]
+    damaged = bytearray(datagram)
+    damaged[random.randrange(len(damaged))] ^= 1 << random.randrange(8)
+    return bytes(damaged)

@@ -1,0 +1,125 @@
+"""A network in memory and virtual time: addresses, latency, refusals and cuts, all from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+
+from twisted.internet.defer import Deferred
+from twisted.internet.error import CannotListenError, ConnectionRefusedError
+from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.task import Clock
+
+from broker.testing.memory_channel import MemoryChannel, make_channel_pair
+from broker.transport.socket.contract import ISocketChannel
+
+
+class MemoryPort:
+    """A listening address. Its connections live on when it stops."""
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        self._stop = stop
+
+    def stop_listening(self) -> None:
+        """Accept no more connections; the address is free again."""
+        self._stop()
+
+
+class MemoryNetwork:
+    """Connects addresses, which are any strings.
+
+    Each packet takes `latency` seconds and up to `jitter` more, drawn from a generator seeded with
+    `seed`; packets of one direction of a connection keep their order.
+    """
+
+    def __init__(
+        self, clock: Clock, seed: int = 0, *, latency: float = 0.001, jitter: float = 0.0
+    ) -> None:
+        self._clock = clock
+        self._random = Random(seed)
+        self._default_delay = (latency, jitter)
+        self._delays: dict[str, tuple[float, float]] = {}
+        self._listening: dict[str, Callable[[ISocketChannel], None]] = {}
+        self._refused: set[str] = set()
+        # Each connection's end at the listener; ordered, so that a seed always gives the same run.
+        self._connections: dict[str, dict[MemoryChannel, None]] = {}
+        self._count = 0
+        self.describe: Callable[[str], tuple[str, str] | None] = lambda _: None
+        """Returns how the ends of a connection to an address are described: the listener's, the
+        other's. None: by the address."""
+
+    def listen(self, address: str, on_connect: Callable[[ISocketChannel], None]) -> MemoryPort:
+        """Call `on_connect` with the channel of each connection to `address`.
+
+        Raises `CannotListenError` if somebody listens there already.
+        """
+        if address in self._listening:
+            taken = OSError("address already in use")
+            raise CannotListenError("memory", address, taken)
+        self._listening[address] = on_connect
+
+        def stop() -> None:
+            if self._listening.get(address) is on_connect:
+                del self._listening[address]
+
+        return MemoryPort(stop)
+
+    def connect(self, address: str) -> Deferred[ISocketChannel]:
+        """A connection to `address`, there after one latency; its receiver should be set at once.
+
+        Fails with Twisted's `ConnectionRefusedError` where nobody listens, or `refuse` was said.
+        Can be cancelled.
+        """
+        call: IDelayedCall | None = None
+
+        def cancel(_: Deferred[ISocketChannel]) -> None:
+            if call is not None and call.active():
+                call.cancel()
+
+        result: Deferred[ISocketChannel] = Deferred(cancel)
+        call = self._clock.callLater(self._draw_delay(address), self._connected, address, result)
+        return result
+
+    def set_delay(self, address: str, latency: float, jitter: float = 0.0) -> None:
+        """From now on, what goes to or from `address` takes `latency` and up to `jitter` more."""
+        self._delays[address] = (latency, jitter)
+
+    def cut(self, address: str) -> None:
+        """Break all connections to `address`; what is under way on them is lost."""
+        for channel in list(self._connections.get(address, ())):
+            channel.break_connection()
+
+    def refuse(self, address: str) -> None:
+        """Let nobody connect to `address` until `heal`. Present connections live on."""
+        self._refused.add(address)
+
+    def heal(self, address: str) -> None:
+        """Take back `refuse`."""
+        self._refused.discard(address)
+
+    def connections(self, address: str) -> int:
+        """How many connections to `address` there are."""
+        return len(self._connections.get(address, ()))
+
+    def _draw_delay(self, address: str) -> float:
+        latency, jitter = self._delays.get(address, self._default_delay)
+        return latency + self._random.uniform(0.0, jitter)
+
+    def _connected(self, address: str, result: Deferred[ISocketChannel]) -> None:
+        on_connect = self._listening.get(address)
+        if on_connect is None or address in self._refused:
+            text = f"nobody listens at {address}"
+            result.errback(ConnectionRefusedError(text))
+            return
+        self._count += 1
+        ours = self._connections.setdefault(address, {})
+        server, client = make_channel_pair(
+            self._clock,
+            partial(self._draw_delay, address),
+            self.describe(address) or (f"memory:{address}", f"memory:client-{self._count}"),
+            lambda channel: ours.pop(channel, None),
+        )
+        ours[server] = None
+        on_connect(server)
+        result.callback(client)
